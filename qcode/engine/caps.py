@@ -1,0 +1,92 @@
+"""How many output tokens a request may ask for: the first cap, the escalated one, and the fit into the window.
+
+The constants are the defaults of `[output]` in the configuration and are named there in lower case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+CAPPED_DEFAULT_MAX_TOKENS = 8_000
+ESCALATED_MAX_TOKENS = 64_000
+MAX_OUTPUT_RECOVERY_ATTEMPTS = 3
+MIN_ESCALATION_GAIN = 1.25
+MAX_TOOL_REPAIR_ATTEMPTS = 1
+MAX_RESUMED_CALL_REQUESTS = 3
+MIN_TOTAL_OUTPUT_CHARS = 120_000
+DEFAULT_CONTEXT_WINDOW = 200_000
+MIN_USEFUL_ROOM = 1_024
+
+_MARGIN_FLOOR, _MARGIN_SHARE = 1_024, 0.02
+_ESTIMATED_MARGIN_FLOOR, _ESTIMATED_MARGIN_SHARE = 2_048, 0.05
+_HIT_FLOOR, _HIT_SHARE = 2, 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSettings:
+    """What the person set about output limits; `override` is a cap from a flag, a file or the environment."""
+
+    override: int | None = None
+    can_escalate: bool = True
+    max_continuations: int = MAX_OUTPUT_RECOVERY_ATTEMPTS
+    policy: Literal["escalate", "continue"] = "escalate"
+    tool_call_repair: Literal["reject", "resume"] = "reject"
+    max_tool_repair_attempts: int = MAX_TOOL_REPAIR_ATTEMPTS
+    max_total_completion_tokens: int | None = None
+    max_total_output_chars: int | None = None
+    min_escalation_gain: float = MIN_ESCALATION_GAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """The caps of one reply, before they are fitted into the window. `escalated` is None where none would help."""
+
+    first: int
+    escalated: int | None
+    continuation: int
+    total_tokens: int
+    total_chars: int
+
+
+def caps_for(settings: OutputSettings, known_limit: int | None, *, is_silently_capped: bool = False) -> Caps:
+    """Return the caps of a reply.
+
+    `known_limit` is the model's own output limit where the catalog, the configuration or the host itself named one.
+    `is_silently_capped`: this host was seen to cut far below what it was asked for, so asking for more gains nothing.
+    """
+    wanted = settings.override or CAPPED_DEFAULT_MAX_TOKENS
+    first = wanted if known_limit is None else min(wanted, known_limit)
+    target = known_limit or ESCALATED_MAX_TOKENS
+    is_fixed = settings.override is not None or not settings.can_escalate
+    has_gain = target >= settings.min_escalation_gain * first and not is_silently_capped
+    continuation = first if is_fixed else target
+    total_tokens = settings.max_total_completion_tokens or 4 * continuation
+    total_chars = settings.max_total_output_chars or max(MIN_TOTAL_OUTPUT_CHARS, 4 * total_tokens)
+    return Caps(first, target if has_gain and not is_fixed else None, continuation, total_tokens, total_chars)
+
+
+def fit(cap: int, *, prompt_tokens: int, window: int | None, is_counted: bool) -> int | None:
+    """Clamp `cap` so that prompt and reply fit into the context window with a margin; None where no room is left.
+
+    `is_counted`: the provider itself counted the prompt; an estimate gets a wider margin.
+    """
+    size = window or DEFAULT_CONTEXT_WINDOW
+    floor, share = (_MARGIN_FLOOR, _MARGIN_SHARE) if is_counted else (_ESTIMATED_MARGIN_FLOOR, _ESTIMATED_MARGIN_SHARE)
+    room = size - prompt_tokens - max(floor, int(size * share))
+    return None if room < MIN_USEFUL_ROOM else min(cap, room)
+
+
+def is_at_cap(output_tokens: int | None, cap: int) -> bool:
+    """Say whether reported output tokens are so close to the cap that was sent that the cap must have cut the reply.
+
+    Far above the cap the server ignored it, and only its reason can tell.
+    """
+    if output_tokens is None:
+        return False
+    return abs(output_tokens - cap) <= max(_HIT_FLOOR, cap * _HIT_SHARE)
+
+
+def is_far_below(output_tokens: int | None, cap: int) -> bool:
+    """Say whether a reply that was cut for length stopped at less than half of what was asked for."""
+    return output_tokens is not None and 2 * output_tokens < cap

@@ -1,0 +1,79 @@
+"""How large a prompt is: the provider's own count where there is one, an estimate for what was added since."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
+from qcode.protocol.model import ModelRequest
+
+BYTES_PER_TOKEN = 4
+TOKENS_PER_MESSAGE = 8
+TOKENS_PER_IMAGE = 1_600
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSize:
+    """`is_counted`: all but the newest messages were counted by the provider."""
+
+    tokens: int
+    is_counted: bool
+
+
+def estimate_text(text: str) -> int:
+    """Return about how many tokens `text` is: four UTF-8 bytes each, rounded up."""
+    return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
+
+
+def estimate_block(block: Block) -> int:
+    match block:
+        case Text() | Reasoning():
+            return estimate_text(block.text)
+        case ToolCall():
+            return estimate_text(block.name) + estimate_text(block.arguments)
+        case ToolResult():
+            return estimate_text(block.content) + TOKENS_PER_IMAGE * len(block.images)
+        case Image():
+            return TOKENS_PER_IMAGE
+
+
+def estimate_message(message: Message) -> int:
+    return TOKENS_PER_MESSAGE + sum(estimate_block(block) for block in message.blocks)
+
+
+class PromptCounter:
+    """Sizes requests of one conversation; told after each reply what the provider counted."""
+
+    def __init__(self) -> None:
+        self._counted_messages: tuple[Message, ...] = ()
+        self._counted_tokens = 0
+        self._fixed: tuple[str, tuple[object, ...]] | None = None
+        self._fixed_tokens = 0
+        self.context_tokens = 0
+        """The size of the transcript as the provider last counted it, its reply included; 0 before that."""
+
+    def size_of(self, request: ModelRequest) -> PromptSize:
+        count = len(self._counted_messages)
+        if count and request.messages[:count] == self._counted_messages:
+            added = sum(estimate_message(message) for message in request.messages[count:])
+            return PromptSize(self._counted_tokens + added, is_counted=True)
+        fixed = self._estimate_fixed(request)
+        return PromptSize(fixed + sum(estimate_message(message) for message in request.messages), is_counted=False)
+
+    def record(self, request: ModelRequest, input_tokens: int | None, output_tokens: int | None = None) -> None:
+        """Remember what the provider counted for `request`; a count of None or 0 teaches nothing."""
+        if input_tokens:
+            self.context_tokens = input_tokens + (output_tokens or 0)
+            self._counted_messages = request.messages
+            self._counted_tokens = input_tokens
+
+    def _estimate_fixed(self, request: ModelRequest) -> int:
+        key = (request.system, request.tools)
+        if self._fixed != key:
+            schemas = sum(
+                estimate_text(tool.description) + estimate_text(json.dumps(tool.parameters)) + TOKENS_PER_MESSAGE
+                for tool in request.tools
+            )
+            self._fixed, self._fixed_tokens = key, estimate_text(request.system) + schemas
+        return self._fixed_tokens

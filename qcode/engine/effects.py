@@ -1,0 +1,132 @@
+"""What goes into a turn and what it asks for: `Turn.handle(Input) -> list[Effect]`.
+
+The driver performs effects in order and feeds what comes of them back. An effect says what is wanted, never how.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from qcode.engine.learned import LearnedLimit
+from qcode.protocol.errors import ProviderError
+from qcode.protocol.events import Attempt, TurnEvent
+from qcode.protocol.json import JsonObject
+from qcode.protocol.messages import Message, ToolCall
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.reply import ReplyEvent
+from qcode.protocol.tools import ToolOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class UserSubmitted:
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyFailed:
+    """The stream of the current attempt raised. `jitter` is a random number in [0, 1)."""
+
+    error: ProviderError
+    jitter: float
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEnded:
+    call_id: str
+    outcome: ToolOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAnswered:
+    """The verdict on a call, from a rule or a person. `reason` goes to the model with a denial."""
+
+    call_id: str
+    is_allowed: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SteerQueued:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class WaitElapsed:
+    pass
+
+
+Input: TypeAlias = (
+    UserSubmitted
+    | ReplyEvent
+    | ReplyFailed
+    | ToolEnded
+    | ApprovalAnswered
+    | SteerQueued
+    | CancelRequested
+    | WaitElapsed
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SendRequest:
+    """Stream a reply and feed its events back; at most one request is under way."""
+
+    request: ModelRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RunTool:
+    """Run an approved call and feed `ToolEnded` back."""
+
+    call: ToolCall
+    arguments: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class AskApproval:
+    """Judge a call by the rules, ask the person where they say so, and feed `ApprovalAnswered` back."""
+
+    call: ToolCall
+    arguments: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Feed `WaitElapsed` back after `seconds`."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    event: TurnEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Commit a message to the transcript and the session file. `attempts` is kept beside it, `mark` is for people."""
+
+    message: Message
+    attempts: tuple[Attempt, ...] = ()
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Learn:
+    """Remember something about this model on this host, across runs."""
+
+    fact: LearnedLimit | Literal["silently_capped", "refuses_prefill"]
+
+
+@dataclass(frozen=True, slots=True)
+class EndTurn:
+    """The turn is over; whatever still runs is to be stopped. `TurnEnded` was emitted just before."""
+
+
+Effect: TypeAlias = SendRequest | RunTool | AskApproval | Wait | Emit | Append | Learn | EndTurn

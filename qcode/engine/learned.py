@@ -1,0 +1,110 @@
+"""What a refused request teaches: a limit that the server's own message names.
+
+A number counts only where the message, or the parameter it blames, speaks of the output cap or of the context, and
+only from 256 upwards, so that an error about something else teaches nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+MIN_LIMIT = 256
+
+_NUMBER = r"`?(\d{1,3}(?:[,_]\d{3})+|\d+)`?"
+_OUTPUT_WORDS = re.compile(
+    r"max(?:imum)?[_ ]?(?:completion|output|new)?[_ ]?tokens|maxOutputTokens|completion tokens|output tokens"
+    r"|generat\w+ tokens",
+    re.IGNORECASE,
+)
+_WINDOW_WORDS = re.compile(
+    r"context(?:[_ ](?:length|window|size|limit))|max_seq_len|max_model_len|max_total_tokens"
+    r"|maximum context|n_ctx|(?:prompt|input) is too long|context limit",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedLimit:
+    """`output`: the largest cap the host takes; `window`: the whole context it has, in tokens.
+
+    `prompt` is how many tokens the server counted in the prompt, where its message says so.
+    """
+
+    kind: Literal["output", "window"]
+    tokens: int
+    prompt: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """One way servers put it.
+
+    `group` is the number that is the limit, `prompt` the one that is the prompt's size; `is_exclusive`: the number
+    itself is already too much.
+    """
+
+    kind: Literal["output", "window", "either"]
+    pattern: re.Pattern[str]
+    group: int
+    prompt: int | None
+    is_exclusive: bool
+
+
+def _form(
+    kind: Literal["output", "window", "either"],
+    pattern: str,
+    group: int = 1,
+    *,
+    prompt: int | None = None,
+    is_exclusive: bool = False,
+) -> _Form:
+    return _Form(kind, re.compile(pattern.replace("#", _NUMBER), re.IGNORECASE), group, prompt, is_exclusive)
+
+
+_FORMS = (
+    # "`max_tokens` must be <= ... : 64000 > 64001 - 24235": what is left of the window; the window is the minuend.
+    _form("window", r"# ?> ?# ?- ?#", 2, prompt=3),
+    _form("window", r"input length and `?max_tokens`? exceed context limit: # ?\+ ?# ?> ?#", 3, prompt=1),
+    _form("window", r"(?:prompt|input) is too long: # tokens > # maximum", 2, prompt=1),
+    _form("window", r"max_total_tokens \(#\) must be (?:<=|less than or equal to) max_seq_len \(#\)", 2),
+    _form("window", r"(?:maximum )?context (?:length|window|size)(?: \w+){0,3}? (?:is|of|to|:) (?:only )?#"),
+    _form("window", r"max_(?:seq|model)_len(?:gth)?\s*(?:\(|=|of|is|:)\s*\(?#"),
+    _form("window", r"n_ctx\s*(?:\(|=|of|is|:)\s*\(?#"),
+    _form("window", r"context (?:size|window|length) \(#"),
+    _form("output", r"range (?:is|of|should be)?[^\[\(\d]{0,40}[\[\(]\s*\d+\s*,\s*#\s*[\]\)]"),
+    _form("output", r"# ?> ?#,? which is the maximum", 2),
+    _form("output", r"from \d+ \(inclusive\) to # \(exclusive\)", is_exclusive=True),
+    _form("either", r"at most #"),
+    _form("either", r"(?:less than or equal to|no (?:more|greater|larger) than|cannot exceed|must not exceed|<=) #"),
+    _form("either", r"(?:maximum|max|limit)(?: \w+){0,5}? (?:is|of|to|:) #"),
+    _form("either", r"supports? (?:up to |a maximum of |only )#"),
+    _form("either", r"less than #", is_exclusive=True),
+)
+
+
+def learn_limit(message: str, param: str | None = None) -> LearnedLimit | None:
+    """Return the limit that a refusal names, or None where it names none that can be trusted."""
+    speaks_of_output = bool(_OUTPUT_WORDS.search(message)) or bool(param and _OUTPUT_WORDS.search(param))
+    speaks_of_window = bool(_WINDOW_WORDS.search(message)) or bool(param and _WINDOW_WORDS.search(param))
+    if not (speaks_of_output or speaks_of_window):
+        return None
+    for form in _FORMS:
+        found = form.pattern.search(message)
+        if found is None:
+            continue
+        if form.kind == "output" and not speaks_of_output:
+            continue
+        tokens = _number(found.group(form.group)) - form.is_exclusive
+        if tokens < MIN_LIMIT:
+            continue
+        kind = form.kind
+        if kind == "either":
+            kind = "output" if speaks_of_output else "window"
+        return LearnedLimit(kind, tokens, None if form.prompt is None else _number(found.group(form.prompt)))
+    return None
+
+
+def _number(digits: str) -> int:
+    return int(re.sub(r"[,_]", "", digits))

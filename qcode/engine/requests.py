@@ -1,0 +1,120 @@
+"""Builds the requests of a reply: the first, the escalated, the continuing, and the small ones that repair.
+
+What is asked for in a synthetic message stands only in the request built here, never in the transcript.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from qcode.engine import synthetic
+from qcode.engine.assembler import Draft
+from qcode.engine.caps import OutputSettings
+from qcode.engine.knowledge import KnownModel
+from qcode.engine.retries import RetrySettings
+from qcode.protocol.messages import Block, Message, Reasoning, Text, ToolCall, assistant, user
+from qcode.protocol.model import Effort, ModelRequest
+from qcode.protocol.tools import ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyPlan:
+    """What a reply is asked for with; the same for all its attempts. `messages` are valid for every provider."""
+
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...]
+    effort: Effort | None = None
+    output: OutputSettings = field(default_factory=OutputSettings)
+    retries: RetrySettings = field(default_factory=RetrySettings)
+
+    @property
+    def tools_by_name(self) -> dict[str, ToolSpec]:
+        return {tool.name: tool for tool in self.tools}
+
+
+def first_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
+    return ModelRequest(model.name, plan.system, plan.messages, plan.tools, cap, effort=plan.effort)
+
+
+def continuing_request(
+    plan: ReplyPlan, model: KnownModel, base: Sequence[Draft], cap: int, *, is_broken: bool
+) -> ModelRequest:
+    """Ask to go on with `base`, whose last draft is text; `is_broken`: a connection broke, no limit was hit.
+
+    A host that continues an assistant message gets just that, unless the text ends in white space, which some hosts
+    strip and would then write again.
+    """
+    text = text_of(base)
+    partial = assistant(*stored_blocks(base))
+    request = first_request(plan, model, cap)
+    if model.can_prefill and text == text.rstrip():
+        return replace(request, messages=(*plan.messages, partial), is_prefill=True)
+    ask = synthetic.broken_stream_text(text) if is_broken else synthetic.resume_text(text)
+    return replace(request, messages=(*plan.messages, partial, user(ask)))
+
+
+def nudging_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
+    """Ask for the answer itself, with less thinking where the effort can be lowered."""
+    request = first_request(plan, model, cap)
+    effort: Effort | None = "low" if plan.effort in ("medium", "high", "max") else plan.effort
+    return replace(request, messages=_with_added_text(plan.messages, synthetic.ANSWER_NOW), effort=effort)
+
+
+def repairing_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
+    """Ask for one well-formed call after one the provider could not read."""
+    messages = _with_added_text(plan.messages, synthetic.ONE_WELL_FORMED_CALL)
+    return replace(first_request(plan, model, cap), messages=messages)
+
+
+def resumed_call_request(
+    plan: ReplyPlan, model: KnownModel, base: Sequence[Draft], call: Draft, raw: str, cap: int
+) -> ModelRequest:
+    """Ask for the rest of a cut call's arguments; the call itself stays out of the history, its text part stays in."""
+    ask = synthetic.resumed_call_text(call.name, raw)
+    request = first_request(plan, model, cap)
+    blocks = stored_blocks([draft for draft in base if draft.kind != "call"])
+    if any(isinstance(block, Text) for block in blocks):
+        messages = (*plan.messages, assistant(*blocks), user(ask))
+    else:
+        messages = _with_added_text(plan.messages, ask)
+    has_calls = any(message.calls for message in plan.messages)
+    return replace(request, messages=messages, tools=request.tools if has_calls else (), allows_calls=False)
+
+
+def text_of(drafts: Sequence[Draft]) -> str:
+    return "".join(draft.text for draft in drafts if draft.kind == "text")
+
+
+def stored_blocks(drafts: Sequence[Draft]) -> tuple[Block, ...]:
+    """Return drafts as blocks of a message: calls with valid JSON, no text of white space only beside other blocks.
+
+    Reasoning that nobody signed is dropped at the end and before a call: no provider wants it back there.
+    """
+    blocks: list[Block] = []
+    for index, draft in enumerate(drafts):
+        if draft.kind == "text":
+            if draft.text.strip():
+                blocks.append(Text(draft.text, draft.opaque))
+        elif draft.kind == "reasoning":
+            following = drafts[index + 1] if index + 1 < len(drafts) else None
+            if draft.opaque is not None or (following is not None and following.kind != "call"):
+                blocks.append(Reasoning(draft.text, draft.opaque))
+        else:
+            blocks.append(stored_call(draft))
+    return tuple(blocks)
+
+
+def stored_call(draft: Draft) -> ToolCall:
+    raw = draft.text
+    arguments = (raw if raw.strip() else "{}") if draft.state == "complete" else synthetic.marker_arguments(raw)
+    return ToolCall(draft.call_id, draft.name, arguments, draft.opaque)
+
+
+def _with_added_text(messages: tuple[Message, ...], text: str) -> tuple[Message, ...]:
+    """Add a text to the last user message, or a user message after an assistant's: roles never repeat."""
+    if messages and messages[-1].role == "user":
+        last = messages[-1]
+        return (*messages[:-1], Message("user", (*last.blocks, Text(text))))
+    return (*messages, user(text))

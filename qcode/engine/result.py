@@ -1,0 +1,70 @@
+"""What a reply came to, for the turn; and what is said to a person about a reply that stays cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from qcode.engine.assembler import CallState
+from qcode.protocol.errors import ErrorInfo
+from qcode.protocol.events import Attempt
+from qcode.protocol.messages import Message, ToolCall
+from qcode.protocol.stops import StopReason
+
+Ending: TypeAlias = Literal["done", "calls", "paused", "cut", "refused", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCall:
+    """A call of the committed reply; `raw` is its argument text as it came, `cap` the cap it was asked for under."""
+
+    call: ToolCall
+    state: CallState
+    raw: str
+    cap: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyResult:
+    """`message` is None where nothing worth storing came."""
+
+    ending: Ending
+    stop: StopReason | None
+    raw_stop: str
+    message: Message | None
+    calls: tuple[JudgedCall, ...] = ()
+    error: ErrorInfo | None = None
+    note: str = ""
+
+
+def describe_cut(attempts: Sequence[Attempt], why: str, error: str = "") -> str:
+    """Say in one sentence, with the numbers, that a reply is incomplete and what to do about it."""
+    caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
+    count = len(attempts)
+    requests = "1 request" if count == 1 else f"{count} requests"
+    reason = {
+        "no_progress": "the last continuation added nothing",
+        "budget_exhausted": "the output budget or the context window is used up",
+        "error": f"going on failed: {error}" if error else "going on failed",
+    }.get(why, "the output limit cut it each time")
+    return (
+        f"The reply is incomplete after {requests} (output caps {caps}): {reason}. "
+        "Ask to continue, or set a higher --max-output-tokens."
+    )
+
+
+def describe_thinking_only(attempts: Sequence[Attempt], thinking_chars: int) -> str:
+    caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
+    return (
+        f"Thinking used up the output limit in every request (caps {caps}; {thinking_chars:,} characters of thinking, "
+        "no answer). Lower the reasoning effort, or set a higher --max-output-tokens."
+    )
+
+
+def describe_empty(attempts: Sequence[Attempt]) -> str:
+    caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
+    return (
+        f"The reply was cut before any text or tool call arrived (output caps {caps}). "
+        "Ask for less at once, or set a higher --max-output-tokens."
+    )

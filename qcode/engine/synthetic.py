@@ -1,0 +1,126 @@
+"""What qcode itself says to a model: asking to resume, to answer now, to finish a call, and what a cut call is told.
+
+These texts live only in the request that needs them; `transcript` never stores one. Results of rejected calls are
+stored, because each call needs its one result.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+RESUME_TAIL_CHARS = 1_200
+CALL_TAIL_CHARS = 2_000
+MARKER_KEY = "_qcode_truncated"
+
+_TAG = "text_so_far"
+_CALL_TAG = "json_so_far"
+
+
+def resume_text(text_so_far: str) -> str:
+    """Ask to go on with a text that the output limit cut; carries its last `RESUME_TAIL_CHARS` characters."""
+    tail = _neutralised(text_so_far[-RESUME_TAIL_CHARS:], _TAG)
+    return (
+        "The output limit cut your reply off; nothing is wrong with it. Continue exactly where the text stops, with "
+        "the very next character: no recap, no apology, no introduction, nothing that is already there. If the cut "
+        "fell inside a word, a line or a code block, go on inside it and open no new block. If a lot is left, write it "
+        "in smaller pieces. If you meant to call a tool, make one complete call only. Your text ends with:\n"
+        f"<{_TAG}>\n{tail}\n</{_TAG}>"
+    )
+
+
+def broken_stream_text(text_so_far: str) -> str:
+    """Ask to go on with a text whose connection broke."""
+    tail = _neutralised(text_so_far[-RESUME_TAIL_CHARS:], _TAG)
+    return (
+        "The connection broke while you were writing. Continue exactly where the text stops, with the very next "
+        "character: no recap, no apology, no introduction. If you meant to call a tool, make one complete call only. "
+        f"Your text ends with:\n<{_TAG}>\n{tail}\n</{_TAG}>"
+    )
+
+
+ANSWER_NOW = (
+    "Your thinking used up the whole output limit twice before any answer was written. Do not think further: write the "
+    "answer now, as briefly as it can be said, or make one complete tool call."
+)
+
+ONE_WELL_FORMED_CALL = (
+    "Your last tool call could not be read. Make one complete, well-formed call, or answer in plain text."
+)
+
+
+def resumed_call_text(name: str, raw: str) -> str:
+    """Ask for the rest of a cut call's argument JSON."""
+    tail = _neutralised(raw[-CALL_TAIL_CHARS:], _CALL_TAG)
+    return (
+        f"The output limit cut the arguments of your `{name}` call. Send only the raw JSON text that follows directly "
+        "after the end shown below, beginning with the very next character, until the JSON object is closed: no "
+        "explanation, no code fence, no repetition, no tool call.\n"
+        f"<{_CALL_TAG}>\n{tail}\n</{_CALL_TAG}>"
+    )
+
+
+def marker_arguments(raw: str) -> str:
+    """Return the valid JSON that stands for arguments that were cut or could not be read."""
+    return json.dumps({MARKER_KEY: True, "received_characters": len(raw)})
+
+
+def split_guidance(name: str, raw: str, cap: int, rejections: int) -> str:
+    """Answer a cut write or edit: it was rejected, nothing was written, and how to go on.
+
+    `rejections` counts this one and the same ones directly before it.
+    """
+    text = (
+        f"Rejected: the output limit of {cap} tokens cut this `{name}` call before its arguments were complete. It was "
+        f"not run and nothing was written. {_progress(raw)} You MUST split it: write a skeleton of the file first, "
+        "then add the rest piece by piece with `edit` calls, each well below the limit. Do not send the same call "
+        "again."
+    )
+    if rejections >= 3:
+        text += (
+            f" It was rejected {rejections} times in a row: stop and change the approach. Make much smaller calls, or "
+            "tell the person what is in the way."
+        )
+    return text
+
+
+def cut_call_text(name: str, cap: int) -> str:
+    """Answer any other cut call."""
+    return (
+        f"Rejected: the output limit of {cap} tokens cut this `{name}` call before its arguments were complete. It was "
+        "not run. Make one complete call only, with shorter arguments and no text before it."
+    )
+
+
+def malformed_call_text(name: str) -> str:
+    """Answer a call whose arguments are broken for another reason than a cut."""
+    return (
+        f"The arguments of this `{name}` call are not valid JSON, so it was not run. Send the call again with one JSON "
+        "object as its arguments; escape quotes, backslashes and newlines inside strings."
+    )
+
+
+def _progress(raw: str) -> str:
+    """Say how far the arguments got, by the last complete line of what would have been written."""
+    lines = raw.split("\\n")
+    if len(lines) < 2:
+        return f"It got as far as {len(raw)} characters of arguments."
+    last = _unescaped(lines[-2])[-160:].strip()
+    shown = f"; the last complete one was: {last}" if last else ""
+    return f"It got as far as {len(lines) - 1} complete lines ({len(raw)} characters){shown}\n"
+
+
+def _unescaped(piece: str) -> str:
+    """Return a piece of a JSON string as the text it stands for, or as it is where that cannot be told."""
+    start = re.search(r'"\w+"\s*:\s*"((?:[^"\\]|\\.)*)$', piece)
+    body = start.group(1) if start else piece
+    try:
+        value = json.loads(f'"{body}"', strict=False)
+    except ValueError:
+        return body
+    return str(value)
+
+
+def _neutralised(text: str, tag: str) -> str:
+    """Break every tag of that name inside `text`, so that the fence around it has one end only."""
+    return re.sub(rf"<(\s*/?\s*{tag})", r"<\\\1", text, flags=re.IGNORECASE)

@@ -1,0 +1,328 @@
+"""A turn: one user message until the model is done with it. `handle(Input) -> list[Effect]`, pure.
+
+A turn is steps; a step is one reply and the calls it made. The reply is in `reply`, the calls in `calls`; here is
+what comes next, when it ends, and what it reports. Time arrives as `now`, in seconds of any clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import cast
+
+from qcode.engine.calls import CallLimits, CallRound
+from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, OutputSettings
+from qcode.engine.counting import PromptCounter
+from qcode.engine.effects import (
+    Append,
+    ApprovalAnswered,
+    CancelRequested,
+    Effect,
+    Emit,
+    EndTurn,
+    Input,
+    ReplyFailed,
+    SteerQueued,
+    ToolEnded,
+    UserSubmitted,
+    WaitElapsed,
+)
+from qcode.engine.knowledge import KnownModel
+from qcode.engine.ledger import Ledger
+from qcode.engine.reply import Reply
+from qcode.engine.requests import ReplyPlan
+from qcode.engine.result import ReplyResult
+from qcode.engine.retries import RetrySettings
+from qcode.engine.transcript import prepared
+from qcode.protocol.errors import ErrorInfo, ErrorKind
+from qcode.protocol.events import (
+    Denial,
+    Notice,
+    ResultsCommitted,
+    Signal,
+    SteeringAdded,
+    StepStarted,
+    TurnEnded,
+    TurnStarted,
+    UsageUpdated,
+)
+from qcode.protocol.messages import Block, Message, Text
+from qcode.protocol.model import Effort
+from qcode.protocol.reply import ReasoningDelta, ReplyEnded, ReplyEvent, TextDelta, ToolArgsDelta
+from qcode.protocol.stops import Limit, Outcome
+from qcode.protocol.tools import ToolSpec
+
+MAX_PAUSES = 20
+_DELTAS = frozenset({TextDelta, ReasoningDelta, ToolArgsDelta})
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSettings:
+    """What a turn runs with. The limits are None where the person set none."""
+
+    system: str
+    tools: tuple[ToolSpec, ...]
+    effort: Effort | None = None
+    output: OutputSettings = field(default_factory=OutputSettings)
+    retries: RetrySettings = field(default_factory=RetrySettings)
+    max_turns: int | None = None
+    max_tool_calls: int | None = None
+    max_budget_usd: Decimal | None = None
+
+
+class Turn:
+    """`messages` is the transcript so far, `number` counts turns of the session from 1. Over once it gave `EndTurn`."""
+
+    def __init__(
+        self,
+        settings: TurnSettings,
+        model: KnownModel,
+        messages: Iterable[Message],
+        counter: PromptCounter,
+        *,
+        number: int = 1,
+    ) -> None:
+        self.model = model
+        self.is_over = False
+        self._settings = settings
+        self._messages = list(messages)
+        self._counter = counter
+        self._number = number
+        self._ledger = Ledger(model.facts.price)
+        self._limits = CallLimits(settings.max_tool_calls, settings.output.max_tool_repair_attempts)
+        self._tools = {tool.name: tool for tool in settings.tools}
+        self._reply: Reply | None = None
+        self._round: CallRound | None = None
+        self._steering: list[str] = []
+        self._denials: list[Denial] = []
+        self._signals: list[Signal] = []
+        self._step = 0
+        self._pauses = 0
+        self._started_at = self._now = 0.0
+        self._text = ""
+        self._is_answered = False
+        self._result: ReplyResult | None = None
+
+    def handle(self, given: Input, now: float = 0.0) -> list[Effect]:
+        """Take one input; return the effects it has, in the order to perform them. Nothing follows `EndTurn`."""
+        self._now = now
+        if self.is_over:
+            return []
+        if type(given) in _DELTAS and self._reply is not None:
+            return self._reply.handle_event(cast("ReplyEvent", given))
+        return self._dispatch(given)
+
+    def _dispatch(self, given: Input) -> list[Effect]:
+        match given:
+            case UserSubmitted():
+                return self._start(given.message)
+            case ReplyFailed():
+                return self._from_reply(self._reply.handle_failure(given) if self._reply else [])
+            case ToolEnded():
+                return self._from_round(given.call_id, given)
+            case ApprovalAnswered():
+                return self._from_round(given.call_id, given)
+            case SteerQueued():
+                self._steering.append(given.text)
+                return []
+            case CancelRequested():
+                return self._cancel()
+            case WaitElapsed():
+                return self._from_reply(self._reply.handle_wait_elapsed() if self._reply else [])
+            case _:
+                if self._reply is None:
+                    return []
+                effects = self._reply.handle_event(given)
+                return self._from_reply(effects) if isinstance(given, ReplyEnded) else effects
+
+    def _start(self, message: Message) -> list[Effect]:
+        self._started_at = self._now
+        return [self._append(message), Emit(TurnStarted(message.text)), *self._next_step()]
+
+    def _next_step(self) -> list[Effect]:
+        self._step += 1
+        self._round = None
+        settings = self._settings
+        plan = ReplyPlan(
+            settings.system,
+            prepared(self._messages),
+            settings.tools,
+            settings.effort,
+            settings.output,
+            settings.retries,
+        )
+        self._reply = Reply(plan, self.model, self._counter, self._ledger, turn=self._number, step=self._step)
+        return [Emit(StepStarted(self._step)), *self._from_reply(self._reply.begin())]
+
+    # Replies
+
+    def _from_reply(self, effects: list[Effect]) -> list[Effect]:
+        """Pass a reply's effects on, and go on with the turn where the reply is decided."""
+        reply = self._reply
+        if reply is None:
+            return effects
+        self.model = reply.model
+        effects = [*effects, self._usage()]
+        result = reply.result
+        if result is None:
+            return effects
+        self._reply = None
+        if result.message is not None:
+            self._messages.append(result.message)
+        return effects + self._reply_decided(result)
+
+    def _reply_decided(self, result: ReplyResult) -> list[Effect]:
+        text = result.message.text if result.message else ""
+        self._is_answered = bool(text.strip())
+        if self._is_answered:
+            self._text = text
+        match result.ending:
+            case "calls":
+                return self._begin_calls(result)
+            case "paused":
+                self._pauses += 1
+                if self._pauses > MAX_PAUSES:
+                    return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=Limit.TURNS)
+                return self._go_on(result)
+            case "done" if self._steering:
+                return self._go_on(result)
+            case "done":
+                return self._done(result)
+            case "cut":
+                return [Emit(Notice("warning", result.note)), *self._end(Outcome.MAX_TOKENS, result)]
+            case "refused":
+                return [Emit(Notice("warning", result.note)), *self._end(Outcome.REFUSAL, result)]
+            case "cancelled":
+                return self._end(Outcome.CANCELLED, result)
+            case "failed":
+                return self._end(Outcome.ERROR, result, error=result.error)
+
+    def _done(self, result: ReplyResult) -> list[Effect]:
+        effects: list[Effect] = []
+        if not self._is_answered:
+            effects.append(Emit(Notice("warning", "The model ended its reply without any text.")))
+        return effects + self._end(Outcome.END_TURN, result)
+
+    # Calls
+
+    def _begin_calls(self, result: ReplyResult) -> list[Effect]:
+        self._result = result
+        self._round = CallRound(result.calls, self._tools, self._limits)
+        return self._round_moved(self._round.advance(self._elapsed))
+
+    def _from_round(self, call_id: str, given: ApprovalAnswered | ToolEnded) -> list[Effect]:
+        current = self._round
+        if current is None or current.is_over:
+            return []
+        if isinstance(given, ApprovalAnswered):
+            effects = current.answered(call_id, is_allowed=given.is_allowed, reason=given.reason, elapsed=self._elapsed)
+        else:
+            effects = current.ended(call_id, given.outcome, self._elapsed)
+        return self._round_moved(effects)
+
+    def _round_moved(self, effects: list[Effect]) -> list[Effect]:
+        """Pass a round's effects on, and go on with the turn where every call has its result."""
+        current = self._round
+        if current is None or not current.is_over:
+            return effects
+        self._denials += current.denials
+        self._signals += current.signals
+        results = self._with_steering(current.results)
+        committed: list[Effect] = [*effects, self._append(results), Emit(ResultsCommitted(results))]
+        committed += [Emit(SteeringAdded(text)) for text in self._taken_steering()]
+        limits, result = self._limits, self._result
+        assert result is not None
+        if limits.end is not None:
+            return committed + self._end_on_limits(result)
+        if current.is_one_way:
+            return committed + self._end(Outcome.END_TURN, result)
+        return committed + self._go_on(result)
+
+    def _end_on_limits(self, result: ReplyResult) -> list[Effect]:
+        limits = self._limits
+        if limits.end == "tool_calls":
+            return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=Limit.TOOL_CALLS)
+        notice = Emit(Notice("warning", limits.note))
+        if limits.end == "cut":
+            return [notice, *self._end(Outcome.MAX_TOKENS, result)]
+        error = ErrorInfo(ErrorKind.BAD_RESPONSE, limits.note)
+        return self._end(Outcome.ERROR, result, error=error)
+
+    def _with_steering(self, results: list[Block]) -> Message:
+        return Message("user", (*results, *(Text(text) for text in self._steering)))
+
+    def _taken_steering(self) -> list[str]:
+        taken, self._steering = self._steering, []
+        return taken
+
+    # Going on and ending
+
+    def _go_on(self, result: ReplyResult) -> list[Effect]:
+        """Start the next step unless a limit ends the turn."""
+        settings = self._settings
+        if settings.max_turns is not None and self._step >= settings.max_turns:
+            return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=Limit.TURNS)
+        cost = self._ledger.cost
+        if settings.max_budget_usd is not None and cost is not None and cost >= settings.max_budget_usd:
+            return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=Limit.COST)
+        effects: list[Effect] = []
+        if self._steering:
+            texts = self._taken_steering()
+            effects.append(self._append(Message("user", tuple(Text(text) for text in texts))))
+            effects += [Emit(SteeringAdded(text)) for text in texts]
+        return effects + self._next_step()
+
+    def _cancel(self) -> list[Effect]:
+        if self._reply is not None:
+            return self._from_reply(self._reply.cancel())
+        current = self._round
+        if current is None or current.is_over:
+            return self._end(Outcome.CANCELLED, None)
+        effects = current.cancel()
+        self._denials += current.denials
+        self._signals += current.signals
+        results = Message("user", tuple(current.results))
+        committed = [self._append(results), Emit(ResultsCommitted(results))]
+        return [*effects, *committed, *self._end(Outcome.CANCELLED, self._result)]
+
+    def _end(
+        self,
+        outcome: Outcome,
+        result: ReplyResult | None,
+        *,
+        limit: Limit | None = None,
+        error: ErrorInfo | None = None,
+    ) -> list[Effect]:
+        self.is_over = True
+        ledger = self._ledger
+        ended = TurnEnded(
+            outcome=outcome,
+            stop=result.stop if result else None,
+            raw_stop=result.raw_stop if result else "",
+            text=self._text,
+            replies=self._step,
+            usage=ledger.usage,
+            cost=ledger.cost,
+            api_calls=ledger.api_calls,
+            discarded_output_tokens=ledger.discarded_output_tokens,
+            denials=tuple(self._denials),
+            signals=tuple(self._signals),
+            limit=limit,
+            error=error,
+            is_answered=self._is_answered,
+        )
+        return [Emit(ended), EndTurn()]
+
+    def _append(self, message: Message) -> Effect:
+        self._messages.append(message)
+        return Append(message)
+
+    @property
+    def _elapsed(self) -> float:
+        return self._now - self._started_at
+
+    def _usage(self) -> Effect:
+        usage = self._ledger.usage
+        window = self.model.window or DEFAULT_CONTEXT_WINDOW
+        return Emit(UsageUpdated(usage, self._ledger.cost, self._counter.context_tokens, window))

@@ -1,0 +1,74 @@
+"""What a front end holds: a conversation it can submit to, answer, steer and cancel.
+
+`runtime.conversation.Conversation` is the real one; front ends are tested against scripted ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from qcode.protocol.events import TurnEvent
+from qcode.protocol.messages import Message
+
+ApprovalMode: TypeAlias = Literal["plan", "default", "accept-edits", "auto", "bypass"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A person's answer to `ApprovalRequested`.
+
+    `scope` `always` adds the rule the request proposed for the rest of the session. `reason` goes to the model
+    with a denial.
+    """
+
+    is_allowed: bool
+    scope: Literal["once", "always"] = "once"
+    reason: str = ""
+
+
+class Conversation(Protocol):
+    """One session with one model. One turn runs at a time."""
+
+    @property
+    def session_id(self) -> str: ...
+
+    @property
+    def model(self) -> str:
+        """`provider/model`."""
+        ...
+
+    @property
+    def mode(self) -> ApprovalMode: ...
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The committed transcript."""
+        ...
+
+    def submit(self, prompt: str) -> AsyncIterator[TurnEvent]:
+        """Run one turn; the last event is always `TurnEnded`. Closing the iterator cancels the turn."""
+        ...
+
+    def answer(self, call_id: str, answer: Answer) -> None:
+        """Answer an open `ApprovalRequested`; an unknown or settled id is ignored."""
+        ...
+
+    def steer(self, text: str) -> None:
+        """Add `text` to the running turn before its next step; ignored where no turn runs."""
+        ...
+
+    def cancel(self) -> None:
+        """End the running turn; what was shown stays. No request is sent after this."""
+        ...
+
+    def clear(self) -> None:
+        """Begin a new session in the same folder with the same model."""
+        ...
+
+    def set_model(self, name: str) -> None:
+        """Switch to `provider/model` for the next turn; raise `ValueError` with one line where it cannot."""
+        ...
+
+    def set_mode(self, mode: ApprovalMode) -> None: ...

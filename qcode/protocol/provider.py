@@ -1,0 +1,34 @@
+"""What the runtime asks of a provider: one request in, one stream of reply events out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.reply import ReplyEvent
+
+
+class Provider(Protocol):
+    """A model host. Instances are cheap to make: the SDK loads and connects with the first request."""
+
+    name: str
+    """The name a person types before the slash (`openai`, `anthropic`, `local`)."""
+
+    host: str
+    """What limits are learned for: the base URL, or the name where there is none."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        """Yield the events of one reply; raise `ProviderError` where it fails or the stream breaks.
+
+        Never retries. Cancelling the task that iterates closes the connection at once.
+        """
+        ...
+
+    async def model_names(self) -> tuple[str, ...]:
+        """Return the names of the models the host serves, or raise `ProviderError`."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections; safe to call twice and before the first request."""
+        ...

@@ -1,0 +1,41 @@
+"""A tool as the model sees it, and what running one gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from qcode.protocol.json import Json
+from qcode.protocol.messages import Image
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """Name, description and parameters (JSON Schema of an object) of a tool.
+
+    `is_read_only`: running it changes nothing. `writes_files`: it is a write or edit, so a cut call is answered
+    with split guidance. `is_one_way`: it is recorded as a signal and never executed.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Json]
+    is_read_only: bool = False
+    writes_files: bool = False
+    is_one_way: bool = False
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        names = self.parameters.get("required", [])
+        return tuple(str(name) for name in names) if isinstance(names, list) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """What a tool gave back: `content` for the model, `summary` one line for a person, `diff` a unified diff."""
+
+    content: str
+    is_error: bool = False
+    summary: str = ""
+    diff: str = ""
+    images: tuple[Image, ...] = ()

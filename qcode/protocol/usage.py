@@ -1,0 +1,61 @@
+"""What a request cost in tokens and money.
+
+`input` and `output` are inclusive; `cache_read` and `cache_write` are parts of `input`, `reasoning` is a part of
+`output`. None means "not reported", which is not 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts of one request, or of a sum of requests."""
+
+    input: int | None = None
+    output: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    reasoning: int | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        """Sum field by field; a field neither side reports stays None."""
+        return Usage(
+            _sum(self.input, other.input),
+            _sum(self.output, other.output),
+            _sum(self.cache_read, other.cache_read),
+            _sum(self.cache_write, other.cache_write),
+            _sum(self.reasoning, other.reasoning),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """USD per million tokens; `cache_read` and `cache_write` fall back to `input` where a host names no own price."""
+
+    input: Decimal
+    output: Decimal
+    cache_read: Decimal | None = None
+    cache_write: Decimal | None = None
+
+
+def cost_of(usage: Usage, price: Price | None) -> Decimal | None:
+    """Return what `usage` costs in USD, or None where the price or a needed count is unknown."""
+    if price is None or usage.input is None or usage.output is None:
+        return None
+    read, write = usage.cache_read or 0, usage.cache_write or 0
+    plain = max(0, usage.input - read - write)
+    cached = read * _or(price.cache_read, price.input) + write * _or(price.cache_write, price.input)
+    return (plain * price.input + cached + usage.output * price.output) / 1_000_000
+
+
+def _or(price: Decimal | None, fallback: Decimal) -> Decimal:
+    return fallback if price is None else price
+
+
+def _sum(left: int | None, right: int | None) -> int | None:
+    if left is None:
+        return right
+    return left if right is None else left + right

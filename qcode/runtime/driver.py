@@ -1,0 +1,221 @@
+"""The only async loop: performs the effects a turn asks for and feeds back what comes of them.
+
+Owns cancellation: nothing it started outlives `run`. Deciding is the engine's; who is asked and what is stored is
+given in as `Services`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Protocol
+
+from qcode.engine.effects import (
+    Append,
+    ApprovalAnswered,
+    AskApproval,
+    CancelRequested,
+    Effect,
+    Emit,
+    EndTurn,
+    Input,
+    Learn,
+    ReplyFailed,
+    RunTool,
+    SendRequest,
+    SteerQueued,
+    ToolEnded,
+    Wait,
+    WaitElapsed,
+)
+from qcode.engine.turn import Turn
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.events import ApprovalRequested, ToolOutput, TurnEvent
+from qcode.protocol.json import JsonObject
+from qcode.protocol.messages import ToolCall
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.provider import Provider
+from qcode.protocol.tools import ToolOutcome
+
+QUEUED_EVENTS = 512
+
+
+class Services(Protocol):
+    """What a turn needs from its surroundings. All but `judge` and `run_tool` must return at once."""
+
+    async def judge(self, call: ToolCall, arguments: JsonObject) -> ApprovalAnswered | ApprovalRequested:
+        """Return the verdict of the rules, or the question to put to the person."""
+        ...
+
+    async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
+        """Run an approved call; cancelling the task stops what it runs."""
+        ...
+
+    def append(self, effect: Append) -> None: ...
+
+    def learn(self, effect: Learn) -> None: ...
+
+    def about_to_run(self, call: ToolCall) -> None:
+        """A tool runs next: what must be on disk before it does is written now."""
+        ...
+
+    async def explain(self, error: ProviderError) -> ProviderError:
+        """Return the error with what helps a person, such as the nearest model names."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Show:
+    """An event for the front end that does not pass through the turn."""
+
+    event: TurnEvent
+
+
+class Driver:
+    """Runs one turn. `clock` is in seconds, `chance` gives numbers in [0, 1)."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        provider: Provider,
+        services: Services,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._turn = turn
+        self._provider = provider
+        self._services = services
+        self._clock = clock
+        self._chance = chance
+        self._inputs: asyncio.Queue[Input | _Show] = asyncio.Queue(QUEUED_EVENTS)
+        self._urgent: deque[Input] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wakes: asyncio.Event = asyncio.Event()
+
+    def give(self, given: CancelRequested | SteerQueued | ApprovalAnswered) -> None:
+        """Feed an input from outside; it is taken before anything that is still queued."""
+        self._urgent.append(given)
+        if not self._inputs.full():
+            self._inputs.put_nowait(_WAKE)
+
+    async def run(self, first: Input) -> AsyncIterator[TurnEvent]:
+        """Yield the events of the turn; closing the iterator early cancels it and keeps what was shown."""
+        given: Input | _Show = first
+        try:
+            while True:
+                if isinstance(given, _Show):
+                    if given is not _WAKE:
+                        yield given.event
+                else:
+                    for effect in self._turn.handle(given, self._clock()):
+                        if isinstance(effect, Emit):
+                            yield effect.event
+                        elif isinstance(effect, EndTurn):
+                            return
+                        else:
+                            self._perform(effect)
+                given = await self._next()
+        finally:
+            self._abandon()
+            await self._stop_tasks()
+
+    async def _next(self) -> Input | _Show:
+        if self._urgent:
+            given = self._urgent.popleft()
+        else:
+            got = await self._inputs.get()
+            if not self._urgent:
+                return got
+            if got is not _WAKE and not isinstance(self._urgent[0], CancelRequested):
+                return got
+            given = self._urgent.popleft()
+        if isinstance(given, CancelRequested):
+            for task in self._tasks:
+                task.cancel()
+        return given
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case SendRequest():
+                self._start(self._stream(effect.request))
+            case RunTool():
+                self._services.about_to_run(effect.call)
+                self._start(self._run_tool(effect))
+            case AskApproval():
+                self._start(self._judge(effect))
+            case Wait():
+                self._start(self._wait(effect.seconds))
+            case Append():
+                self._services.append(effect)
+            case Learn():
+                self._services.learn(effect)
+            case Emit() | EndTurn():
+                raise AssertionError("performed by the loop itself")
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _stream(self, request: ModelRequest) -> None:
+        try:
+            async for event in self._provider.stream(request):
+                await self._inputs.put(event)
+        except ProviderError as error:
+            explained = await self._services.explain(error)
+            await self._inputs.put(ReplyFailed(explained, self._chance()))
+        except Exception as error:  # noqa: BLE001 - the driver's edge: a bug in a provider ends the turn, not the app
+            internal = ProviderError(ErrorKind.INTERNAL, f"internal error: {type(error).__name__}: {error}")
+            await self._inputs.put(ReplyFailed(internal, self._chance()))
+
+    async def _run_tool(self, effect: RunTool) -> None:
+        call_id = effect.call.call_id
+        loop = asyncio.get_running_loop()
+
+        def show(text: str) -> None:
+            event = _Show(ToolOutput(call_id, text))
+            loop.call_soon_threadsafe(self._put_if_room, event)
+
+        try:
+            outcome = await self._services.run_tool(effect.call, effect.arguments, show)
+        except Exception as error:  # noqa: BLE001 - the driver's edge: a bug in a tool fails its call, not the turn
+            outcome = ToolOutcome(f"Internal error in the tool: {type(error).__name__}: {error}", is_error=True)
+        await self._inputs.put(ToolEnded(call_id, outcome))
+
+    def _put_if_room(self, event: _Show) -> None:
+        """Live output is for the eye only: where the reader is too slow some of it may be left out."""
+        if not self._inputs.full():
+            self._inputs.put_nowait(event)
+
+    async def _judge(self, effect: AskApproval) -> None:
+        try:
+            verdict = await self._services.judge(effect.call, effect.arguments)
+        except Exception as error:  # noqa: BLE001 - the driver's edge: what cannot be judged is not run
+            reason = f"the call could not be judged ({type(error).__name__}: {error})"
+            verdict = ApprovalAnswered(effect.call.call_id, is_allowed=False, reason=reason)
+        await self._inputs.put(_Show(verdict) if isinstance(verdict, ApprovalRequested) else verdict)
+
+    async def _wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await self._inputs.put(WaitElapsed())
+
+    def _abandon(self) -> None:
+        """Nobody listens any more: commit what was shown as for a cancel, tell nobody."""
+        for effect in self._turn.handle(CancelRequested(), self._clock()):
+            if isinstance(effect, (Append, Learn)):
+                self._perform(effect)
+
+    async def _stop_tasks(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+_WAKE = _Show(ToolOutput("", ""))

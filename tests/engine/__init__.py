@@ -1,0 +1,1 @@
+"""The engine is tested without async: inputs in, effects out."""

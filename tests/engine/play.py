@@ -1,0 +1,221 @@
+"""Plays a turn without any I/O: scripted attempts in, everything the turn asked for out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from qcode.engine.caps import OutputSettings
+from qcode.engine.counting import PromptCounter
+from qcode.engine.effects import (
+    Append,
+    ApprovalAnswered,
+    AskApproval,
+    Effect,
+    Emit,
+    EndTurn,
+    Input,
+    Learn,
+    ReplyFailed,
+    RunTool,
+    SendRequest,
+    ToolEnded,
+    UserSubmitted,
+    Wait,
+    WaitElapsed,
+)
+from qcode.engine.knowledge import KnownModel
+from qcode.engine.turn import Turn, TurnSettings
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.events import PartialRestored, Retry, TurnEnded, TurnEvent
+from qcode.protocol.messages import Message, user
+from qcode.protocol.model import ModelFacts, ModelRequest
+from qcode.protocol.reply import (
+    ReasoningDelta,
+    ReplyEnded,
+    ReplyEvent,
+    ReplyStarted,
+    TextDelta,
+    ToolArgsDelta,
+    ToolCallStarted,
+    UsageReported,
+)
+from qcode.protocol.stops import StopReason
+from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.protocol.usage import Usage
+
+Script: TypeAlias = "list[ReplyEvent | ProviderError]"
+
+READ = ToolSpec("read", "Read.", {"type": "object", "required": ["path"]}, is_read_only=True)
+WRITE = ToolSpec("write", "Write.", {"type": "object", "required": ["path", "content"]}, writes_files=True)
+SHELL = ToolSpec("shell", "Run.", {"type": "object", "required": ["command"]})
+NOTE = ToolSpec("note", "Signal.", {"type": "object"}, is_one_way=True)
+TOOLS = (READ, WRITE, SHELL, NOTE)
+
+
+def text(*pieces: str, stop: StopReason = StopReason.END_TURN, output: int | None = 10, raw: str = "") -> Script:
+    """A reply of text in these pieces."""
+    script: Script = [ReplyStarted("m", "r1"), *(TextDelta(0, piece) for piece in pieces)]
+    return [*script, *ended(stop, output, raw)]
+
+
+def cut(*pieces: str, output: int | None = None) -> Script:
+    """A text the cap cut; without `output` no usage is reported."""
+    return text(*pieces, stop=StopReason.MAX_TOKENS, output=output)
+
+
+def thinking(pieces: str, stop: StopReason = StopReason.MAX_TOKENS) -> Script:
+    return [ReplyStarted("m", "r1"), ReasoningDelta(0, pieces), *ended(stop, None)]
+
+
+def calls(
+    *pairs: tuple[str, str], stop: StopReason = StopReason.TOOL_USE, output: int | None = 10, before: str = ""
+) -> Script:
+    """A reply of calls, each a name and its raw arguments; ids are `c0`, `c1`, ..."""
+    script: Script = [ReplyStarted("m", "r1")]
+    if before:
+        script.append(TextDelta(0, before))
+    for index, (name, raw) in enumerate(pairs):
+        block = index + bool(before)
+        script += [ToolCallStarted(block, f"c{index}", name), ToolArgsDelta(block, raw)]
+    return [*script, *ended(stop, output)]
+
+
+def ended(stop: StopReason, output: int | None, raw: str = "") -> Script:
+    usage: Script = [] if output is None else [UsageReported(Usage(input=100, output=output))]
+    return [*usage, ReplyEnded(stop, raw or str(stop))]
+
+
+def broken(*events: ReplyEvent, kind: ErrorKind = ErrorKind.CONNECTION, message: str = "dropped") -> Script:
+    """A stream that fails after these events."""
+    return [*events, ProviderError(kind, message)]
+
+
+def refused(message: str, kind: ErrorKind = ErrorKind.BAD_REQUEST) -> Script:
+    return [ProviderError(kind, message, status=400)]
+
+
+@dataclass
+class Played:
+    """All that one turn did. `shown` is the text a front end holds after following the events of the last step."""
+
+    requests: list[ModelRequest] = field(default_factory=list)
+    events: list[TurnEvent] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    ran: list[RunTool] = field(default_factory=list)
+    asked: list[AskApproval] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+    learned: list[Learn] = field(default_factory=list)
+    is_over: bool = False
+
+    @property
+    def caps(self) -> list[int]:
+        return [request.max_tokens for request in self.requests]
+
+    @property
+    def end(self) -> TurnEnded:
+        (end,) = [event for event in self.events if isinstance(event, TurnEnded)]
+        return end
+
+    @property
+    def shown(self) -> str:
+        return shown_text(self.events)
+
+    def of(self, kind: type[TurnEvent]) -> list[TurnEvent]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def shown_text(events: Sequence[TurnEvent]) -> str:
+    """Follow the events as a front end does; return the text that stands there for the last step."""
+    from qcode.protocol.events import StepStarted
+
+    shown = ""
+    for event in events:
+        if isinstance(event, StepStarted) or (isinstance(event, Retry) and not event.is_continuation):
+            shown = ""
+        elif isinstance(event, TextDelta):
+            shown += event.text
+        elif isinstance(event, PartialRestored):
+            shown = event.text
+    return shown
+
+
+class Player:
+    """Drives a turn with scripts, one per request. `interrupt` may answer any input with another one instead."""
+
+    def __init__(
+        self,
+        *scripts: Script,
+        facts: ModelFacts | None = None,
+        output: OutputSettings | None = None,
+        settings: TurnSettings | None = None,
+        history: Sequence[Message] = (),
+        model: KnownModel | None = None,
+    ) -> None:
+        self.played = Played()
+        self._scripts = list(scripts)
+        known = model or KnownModel("test", "m", facts or ModelFacts())
+        chosen = settings or TurnSettings("Be brief.", TOOLS, output=output or OutputSettings())
+        self.turn = Turn(chosen, known, history, PromptCounter())
+        self._inputs: list[Input] = []
+        self.allows: Callable[[AskApproval], bool] = lambda asked: True
+        self.outcome: Callable[[RunTool], ToolOutcome] = lambda run: ToolOutcome(f"ran {run.call.name}")
+
+    def play(self, prompt: str = "go") -> Played:
+        self.give(UserSubmitted(user(prompt)))
+        while self._inputs:
+            self.give(self._inputs.pop(0))
+        return self.played
+
+    def give(self, given: Input) -> None:
+        for effect in self.turn.handle(given):
+            self._perform(effect)
+
+    def step(self) -> bool:
+        """Feed the next queued input; False when there is none."""
+        if not self._inputs:
+            return False
+        self.give(self._inputs.pop(0))
+        return True
+
+    def drop_queued(self) -> None:
+        self._inputs.clear()
+
+    def _perform(self, effect: Effect) -> None:
+        played = self.played
+        assert not played.is_over, f"an effect after the end: {effect}"
+        match effect:
+            case Emit():
+                played.events.append(effect.event)
+            case SendRequest():
+                played.requests.append(effect.request)
+                assert self._scripts, f"an unexpected request: {effect.request.messages[-1]}"
+                self._queue(self._scripts.pop(0))
+            case RunTool():
+                played.ran.append(effect)
+                self._inputs.append(ToolEnded(effect.call.call_id, self.outcome(effect)))
+            case AskApproval():
+                played.asked.append(effect)
+                self._inputs.append(ApprovalAnswered(effect.call.call_id, self.allows(effect)))
+            case Wait():
+                played.waits.append(effect.seconds)
+                self._inputs.append(WaitElapsed())
+            case Append():
+                played.messages.append(effect.message)
+            case Learn():
+                played.learned.append(effect)
+            case EndTurn():
+                played.is_over = True
+
+    def _queue(self, script: Script) -> None:
+        for item in script:
+            if isinstance(item, ProviderError):
+                self._inputs.append(ReplyFailed(item, 0.5))
+            else:
+                self._inputs.append(item)
+
+
+def play(*scripts: Script, **options: object) -> Played:
+    """Play one turn to its end."""
+    return Player(*scripts, **options).play()  # type: ignore[arg-type]  # options are the player's own keywords
