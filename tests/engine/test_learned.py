@@ -1,0 +1,56 @@
+"""What a refusal teaches: the wording of real servers, and messages that must teach nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from qcode.engine.learned import LearnedLimit, learn_limit
+
+TEACHES: list[tuple[str, LearnedLimit]] = [
+    ("max_tokens is too large: 64000. This model supports at most 16384 completion tokens, whereas you provided 64000.",
+     LearnedLimit("output", 16384)),
+    ("max_tokens: 65536 > 64000, which is the maximum allowed number of output tokens for this model",
+     LearnedLimit("output", 64000)),
+    ("Range of max_tokens should be [1, 8192]", LearnedLimit("output", 8192)),
+    ("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", LearnedLimit("output", 8192)),
+    ("`max_tokens` must be less than or equal to `40960`, the maximum value for `max_tokens` is less than the "
+     "`context_window` for this model", LearnedLimit("output", 40960)),
+    ("max_tokens: must be <= 40766: 64000 > 64001 - 24235", LearnedLimit("window", 64001, 24235)),
+    ("max_total_tokens (33802) must be <= max_seq_len (32768)", LearnedLimit("window", 32768)),
+    ("This model's maximum context length is 8,192 tokens. However, you requested 9000 tokens",
+     LearnedLimit("window", 8192)),
+    ("input length and `max_tokens` exceed context limit: 190000 + 64000 > 200000, decrease input length",
+     LearnedLimit("window", 200000, 190000)),
+    ("prompt is too long: 210000 tokens > 200000 maximum", LearnedLimit("window", 200000, 210000)),
+    ("a maxOutputTokens value of 70000 but the supported range is from 1 (inclusive) to 65537 (exclusive).",
+     LearnedLimit("output", 65536)),
+    ("max_tokens must be less than 8193", LearnedLimit("output", 8192)),
+    ("max_new_tokens must be <= 4096. Given: 64000", LearnedLimit("output", 4096)),
+    ("The maximum tokens you requested exceeds the model limit of 4096", LearnedLimit("output", 4096)),
+    ("the request exceeds the available context size (4096 tokens)", LearnedLimit("window", 4096)),
+]  # fmt: skip
+
+TEACHES_NOTHING = [
+    "temperature must be at most 512",
+    "tools: at most 1280 allowed",
+    "messages must have at most 2048 items",
+    "max_tokens must be at most 100",
+    "max_tokens must be positive",
+    "Invalid API key",
+    "",
+]
+
+
+@pytest.mark.parametrize(("message", "limit"), TEACHES)
+def test_a_limit_that_is_named_is_learned(message: str, limit: LearnedLimit) -> None:
+    assert learn_limit(message) == limit
+
+
+@pytest.mark.parametrize("message", TEACHES_NOTHING)
+def test_a_message_about_something_else_teaches_nothing(message: str) -> None:
+    assert learn_limit(message) is None
+
+
+def test_the_blamed_parameter_counts_where_the_message_is_silent() -> None:
+    assert learn_limit("must be at most 16384", "max_tokens") == LearnedLimit("output", 16384)
+    assert learn_limit("must be at most 16384", "top_k") is None

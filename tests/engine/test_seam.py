@@ -1,0 +1,121 @@
+"""Where a continuation meets what came before: what is taken away, what is kept, and that nothing is ever lost."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.engine.seam import RESTART_MARK, Seam
+
+
+def join(before: str, continuation: str, size: int = 3) -> str:
+    """Feed the continuation in pieces of `size` characters; return the whole text."""
+    seam = Seam(before)
+    pieces = [seam.feed(continuation[start : start + size]) for start in range(0, len(continuation), size)]
+    return before + "".join(pieces) + seam.flush()
+
+
+TITLED = "# Title\n\nThe quick brown fox jumps over the lazy dog. Then the par"
+CODE = "See:\n\n```python\ndef area(width, height):\n    return width"
+TABLE = "| name | size |\n|---|---|\n| one | 1 |\n| two |"
+
+CLEANED: list[tuple[str, str, str, str]] = [
+    ("an exact overlap inside a line", TITLED, "Then the parser runs.", "ser runs."),
+    ("a short overlap inside a line", "We call the parser", "the parser once", " once"),
+    ("a whole line", "first line\nsecond line\n", "second line\nthird line", "third line"),
+    ("a lead-in", TITLED, "Continuing from where I left off:\n\nser runs.", "ser runs."),
+    ("a lead-in on the same line", TITLED, "Continuing from where we stopped: ser runs.", "ser runs."),
+    ("a lead-in and an overlap", TITLED, "Sure, here is the rest:\n\nThen the parser runs.", "ser runs."),
+    ("a fence opened again", CODE, "```python\n    return width * height\n```\n", " * height\n```\n"),
+    ("a fence opened again, nothing replayed", CODE, "```python\n * height\n```", " * height\n```"),
+    ("a replayed heading", "# T\n\nIntro.\n\n## Use\n\nFirst part. ", "## Use\n\nSecond part.", "Second part."),
+    ("a replayed table header", TABLE + " 2 |\n", "| name | size |\n|---|---|\n| three | 3 |", "| three | 3 |"),
+    ("a restart that reaches the end", TITLED, TITLED + "ser runs.", "ser runs."),
+    ("a short restart that reaches the end", "Hello wor", "Hello world", "ld"),
+    ("white space before an overlap", TITLED, "\n\njumps over the lazy dog. Then the parser", "ser"),
+]
+
+KEPT: list[tuple[str, str, str]] = [
+    ("a clean continuation", TITLED, "ser runs."),
+    ("a coincidence of three characters", "one and two and", "and three"),
+    ("a list opener", "- one\n- ", "- two"),
+    ("a numbered list opener", "1. one\n", "1. two"),
+    ("a run of one character", "==========", "=========="),
+    ("a repeated word", "it is very very very ", "very very good"),
+    ("a line that recurs", "pass\n    retry()\npass\n    retry()\n", "    retry()\nend"),
+    ("a closing fence", CODE, "\n```\nDone."),
+    ("a fence that is really new", "Some text.\n\n", "```python\nprint(1)\n```"),
+    ("prose equal to something far earlier", "A sentence that stands here.\n" + "x y z\n" * 3, "A sentence"),
+    ("a heading that recurs", "### Example\na\n\n### Example\nb\n\n", "### Example\nc"),
+    ("a word that only begins like a lead-in", "Then ", "continue with the next step.\nDone."),
+    ("a sentence about continuing", "Steps:\n", "Continue with the next step.\nThen stop."),
+]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize(("before", "continuation", "added"), [row[1:] for row in CLEANED], ids=[r[0] for r in CLEANED])
+def test_a_replay_is_taken_away(before: str, continuation: str, added: str, size: int) -> None:
+    assert join(before, continuation, size) == before + added
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize(("before", "continuation"), [row[1:] for row in KEPT], ids=[row[0] for row in KEPT])
+def test_what_could_be_meant_is_kept(before: str, continuation: str, size: int) -> None:
+    assert join(before, continuation, size) == before + continuation
+
+
+def test_a_restart_that_goes_another_way_is_marked() -> None:
+    joined = join(TITLED, "# Title\n\nThe quick brown cat sat down.")
+    assert joined == TITLED + RESTART_MARK + "cat sat down."
+
+
+def test_nothing_held_back_flashes() -> None:
+    seam = Seam(TITLED)
+    assert [seam.feed(piece) for piece in ("Then ", "the ", "par")] == ["", "", ""]
+    assert seam.feed("ser") == "ser"
+
+
+def test_a_filter_for_nothing_passes_everything() -> None:
+    seam = Seam("")
+    assert seam.feed("Continuing from where I left off:\n") == "Continuing from where I left off:\n"
+
+
+# Lines that differ from each other, as the lines of real text do.
+LINES = st.lists(
+    st.text(alphabet="abcdefghij klmnop.,:;()'\"-_=+*/<>äöß漢字🙂", min_size=1, max_size=40), min_size=1, max_size=12
+).map(lambda lines: "\n".join(f"{index} {line} {index * 7919 % 1000}" for index, line in enumerate(lines)))
+SIZES = st.sampled_from([1, 2, 5, 17, 1000])
+
+
+@given(LINES, st.data(), SIZES)
+def test_a_text_split_anywhere_joins_exactly_when_nothing_is_replayed(
+    text: str, data: st.DataObject, size: int
+) -> None:
+    at = data.draw(st.integers(0, len(text)))
+    assert join(text[:at], text[at:], size) == text
+
+
+@given(LINES, st.data(), SIZES)
+def test_a_text_whose_tail_is_replayed_joins_exactly(text: str, data: st.DataObject, size: int) -> None:
+    at = data.draw(st.integers(0, len(text)))
+    back = data.draw(st.integers(0, at))
+    replayed = text[at - back : at]
+    if back < 20 or text[:at].count(replayed) != 1:
+        return
+    assert join(text[:at], replayed + text[at:], size) == text
+
+
+@given(st.text(max_size=60), st.text(max_size=60), SIZES)
+def test_how_a_continuation_is_split_never_matters(before: str, continuation: str, size: int) -> None:
+    assert join(before, continuation, size) == join(before, continuation, max(1, len(continuation)))
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_what_is_taken_away_stands_in_the_text_before_or_is_an_opening(before: str, continuation: str) -> None:
+    joined = join(before, continuation)
+    assert joined.startswith(before)
+    added = joined[len(before) :].removeprefix(RESTART_MARK)
+    assert continuation.endswith(added)
+    taken = continuation[: len(continuation) - len(added)]
+    assert taken.strip() in before
