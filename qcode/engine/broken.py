@@ -44,7 +44,7 @@ def attempt_failed(state: ReplyState, failure: ReplyFailed) -> list[Effect]:
             return give_up(state, attempt, error)
         state.aside = None
         state.absorb_text(attempt)
-        state.after_wait = lambda: _go_on(state)
+        state.after_wait = lambda: _go_on(state, attempt.request.max_tokens)
         return waiting
     if attempt.shown_text:
         state.discard_last(attempt)
@@ -63,11 +63,10 @@ def give_up(state: ReplyState, attempt: Attempt, error: ProviderError) -> list[E
     return effects + state.finish("failed", None, "", why="error", error=info)
 
 
-def _go_on(state: ReplyState) -> list[Effect]:
-    """Continue a text whose stream broke."""
+def _go_on(state: ReplyState, cap: int) -> list[Effect]:
+    """Continue a text whose stream broke, under the cap it had."""
     state.breaks += 1
     state.parts += 1
-    cap = state.caps.continuation
     request = continuing_request(state.plan, state.model, state.base, cap, is_broken=True)
     fitted = state.fitted(request, cap) or cap
     retry = Retry(is_continuation=True, reason="transport", attempt=state.breaks, max_tokens=fitted)
@@ -79,8 +78,7 @@ def _replay(state: ReplyState, attempt: Attempt) -> list[Effect]:
     effects: list[Effect] = []
     if attempt.has_shown_anything and not state.base and attempt.kind != "resume":
         state.breaks += 1
-        cap = attempt.request.max_tokens
-        effects.append(Emit(Retry(is_continuation=False, reason="transport", attempt=state.breaks, max_tokens=cap)))
+        effects.append(state.start_over("transport", state.breaks, attempt.request.max_tokens))
     seam = None
     if attempt.seam is not None:
         seam = attempt.seam.renewed()

@@ -143,7 +143,8 @@ class Reply:
         state.discard_last(attempt)
         effects += state.restore_aside()
         attempt.assembler.drafts = []
-        stop = shape.stop if is_stopped else StopReason.MAX_TOKENS
+        keeps_stop = is_stopped or shape.stop is StopReason.MALFORMED_CALL or not state.was_cut
+        stop = shape.stop if keeps_stop else StopReason.MAX_TOKENS
         return replace(shape, stop=stop, has_text=True, has_reasoning=False, last="text", has_progress=True)
 
     def _budget(self, attempt: Attempt, shape: ReplyShape) -> Budget:
@@ -215,7 +216,7 @@ class Reply:
         state.discard_last(attempt)
         state.set_aside(attempt)
         return [
-            Emit(Retry(is_continuation=False, reason="max_tokens", attempt=1, max_tokens=cap)),
+            state.start_over("max_tokens", 1, cap),
             Emit(OutputEscalated(attempt.request.max_tokens, cap)),
             *state.send("escalated", replace(attempt.request, max_tokens=cap), "escalations"),
         ]
@@ -234,17 +235,18 @@ class Reply:
         ]
 
     def _nudge(self, attempt: Attempt, reason: str) -> list[Effect]:
-        """Ask once more in other words, in the place of an attempt that gave nothing to keep."""
+        """Ask once more in other words; what was shown is kept aside."""
         state = self._state
         state.nudges_left -= 1
         state.discard_last(attempt)
+        state.set_aside(attempt)
         state.was_cut = state.was_cut or reason == "thinking"
         is_thinking = reason == "thinking"
         build = requests.nudging_request if is_thinking else requests.repairing_request
         request = build(state.plan, state.model, state.caps.continuation)
         cap = state.fitted(request, request.max_tokens) or attempt.request.max_tokens
         return [
-            Emit(Retry(is_continuation=False, reason=reason, attempt=1, max_tokens=cap)),
+            state.start_over(reason, 1, cap),
             *state.send("nudge" if is_thinking else "repair", replace(request, max_tokens=cap), "repairs"),
         ]
 

@@ -21,7 +21,7 @@ from qcode.engine.result import Ending, JudgedCall, ReplyResult
 from qcode.engine.seam import Seam
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import Attempt as AttemptRecord
-from qcode.protocol.events import AttemptKind, ContinuationTerminated, PartialRestored, ReplyFinished
+from qcode.protocol.events import AttemptKind, ContinuationTerminated, PartialRestored, ReplyFinished, Retry
 from qcode.protocol.messages import Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.stops import StopReason
@@ -50,6 +50,7 @@ class ReplyState:
         self.after_wait: Callable[[], list[Effect]] | None = None
         self.base: list[Draft] = []
         self.aside: Aside | None = None
+        self.has_taken_back = False
         self.records: list[AttemptRecord] = []
         self.kept_tokens = 0
         self.parts = 1
@@ -104,6 +105,11 @@ class ReplyState:
         self.ledger.discard(attempt.assembler.usage)
         self.records[-1] = replace(self.records[-1], is_discarded=True)
 
+    def start_over(self, reason: str, attempt: int, cap: int) -> Effect:
+        """Tell front ends to take back what they show of this reply: another attempt at it follows."""
+        self.has_taken_back = True
+        return Emit(Retry(is_continuation=False, reason=reason, attempt=attempt, max_tokens=cap))
+
     def set_aside(self, attempt: Attempt) -> None:
         """Keep what an attempt showed while another takes its place; the longer of two partials is kept."""
         if self.aside is None or attempt.shown_text > len(self.aside.text):
@@ -127,7 +133,10 @@ class ReplyState:
             return []
         self.base = [draft for draft in aside.drafts if draft.kind != "call"]
         self.kept_tokens = estimate_text(aside.text) if aside.output_tokens is None else aside.output_tokens
+        if not self.has_taken_back:
+            return []
         reasoning = "".join(draft.text for draft in self.base if draft.kind == "reasoning")
+        self.has_taken_back = False
         return [Emit(PartialRestored(aside.text, reasoning))]
 
     def salvage(self, attempt: Attempt | None) -> list[Effect]:

@@ -138,7 +138,7 @@ class Turn:
 
     def _start(self, message: Message) -> list[Effect]:
         self._started_at = self._now
-        return [self._append(message), Emit(TurnStarted(message.text)), *self._next_step()]
+        return [self._append(message), Emit(TurnStarted(_prompt_of(message))), *self._next_step()]
 
     def _next_step(self) -> list[Effect]:
         self._step += 1
@@ -326,3 +326,9 @@ class Turn:
         usage = self._ledger.usage
         window = self.model.window or DEFAULT_CONTEXT_WINDOW
         return Emit(UsageUpdated(usage, self._ledger.cost, self._counter.context_tokens, window))
+
+
+def _prompt_of(message: Message) -> str:
+    """Return what was typed: the last text; attached files come before it."""
+    texts = [block.text for block in message.blocks if isinstance(block, Text)]
+    return texts[-1] if texts else ""

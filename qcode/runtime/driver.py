@@ -10,7 +10,7 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -103,7 +103,7 @@ class Driver:
         if not self._inputs.full():
             self._inputs.put_nowait(_WAKE)
 
-    async def run(self, first: Input) -> AsyncIterator[TurnEvent]:
+    async def run(self, first: Input) -> AsyncGenerator[TurnEvent, None]:
         """Yield the events of the turn; closing the iterator early cancels it and keeps what was shown."""
         given: Input | _Show = first
         try:

@@ -1,0 +1,68 @@
+# Everything qcode needs is Python 3.11 or newer, pip and make. `make` shows the targets.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
+RAN := $(VENV)/tests.xml
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check fmt lint types arch snap-update bench
+
+help:
+	@echo "make run [ARGS='-p hello']   start qcode"
+	@echo "make test [ARGS=tests/tui]   run the tests"
+	@echo "make check                   what has to pass before a merge: lint, types, architecture, tests"
+	@echo "make fmt                     format the code and sort imports"
+	@echo "make lint | types | arch     one of the checks"
+	@echo "make snap-update             accept the screens of the app as they are now"
+	@echo "make bench                   the measurements of tests/perf"
+
+run: $(VENV)/.runtime
+	@$(BIN)/qcode $(ARGS)
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest $(ARGS)
+
+check: lint types arch
+	$(MAKE) --no-print-directory test ARGS=--junit-xml=$(RAN)
+	$(BIN)/python .ci/ran.py $(RAN)
+
+fmt: $(VENV)/.test
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test
+	$(BIN)/mypy
+
+arch: $(VENV)/.test
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -n 0 tests/arch
+
+snap-update: $(VENV)/.test
+	$(BIN)/python -m pytest tests/tui --snapshot-update $(ARGS)
+
+bench: $(VENV)/.test
+	$(BIN)/python -m pytest -n 0 -m perf -s tests/perf $(ARGS)
+
+# A stamp is touched only after pip has succeeded, so an interrupted set-up starts again.
+$(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/.created
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/.created
+	$(PIP) --editable '.[test]'
+	@touch $(VENV)/.runtime $@
+
+# Some systems ship Python without ensurepip: there pip is put into the environment from outside.
+$(VENV)/.created:
+	@test -n "$(PYTHON)" || { echo "qcode needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || $(PYTHON) -m venv --clear --without-pip $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || \
+		$(PYTHON) -m pip --quiet --python $(BIN)/python install pip
+	@touch $@

@@ -1,0 +1,87 @@
+"""Opens the app on a conversation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from qcode import __version__
+from qcode.cli.arguments import Arguments
+from qcode.cli.start import surroundings, wired
+from qcode.cli.wiring import Surroundings, Wired
+from qcode.protocol.events import Notice
+from qcode.tui.app import QcodeApp
+from qcode.tui.setup import AppSetup
+
+DEMO_NOTE = (
+    "This is the built-in demo model: it works offline and plays every feature. /help demo lists what to ask.",
+    "For a real model set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY and start again, or run a local server.",
+)
+
+
+def run_app(arguments: Arguments, folder: Path) -> int:
+    """Open the app and return its exit code."""
+    around = surroundings(arguments, folder, is_attended=True)
+    ready = wired(around)
+    app = QcodeApp(ready.conversation, setup=_setup(around, ready))
+    return app.run() or 0
+
+
+def _setup(around: Surroundings, ready: Wired) -> AppSetup:
+    settings, arguments = around.settings, around.arguments
+    is_demo = ready.selection.spec.name == "demo"
+    note = (f"{ready.selection.name} ({ready.selection.note})", *(DEMO_NOTE if is_demo else ()))
+    notices = [Notice("warning", text) for text in (*settings.warnings, *ready.notices, *ready.instructions.notices)]
+    if not arguments.is_trusted:
+        text = (
+            "This folder is not trusted: its AGENTS.md and settings are not read, and every change asks. "
+            "Start with --trust to trust it."
+        )
+        notices.append(Notice("info", text))
+    git = ready.environment.git
+    return AppSetup(
+        version=__version__,
+        cwd=_short(around.folder),
+        model_note=note,
+        instructions=tuple(file.shown for file in ready.instructions.files),
+        first_prompt=arguments.prompt or "",
+        theme=settings.ui.theme or "dark",
+        git_branch=git.branch,
+        user_themes=around.paths.config_dir / "themes",
+        history_file=around.paths.state_dir / "history.jsonl",
+        models=lambda: _model_names(around),
+        help_topics={"demo": _demo_help},
+        keys=settings.ui.keys,
+        max_continuations=settings.output.max_continuations,
+        has_title=settings.ui.title,
+        has_bell=settings.ui.bell,
+        notices=tuple(notices),
+    )
+
+
+def _model_names(around: Surroundings) -> tuple[str, ...]:
+    """Return what `/model` offers: the configured models, each credentialed provider's default, and the demo."""
+    from qcode.cli.selection import known_specs
+    from qcode.providers import catalog, registry
+
+    names = list(around.settings.models)
+    specs = known_specs(around.settings)
+    for provider in catalog.BUILT_IN:
+        spec = specs.get(provider)
+        if spec is not None and registry.key_of(spec, around.env)[0]:
+            names.append(f"{provider}/{catalog.default_model(provider)}")
+    return (*dict.fromkeys(names), "demo/demo")
+
+
+def _demo_help() -> str:
+    from qcode.providers.demo import SCENARIOS
+
+    width = max(len(scenario.request) for scenario in SCENARIOS)
+    rows = [f"  {scenario.request:<{width}}  {scenario.shows}" for scenario in SCENARIOS]
+    return "\n".join(("The demo model plays these requests:", *rows))
+
+
+def _short(folder: Path) -> str:
+    try:
+        return f"~/{folder.relative_to(Path.home())}".removesuffix("/.")
+    except (ValueError, RuntimeError):
+        return str(folder)

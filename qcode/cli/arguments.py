@@ -1,0 +1,231 @@
+"""The command line as a value: what was typed, checked as far as that can be done without looking anywhere else."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Literal, NoReturn
+
+from qcode.protocol.conversation import ApprovalMode
+from qcode.protocol.model import EFFORTS, Effort
+
+MODES: tuple[ApprovalMode, ...] = ("plan", "default", "accept-edits", "auto", "bypass")
+SUBCOMMANDS = ("config", "models", "sessions", "themes")
+LATEST = ""
+
+
+class UsageError(Exception):
+    """The command line is wrong; the text is one line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """`prompt` is None where none was typed. `resume` is an id, `LATEST` for the newest session, None for a new one."""
+
+    prompt: str | None
+    is_pipe: bool
+    is_verbose: bool
+    model: str | None
+    base_url: str | None
+    output_format: Literal["text", "json", "stream-json"]
+    include_partial_messages: bool
+    files: tuple[Path, ...]
+    max_output_tokens: int | None
+    max_continuations: int | None
+    can_escalate: bool
+    max_turns: int | None
+    max_tool_calls: int | None
+    max_budget_usd: Decimal | None
+    mode: ApprovalMode | None
+    allowed: tuple[str, ...]
+    disallowed: tuple[str, ...]
+    exit_tools: Path | None
+    resume: str | None
+    chooses_session: bool
+    forks: bool
+    keeps_session: bool
+    system_prompt: str | None
+    append_system_prompt: str | None
+    add_dirs: tuple[Path, ...]
+    cwd: Path | None
+    is_trusted: bool
+    effort: Effort | None
+    settings_file: Path | None
+    theme: str | None
+    debug_log: Path | None
+    completion: str | None
+
+    def flags(self) -> dict[str, object]:
+        """Return the settings that were given as flags, by their dotted name in the configuration."""
+        given: dict[str, object] = {
+            "model": self.model,
+            "output.max_tokens": self.max_output_tokens,
+            "output.max_continuations": self.max_continuations,
+            "output.escalate": None if self.can_escalate else False,
+            "permissions.mode": self.mode,
+            "permissions.allow": list(self.allowed) or None,
+            "permissions.deny": list(self.disallowed) or None,
+            "ui.theme": self.theme,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(self._with_nearest(message))
+
+    def _with_nearest(self, message: str) -> str:
+        prefix = "unrecognized arguments: "
+        if not message.startswith(prefix):
+            return message
+        unknown = message.removeprefix(prefix).split(" ")[0].split("=")[0]
+        if not unknown.startswith("-"):
+            return f'more than one prompt was given ("{unknown}"): put the prompt in quotes'
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        nearest = difflib.get_close_matches(unknown, flags, n=1, cutoff=0.5)
+        hint = f"; did you mean {nearest[0]}?" if nearest else ""
+        return f"there is no flag {unknown}{hint}"
+
+
+def parse(argv: Sequence[str]) -> Arguments:
+    """Return what `argv` (without the program's name) says, or raise `UsageError`."""
+    before, after = _split_at_dashes(argv)
+    given = _parser().parse_intermixed_args(before)
+    texts = [text for text in (given.print, given.prompt, *after) if text]
+    if len(texts) > 1:
+        raise UsageError("more than one prompt was given: put the prompt in quotes")
+    if given.yolo and given.permission_mode not in (None, "bypass"):
+        raise UsageError("--yolo and --permission-mode contradict each other")
+    if given.continue_ and given.resume is not None:
+        raise UsageError("-c and -r contradict each other: -c is the latest session, -r ID a certain one")
+    resume = LATEST if given.continue_ else given.resume
+    if given.fork_session and resume is None:
+        raise UsageError("--fork-session needs -c or -r: there is no session to copy")
+    return Arguments(
+        prompt=texts[0] if texts else None,
+        is_pipe=given.print is not None,
+        is_verbose=given.verbose,
+        model=given.model,
+        base_url=given.base_url,
+        output_format=given.output_format,
+        include_partial_messages=given.include_partial_messages,
+        files=tuple(given.file),
+        max_output_tokens=given.max_output_tokens,
+        max_continuations=given.max_continuations,
+        can_escalate=not given.no_escalation,
+        max_turns=given.max_turns,
+        max_tool_calls=given.max_tool_calls,
+        max_budget_usd=given.max_budget_usd,
+        mode="bypass" if given.yolo else given.permission_mode,
+        allowed=_rules(given.allowed_tools),
+        disallowed=_rules(given.disallowed_tools),
+        exit_tools=given.exit_tools,
+        resume=resume or (LATEST if resume is not None else None),
+        chooses_session=given.resume == LATEST,
+        forks=given.fork_session,
+        keeps_session=not given.no_session,
+        system_prompt=given.system_prompt,
+        append_system_prompt=given.append_system_prompt,
+        add_dirs=tuple(given.add_dir),
+        cwd=given.cwd,
+        is_trusted=given.trust,
+        effort=given.reasoning_effort,
+        settings_file=given.settings,
+        theme=given.theme,
+        debug_log=given.debug_log,
+        completion=given.completion,
+    )
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="qcode", add_help=False, allow_abbrev=False)
+    add = parser.add_argument
+    add("prompt", nargs="?")
+    add("-p", "--print", "--prompt", dest="print", nargs="?", const="", default=None)
+    add("-v", "--verbose", action="store_true")
+    add("-m", "--model")
+    add("--base-url")
+    add("-o", "--output-format", choices=("text", "json", "stream-json"), default="text")
+    add("--include-partial-messages", action="store_true")
+    add("-f", "--file", type=Path, action="append", default=[])
+    add("--max-output-tokens", type=_positive)
+    add("--max-continuations", type=_natural)
+    add("--no-escalation", action="store_true")
+    add("--max-turns", type=_positive)
+    add("--max-tool-calls", type=_natural)
+    add("--max-budget-usd", type=_money)
+    add("--permission-mode", choices=MODES)
+    add("--allowed-tools", action="append", default=[])
+    add("--disallowed-tools", action="append", default=[])
+    add("--yolo", action="store_true")
+    add("--exit-tools", type=Path)
+    add("-c", "--continue", dest="continue_", action="store_true")
+    add("-r", "--resume", nargs="?", const=LATEST, default=None)
+    add("--fork-session", action="store_true")
+    add("--no-session", action="store_true")
+    add("--system-prompt")
+    add("--append-system-prompt")
+    add("--add-dir", type=Path, action="append", default=[])
+    add("-C", "--cwd", type=Path)
+    add("--trust", action="store_true")
+    add("--reasoning-effort", choices=EFFORTS)
+    add("--settings", type=Path)
+    add("--theme")
+    add("--debug-log", type=Path)
+    add("--completion", choices=("bash", "zsh", "fish"))
+    return parser
+
+
+def option_strings() -> tuple[str, ...]:
+    """Return every flag the parser takes, for completion scripts and the test of the help text."""
+    return tuple(flag for action in _parser()._actions for flag in action.option_strings)
+
+
+def _split_at_dashes(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What stands behind `--` is a prompt, whatever it begins with."""
+    if "--" not in argv:
+        return list(argv), []
+    at = list(argv).index("--")
+    return list(argv[:at]), list(argv[at + 1 :])
+
+
+def _rules(given: Sequence[str]) -> tuple[str, ...]:
+    """Split `shell(git log *), read` at commas outside brackets; a flag may be given more than once."""
+    rules: list[str] = []
+    for text in given:
+        depth, start = 0, 0
+        for index, char in enumerate(text + ","):
+            if char == "(":
+                depth += 1
+            elif char == ")":
+                depth -= 1
+            elif char == "," and depth <= 0:
+                rules.append(text[start:index].strip())
+                start = index + 1
+    return tuple(rule for rule in rules if rule)
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number from 1 upwards')
+    return int(text)
+
+
+def _natural(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number from 0 upwards')
+    return int(text)
+
+
+def _money(text: str) -> Decimal:
+    try:
+        amount = Decimal(text)
+    except InvalidOperation:
+        amount = Decimal(-1)
+    if not amount.is_finite() or amount <= 0:
+        raise argparse.ArgumentTypeError(f'"{text}" is not an amount in USD above 0')
+    return amount

@@ -1,0 +1,126 @@
+"""Which provider and which model: from what was typed, set or found, to a name and a specification.
+
+Nothing is connected here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import cast
+
+from qcode.cli.failure import StartError
+from qcode.config.settings import ProviderSettings, Settings
+from qcode.providers import catalog, registry
+from qcode.providers.openai_chat.quirks import MaxTokensField
+from qcode.providers.registry import PROVIDERS, ProviderSpec, WireProtocol
+
+NO_CREDENTIAL_TEXT = """\
+no model to talk to: no key is set and no local server answers
+  set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or start Ollama, LM Studio, llama.cpp or vLLM
+  to try qcode without a key: qcode -m demo/demo"""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """`name` is `provider/model`; `model` the part the host is asked for; `note` says why it was chosen."""
+
+    spec: ProviderSpec
+    model: str
+    note: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.spec.name}/{self.model}"
+
+
+def known_specs(settings: Settings) -> dict[str, ProviderSpec]:
+    """Return every provider by name, those of the configuration included."""
+    specs = dict(PROVIDERS)
+    for name, given in settings.providers.items():
+        specs[name] = _configured(name, given, specs.get(name))
+    return specs
+
+
+def _configured(name: str, given: ProviderSettings, known: ProviderSpec | None) -> ProviderSpec:
+    if given.type not in registry.PROTOCOLS:
+        raise StartError(f'provider "{name}" has the type "{given.type}", which this version cannot speak', 52)
+    protocol = cast(WireProtocol, given.type)
+    if known is not None and name in PROVIDERS:
+        protocol = known.protocol
+    return registry.custom(
+        name,
+        protocol,
+        given.base_url or "",
+        api_key_env=given.api_key_env or "",
+        headers=given.headers,
+        max_tokens_field=cast("MaxTokensField | None", given.max_tokens_field),
+        reasoning_field=given.reasoning_field or "",
+    )
+
+
+def named(name: str, settings: Settings, note: str) -> Selection:
+    """Return what `provider/model`, or a bare model name that only one provider has, stands for."""
+    specs = known_specs(settings)
+    provider, slash, model = name.partition("/")
+    if slash and provider in specs:
+        if not model:
+            return _default_of(specs[provider], settings, note)
+        return Selection(specs[provider], model, note)
+    if slash:
+        nearest = registry.nearest(provider, specs)
+        hint = f"; did you mean {nearest}?" if nearest else f"; known are {', '.join(sorted(specs))}"
+        raise StartError(f'there is no provider "{provider}"{hint}', 2)
+    if provider in specs and provider not in ("demo",):
+        return _default_of(specs[provider], settings, note)
+    if name == "demo":
+        return Selection(specs["demo"], "demo", note)
+    found = catalog.resolve(name, specs)
+    if isinstance(found, str):
+        host, _, model = found.partition("/")
+        return Selection(specs[host], model, note)
+    if len(found) > 0:
+        raise StartError(f'"{name}" names no model of one provider alone; the nearest: {", ".join(found)}', 2)
+    raise StartError(f'"{name}" is no model that qcode knows; name it as PROVIDER/MODEL', 2)
+
+
+def _default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
+    given = settings.providers.get(spec.name)
+    if given is not None and given.default_model:
+        return Selection(spec, given.default_model, note)
+    try:
+        return Selection(spec, catalog.default_model(spec.name), note)
+    except LookupError:
+        raise StartError(f"no model was named for {spec.name}: use -m {spec.name}/MODEL", 2) from None
+
+
+async def found(settings: Settings, env: Mapping[str, str], base_url: str | None, *, has_demo: bool) -> Selection:
+    """Choose where nobody named a model: a credential, a local server, then the demo where `has_demo`."""
+    specs = known_specs(settings)
+    if base_url is not None:
+        return Selection(replace(specs["openai"], base_url=base_url), "", f"--base-url {base_url}")
+    for name in catalog.BUILT_IN:
+        spec = specs.get(name)
+        key, variable = registry.key_of(spec, env) if spec is not None else ("", "")
+        if spec is not None and key:
+            return _default_of(spec, settings, f"{variable} is set")
+    from qcode.providers.local import find_local_server
+
+    local = await find_local_server()
+    if local is not None:
+        spec, model = local
+        return Selection(specs.get(spec.name, spec), model, f"a local server answers at {spec.base_url}")
+    if has_demo:
+        return Selection(specs["demo"], "demo", "no key is set and no local server answers")
+    raise StartError(NO_CREDENTIAL_TEXT, 41)
+
+
+def choose(
+    settings: Settings, env: Mapping[str, str], flag: str | None, base_url: str | None, *, has_demo: bool
+) -> Selection:
+    """Return the model to begin with: named by a flag, the environment or the configuration, else found."""
+    if settings.model:
+        origin = settings.origin("model")
+        return named(settings.model, settings, f"named by {'-m' if flag else origin}")
+    return asyncio.run(found(settings, env, base_url, has_demo=has_demo))

@@ -1,0 +1,120 @@
+"""The small commands beside the app and pipe mode: `config`, `models`, `sessions`, `themes`. Each prints and ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from qcode.cli.arguments import UsageError
+from qcode.cli.failure import StartError
+from qcode.config.errors import ConfigError
+from qcode.config.load import load
+from qcode.config.paths import ConfigPaths
+from qcode.config.settings import Settings
+from qcode.runtime.briefing.project import find_project_root
+from qcode.runtime.limits import LimitStore
+from qcode.runtime.store.errors import SessionError
+from qcode.runtime.store.store import SessionStore
+
+
+def run_subcommand(name: str, rest: Sequence[str]) -> int:
+    """Run one and return its exit code; raise `UsageError` or `StartError`."""
+    commands: Mapping[str, Callable[[Sequence[str]], int]] = {
+        "config": _config,
+        "models": _models,
+        "sessions": _sessions,
+        "themes": _themes,
+    }
+    return commands[name](rest)
+
+
+def _out(*lines: str) -> int:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 0
+
+
+def _paths() -> ConfigPaths:
+    try:
+        return ConfigPaths.from_env(os.environ)
+    except ConfigError as error:
+        raise StartError(str(error), 52) from None
+
+
+def _settings(paths: ConfigPaths) -> Settings:
+    try:
+        return load(paths, os.environ, {}, find_project_root(Path.cwd()), is_trusted=False)
+    except ConfigError as error:
+        raise StartError(str(error), 52) from None
+
+
+def _config(rest: Sequence[str]) -> int:
+    paths = _paths()
+    match list(rest):
+        case ["path"]:
+            return _out(str(paths.config_file))
+        case ["show"]:
+            from qcode.config.show import show
+
+            rows = show(_settings(paths))
+            return _out(*(f"{row.key} = {row.value}  ({row.origin})" for row in rows))
+        case _:
+            raise UsageError("use: qcode config path, or: qcode config show")
+
+
+def _models(rest: Sequence[str]) -> int:
+    from qcode.providers import catalog
+
+    limits = LimitStore(_paths().state_dir)
+    match list(rest):
+        case ["forget"]:
+            count = limits.forget()
+            return _out(f"forgot the limits learned about {count} model{'' if count == 1 else 's'}")
+        case [] | [_]:
+            wanted = rest[0] if rest else ""
+            rows = [
+                f"{name}  window {_count(facts.context_window)}  output {_count(facts.max_output_tokens)}"
+                for name, facts in catalog.models()
+                if wanted in name
+            ]
+            learned = [
+                f"learned from {host}: {model}  window {_count(known.window)}  output {_count(known.output)}"
+                for (host, model), known in limits.everything().items()
+            ]
+            return _out(*rows, *learned, f"source: {catalog.catalog_source()}")
+        case _:
+            raise UsageError("use: qcode models [PART OF A NAME], or: qcode models forget")
+
+
+def _count(number: int | None) -> str:
+    return "unknown" if number is None else f"{number:,}"
+
+
+def _sessions(rest: Sequence[str]) -> int:
+    store = SessionStore(_paths().state_dir, find_project_root(Path.cwd()))
+    try:
+        match list(rest):
+            case [] | ["list"]:
+                rows = [f"{one.session_id}  {one.title}" for one in store.summaries()]
+                return _out(*rows) if rows else _out("no sessions of this folder yet")
+            case ["show", wanted]:
+                loaded = store.load(wanted)
+                return _out(*(f"{message.role}: {message.text}" for message in loaded.messages if message.text))
+            case ["delete", wanted]:
+                return _out(f"deleted {store.delete(wanted)}")
+            case _:
+                raise UsageError("use: qcode sessions list, show ID, or delete ID")
+    except SessionError as error:
+        raise StartError(str(error), 42) from None
+
+
+def _themes(rest: Sequence[str]) -> int:
+    if rest:
+        raise UsageError("use: qcode themes")
+    from qcode.tui.themes import load_themes
+
+    themes, problems = load_themes(_paths().config_dir / "themes")
+    for problem in problems:
+        sys.stderr.write(f"qcode: {problem}\n")
+    return _out(*sorted(themes))

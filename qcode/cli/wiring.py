@@ -1,0 +1,252 @@
+"""Puts the rooms together: settings, provider, tools, rules, session and prompt become one conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from qcode.cli.arguments import LATEST, Arguments
+from qcode.cli.failure import StartError
+from qcode.cli.selection import Selection, named
+from qcode.config.caps import output_override
+from qcode.config.paths import ConfigPaths
+from qcode.config.settings import ModelSettings, Settings
+from qcode.engine.caps import OutputSettings
+from qcode.engine.knowledge import KnownModel
+from qcode.engine.retries import RetrySettings
+from qcode.protocol.errors import ProviderError
+from qcode.protocol.messages import Block, Message
+from qcode.protocol.model import ModelFacts
+from qcode.protocol.provider import Provider
+from qcode.protocol.tools import ToolSpec
+from qcode.providers import catalog, registry
+from qcode.providers.transport import Timeouts
+from qcode.runtime.attachments import InputError, attachments
+from qcode.runtime.briefing.environment import Environment, read_environment
+from qcode.runtime.briefing.instructions import Instructions, load_instructions
+from qcode.runtime.briefing.prompt import Briefing, build_system_prompt
+from qcode.runtime.conversation import Connected, Conversation, PromptLimits, Wiring
+from qcode.runtime.debug_log import DebugLog
+from qcode.runtime.limits import LimitStore
+from qcode.runtime.store.session import Session
+from qcode.runtime.store.store import SessionStore
+from qcode.runtime.toolbox import Toolbox
+from qcode.safety.policy import Policy
+from qcode.safety.redaction import Redactor
+from qcode.safety.rules import Rules
+
+PIPE_MAX_TURNS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Where this run takes place and what was set for it."""
+
+    arguments: Arguments
+    env: Mapping[str, str]
+    paths: ConfigPaths
+    settings: Settings
+    folder: Path
+    root: Path
+    is_attended: bool
+    exit_tools: tuple[ToolSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """A conversation that is ready, with what front ends show about it."""
+
+    conversation: Conversation
+    selection: Selection
+    environment: Environment
+    instructions: Instructions
+    toolbox: Toolbox
+    notices: tuple[str, ...] = ()
+
+
+class Wirer:
+    """Makes one conversation, and later other models for it."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        arguments, settings = around.arguments, around.settings
+        self.instructions = load_instructions(
+            around.folder, around.root, around.paths.config_dir, is_trusted=arguments.is_trusted
+        )
+        self.environment = read_environment(
+            around.folder,
+            around.root,
+            around.env,
+            datetime.now().astimezone().date(),
+            is_trusted=arguments.is_trusted,
+            added_folders=arguments.add_dirs,
+        )
+        self._secrets: set[str] = set()
+        self.store = SessionStore(around.paths.state_dir, around.root, redact=self._redact)
+        self._mode = settings.permissions.mode
+
+    def wire(self, selection: Selection) -> Wired:
+        """Return the conversation; raise `StartError`, `ProviderError`, or what the session store raises."""
+        around = self._around
+        arguments = around.arguments
+        connected = self.connect(selection)
+        session, messages, notices = self._session(connected.name)
+        policy = self._policy()
+        toolbox = Toolbox(
+            around.folder,
+            arguments.add_dirs,
+            around.settings.tools,
+            around.env,
+            judge=policy.judge_file,
+            one_way=around.exit_tools,
+        )
+        wiring = Wiring(
+            connect=self._connect_named,
+            new_session=lambda model: self.store.create(model, around.folder, is_kept=arguments.keeps_session),
+            toolbox=toolbox,
+            policy=policy,
+            limits=LimitStore(around.paths.state_dir),
+            prompt_limits=self._prompt_limits(connected),
+            effort=arguments.effort,
+            debug_log=DebugLog(arguments.debug_log, self._redact) if arguments.debug_log else None,
+            mentioned=self._mentioned,
+        )
+        conversation = Conversation(wiring, connected, session, messages)
+        return Wired(conversation, selection, self.environment, self.instructions, toolbox, notices)
+
+    def connect(self, selection: Selection) -> Connected:
+        """Return a client for the selection; nothing is sent. Raise `ProviderError` where a key is missing."""
+        around = self._around
+        settings, spec = around.settings, selection.spec
+        network = settings.network_for(spec.name)
+        given = settings.providers.get(spec.name)
+        address, source = registry.base_url_of(spec, around.env)
+        if given is not None and given.base_url:
+            address, source = given.base_url, str(settings.origin(f"providers.{spec.name}.base_url"))
+        if around.arguments.base_url:
+            address, source = around.arguments.base_url, "--base-url"
+        key, variable = registry.key_of(spec, around.env)
+        if key:
+            self._secrets.add(key)
+        timeouts = Timeouts(network.connect_timeout_s, network.first_event_timeout_s, network.idle_timeout_s)
+        if settings.origin("network.idle_timeout_s").kind != "default":
+            timeouts = replace(timeouts, idle_local=network.idle_timeout_s)
+        provider = registry.connect(
+            spec, base_url=address, api_key=key, key_source=variable, timeouts=timeouts, base_url_source=source
+        )
+        return self._connected(provider, selection.name, selection.model)
+
+    def _connected(self, provider: Provider, name: str, model: str) -> Connected:
+        settings, arguments = self._around.settings, self._around.arguments
+        output, override = settings.output_for(name), output_override(settings, name)
+        briefing = Briefing(
+            name,
+            self.environment,
+            self.instructions,
+            self._mode,
+            self._around.is_attended,
+            arguments.system_prompt or "",
+            arguments.append_system_prompt or "",
+        )
+        network = settings.network_for(provider.name)
+        return Connected(
+            provider,
+            KnownModel(provider.name, model, facts_of(provider.name, model, settings.models.get(name))),
+            build_system_prompt(briefing),
+            OutputSettings(
+                override=override.tokens if override else None,
+                can_escalate=output.escalate,
+                max_continuations=output.max_continuations,
+                policy=output.policy,
+                tool_call_repair=output.tool_call_repair,
+                max_tool_repair_attempts=output.max_tool_repair_attempts,
+                max_total_completion_tokens=output.max_total_completion_tokens,
+                max_total_output_chars=output.max_total_output_chars,
+                min_escalation_gain=output.min_escalation_gain,
+            ),
+            RetrySettings(network.max_retries, network.retry_after_max_s),
+        )
+
+    def _connect_named(self, name: str) -> Connected:
+        try:
+            return self.connect(named(name, self._around.settings, "chosen in the app"))
+        except (StartError, ProviderError) as error:
+            raise ValueError(str(error)) from None
+
+    def _session(self, model: str) -> tuple[Session, tuple[Message, ...], tuple[str, ...]]:
+        arguments, folder = self._around.arguments, self._around.folder
+        wanted = arguments.resume
+        if wanted == LATEST:
+            wanted = self.store.latest()
+        if wanted is None:
+            return self.store.create(model, folder, is_kept=arguments.keeps_session), (), ()
+        if arguments.forks:
+            session, loaded = self.store.fork(wanted, cwd=folder)
+        else:
+            session, loaded = self.store.resume(wanted)
+        return session, loaded.messages, loaded.notices
+
+    def _mentioned(self, typed: str) -> tuple[Block, ...]:
+        """Attach what a prompt typed in the app names; in pipe mode the prompt holds piped text and is not searched."""
+        if not self._around.is_attended:
+            return ()
+        try:
+            return attachments((), typed, self._around.folder)
+        except InputError:
+            return ()
+
+    def _policy(self) -> Policy:
+        around = self._around
+        permissions = around.settings.permissions
+        rules = Rules.of(allow=permissions.allow, ask=permissions.ask, deny=permissions.deny)
+        own = (around.paths.config_dir, around.paths.state_dir)
+        return Policy(
+            mode=permissions.mode,
+            rules=rules,
+            is_trusted=around.arguments.is_trusted,
+            root=around.folder,
+            added=around.arguments.add_dirs,
+            own=own,
+            search_path=around.env.get("PATH", ""),
+        )
+
+    def _prompt_limits(self, connected: Connected) -> PromptLimits:
+        arguments = self._around.arguments
+        if arguments.max_budget_usd is not None and connected.model.facts.price is None:
+            text = f"--max-budget-usd needs a price, and none is known for {connected.name}; set models price in config"
+            raise StartError(text, 2)
+        max_turns = arguments.max_turns
+        if max_turns is None and not self._around.is_attended:
+            max_turns = PIPE_MAX_TURNS
+        return PromptLimits(max_turns, arguments.max_tool_calls, arguments.max_budget_usd)
+
+    def _redact(self, text: str) -> str:
+        return Redactor(tuple(self._secrets)).redact(text)
+
+
+def facts_of(provider: str, model: str, given: ModelSettings | None) -> ModelFacts:
+    """Return what is known of a model: the catalog's facts with the configuration's on top."""
+    if provider == "demo":
+        from qcode.providers.demo import DEMO_FACTS
+
+        facts = DEMO_FACTS
+    else:
+        facts = catalog.lookup(provider, model) or ModelFacts()
+    if given is None:
+        return facts
+    return ModelFacts(
+        context_window=given.context_window or facts.context_window,
+        max_output_tokens=given.max_output_tokens or facts.max_output_tokens,
+        price=given.price or facts.price,
+        prefill=_or(given.prefill, facts.prefill),
+        images=_or(given.images, facts.images),
+        thinking=_or(given.thinking, facts.thinking),
+        inline_thinking=_or(given.inline_thinking, facts.inline_thinking),
+        text_tool_calls=_or(given.text_tool_calls, facts.text_tool_calls),
+    )
+
+
+def _or(given: bool | None, known: bool) -> bool:
+    return known if given is None else given

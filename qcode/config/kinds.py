@@ -1,0 +1,180 @@
+"""What a configured value may be: each kind says so in words, and turns a TOML value into ours or refuses it.
+
+A refusal never repeats the value, which may be a key put in the wrong place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from urllib.parse import urlsplit
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`words` completes "must be ..."; `accept` returns the value to keep or raises `ValueError`.
+
+    `choices` are the only texts there are, where that is so.
+    """
+
+    words: str
+    accept: Callable[[object], object]
+    choices: tuple[str, ...] = ()
+
+
+def whole(least: int) -> Kind:
+    """A whole number of at least `least`."""
+
+    def accept(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ValueError
+        return value
+
+    return Kind(f"a whole number of at least {least}", accept)
+
+
+def number(least: float, *, above: bool = False) -> Kind:
+    """A finite number of at least `least`, or greater than it where `above` is set."""
+
+    def accept(value: object) -> float:
+        found = float(_decimal(value))
+        if found < least or (above and found == least):
+            raise ValueError
+        return found
+
+    return Kind(f"a number {'greater than' if above else 'of at least'} {least:g}", accept)
+
+
+def price() -> Kind:
+    """USD per million tokens, exact."""
+
+    def accept(value: object) -> Decimal:
+        found = _decimal(value)
+        if found < 0:
+            raise ValueError
+        return found
+
+    return Kind("a number of at least 0 (USD per million tokens)", accept)
+
+
+def boolean() -> Kind:
+    def accept(value: object) -> bool:
+        if not isinstance(value, bool):
+            raise ValueError
+        return value
+
+    return Kind("true or false", accept)
+
+
+def text() -> Kind:
+    """One line of text that is not blank."""
+    return Kind("text", _line)
+
+
+def raw_text() -> Kind:
+    """Text as it is, empty or in several lines."""
+
+    def accept(value: object) -> str:
+        if not isinstance(value, str) or "\0" in value:
+            raise ValueError
+        return value
+
+    return Kind("text", accept)
+
+
+def choice(*choices: str) -> Kind:
+    def accept(value: object) -> str:
+        if not isinstance(value, str) or value not in choices:
+            raise ValueError
+        return value
+
+    return Kind("one of " + ", ".join(f'"{one}"' for one in choices), accept, choices)
+
+
+def texts() -> Kind:
+    """A list of texts; kept as a tuple."""
+
+    def accept(value: object) -> tuple[str, ...]:
+        if not isinstance(value, list | tuple):
+            raise ValueError
+        return tuple(_line(one) for one in value)
+
+    return Kind("a list of texts", accept)
+
+
+def words() -> Kind:
+    """A list of texts of any form, such as the arguments of a program; kept as a tuple."""
+
+    def accept(value: object) -> tuple[str, ...]:
+        if not isinstance(value, list | tuple) or not all(isinstance(one, str) and "\0" not in one for one in value):
+            raise ValueError
+        return tuple(value)
+
+    return Kind("a list of texts", accept)
+
+
+def url() -> Kind:
+    """An http or https address with a host."""
+
+    def accept(value: object) -> str:
+        found = _line(value)
+        parts = urlsplit(found)
+        if parts.scheme not in ("http", "https") or not parts.hostname or " " in found:
+            raise ValueError
+        return found
+
+    return Kind("an address that begins with http:// or https://", accept)
+
+
+def variable() -> Kind:
+    """The name of an environment variable."""
+    return Kind("the name of an environment variable, not a key", _matching(_VARIABLE))
+
+
+def field_name() -> Kind:
+    return Kind("the name of a field", _matching(_FIELD))
+
+
+def _matching(pattern: re.Pattern[str]) -> Callable[[object], str]:
+    def accept(value: object) -> str:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise ValueError
+        return value
+
+    return accept
+
+
+def _line(value: object) -> str:
+    if not isinstance(value, str) or not value.strip() or _CONTROL.search(value):
+        raise ValueError
+    return value.strip()
+
+
+def _decimal(value: object) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise ValueError
+    found = Decimal(str(value))
+    if not found.is_finite():
+        raise ValueError
+    return found
+
+
+def type_words(value: object) -> str:
+    """Name the TOML type of `value`, without the value."""
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, str):
+        return "text" if value.strip() else "empty text"
+    if isinstance(value, int | float | Decimal):
+        return "a number"
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "a date or time"

@@ -1,0 +1,131 @@
+"""Finds the line of each key in a TOML text; the standard reader keeps none.
+
+It expects a text that `tomllib` has already accepted, and follows the structure of TOML 1.0 only as far as it takes
+to tell keys from values: https://toml.io/en/v1.0.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+Path: TypeAlias = "tuple[str, ...]"
+
+_BLANK = " \t"
+_WHITE = " \t\r\n"
+
+
+def find_lines(text: str) -> dict[Path, int]:
+    """Return the line (from 1) on which each key and table first appears. Keys inside lists are left out."""
+    scanner = _Scanner(text)
+    scanner.document()
+    return scanner.lines
+
+
+def parse_key(raw: str) -> Path:
+    """Return the parts of a dotted key as TOML reads it; raise `ValueError` if it is none."""
+    import tomllib
+
+    parts: list[str] = []
+    value: object = tomllib.loads(f"{raw} = 0")
+    while isinstance(value, dict):
+        (part,) = value
+        parts.append(part)
+        value = value[part]
+    return tuple(parts)
+
+
+class _Scanner:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.lines: dict[Path, int] = {}
+
+    def document(self) -> None:
+        table: Path = ()
+        self._skip(_WHITE)
+        while self.at < len(self.text):
+            if self._peek() == "[":
+                is_list = self.text.startswith("[[", self.at)
+                self.at += 2 if is_list else 1
+                table = self._key(())
+                self.at += 2 if is_list else 1
+            else:
+                self._pair(table, is_kept=True)
+            self._skip(_WHITE)
+
+    def _pair(self, table: Path, *, is_kept: bool) -> None:
+        path = self._key(table, is_kept=is_kept)
+        self.at += 1
+        self._skip(_BLANK)
+        self._value(path, is_kept=is_kept)
+
+    def _key(self, table: Path, *, is_kept: bool = True) -> Path:
+        """Read a dotted key up to its `=` or `]`, and note its line and that of the tables it makes."""
+        self._skip(_BLANK)
+        start = self.at
+        while (char := self._peek()) not in ("=", "]"):
+            self.at += 1
+            if char in ('"', "'"):
+                self._rest_of_string(char)
+        parts = parse_key(self.text[start : self.at].strip())
+        if is_kept:
+            line = self.text.count("\n", 0, start) + 1
+            for size in range(1, len(parts) + 1):
+                self.lines.setdefault((*table, *parts[:size]), line)
+        return (*table, *parts)
+
+    def _value(self, path: Path, *, is_kept: bool) -> None:
+        char = self._peek()
+        if char in ('"', "'"):
+            self._string(char)
+        elif char == "[":
+            self._sequence("]", lambda: self._value(path, is_kept=False))
+        elif char == "{":
+            self._sequence("}", lambda: self._pair(path, is_kept=is_kept))
+        else:
+            while self._peek() not in ("", ",", "]", "}", "#", "\n"):
+                self.at += 1
+
+    def _sequence(self, end: str, item: Callable[[], None]) -> None:
+        self.at += 1
+        self._skip(_WHITE)
+        while self._peek() != end:
+            item()
+            self._skip(_WHITE)
+            if self._peek() == ",":
+                self.at += 1
+                self._skip(_WHITE)
+        self.at += 1
+
+    def _string(self, quote: str) -> None:
+        if not self.text.startswith(quote * 3, self.at):
+            self.at += 1
+            self._rest_of_string(quote)
+            return
+        self.at += 3
+        while not self.text.startswith(quote * 3, self.at):
+            self.at += 2 if quote == '"' and self._peek() == "\\" else 1
+        self.at += 3
+        # One or two quotes may stand right before the three that end a string.
+        while self._peek() == quote:
+            self.at += 1
+
+    def _rest_of_string(self, quote: str) -> None:
+        while self._peek() != quote:
+            self.at += 2 if quote == '"' and self._peek() == "\\" else 1
+        self.at += 1
+
+    def _skip(self, chars: str) -> None:
+        """Skip `chars`, and comments where a line may end."""
+        while self.at < len(self.text):
+            if self.text[self.at] in chars:
+                self.at += 1
+            elif self.text[self.at] == "#" and "\n" in chars:
+                end = self.text.find("\n", self.at)
+                self.at = len(self.text) if end < 0 else end
+            else:
+                return
+
+    def _peek(self) -> str:
+        return self.text[self.at : self.at + 1]

@@ -1,0 +1,166 @@
+"""The keys of the configuration as paths, read from the fields of `settings`; finds a key and the nearest one.
+
+In a path `*` stands for a name the person chooses. A name is dotted, as TOML writes it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+from qcode.config import kinds
+from qcode.config.kinds import Kind
+from qcode.config.settings import (
+    McpServer,
+    Meta,
+    ModelSettings,
+    Network,
+    Output,
+    Permissions,
+    ProviderSettings,
+    Settings,
+    Tools,
+    Ui,
+)
+
+Path: TypeAlias = "tuple[str, ...]"
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_SAME_TABLE, _OTHER_TABLE = 0.3, 0.95
+_PLACEHOLDERS = {
+    "providers": "NAME",
+    "models": '"PROVIDER/MODEL"',
+    "mcp_servers": "NAME",
+    "headers": "HEADER",
+    "env": "VARIABLE",
+    "keys": "COMMAND",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key. `name` is how the documentation writes it."""
+
+    path: Path
+    meta: Meta
+    default: object
+
+    @property
+    def name(self) -> str:
+        shown = [_PLACEHOLDERS[self.path[at - 1]] if part == "*" else part for at, part in enumerate(self.path)]
+        return ".".join(shown)
+
+    @property
+    def kind(self) -> Kind:
+        return self.meta.kind
+
+
+def _keys_of(owner: type[Any], prefix: Path) -> Iterator[Key]:
+    """Yield a key for each field of a dataclass that is one; a mapping is a table of free names."""
+    for one in fields(owner):
+        meta = one.metadata.get("key")
+        if meta is None:
+            continue
+        is_table = str(one.type).startswith("Mapping")
+        path = (*prefix, one.name, "*") if is_table else (*prefix, one.name)
+        yield Key(path, meta, None if is_table else one.default)
+
+
+def _all_keys() -> Iterator[Key]:
+    yield from _keys_of(Settings, ())
+    yield from _keys_of(Output, ("output",))
+    yield from _keys_of(Network, ("network",))
+    yield from _keys_of(Permissions, ("permissions",))
+    yield from _keys_of(Tools, ("tools",))
+    yield from _keys_of(Ui, ("ui",))
+    provider = ("providers", "*")
+    yield from _keys_of(ProviderSettings, provider)
+    refused = {"is_project_allowed": False}
+    yield from (_inherited(one, provider, **refused) for one in _keys_of(Network, ()))
+    yield from _keys_of(ModelSettings, ("models", "*"))
+    yield from (_inherited(one, ("models", "*", "output")) for one in _keys_of(Output, ()))
+    for name in ("input", "output", "cache_read", "cache_write"):
+        yield Key(("models", "*", "price", name), Meta(kinds.price()), None)
+    yield from _keys_of(McpServer, ("mcp_servers", "*"))
+
+
+def _inherited(one: Key, prefix: Path, *, is_project_allowed: bool = True) -> Key:
+    """Return a global key as a key of one provider or model: no flag and no default, for it falls back."""
+    return Key((*prefix, *one.path), Meta(one.kind, is_project_allowed=is_project_allowed), None)
+
+
+KEYS: tuple[Key, ...] = tuple(_all_keys())
+
+
+def find_key(path: Path) -> Key | None:
+    """Return the key that `path` names, or None."""
+    return next((one for one in KEYS if len(one.path) == len(path) and _starts(one.path, path)), None)
+
+
+def is_table(path: Path) -> bool:
+    """Say whether `path` names a table that holds keys."""
+    if len(path) == 3 and path[0] == "providers" and path[2] == "network":
+        return True
+    return any(len(one.path) > len(path) and _starts(one.path, path) for one in KEYS)
+
+
+def canonical(path: Path) -> Path:
+    """Return the path a key is kept under: `providers.NAME.network.KEY` is `providers.NAME.KEY`."""
+    if len(path) == 4 and path[0] == "providers" and path[2] == "network":
+        return (path[0], path[1], path[3])
+    return path
+
+
+def nearest(path: Path) -> str:
+    """Return the dotted name of the key or table that is most like `path`; one in the same table is preferred."""
+    from difflib import SequenceMatcher
+
+    def likeness(candidate: Path) -> tuple[float, int]:
+        last = SequenceMatcher(None, path[-1], candidate[-1]).ratio()
+        if candidate[:-1] == path[:-1]:
+            return last + _SAME_TABLE, -len(candidate)
+        whole = SequenceMatcher(None, dotted(path), dotted(candidate)).ratio()
+        return max(whole, _OTHER_TABLE * last), -len(candidate)
+
+    return dotted(max(_candidates(path), key=likeness))
+
+
+def _candidates(path: Path) -> Iterator[Path]:
+    """Yield every key and table, with the person's own names in place of `*` where `path` goes through them."""
+    for one in KEYS:
+        filled = _filled(one.path, path)
+        for size in range(1, len(filled) + 1):
+            if one.path[size - 1] != "*" and filled[:size] != path[:size]:
+                yield filled[:size]
+
+
+def dotted(path: Path) -> str:
+    """Write a path as TOML does: bare parts as they are, others quoted."""
+    return ".".join(part if _BARE.fullmatch(part) else quoted(part) for part in path)
+
+
+def quoted(part: str) -> str:
+    """Write a text as a TOML string."""
+    plain = part.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda found: f"\\u{ord(found[0]):04x}", plain) + '"'
+
+
+def _starts(pattern: Path, path: Path) -> bool:
+    return all(want in ("*", part) for want, part in zip(pattern, path, strict=False))
+
+
+def _filled(pattern: Path, path: Path) -> Path:
+    """Put the names of `path` where `pattern` has `*`, as far as `path` is inside that table."""
+    filled: Path = ()
+    for at, part in enumerate(pattern):
+        is_inside = len(path) > at and path[:at] == filled
+        filled += (path[at] if is_inside else _PLACEHOLDERS[pattern[at - 1]].strip('"'),) if part == "*" else (part,)
+    return filled
+
+
+def leaves(values: Mapping[Path, object], *prefix: str) -> dict[str, Any]:
+    """Return the values right under `prefix`, by their last part."""
+    size = len(prefix)
+    return {path[-1]: value for path, value in values.items() if len(path) == size + 1 and path[:size] == prefix}

@@ -1,0 +1,83 @@
+"""Lists the settings for a person, with the origin of each and no secret in sight."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
+
+from qcode.config.lines import parse_key
+from qcode.config.schema import KEYS, Key, find_key, quoted
+from qcode.config.settings import Origin, Settings
+
+HIDDEN = "(hidden)"
+
+_SECRET = re.compile(
+    r"\b(?:sk|pk|rk|ghp|gho|ghs|github_pat|glpat|xox[a-z]|AIza|AKIA|ASIA)[-_A-Za-z0-9]{8,}"
+    r"|\beyJ[-_A-Za-z0-9]{8,}\.[-_.A-Za-z0-9]+"
+    r"|(?i:\b(?:bearer|token|api[-_]?key|secret|password)\b[ =:]+)\S+"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A row: `value` as TOML would write it, `(not set)` or `(hidden)`."""
+
+    key: str
+    value: str
+    origin: Origin
+
+
+def show(settings: Settings) -> tuple[Shown, ...]:
+    """Return every key that has one place, set or not, and then what was set for providers, models and servers."""
+    rows = [Shown(one.name, _value(one, _read(settings, one)), settings.origin(one.name)) for one in _single()]
+    rows.extend(_named(settings))
+    return tuple(rows)
+
+
+def _single() -> Iterator[Key]:
+    return (one for one in KEYS if "*" not in one.path)
+
+
+def _read(settings: Settings, key: Key) -> object:
+    value: object = settings
+    for part in key.path:
+        value = getattr(value, part)
+    return value
+
+
+def _named(settings: Settings) -> Iterator[Shown]:
+    for name in sorted(settings.given):
+        key = find_key(parse_key(name))
+        if key is not None and "*" in key.path:
+            yield Shown(name, _value(key, settings.given[name]), settings.origin(name))
+
+
+def _value(key: Key, value: object) -> str:
+    if value is None:
+        return "(not set)"
+    if key.meta.is_secret:
+        return HIDDEN if value else "[]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_text(str(one)) for one in value) + "]"
+    if isinstance(value, str):
+        return _text(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _text(value: str) -> str:
+    if value.startswith(("http://", "https://")):
+        value = _without_credentials(value)
+    return quoted(_SECRET.sub(HIDDEN, value))
+
+
+def _without_credentials(address: str) -> str:
+    """Hide who logs in and what a query carries; both are places where keys travel."""
+    parts = urlsplit(address)
+    host = parts.netloc.rpartition("@")[2]
+    has_login = "@" in parts.netloc
+    query = HIDDEN if parts.query else ""
+    return urlunsplit((parts.scheme, f"{HIDDEN}@{host}" if has_login else host, parts.path, query, ""))

@@ -1,0 +1,239 @@
+"""Turn events as JSON values, one function per shape; pure. The shapes are a contract that scripts rely on.
+
+Content blocks and `usage` follow Anthropic's Messages API, because readers of such streams exist already.
+"""
+
+from __future__ import annotations
+
+import json
+
+from qcode.headless.exits import reported_error, subtype
+from qcode.headless.setup import HeadlessSetup
+from qcode.protocol import events as ev
+from qcode.protocol.errors import ErrorInfo
+from qcode.protocol.events import ApiCalls, Denial, TurnEnded, TurnEvent
+from qcode.protocol.json import Json, JsonObject, parse_object
+from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
+from qcode.protocol.reply import ReasoningDelta, TextDelta
+from qcode.protocol.stops import Outcome
+from qcode.protocol.usage import Usage
+
+# Readers that split on more than LF would tear a line at these; JSON allows them escaped.
+_ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "\u2028\u2029\x85"}
+
+
+def encode(value: JsonObject) -> bytes:
+    """Return one line of UTF-8 JSON. A lone surrogate, which UTF-8 cannot hold, becomes its JSON escape."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.translate(_ESCAPED).encode("utf-8", "backslashreplace") + b"\n"
+
+
+def init_line(setup: HeadlessSetup) -> JsonObject:
+    return {
+        "type": "system",
+        "subtype": "init",
+        "session_id": setup.session_id,
+        "cwd": setup.cwd,
+        "model": setup.model,
+        "tools": list(setup.tools),
+        "permission_mode": setup.permission_mode,
+        "version": setup.version,
+    }
+
+
+def event_line(event: TurnEvent, setup: HeadlessSetup) -> JsonObject | None:
+    """Return the line for an event, or None for one that stream-json does not show."""
+    match event:
+        case ev.ReplyFinished(message=Message() as message) | ev.ResultsCommitted(message=message):
+            return _message_line(message, setup)
+        case ev.SteeringAdded(text=text):
+            return _message_line(Message("user", (Text(text),)), setup)
+        case TextDelta() | ReasoningDelta() if setup.include_partial_messages:
+            return _delta_line(event)
+        case _:
+            return _system_line(event)
+
+
+def result_line(ended: TurnEnded, setup: HeadlessSetup, *, duration_ms: int, api_ms: int) -> JsonObject:
+    """Return the `result` object: the whole of the json format and the last line of stream-json."""
+    kind, error = subtype(ended), reported_error(ended)
+    return {
+        "type": "result",
+        "subtype": kind,
+        "is_error": kind != "success",
+        "result": ended.text,
+        "stop_reason": None if ended.outcome is Outcome.ERROR else ended.outcome.value,
+        "raw_stop_reason": ended.raw_stop if ended.stop is not None else None,
+        "session_id": setup.session_id,
+        "num_turns": ended.replies,
+        "duration_ms": duration_ms,
+        "duration_api_ms": api_ms,
+        "total_cost_usd": None if ended.cost is None else float(ended.cost),
+        "usage": _usage(ended.usage),
+        "api_calls": _api_calls(ended.api_calls),
+        "discarded_output_tokens": ended.discarded_output_tokens,
+        "permission_denials": [_denial(denial) for denial in ended.denials],
+        "signals": [
+            {"tool_name": sent.name, "arguments": _representable(sent.arguments), "emitted_at": sent.emitted_at}
+            for sent in ended.signals
+        ],
+        "structured_output": None,
+        "error": None if error is None else _error(error),
+    }
+
+
+def _message_line(message: Message, setup: HeadlessSetup) -> JsonObject:
+    content: list[Json] = [_block(block) for block in message.blocks]
+    return {
+        "type": message.role,
+        "message": {"role": message.role, "content": content},
+        "session_id": setup.session_id,
+    }
+
+
+def _block(block: Block) -> JsonObject:
+    match block:
+        case Text(text=text):
+            return {"type": "text", "text": text}
+        case Reasoning(text=text):
+            return {"type": "thinking", "thinking": text}
+        case ToolCall():
+            return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": _arguments(block)}
+        case ToolResult():
+            return {
+                "type": "tool_result",
+                "tool_use_id": block.call_id,
+                "content": _result_content(block),
+                "is_error": block.is_error,
+            }
+        case Image():
+            return {"type": "image", "source": {"type": "base64", "media_type": block.media_type, "data": block.data}}
+
+
+def _result_content(result: ToolResult) -> Json:
+    if not result.images:
+        return result.content
+    return [{"type": "text", "text": result.content}, *(_block(image) for image in result.images)]
+
+
+def _delta_line(event: TextDelta | ReasoningDelta) -> JsonObject:
+    delta: JsonObject
+    if isinstance(event, TextDelta):
+        delta = {"type": "text_delta", "text": event.text}
+    else:
+        delta = {"type": "thinking_delta", "thinking": event.text}
+    return {"type": "stream_event", "event": {"type": "content_block_delta", "index": event.block, "delta": delta}}
+
+
+def _system_line(event: TurnEvent) -> JsonObject | None:
+    body = _recovery_body(event)
+    if body is None:
+        body = _report_body(event)
+    return None if body is None else {"type": "system", **body}
+
+
+def _recovery_body(event: TurnEvent) -> JsonObject | None:
+    match event:
+        case ev.Retry():
+            return {
+                "subtype": "retry",
+                "is_continuation": event.is_continuation,
+                "reason": event.reason,
+                "attempt": event.attempt,
+                "max_tokens": event.max_tokens,
+            }
+        case ev.PartialRestored(text=text):
+            return {"subtype": "partial_restored", "text": text}
+        case ev.OutputEscalated():
+            return {"subtype": "output_escalated", "from": event.from_tokens, "to": event.to_tokens}
+        case ev.ContinuationAttempt():
+            return {
+                "subtype": "continuation_attempt",
+                "index": event.index,
+                "output_tokens": event.output_tokens,
+                "output_chars": event.output_chars,
+                "tokens_left": event.tokens_left,
+            }
+        case ev.ContinuationTerminated(reason=reason):
+            return {"subtype": "continuation_terminated", "reason": reason}
+        case ev.ToolPayloadRepair():
+            return {
+                "subtype": "tool_payload_repair",
+                "issue": event.issue,
+                "attempted": event.attempted,
+                "succeeded": event.succeeded,
+            }
+        case _:
+            return None
+
+
+def _report_body(event: TurnEvent) -> JsonObject | None:
+    match event:
+        case ev.Waiting():
+            delay = round(event.seconds * 1000)
+            return {"subtype": "api_retry", "attempt": event.attempt, "delay_ms": delay, "error": event.why}
+        case ev.Notice():
+            return {"subtype": "notice", "level": event.level, "text": event.text}
+        case ev.StopReasonObserved():
+            return {
+                "subtype": "stop_reason_observed",
+                "provider": event.provider,
+                "model": event.model,
+                "reason": event.reason.value,
+                "raw": event.raw,
+                "turn": event.turn,
+                "step": event.step,
+            }
+        case _:
+            return None
+
+
+def _usage(usage: Usage) -> JsonObject:
+    """Counts in Anthropic's words: `input_tokens` without the two cache fields; null is "not reported"."""
+    cached = (usage.cache_read or 0) + (usage.cache_write or 0)
+    return {
+        "input_tokens": None if usage.input is None else max(0, usage.input - cached),
+        "output_tokens": usage.output,
+        "cache_read_input_tokens": usage.cache_read,
+        "cache_creation_input_tokens": usage.cache_write,
+        "reasoning_tokens": usage.reasoning,
+    }
+
+
+def _api_calls(calls: ApiCalls) -> JsonObject:
+    return {
+        "total": calls.total,
+        "initial": calls.initial,
+        "escalations": calls.escalations,
+        "continuations": calls.continuations,
+        "repairs": calls.repairs,
+        "retries": calls.retries,
+    }
+
+
+def _denial(denial: Denial) -> JsonObject:
+    call = denial.call
+    return {"tool_name": call.name, "tool_use_id": call.call_id, "tool_input": _arguments(call)}
+
+
+def _error(error: ErrorInfo) -> JsonObject:
+    return {
+        "kind": str(error.kind),
+        "message": error.message,
+        "status": error.status,
+        "request_id": error.request_id,
+    }
+
+
+def _arguments(call: ToolCall) -> JsonObject:
+    value = parse_object(call.arguments or "{}")
+    return {"raw": call.arguments} if value is None else _representable(value)
+
+
+def _representable(value: JsonObject) -> JsonObject:
+    """Return the object, or its text where JSON has no form for it: `1e999` is read as infinity."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError):
+        return {"raw": str(value)}
+    return value

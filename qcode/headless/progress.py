@@ -1,0 +1,65 @@
+"""What is happening now, in a few words: for the one live line on a terminal, and for `-v`. Pure."""
+
+from __future__ import annotations
+
+from qcode.protocol import events as ev
+from qcode.protocol.events import TurnEvent
+from qcode.protocol.reply import ReasoningDelta, TextDelta
+
+
+class Progress:
+    """Feed it every event; `status` says what the turn is doing. Nothing of the model's text is in it."""
+
+    def __init__(self) -> None:
+        self.status = "starting"
+        self._size = 0
+
+    def see(self, event: TurnEvent) -> None:
+        match event:
+            case ev.StepStarted(step=step):
+                self._size = 0
+                self.status = "waiting for the model" if step == 1 else f"waiting for the model (reply {step})"
+            case ReasoningDelta():
+                self.status = "thinking"
+            case TextDelta(text=text):
+                self._size += len(text)
+                self.status = f"writing, {self._size:,} characters"
+            case ev.ToolCallProgress(name=name, size=size):
+                self.status = f"preparing {name}, {size:,} characters"
+            case ev.Retry(is_continuation=True, attempt=attempt):
+                self.status = f"cut off, continuing (attempt {attempt})"
+            case ev.Retry(max_tokens=cap):
+                self._size = 0
+                self.status = f"cut off, starting over with {cap:,} tokens"
+            case ev.ToolStarted(call=call):
+                self.status = f"running {call.name}"
+            case ev.Waiting(seconds=seconds, why=why):
+                self.status = f"waiting {seconds:.0f} s: {why}"
+            case _:
+                pass
+
+
+def remark(event: TurnEvent) -> str:
+    """Return what `-v` says of an event; empty for most."""
+    match event:
+        case ev.Notice(text=text):
+            return text
+        case ev.Retry(is_continuation=True):
+            return f"the reply was cut ({event.reason}): continuing it, attempt {event.attempt}"
+        case ev.Retry():
+            return f"the reply was cut ({event.reason}): starting over with up to {event.max_tokens:,} tokens"
+        case ev.PartialRestored():
+            return "the new attempt came to nothing: the text before it is kept"
+        case ev.Waiting():
+            return f"waiting {event.seconds:.1f} s before try {event.attempt}: {event.why}"
+        case ev.ToolFinished():
+            detail = event.outcome.summary
+            return f"{event.call.name}: {event.state}" + (f", {detail}" if detail else "")
+        case _:
+            return ""
+
+
+def elapsed(seconds: float) -> str:
+    """Return a duration as `8 s` or `2 min 05 s`."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -1,0 +1,268 @@
+"""Runs one turn of a conversation and writes it out; the only part of pipe mode with effects.
+
+`lines` and `closing` say what is written, `exits` what is returned, `interrupts` what Ctrl+C does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import BinaryIO
+
+from qcode.headless import exits
+from qcode.headless.answer import AnswerSoFar
+from qcode.headless.closing import denial_line, shortfall, summary
+from qcode.headless.interrupts import Interrupts
+from qcode.headless.lines import encode, event_line, init_line, result_line
+from qcode.headless.margin import Margin
+from qcode.headless.meter import Meter
+from qcode.headless.pipe import OutputLostError, Pipe
+from qcode.headless.progress import Progress, elapsed, remark
+from qcode.headless.setup import HeadlessSetup, OutputFormat
+from qcode.protocol.conversation import Answer, Conversation
+from qcode.protocol.errors import ErrorInfo, ErrorKind
+from qcode.protocol.events import (
+    ApiCalls,
+    ApprovalRequested,
+    Denial,
+    Notice,
+    ReplyFinished,
+    TurnEnded,
+    TurnEvent,
+    UsageUpdated,
+)
+from qcode.protocol.stops import Outcome
+from qcode.protocol.usage import Usage
+from qcode.safety.cleaning import clean
+
+LAST_WORDS = 0.25
+"""Seconds a reader has to take the result of a turn that was cut short."""
+
+_NOBODY = "nobody can approve this call in a run that is not interactive, and no rule allows it; it was not run"
+
+
+async def run_headless(
+    conversation: Conversation,
+    prompt: str,
+    *,
+    format: OutputFormat,
+    stdout: BinaryIO,
+    stderr: BinaryIO,
+    setup: HeadlessSetup,
+) -> int:
+    """Run one turn and return the exit code; stdout is UTF-8 whatever the locale says.
+
+    Calls that need an approval are denied. After SIGINT, SIGTERM or SIGHUP the turn is cancelled, what there is gets
+    written, and 130 or 143 is returned within a second. In the JSON formats exactly one `result` is written, also
+    where this raises: it does for a fault of the conversation itself, and when it is cancelled.
+    """
+    run = _Run(conversation, format, stdout, Margin(stderr, is_terminal=setup.is_stderr_tty), setup)
+    try:
+        return await run.whole(prompt)
+    except OutputLostError as lost:
+        conversation.cancel()
+        return await run.without_output(lost)
+
+
+class _Run:
+    """One turn on its way out. `_ended` is None until the turn has ended, by itself or by force."""
+
+    def __init__(
+        self, conversation: Conversation, format: OutputFormat, stdout: BinaryIO, margin: Margin, setup: HeadlessSetup
+    ) -> None:
+        self._conversation = conversation
+        self._format = format
+        self._pipe = Pipe(stdout)
+        self._is_stdout_tty = stdout.isatty()
+        self._margin = margin
+        self._setup = setup
+        self._answer = AnswerSoFar()
+        self._meter = Meter(setup.clock)
+        self._progress = Progress()
+        self._asked: list[ApprovalRequested] = []
+        self._note = ""
+        self._replies = 0
+        self._spent = UsageUpdated(Usage(), None, 0, 0)
+        self._ended: TurnEnded | None = None
+        self._has_result = False
+        self._is_concluded = False
+
+    async def whole(self, prompt: str) -> int:
+        work = asyncio.ensure_future(self._work(prompt))
+        overdue = asyncio.Event()
+        force = asyncio.ensure_future(overdue.wait())
+        ticking = asyncio.ensure_future(self._tick())
+        interrupts = Interrupts(ask=self._conversation.cancel, force=overdue.set, flush=self._flush)
+        try:
+            with interrupts.watching():
+                await asyncio.wait({work, force}, return_when=asyncio.FIRST_COMPLETED)
+                if work.done():
+                    ended = work.result()
+                else:
+                    ended = await self._cut_short(work)
+        except asyncio.CancelledError:
+            with contextlib.suppress(OutputLostError):
+                await self._cut_short(work)
+            raise
+        finally:
+            ticking.cancel()
+            force.cancel()
+            self._margin.erase_now()
+        was_cut = ended.outcome is Outcome.CANCELLED or not self._is_concluded
+        if interrupts.number is not None and was_cut:
+            return exits.signal_code(interrupts.number)
+        return exits.exit_code(ended)
+
+    async def without_output(self, lost: OutputLostError) -> int:
+        """Return the code for a target that takes no more; a reader that went away is nothing to talk about."""
+        if lost.is_reader_gone:
+            return exits.READER_GONE
+        await self._margin.say(f"cannot write to standard output: {lost}")
+        return exits.FAILED
+
+    async def _work(self, prompt: str) -> TurnEnded:
+        try:
+            self._ended = await self._follow(prompt)
+        except (OutputLostError, asyncio.CancelledError):
+            raise
+        except BaseException as fault:
+            # Not ours to explain: whoever called reports it. The reader of JSON still gets its one result.
+            error = ErrorInfo(ErrorKind.INTERNAL, f"internal error ({type(fault).__name__})")
+            self._ended = self._made_up(Outcome.ERROR, error)
+            await self._write_result()
+            raise
+        await self._conclude()
+        return self._ended
+
+    async def _follow(self, prompt: str) -> TurnEnded:
+        if self._format == "stream-json":
+            await self._put(encode(init_line(self._setup)))
+        if self._setup.is_verbose:
+            await self._margin.say(f"model {self._setup.model}, permission mode {self._setup.permission_mode}")
+        events = self._conversation.submit(prompt)
+        try:
+            async for event in events:
+                await self._see(event)
+                if isinstance(event, TurnEnded):
+                    return replace(event, denials=self._all_denials(event.denials))
+        finally:
+            if isinstance(events, AsyncGenerator):
+                await events.aclose()
+        return self._made_up(Outcome.ERROR, ErrorInfo(ErrorKind.INTERNAL, "the turn stopped without an end"))
+
+    async def _see(self, event: TurnEvent) -> None:
+        self._answer.see(event)
+        self._meter.see(event)
+        self._progress.see(event)
+        if self._format == "stream-json" and (line := event_line(event, self._setup)) is not None:
+            await self._put(encode(line))
+        match event:
+            case ApprovalRequested():
+                self._asked.append(event)
+                self._conversation.answer(event.call.call_id, Answer(False, reason=_NOBODY))
+            case ReplyFinished():
+                self._replies += 1
+                self._note = event.note
+            case UsageUpdated():
+                self._spent = event
+            case _:
+                pass
+        await self._tell(event)
+
+    async def _tell(self, event: TurnEvent) -> None:
+        """Say on stderr what matters to a person; with `-v`, what happens as well."""
+        if isinstance(event, Notice) and event.level != "info":
+            await self._margin.say(event.text)
+        elif self._setup.is_verbose:
+            if isinstance(event, ReplyFinished) and event.message and event.message.calls and event.message.text:
+                await self._margin.quote(event.message.text)
+            elif text := remark(event):
+                await self._margin.say(text)
+
+    async def _conclude(self) -> None:
+        """Write the result, then what a person should know; where that was interrupted, go on from there."""
+        await self._write_result()
+        ended = self._ended
+        assert ended is not None
+        if self._setup.is_verbose:
+            await self._margin.say(summary(ended))
+        if text := shortfall(ended, self._note):
+            await self._margin.say(text)
+        if text := denial_line(self._asked, is_trusted=self._setup.is_trusted):
+            await self._margin.say(text)
+        self._is_concluded = True
+
+    async def _write_result(self) -> None:
+        await self._margin.erase()
+        if not self._has_result:
+            await self._pipe.write(self._result())
+        else:
+            await self._pipe.write(b"")
+
+    def _result(self) -> bytes:
+        """Return the last bytes of stdout. Asking for them is a promise to write them: there is one result."""
+        self._has_result = True
+        ended = self._ended or self._made_up(Outcome.CANCELLED, None)
+        if self._format != "text":
+            meter = self._meter
+            return encode(result_line(ended, self._setup, duration_ms=meter.duration_ms, api_ms=meter.api_ms))
+        text = clean(ended.text) if self._is_stdout_tty else ended.text
+        return _utf8(text if not text or text.endswith("\n") else f"{text}\n")
+
+    async def _cut_short(self, work: asyncio.Future[TurnEnded]) -> TurnEnded:
+        """End `work` by force and write what there is, as far as the reader takes it in time."""
+        work.cancel()
+        await asyncio.wait({work}, timeout=0.1)
+        if work.done() and not work.cancelled() and (fault := work.exception()) is not None:
+            raise fault
+        self._ended = self._ended or self._made_up(Outcome.CANCELLED, None)
+        if not self._is_concluded:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._conclude(), LAST_WORDS)
+        return self._ended
+
+    def _flush(self) -> None:
+        """Write what can be written at once: the program exits right after."""
+        self._margin.erase_now()
+        with contextlib.suppress(OutputLostError):
+            self._pipe.push(b"" if self._has_result else self._result())
+
+    def _made_up(self, outcome: Outcome, error: ErrorInfo | None) -> TurnEnded:
+        """Return the end of a turn that did not tell its own, from what was seen of it."""
+        return TurnEnded(
+            outcome=outcome,
+            stop=None,
+            raw_stop="",
+            text=self._answer.text,
+            replies=self._replies,
+            usage=self._spent.usage,
+            cost=self._spent.cost,
+            api_calls=ApiCalls(initial=self._replies),
+            denials=self._all_denials(()),
+            error=error,
+            is_answered=bool(self._answer.text),
+        )
+
+    def _all_denials(self, known: tuple[Denial, ...]) -> tuple[Denial, ...]:
+        listed = {denial.call.call_id for denial in known}
+        ours = [Denial(request.call, _NOBODY) for request in self._asked if request.call.call_id not in listed]
+        return (*known, *ours)
+
+    async def _put(self, data: bytes) -> None:
+        await self._margin.erase()
+        await self._pipe.write(data)
+
+    async def _tick(self) -> None:
+        while self._setup.is_stderr_tty:
+            await self._margin.show(f"{self._progress.status} ({elapsed(self._meter.elapsed)})")
+            await asyncio.sleep(1)
+
+
+def _utf8(text: str) -> bytes:
+    """Encode what may hold surrogates: pairs become their character, lone ones U+FFFD."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()

@@ -1,0 +1,71 @@
+"""The Messages API over the anthropic SDK, which owns address, authentication, headers and error classes.
+
+The body goes in as `extra_body`, as it is: no field of ours is converted, and no warning about a model or a way
+to think is written to the screen. The answer is read as bytes (`providers.streaming`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from qcode.protocol.model import ModelRequest
+from qcode.providers.anthropic.codec import Decoder, encode, stripped_prefill
+from qcode.providers.streaming import SdkProvider
+from qcode.providers.transport import http_client, quiet
+
+if TYPE_CHECKING:
+    import httpx2
+    from anthropic import AsyncAnthropic
+
+_NO_KEY = "none"
+_TOKEN_VARIABLE = "ANTHROPIC_AUTH_TOKEN"  # noqa: S105 - the name of a variable, not a secret
+
+
+class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
+    """Anthropic, or a server that speaks its Messages protocol."""
+
+    def _make_client(self) -> AsyncAnthropic:
+        from anthropic import AsyncAnthropic
+
+        quiet("anthropic", "httpx2", "httpcore2")
+        # For whoever writes programs on the SDK; on the screen it would be noise.
+        warnings.filterwarnings("ignore", r"The model '.*' is deprecated", DeprecationWarning)
+        http = http_client(self._connection)
+        key = self._connection.api_key or _NO_KEY
+        is_token = self._connection.key_source == _TOKEN_VARIABLE
+        return AsyncAnthropic(
+            api_key=None if is_token else key,
+            auth_token=key if is_token else None,
+            base_url=self._connection.base_url,
+            default_headers=dict(self._connection.headers),
+            timeout=http.timeout,
+            max_retries=0,
+            http_client=http,
+        )
+
+    async def _close_client(self, client: AsyncAnthropic) -> None:
+        await client.close()
+
+    def _decoder(self, request: ModelRequest) -> Decoder:
+        return Decoder(tag=str(len(request.messages)), prefilled_space=stripped_prefill(request))
+
+    @asynccontextmanager
+    async def _open(self, client: AsyncAnthropic, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
+        create = client.messages.with_streaming_response.create
+        # The SDK's signature knows no plain mapping; what counts is in the body.
+        body: dict[str, Any] = dict(encode(request))
+        async with create(
+            model=request.model, max_tokens=request.max_tokens, messages=[], stream=True, extra_body=body
+        ) as response:
+            yield response.http_response
+
+    async def _list_models(self, client: AsyncAnthropic) -> list[str]:
+        return [model.id async for model in client.models.list(limit=1000)]
+
+    def _failures(self) -> tuple[type[Exception], ...]:
+        from anthropic import AnthropicError
+
+        return (AnthropicError,)

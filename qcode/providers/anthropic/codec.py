@@ -1,0 +1,226 @@
+"""The Messages API as data: a request to a body (`encoding`), raw stream events to reply events. Pure; no SDK.
+
+Source of the shapes: Anthropic's API reference, "Messages" and "Streaming messages". Argument text of calls stays
+the raw text of `input_json_delta`: whoever parses it early turns a cut call into a plausible one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.json import JsonObject
+from qcode.protocol.messages import Opaque
+from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, ToolArgsDelta, UsageReported
+from qcode.protocol.stops import StopReason
+from qcode.protocol.usage import Usage
+from qcode.providers.anthropic.encoding import PROTOCOL, encode, stripped_prefill
+from qcode.providers.blocks import BlockWriter, Kind
+from qcode.providers.errors import from_stream
+from qcode.providers.history import mint_call_id
+from qcode.providers.shapes import count_in, object_in, sum_of, text_in
+from qcode.providers.stops import normalise
+
+__all__ = ["STOPS", "Decoder", "encode", "stripped_prefill"]
+
+_log = logging.getLogger(__name__)
+
+STOPS: Mapping[str, StopReason] = {
+    "end_turn": StopReason.END_TURN,
+    "stop_sequence": StopReason.END_TURN,
+    "tool_use": StopReason.TOOL_USE,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "model_context_window_exceeded": StopReason.CONTEXT_WINDOW_EXCEEDED,
+    "refusal": StopReason.REFUSAL,
+    "pause_turn": StopReason.PAUSED,
+    "compaction": StopReason.PAUSED,
+}
+"""`stop_reason` of the Messages API."""
+
+_KINDS: Mapping[str, Kind] = {
+    "text": Kind.TEXT,
+    "thinking": Kind.REASONING,
+    "redacted_thinking": Kind.REASONING,
+    "tool_use": Kind.CALL,
+}
+_KIND_OF_DELTA: Mapping[str, Kind] = {"text_delta": Kind.TEXT, "thinking_delta": Kind.REASONING}
+
+
+class Decoder:
+    """Events of one reply in, events out.
+
+    `tag` makes minted call ids unique in a conversation. `prefilled_space` is the white space that was taken off
+    the end of a prefill because the host refuses it there; where the reply begins with it, it is dropped.
+    """
+
+    def __init__(self, *, tag: str = "0", prefilled_space: str = "") -> None:
+        self._tag = tag
+        self._space = prefilled_space
+        self._blocks = BlockWriter()
+        self._numbers: dict[int, int] = {}
+        self._whole_inputs: dict[int, str] = {}
+        self._marks: dict[int, dict[str, str]] = {}
+        self._calls = 0
+        self._response_id = ""
+        self._has_started = False
+        self._raw_stop: str | None = None
+        self._is_ended = False
+        self._detail = ""
+        self._counts: dict[str, int | None] = {}
+
+    @property
+    def is_complete(self) -> bool:
+        return self._raw_stop is not None or self._is_ended
+
+    @property
+    def is_ended(self) -> bool:
+        return self._is_ended
+
+    def end(self) -> None:
+        self._is_ended = True
+
+    def feed(self, sent: JsonObject) -> list[ReplyEvent]:
+        match sent.get("type"):
+            case "content_block_delta":
+                return self._delta(sent)
+            case "content_block_start":
+                return self._block_start(sent)
+            case "content_block_stop":
+                return self._block_stop(sent)
+            case "message_start":
+                return self._message_start(object_in(sent.get("message")))
+            case "message_delta":
+                return self._message_delta(sent)
+            case "message_stop":
+                self._is_ended = True
+            case "error":
+                raise from_stream(sent)
+            case kind:
+                if sent.get("error"):
+                    raise from_stream(sent)
+                if kind != "ping":
+                    _log.info("skipped an event of type %r", kind)
+        return []
+
+    def finish(self) -> list[ReplyEvent]:
+        if not self.is_complete or not self._has_started:
+            raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply did")
+        raw = self._raw_stop or ""
+        stop = normalise(STOPS, raw, has_calls=self._calls > 0)
+        unstopped = [event for index in list(self._whole_inputs) for event in self._block_stop({"index": index})]
+        return [*unstopped, *self._blocks.end_all(), ReplyEnded(stop, raw, self._detail)]
+
+    def _message_start(self, message: JsonObject) -> list[ReplyEvent]:
+        if self._has_started:
+            return []
+        self._has_started = True
+        self._response_id = text_in(message.get("id"))
+        started = ReplyStarted(text_in(message.get("model")), self._response_id)
+        return [started, *self._usage(object_in(message.get("usage")))]
+
+    def _message_delta(self, sent: JsonObject) -> list[ReplyEvent]:
+        delta = object_in(sent.get("delta"))
+        if raw := text_in(delta.get("stop_reason")):
+            self._raw_stop = raw
+            if raw not in STOPS:
+                _log.info("unknown stop_reason %r", raw)
+        details = object_in(delta.get("stop_details"))
+        self._detail = text_in(details.get("explanation")) or text_in(details.get("category")) or self._detail
+        return self._usage(object_in(sent.get("usage")))
+
+    def _block_start(self, sent: JsonObject) -> list[ReplyEvent]:
+        index = _index(sent)
+        block = object_in(sent.get("content_block"))
+        kind = _KINDS.get(text_in(block.get("type")))
+        if kind is None or index in self._numbers:
+            _log.info("skipped a block of type %r", block.get("type"))
+            return []
+        if kind is Kind.CALL:
+            return self._call_start(index, block)
+        self._numbers[index] = number = self._blocks.begin(kind)
+        marks = {name: text_in(block.get(name)) for name in ("signature", "data") if text_in(block.get(name))}
+        if marks:
+            self._marks[index] = marks
+        text = text_in(block.get("text")) or text_in(block.get("thinking"))
+        # Reasoning may stay without text (redacted, or not shown); the empty delta says what the block is.
+        return self._blocks.write(number, text) or (self._blocks.name(number) if kind is Kind.REASONING else [])
+
+    def _call_start(self, index: int, block: JsonObject) -> list[ReplyEvent]:
+        name = text_in(block.get("name"))
+        if not name:
+            return []
+        self._calls += 1
+        call_id = text_in(block.get("id")) or mint_call_id(self._tag, self._response_id, self._calls)
+        self._numbers[index], events = self._blocks.begin_call(call_id, name)
+        if isinstance(block.get("input"), dict) and block["input"]:
+            # Some servers put the whole input here and send no deltas; it counts only if none come.
+            self._whole_inputs[index] = json.dumps(block["input"], ensure_ascii=False)
+        return events
+
+    def _delta(self, sent: JsonObject) -> list[ReplyEvent]:
+        index = _index(sent)
+        delta = object_in(sent.get("delta"))
+        kind = text_in(delta.get("type"))
+        if kind == "signature_delta":
+            marks = self._marks.setdefault(index, {})
+            marks["signature"] = marks.get("signature", "") + text_in(delta.get("signature"))
+            return []
+        if index not in self._numbers:
+            if kind not in _KIND_OF_DELTA:
+                return []
+            self._numbers[index] = self._blocks.begin(_KIND_OF_DELTA[kind])
+        number = self._numbers[index]
+        match kind:
+            case "text_delta":
+                return self._blocks.write(number, self._without_space(text_in(delta.get("text"))))
+            case "thinking_delta":
+                return self._blocks.write(number, text_in(delta.get("thinking")))
+            case "input_json_delta":
+                events = self._blocks.write(number, text_in(delta.get("partial_json")))
+                if events:
+                    self._whole_inputs.pop(index, None)
+                return events
+            case _:
+                return []
+
+    def _block_stop(self, sent: JsonObject) -> list[ReplyEvent]:
+        index = _index(sent)
+        number = self._numbers.get(index)
+        if number is None:
+            return []
+        events: list[ReplyEvent] = []
+        if whole := self._whole_inputs.pop(index, ""):
+            events.append(ToolArgsDelta(number, whole))
+        marks = self._marks.pop(index, {})
+        opaque = Opaque(PROTOCOL, json.dumps(marks)) if marks else None
+        return events + self._blocks.end(number, opaque)
+
+    def _without_space(self, text: str) -> str:
+        while self._space and text:
+            if text[0] != self._space[0]:
+                self._space = ""
+            else:
+                self._space, text = self._space[1:], text[1:]
+        return text
+
+    def _usage(self, usage: JsonObject) -> list[ReplyEvent]:
+        """Counts are cumulative and a later event may leave some out; `input_tokens` excludes the cache."""
+        if not usage:
+            return []
+        for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
+            if (count := count_in(usage.get(name))) is not None:
+                self._counts[name] = count
+        thinking = count_in(object_in(usage.get("output_tokens_details")).get("thinking_tokens"))
+        self._counts["thinking"] = self._counts.get("thinking") if thinking is None else thinking
+        counts = self._counts.get
+        read, write = counts("cache_read_input_tokens"), counts("cache_creation_input_tokens")
+        plain = counts("input_tokens")
+        total = None if plain is None else sum_of(plain, read, write)
+        return [UsageReported(Usage(total, counts("output_tokens"), read, write, counts("thinking")))]
+
+
+def _index(sent: JsonObject) -> int:
+    index = sent.get("index")
+    return index if isinstance(index, int) else 0

@@ -1,0 +1,216 @@
+"""A `ModelRequest` as the body of a Messages request. Pure.
+
+What the API refuses is kept out here: empty text blocks, white space at the end of a prefill, results behind text,
+pictures in an error result, calls in the history without tool definitions, unsigned thinking.
+"""
+
+from __future__ import annotations
+
+import re
+
+from qcode.protocol.json import Json, JsonObject, parse_object
+from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
+from qcode.protocol.model import Effort, ModelRequest
+from qcode.providers.history import (
+    alternate,
+    called_names,
+    fit_call_id,
+    has_calls,
+    results_first,
+    said,
+    start_of_tool_loop,
+)
+from qcode.providers.shapes import sendable, sendable_object, text_in
+
+PROTOCOL = "anthropic"
+
+MIN_THINKING_BUDGET = 1024
+"""The smallest `budget_tokens` the API takes."""
+
+_BUDGETS: dict[Effort, int] = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "max": 32_768}
+_ADAPTIVE_EFFORTS: dict[Effort, str] = {"none": "low", "minimal": "low"}
+# Models up to 4.5 think by a budget of tokens; later ones decide for themselves and take an effort instead.
+_BUDGET_MODEL = re.compile(r"claude-(?:instant|[123]\b|4-[a-z]|[a-z]+-(?:3|4-[0-5](?!\d)|4-\d{8}|4$|4@))")
+_UNTHINKING_MODEL = re.compile(r"claude-(?:instant|[12]\b|3-(?!7)|3$)")
+_CACHE: JsonObject = {"type": "ephemeral"}
+_CACHED_USER_MESSAGES = 2
+_EMPTY = "(empty message)"
+
+
+def encode(request: ModelRequest) -> JsonObject:
+    """Return the request body."""
+    messages = alternate(request.messages)
+    body: JsonObject = {
+        "model": request.model,
+        "max_tokens": request.max_tokens,
+        "messages": _messages(messages, is_prefill=request.is_prefill),
+        "stream": True,
+    }
+    if request.system.strip():
+        body["system"] = [{"type": "text", "text": sendable(request.system), "cache_control": dict(_CACHE)}]
+    body.update(_tools(request))
+    if request.effort is not None and not request.is_prefill:
+        body.update(_thinking(request, request.effort, messages))
+    return body
+
+
+def stripped_prefill(request: ModelRequest) -> str:
+    """Return the white space `encode` takes off the end of a prefill, empty for any other request."""
+    if not request.is_prefill or not request.messages or request.messages[-1].role != "assistant":
+        return ""
+    text = request.messages[-1].text
+    return text[len(text.rstrip()) :] if text.strip() else ""
+
+
+def _messages(messages: list[Message], *, is_prefill: bool) -> list[Json]:
+    sent: list[JsonObject] = []
+    for message in messages:
+        content = _user(message) if message.role == "user" else _assistant(message)
+        if not content:
+            if message.role == "assistant":
+                continue
+            content = [_text(_EMPTY)]
+        if sent and sent[-1]["role"] == message.role:
+            previous = sent[-1]["content"]
+            if isinstance(previous, list):
+                previous += content
+        else:
+            sent.append({"role": message.role, "content": content})
+    if is_prefill and sent and sent[-1]["role"] == "assistant":
+        _strip_end(sent[-1])
+    _mark_cache(sent)
+    return list(sent)
+
+
+def _user(message: Message) -> list[Json]:
+    results, rest = results_first(message.blocks)
+    content: list[Json] = [_result(result) for result in results]
+    for result in results:
+        if result.is_error:
+            content += [_image(image) for image in result.images]
+    for block in rest:
+        if isinstance(block, Image):
+            content.append(_image(block))
+        elif block.text.strip():
+            content.append(_text(block.text))
+    return content
+
+
+def _assistant(message: Message) -> list[Json]:
+    content: list[Json] = []
+    for block in said(message.blocks):
+        match block:
+            case Text(text=text):
+                if text.strip():
+                    content.append(_text(text))
+            case Reasoning():
+                if (thinking := _signed(block)) is not None:
+                    content.append(thinking)
+            case ToolCall():
+                content.append(
+                    {
+                        "type": "tool_use",
+                        "id": _call_id(block.call_id),
+                        "name": block.name,
+                        "input": sendable_object(block.arguments),
+                    }
+                )
+    return content
+
+
+def _signed(block: Reasoning) -> JsonObject | None:
+    """Return a thinking block as it came, or None for thinking this protocol did not sign."""
+    if block.opaque is None or block.opaque.source != PROTOCOL:
+        return None
+    marks = parse_object(block.opaque.data) or {}
+    if data := text_in(marks.get("data")):
+        return {"type": "redacted_thinking", "data": data}
+    if signature := text_in(marks.get("signature")):
+        return {"type": "thinking", "thinking": sendable(block.text), "signature": signature}
+    return None
+
+
+def _result(result: ToolResult) -> JsonObject:
+    sent: JsonObject = {"type": "tool_result", "tool_use_id": _call_id(result.call_id)}
+    images: list[Json] = [] if result.is_error else [_image(image) for image in result.images]
+    if images:
+        sent["content"] = [*([_text(result.content)] if result.content.strip() else []), *images]
+    elif result.content:
+        sent["content"] = sendable(result.content)
+    if result.is_error:
+        sent["is_error"] = True
+    return sent
+
+
+def _tools(request: ModelRequest) -> JsonObject:
+    """A history with calls needs definitions, even where no call may be made and none were given."""
+    is_needed = has_calls(request)
+    if not request.allows_calls and not is_needed:
+        return {}
+    tools: list[Json] = [
+        {"name": tool.name, "description": tool.description, "input_schema": {"type": "object", **tool.parameters}}
+        for tool in request.tools
+    ]
+    is_allowed = request.allows_calls and bool(tools)
+    if not tools and is_needed:
+        tools = [{"name": name, "input_schema": {"type": "object"}} for name in called_names(request)]
+    if not tools:
+        return {}
+    return {"tools": tools} if is_allowed else {"tools": tools, "tool_choice": {"type": "none"}}
+
+
+def _thinking(request: ModelRequest, effort: Effort, messages: list[Message]) -> JsonObject:
+    """Return how much to think: an effort where the model takes one, else a budget that fits under the cap."""
+    name = request.model.lower()
+    if _UNTHINKING_MODEL.search(name):
+        return {}
+    if "claude" in name and not _BUDGET_MODEL.search(name):
+        level = _ADAPTIVE_EFFORTS.get(effort, effort)
+        if effort == "none":
+            # Some of these models refuse to have thinking disabled; none refuses the lowest effort.
+            return {"output_config": {"effort": level}}
+        return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": level}}
+    if effort == "none":
+        return {"thinking": {"type": "disabled"}}
+    budget = min(_BUDGETS[effort], request.max_tokens // 2)
+    if budget < MIN_THINKING_BUDGET or _loop_lacks_thinking(messages):
+        return {}
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+def _loop_lacks_thinking(messages: list[Message]) -> bool:
+    """With a budget, a running tool loop must begin with signed thinking; one begun by another model does not."""
+    for message in messages[start_of_tool_loop(messages) :]:
+        if message.role == "assistant" and message.calls:
+            content = _assistant(message)
+            first = content[0] if content else None
+            return not (isinstance(first, dict) and first["type"] in ("thinking", "redacted_thinking"))
+    return False
+
+
+def _strip_end(message: JsonObject) -> None:
+    content = message["content"]
+    last = content[-1] if isinstance(content, list) and content else None
+    if isinstance(last, dict) and last.get("type") == "text":
+        last["text"] = text_in(last.get("text")).rstrip()
+
+
+def _mark_cache(sent: list[JsonObject]) -> None:
+    """Mark the ends of the last user messages: the next request finds what this one wrote."""
+    users = [message for message in sent if message["role"] == "user"]
+    for message in users[-_CACHED_USER_MESSAGES:]:
+        content = message["content"]
+        if isinstance(content, list) and content and isinstance(content[-1], dict):
+            content[-1]["cache_control"] = dict(_CACHE)
+
+
+def _text(text: str) -> JsonObject:
+    return {"type": "text", "text": sendable(text)}
+
+
+def _image(image: Image) -> JsonObject:
+    return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": image.data}}
+
+
+def _call_id(call_id: str) -> str:
+    return fit_call_id(call_id, max_length=64)

@@ -1,0 +1,155 @@
+"""The demo model's edits: from what the `read` tool returned to one exact replacement. Pure.
+
+The replacement is always cut from the text that was read and made long enough to occur once.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+_NUMBERED = re.compile(r" *(\d+)\t(.*)")
+_REPLACE = re.compile(
+    r"\b(?:replace|change|rename)\s+(?P<q>[\"'`]?)(?P<old>[^\n]+?)(?P=q)\s+(?:with|to|by|into)\s+"
+    r"(?P<p>[\"'`]?)(?P<new>[^\n]+?)(?P=p)\s+(?:in|inside)\b",
+    re.IGNORECASE,
+)
+_NOTE = "Edited by the qcode demo model."
+_LINE_COMMENTS = {"//": "c cc cpp cs go h java js jsx kt rs swift ts tsx", "--": "sql lua hs", ";": "ini lisp el"}
+_BLOCK_COMMENTS = {("<!--", " -->"): "md html htm xml svg", ("/*", " */"): "css"}
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One exact replacement; `summary` says in a few words what it does."""
+
+    old_text: str
+    new_text: str
+    summary: str
+    replace_all: bool = False
+
+
+def text_read(result: str) -> str:
+    """Return the file text inside a result of the `read` tool (`number`, a tab, the line), other lines left out."""
+    found = (_NUMBERED.fullmatch(line) for line in result.split("\n"))
+    return "\n".join(match[2] for match in found if match)
+
+
+def plan_edit(wish: str, path: str, text: str) -> Edit | None:
+    """Return the edit that `wish` asks of the file at `path`, or None where there is nothing to do.
+
+    In order: a replacement that was spelled out; for Python the first docstring that is missing; else, unless the
+    wish was for a docstring, a comment as a new last line.
+    """
+    asked = _REPLACE.search(wish)
+    if asked:
+        return _replacement(asked["old"], asked["new"], text)
+    if path.endswith(".py"):
+        edit = _docstring(path, text)
+        if edit or "docstring" in wish.lower():
+            return edit
+    return _last_line(path, text)
+
+
+def without_replacement(wish: str) -> str:
+    """Return `wish` without the texts of a spelled-out replacement, so that neither is taken for a file name."""
+    return _REPLACE.sub("", wish)
+
+
+def new_file(path: str) -> str:
+    """Return the small file that is written where there was nothing to edit; it leaves something to improve."""
+    stem = PurePosixPath(path).stem
+    if path.endswith(".py"):
+        return (
+            f'"""{stem}: written by the qcode demo model."""\n\n\ndef main() -> None:\n'
+            '    print("Hello from the demo model.")\n\n\nif __name__ == "__main__":\n    main()\n'
+        )
+    if path.endswith(".md"):
+        return f"# {stem}\n\nWritten by the qcode demo model.\n"
+    return f"{comment(path, 'Written by the qcode demo model.')}\n"
+
+
+def comment(path: str, text: str) -> str:
+    """Return `text` as a comment in the language of the file at `path`; `#` where nothing is known of it."""
+    kind = PurePosixPath(path).suffix.lstrip(".").lower()
+    for mark, kinds in _LINE_COMMENTS.items():
+        if kind in kinds.split():
+            return f"{mark} {text}"
+    for (opening, closing), kinds in _BLOCK_COMMENTS.items():
+        if kind in kinds.split():
+            return f"{opening} {text}{closing}"
+    return text if kind in ("txt", "") else f"# {text}"
+
+
+def _replacement(old: str, new: str, text: str) -> Edit | None:
+    count = text.count(old)
+    if count == 0:
+        return None
+    return Edit(old, new, f"replaced `{old}` with `{new}`", replace_all=count > 1)
+
+
+def _docstring(path: str, text: str) -> Edit | None:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    lines = text.split("\n")
+    bare = [node for node in ast.walk(tree) if isinstance(node, _NAMED) and _has_room(node, lines)]
+    if bare:
+        node = min(bare, key=lambda each: each.lineno)
+        words = node.name.strip("_").replace("_", " ").capitalize() or node.name
+        return _insertion(text, _first_line(node.body[0]), f'"""{words}."""', f"a docstring to `{node.name}`")
+    if ast.get_docstring(tree) is None and tree.body:
+        stem = PurePosixPath(path).stem
+        return _insertion(text, _first_line(tree.body[0]), f'"""What {stem} is for."""', "a docstring to the module")
+    return None
+
+
+def _has_room(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lines: list[str]) -> bool:
+    """Say whether `node` has no docstring and its body begins on a line of its own."""
+    first = node.body[0]
+    return ast.get_docstring(node) is None and not lines[first.lineno - 1][: first.col_offset].strip()
+
+
+def _first_line(node: ast.stmt) -> int:
+    decorators = node.decorator_list if isinstance(node, _NAMED) else []
+    return min([node.lineno, *(each.lineno for each in decorators)])
+
+
+def _insertion(text: str, number: int, line: str, what: str) -> Edit:
+    lines = text.split("\n")
+    below = lines[number - 1]
+    indent = below[: len(below) - len(below.lstrip())]
+    start, end = _unique(lines, number - 1)
+    before, after = lines[start : number - 1], lines[number - 1 : end]
+    gap = [] if indent else [""]
+    return Edit("\n".join(before + after), "\n".join([*before, indent + line, *gap, *after]), f"added {what}")
+
+
+def _last_line(path: str, text: str) -> Edit | None:
+    lines = text.split("\n")
+    filled = [number for number, line in enumerate(lines) if line.strip()]
+    if not filled:
+        return None
+    start, end = _unique(lines, filled[-1])
+    old = "\n".join(lines[start:end])
+    last = lines[filled[-1]]
+    indent = "" if path.endswith(".py") else last[: len(last) - len(last.lstrip())]
+    return Edit(old, f"{old}\n{indent}{comment(path, _NOTE)}", "added a comment as the last line")
+
+
+def _unique(lines: list[str], index: int) -> tuple[int, int]:
+    """Return the smallest range around line `index`, grown upwards first, whose text occurs once."""
+    text = "\n".join(lines)
+    start, end = index, index + 1
+    while not lines[start].strip() or text.count("\n".join(lines[start:end])) > 1:
+        if start > 0:
+            start -= 1
+        elif end < len(lines):
+            end += 1
+        else:
+            break
+    return start, end

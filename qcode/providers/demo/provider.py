@@ -1,0 +1,195 @@
+"""The built-in demo model as a provider: in process, without a key, a network or a real model behind it.
+
+It holds no conversation: each reply follows from its request alone, so an escalated request gets the same reply,
+longer, and a continuation goes on exactly where the text stopped. Only the pretended rate limit remembers
+anything: which requests it has already refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from decimal import Decimal
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
+from qcode.protocol.model import ModelFacts, ModelRequest
+from qcode.protocol.reply import (
+    BlockEnded,
+    ReasoningDelta,
+    ReplyEnded,
+    ReplyEvent,
+    ReplyStarted,
+    TextDelta,
+    ToolArgsDelta,
+    ToolCallStarted,
+    UsageReported,
+)
+from qcode.protocol.stops import StopReason
+from qcode.protocol.usage import Price, Usage
+from qcode.providers.demo.scenarios import find_scenario, play_help
+from qcode.providers.demo.scene import Scene, read_scene
+from qcode.providers.demo.script import (
+    Script,
+    ScriptBlock,
+    body_of,
+    cut_at,
+    end_of,
+    rest_of_text,
+    size_of,
+    slices,
+    tokens_of,
+)
+
+DEMO_MODEL = "demo"
+DEMO_FACTS = ModelFacts(
+    context_window=1_000_000,
+    max_output_tokens=64_000,
+    price=Price(Decimal(0), Decimal(0)),
+    prefill=False,
+    thinking=True,
+)
+"""What the catalog should say of `demo/demo`. It accepts a prefill as well; without it the resume message is seen."""
+
+_PACE = 0.01
+_CHUNKS = 180
+_SMALLEST_CHUNK = 14
+_RETRY_AFTER = 3.0
+
+
+class DemoProvider:
+    """Plays `SCENARIOS`. Waits `pace` seconds before each chunk of a few words; a reply has about 180 chunks at most.
+
+    `max_tokens` is honoured to the character at `CHARS_PER_TOKEN` characters a token, and usage is counted in the
+    same measure: input is the system text, the messages (images aside) and the tool definitions.
+    """
+
+    def __init__(self, pace: float = _PACE, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        self.name = "demo"
+        self.host = "demo"
+        self._pace = pace
+        self._sleep = sleep
+        self._refused: set[tuple[Message, ...]] = set()
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        """Yield one reply; raise `ProviderError` for another model's name and for the pretended rate limit."""
+        if request.model != DEMO_MODEL:
+            raise ProviderError(
+                ErrorKind.UNKNOWN_MODEL, f"The demo provider has one model, `{DEMO_MODEL}`, not `{request.model}`."
+            )
+        script = self._script(request)
+        kept = cut_at(script, request.max_tokens)
+        is_cut = size_of(kept) < size_of(script)
+        usage = Usage(
+            input=_input_tokens(request),
+            output=tokens_of(size_of(kept)),
+            reasoning=tokens_of(sum(len(block.text) for block in kept if isinstance(block, Reasoning))),
+        )
+        yield ReplyStarted(DEMO_MODEL, f"demo-{zlib.crc32(repr(request.messages[-1:]).encode()):08x}")
+        yield UsageReported(Usage(input=usage.input))
+        chunk = max(_SMALLEST_CHUNK, size_of(kept) // _CHUNKS)
+        for number, block in enumerate(kept):
+            if isinstance(block, ToolCall):
+                yield ToolCallStarted(number, block.call_id, block.name)
+            for text in slices(body_of(block), chunk):
+                await self._sleep(self._pace)
+                yield _delta(number, block, text)
+            if not (is_cut and number == len(kept) - 1 and body_of(block) != body_of(script[number])):
+                yield BlockEnded(number)
+        yield UsageReported(usage)
+        stop = _stop(kept, is_cut=is_cut)
+        yield ReplyEnded(stop, stop.value)
+
+    async def model_names(self) -> tuple[str, ...]:
+        return (DEMO_MODEL,)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    def _script(self, request: ModelRequest) -> Script:
+        """Return what is to be said, the part that was said already left out; raise the pretended rate limit."""
+        scene = read_scene(request)
+        script = _compose(scene, request)
+        if scene.tails:
+            rest = _rest_of_call(script, scene.tails)
+            if rest is not None:
+                return rest
+        elif scene.partial is not None:
+            rest = rest_of_text(script, scene.partial)
+            if rest is not None and (rest or not scene.is_typed):
+                return rest
+        if scene.partial is not None:
+            scene = read_scene(request, may_resume=False)
+            script = _compose(scene, request)
+        self._refuse_once(scene, request.messages)
+        return script
+
+    def _refuse_once(self, scene: Scene, messages: tuple[Message, ...]) -> None:
+        scenario = find_scenario(scene.wish)
+        if scenario is None or not scenario.is_rate_limited:
+            return
+        if messages in self._refused:
+            self._refused.remove(messages)
+            return
+        self._refused.add(messages)
+        raise ProviderError(
+            ErrorKind.RATE_LIMIT,
+            "Too many requests (the demo model pretends; the next try goes through).",
+            status=429,
+            retry_after=_RETRY_AFTER,
+        )
+
+
+def _compose(scene: Scene, request: ModelRequest) -> Script:
+    """Return the whole reply to `scene`, without calls that this request does not allow."""
+    scenario = find_scenario(scene.wish)
+    script = (scenario.play if scenario else play_help)(scene)
+    if scene.steering:
+        script = (Text(f"You added: {scene.steering}\nI follow a script, so I only take note of it.\n\n"), *script)
+    if scene.tails:
+        return script
+    offered = {tool.name for tool in request.tools} if request.allows_calls else set()
+    return tuple(
+        block
+        if not isinstance(block, ToolCall) or block.name in offered
+        else Text(f"I would call `{block.name}` now, but that tool is not offered to me here.\n")
+        for block in script
+    )
+
+
+def _rest_of_call(script: Script, tails: tuple[str, ...]) -> Script | None:
+    """Return the argument text that follows the passage quoted from the call in `script`."""
+    calls = [block for block in script if isinstance(block, ToolCall)]
+    for tail in tails:
+        end = end_of(tail, calls[-1].arguments) if calls else None
+        if end is not None:
+            return (Text(calls[-1].arguments[end:]),)
+    return None
+
+
+def _delta(number: int, block: ScriptBlock, text: str) -> ReplyEvent:
+    if isinstance(block, ToolCall):
+        return ToolArgsDelta(number, text)
+    return ReasoningDelta(number, text) if isinstance(block, Reasoning) else TextDelta(number, text)
+
+
+def _stop(kept: Script, *, is_cut: bool) -> StopReason:
+    if is_cut:
+        return StopReason.MAX_TOKENS
+    has_calls = any(isinstance(block, ToolCall) for block in kept)
+    return StopReason.TOOL_USE if has_calls else StopReason.END_TURN
+
+
+def _input_tokens(request: ModelRequest) -> int:
+    size = len(request.system)
+    for message in request.messages:
+        for block in message.blocks:
+            if isinstance(block, ToolResult):
+                size += len(block.content)
+            elif not isinstance(block, Image):
+                size += len(body_of(block))
+    for tool in request.tools:
+        size += len(tool.name) + len(tool.description) + len(json.dumps(dict(tool.parameters)))
+    return tokens_of(size)

@@ -1,0 +1,239 @@
+"""Failures as `ProviderError`: from an HTTP answer, from an error object inside a stream, from an exception.
+
+Classified by status, code and type as the server sent them, never by an SDK's class, so that all protocols and
+compatible servers share one table. Messages are one line, hold no key and no page of HTML, and keep the server's
+own words: output and context limits are learned from them, so no figure of ours stands beside them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.json import Json, JsonObject
+from qcode.providers.error_body import ErrorBody, one_line, read_body, read_object
+
+_QUOTA = re.compile(
+    r"insufficient[_ ](quota|balance|credit|fund)|billing|credit balance|spend_limit|spending limit|out of credits"
+    r"|payment required|exceeded your current quota|quota_exceeded",
+    re.IGNORECASE,
+)
+_CONTEXT = re.compile(
+    r"context[_ ](length|size|window|limit)|maximum context|model_max_prompt_tokens|max_seq_len|prompt is too long"
+    r"|(input|prompt) (token count|length|tokens?)\b.{0,80}\bexceed|exceeds? the (maximum|max) number of tokens"
+    r"|too many (input )?tokens|reduce the length of|request_too_large|input is too long",
+    re.IGNORECASE,
+)
+_MODEL = re.compile(r"\bmodels?\b|\bdeployment\b", re.IGNORECASE)
+_NO_SUCH = re.compile(
+    r"model_not_found|(does not|doesn't|not) exist|not[ _]found|is not a valid model|unknown model|invalid model"
+    r"|not supported",
+    re.IGNORECASE,
+)
+_BAD_KEY = re.compile(r"api[_ ]key[_ ](not valid|invalid|expired)|invalid[_ ]api[_ ]key|API_KEY_INVALID", re.IGNORECASE)
+_OVERLOAD = re.compile(r"overload|over capacity|at capacity|insufficient_system_resource", re.IGNORECASE)
+_SECRET = re.compile(r"\b(?:sk|gsk|xai|pplx|nvapi|hf|r8|tgp)[-_][A-Za-z0-9*._-]{6,}|\bAIza[A-Za-z0-9_*-]{10,}")
+
+_BY_TYPE: Mapping[str, ErrorKind] = {
+    "overloaded_error": ErrorKind.OVERLOADED,
+    "unavailable": ErrorKind.OVERLOADED,
+    "rate_limit_error": ErrorKind.RATE_LIMIT,
+    "rate_limit_exceeded": ErrorKind.RATE_LIMIT,
+    "resource_exhausted": ErrorKind.RATE_LIMIT,
+    "requests": ErrorKind.RATE_LIMIT,
+    "tokens": ErrorKind.RATE_LIMIT,
+    "authentication_error": ErrorKind.AUTH,
+    "permission_error": ErrorKind.AUTH,
+    "permission_denied": ErrorKind.AUTH,
+    "unauthenticated": ErrorKind.AUTH,
+    "billing_error": ErrorKind.QUOTA,
+    "insufficient_quota": ErrorKind.QUOTA,
+    "invalid_request_error": ErrorKind.BAD_REQUEST,
+    "badrequesterror": ErrorKind.BAD_REQUEST,
+    "invalid_argument": ErrorKind.BAD_REQUEST,
+    "failed_precondition": ErrorKind.BAD_REQUEST,
+    "not_found_error": ErrorKind.UNKNOWN_MODEL,
+    "model_not_found": ErrorKind.UNKNOWN_MODEL,
+    "not_found": ErrorKind.UNKNOWN_MODEL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a request goes and with whose key: what a message may name.
+
+    `key_source` and `address_source` are the variables or settings that supplied the key and the address, empty
+    where none did. `proxy` names the variable a proxy was taken from. The key itself is here to be taken out of
+    messages, and never shown.
+    """
+
+    provider: str
+    address: str = ""
+    address_source: str = ""
+    key_source: str = ""
+    proxy: str = ""
+    key: str = field(default="", repr=False)
+
+
+def from_answer(
+    origin: Origin, status: int, headers: Mapping[str, str], content: bytes, *, now: datetime
+) -> ProviderError:
+    """Return the error an answer other than a 2xx stands for. `now` is aware; a `Retry-After` date counts from it."""
+    body = read_body(status, content)
+    kind = _kind_of_status(status, body)
+    return ProviderError(
+        kind,
+        _compose(origin, kind, body.message, status),
+        status=status,
+        retry_after=retry_after(headers, now=now) if body.retry_after is None else body.retry_after,
+        request_id=headers.get("request-id") or headers.get("x-request-id") or body.request_id,
+        code=body.code or body.type or None,
+        param=body.param or None,
+    )
+
+
+def from_stream(sent: JsonObject) -> ProviderError:
+    """Return the error an object inside a 200 stream stands for, by its type; unknown ones are the server's fault."""
+    body = read_object(sent)
+    kind = _kind_of_type(body)
+    if kind is None and body.status is not None and body.status >= 400:
+        kind = _kind_of_status(body.status, body)
+    return ProviderError(
+        kind or ErrorKind.SERVER,
+        body.message,
+        status=body.status,
+        retry_after=body.retry_after,
+        request_id=body.request_id or None,
+        code=body.code or body.type or None,
+        param=body.param or None,
+    )
+
+
+def attributed(error: ProviderError, origin: Origin) -> ProviderError:
+    """Return an error of a decoder or a parser with its provider named and its key taken out."""
+    return ProviderError(
+        error.kind,
+        _compose(origin, error.kind, error.message, error.status),
+        status=error.status,
+        retry_after=error.retry_after,
+        request_id=error.request_id,
+        code=error.code,
+        param=error.param,
+    )
+
+
+def retry_after(headers: Mapping[str, str], *, now: datetime) -> float | None:
+    """Return the seconds a server asks to wait: `retry-after-ms`, or `Retry-After` in seconds or as a date."""
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) * scale
+        except ValueError:
+            continue
+        if 0 <= seconds < float("inf"):
+            return seconds
+    try:
+        date = parsedate_to_datetime(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    aware = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
+    return max(0.0, (aware - now).total_seconds())
+
+
+def redact(text: str, key: str) -> str:
+    """Take `key`, and whatever else looks like one, out of `text`."""
+    if len(key) >= 4:
+        text = text.replace(key, "***")
+    return _SECRET.sub("***", text)
+
+
+def _kind_of_status(status: int, body: ErrorBody) -> ErrorKind:
+    if status in (401, 403):
+        return ErrorKind.QUOTA if _is_quota(body) else ErrorKind.AUTH
+    if status == 402:
+        return ErrorKind.QUOTA
+    if status == 429:
+        return ErrorKind.QUOTA if _is_quota(body) else ErrorKind.RATE_LIMIT
+    if status == 529:
+        return ErrorKind.OVERLOADED
+    if status in (408, 409) or status >= 500:
+        return ErrorKind.OVERLOADED if _OVERLOAD.search(body.everything) else ErrorKind.SERVER
+    if status == 413:
+        return ErrorKind.CONTEXT_OVERFLOW
+    if status == 404:
+        return ErrorKind.UNKNOWN_MODEL if _MODEL.search(body.everything) else ErrorKind.BAD_REQUEST
+    if status < 400:
+        return ErrorKind.BAD_RESPONSE
+    return _kind_of_bad_request(body)
+
+
+def _kind_of_bad_request(body: ErrorBody) -> ErrorKind:
+    if _BAD_KEY.search(body.everything):
+        return ErrorKind.AUTH
+    if _is_quota(body):
+        return ErrorKind.QUOTA
+    if _CONTEXT.search(body.everything):
+        return ErrorKind.CONTEXT_OVERFLOW
+    if body.code == "model_not_found" or (body.param in ("", "model") and _names_no_model(body.message)):
+        return ErrorKind.UNKNOWN_MODEL
+    return ErrorKind.BAD_REQUEST
+
+
+def _names_no_model(message: str) -> bool:
+    found = re.search(r"\bmodel\b", message, re.IGNORECASE)
+    if found is None or not _NO_SUCH.search(message):
+        return False
+    # "temperature is not supported with this model" is about a parameter; the model it is about comes first.
+    return "not supported" not in message.lower() or found.start() < 20
+
+
+def _kind_of_type(body: ErrorBody) -> ErrorKind | None:
+    if _is_quota(body):
+        return ErrorKind.QUOTA
+    for word in (body.type, body.code):
+        kind = _BY_TYPE.get(word.lower())
+        if kind is ErrorKind.BAD_REQUEST:
+            return _kind_of_bad_request(body)
+        if kind is not None:
+            return kind
+    if _OVERLOAD.search(body.everything):
+        return ErrorKind.OVERLOADED
+    return ErrorKind.CONTEXT_OVERFLOW if _CONTEXT.search(body.everything) else None
+
+
+def _is_quota(body: ErrorBody) -> bool:
+    """Tell an empty account from a limit that passes.
+
+    Gemini speaks of plan and billing for a limit per minute as well: there the name of the limit decides.
+    """
+    if body.quota_ids:
+        return any("perday" in quota.lower() for quota in body.quota_ids)
+    if body.type.upper() == "RESOURCE_EXHAUSTED" or body.retry_after is not None:
+        return False
+    return _QUOTA.search(body.everything) is not None
+
+
+def _compose(origin: Origin, kind: ErrorKind, message: str, status: int | None) -> str:
+    text = redact(one_line(message), origin.key) or "no reason given"
+    match kind:
+        case ErrorKind.AUTH:
+            how = f"run: qcode auth login {origin.provider}"
+            if not origin.key:
+                return f"{origin.provider} wants a key: {text.rstrip('.')}; {how}"
+            key = f"the key from {origin.key_source}" if origin.key_source else "the key"
+            return f"{origin.provider} refused {key}: {text.rstrip('.')}; set a valid one, or {how}"
+        case ErrorKind.BAD_REQUEST | ErrorKind.CONTEXT_OVERFLOW | ErrorKind.UNKNOWN_MODEL:
+            # No status here: a limit is learned from the numbers in this line.
+            return f"{origin.provider} refused the request: {text}"
+        case _ if status is not None and status >= 400:
+            return f"{origin.provider}: {text} ({status})"
+        case _:
+            return f"{origin.provider}: {text}"
+
+
+def is_error_object(sent: Mapping[str, Json]) -> bool:
+    """Tell whether an object of a stream is an error: it has an `error`, or calls itself one (vLLM, Mistral)."""
+    return bool(sent.get("error")) or sent.get("object") == "error"

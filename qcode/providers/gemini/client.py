@@ -1,0 +1,114 @@
+"""The Gemini API over the google-genai SDK, which owns address, version, authentication, headers and error classes.
+
+The SDK has no public way to the bytes of a stream, and its public call would convert our body and rename keys in
+it. So the request goes through its API client's `async_request_streamed`, which takes a plain body and raises the
+SDK's errors, and the response is taken from the HTTP client we hand to the SDK (`HttpOptions.httpx_async_client`)
+by a response hook. `_api_client` is the one private name used; a test against a real socket covers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.model import ModelRequest
+from qcode.providers.gemini.codec import Decoder, encode
+from qcode.providers.streaming import SdkProvider
+from qcode.providers.transport import http_client, quiet
+
+if TYPE_CHECKING:
+    import httpx2
+    from google.genai import Client
+
+_NO_KEY = "none"
+API_VERSION = "v1beta"
+"""`v1` knows neither the `*-latest` names nor `parametersJsonSchema`."""
+
+_responses: ContextVar[list[httpx2.Response] | None] = ContextVar("qcode_gemini_responses", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Client:
+    sdk: Client
+    http: httpx2.AsyncClient
+
+
+class GeminiProvider(SdkProvider[_Client]):
+    """The Gemini Developer API."""
+
+    def _make_client(self) -> _Client:
+        import httpx2
+        from google.genai import Client
+        from google.genai.types import HttpOptions
+
+        quiet("google_genai", "google", "httpx2", "httpcore2")
+        http = http_client(self._connection)
+        limits = http.timeout.as_dict()
+
+        async def limit_connecting(request: httpx2.Request) -> None:
+            # The SDK sends every request with its own limits, and without one it sends none.
+            request.extensions["timeout"] = limits
+
+        async def keep_response(response: httpx2.Response) -> None:
+            kept = _responses.get()
+            if kept is not None:
+                kept.append(response)
+
+        http.event_hooks = {"request": [limit_connecting], "response": [keep_response]}
+        options = HttpOptions(
+            base_url=self._connection.base_url,
+            api_version=API_VERSION,
+            headers=dict(self._connection.headers),
+            httpx_async_client=http,
+            # The SDK makes a synchronous client as well unless it is given one; this one cannot send.
+            httpx_client=httpx2.Client(transport=httpx2.BaseTransport()),
+        )
+        return _Client(Client(api_key=self._connection.api_key or _NO_KEY, vertexai=False, http_options=options), http)
+
+    async def _close_client(self, client: _Client) -> None:
+        await client.http.aclose()
+
+    def _decoder(self, request: ModelRequest) -> Decoder:
+        return Decoder(tag=str(len(request.messages)))
+
+    @asynccontextmanager
+    async def _open(self, client: _Client, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
+        # Private: see the module's docstring.
+        api = client.sdk._api_client
+        body: dict[str, Any] = dict(encode(request))
+        path = request.model if "/" in request.model else f"models/{request.model}"
+        kept: list[httpx2.Response] = []
+        token = _responses.set(kept)
+        try:
+            await api.async_request_streamed("post", f"{quote(path)}:streamGenerateContent?alt=sse", body)
+        except ValueError as error:
+            # The SDK trips over an error page that is neither JSON nor UTF-8.
+            for response in kept:
+                response.raise_for_status()
+            raise ProviderError(ErrorKind.INTERNAL, "the SDK refused the request") from error
+        finally:
+            _responses.reset(token)
+        if not kept:
+            raise ProviderError(ErrorKind.INTERNAL, "the SDK sent the request past its HTTP client")
+        try:
+            yield kept[-1]
+        finally:
+            await kept[-1].aclose()
+
+    async def _list_models(self, client: _Client) -> list[str]:
+        names: list[str] = []
+        async for model in await client.sdk.aio.models.list(config={"page_size": 1000}):
+            actions = model.supported_actions
+            if model.name and (not actions or "generateContent" in actions):
+                names.append(model.name.removeprefix("models/"))
+        return names
+
+    def _failures(self) -> tuple[type[Exception], ...]:
+        from google.genai.errors import APIError
+
+        return (APIError,)

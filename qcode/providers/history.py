@@ -1,0 +1,78 @@
+"""What the three encoders need to know of a transcript: roles in turn, the running tool loop, ids that fit.
+
+Pure. It trusts that every call has its result (`engine.transcript` keeps it so) and repairs nothing but form.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
+from qcode.protocol.model import ModelRequest
+
+
+def alternate(messages: tuple[Message, ...]) -> list[Message]:
+    """Return the messages with neighbours of one role joined, so that roles alternate."""
+    joined: list[Message] = []
+    for message in messages:
+        if joined and joined[-1].role == message.role:
+            joined[-1] = Message(message.role, joined[-1].blocks + message.blocks)
+        else:
+            joined.append(message)
+    return joined
+
+
+def start_of_tool_loop(messages: list[Message]) -> int:
+    """Return the index behind the last message a person wrote: calls from there on belong to the running turn."""
+    for index in range(len(messages) - 1, -1, -1):
+        blocks = messages[index].blocks
+        if messages[index].role == "user" and not any(isinstance(block, ToolResult) for block in blocks):
+            return index + 1
+    return 0
+
+
+def results_first(blocks: tuple[Block, ...]) -> tuple[list[ToolResult], list[Text | Image]]:
+    """Split a user message into its results and the rest; every protocol wants the results first."""
+    results = [block for block in blocks if isinstance(block, ToolResult)]
+    return results, [block for block in blocks if isinstance(block, Text | Image)]
+
+
+def said(blocks: tuple[Block, ...]) -> list[Text | Reasoning | ToolCall]:
+    """Return what an assistant message may hold, in order."""
+    return [block for block in blocks if isinstance(block, Text | Reasoning | ToolCall)]
+
+
+def has_calls(request: ModelRequest) -> bool:
+    return any(message.calls for message in request.messages)
+
+
+def called_names(request: ModelRequest) -> list[str]:
+    """Return the names of all tools the transcript holds calls of, each once, in order of first use."""
+    return list(dict.fromkeys(call.name for message in request.messages for call in message.calls))
+
+
+def fit_call_id(call_id: str, *, max_length: int, is_exact: bool = False) -> str:
+    """Return `call_id`, or another made from it where a host would refuse it.
+
+    Ids are minted by one host and may be sent to another when the person switches models: Anthropic takes letters,
+    digits, `_` and `-`; OpenAI at most 40 characters; Mistral exactly nine letters and digits (`is_exact`). The
+    same id always becomes the same other one, so calls and results keep together.
+    """
+    if is_exact:
+        if len(call_id) == max_length and call_id.isascii() and call_id.isalnum():
+            return call_id
+        return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:max_length]
+    if len(call_id) <= max_length and re.fullmatch(r"[A-Za-z0-9_-]+", call_id):
+        return call_id
+    digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"call_{digest[: min(24, max_length - 5)]}"
+
+
+def mint_call_id(tag: str, response_id: str, number: int) -> str:
+    """Return an id for a call that came without one: the same for the same reply, and unique in a conversation.
+
+    `tag` tells replies of one conversation apart where the server numbers none; `number` counts from 1.
+    """
+    reply = re.sub(r"[^A-Za-z0-9]", "", response_id)[-12:]
+    return f"call_{tag}_{reply}_{number}" if reply else f"call_{tag}_{number}"

@@ -1,0 +1,225 @@
+"""The providers by name: plain data, and one function that makes a client. Loads no SDK and no client module.
+
+A provider of the config file is a `ProviderSpec` like the built-in ones (`custom`). Reading files and deciding
+which provider to use belongs to `config` and `cli`; here an environment is a mapping that is passed in.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias, get_args
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.provider import Provider
+from qcode.providers.openai_chat.quirks import COMPATIBLE, ChatQuirks, MaxTokensField, for_openai, is_openai
+from qcode.providers.transport import Connection, Timeouts, check_address, is_local, strip_version
+
+WireProtocol: TypeAlias = Literal["openai", "anthropic", "gemini", "demo"]
+PROTOCOLS: tuple[WireProtocol, ...] = get_args(WireProtocol)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSpec:
+    """A provider as data.
+
+    `key_variables` and `base_url_variables`: environment variables, the first that is set wins. `quirks` matters to
+    the `openai` protocol only. `max_tokens_field` and `reasoning_field` override it; without an override the field
+    is OpenAI's own where the address is OpenAI's. `needs_key` False: a local server.
+    """
+
+    name: str
+    protocol: WireProtocol
+    base_url: str = ""
+    key_variables: tuple[str, ...] = ()
+    base_url_variables: tuple[str, ...] = ()
+    needs_key: bool = True
+    quirks: ChatQuirks = COMPATIBLE
+    max_tokens_field: MaxTokensField | None = None
+    reasoning_field: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+_THINKING = ChatQuirks(echoes_reasoning=True, effort="thinking", prefill="plain")
+_PLAIN = ChatQuirks(prefill="plain")
+
+PROVIDERS: Mapping[str, ProviderSpec] = {
+    spec.name: spec
+    for spec in (
+        ProviderSpec(
+            "anthropic",
+            "anthropic",
+            "https://api.anthropic.com",
+            ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+            ("ANTHROPIC_BASE_URL",),
+        ),
+        ProviderSpec(
+            "openai", "openai", "https://api.openai.com/v1", ("OPENAI_API_KEY",), ("OPENAI_BASE_URL",), quirks=_PLAIN
+        ),
+        ProviderSpec(
+            "gemini",
+            "gemini",
+            "https://generativelanguage.googleapis.com",
+            ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+            ("GOOGLE_GEMINI_BASE_URL",),
+        ),
+        ProviderSpec("demo", "demo", needs_key=False),
+        ProviderSpec("ollama", "openai", "http://localhost:11434/v1", ("OLLAMA_API_KEY",), needs_key=False),
+        ProviderSpec("lmstudio", "openai", "http://localhost:1234/v1", ("LMSTUDIO_API_KEY",), needs_key=False),
+        ProviderSpec("llamacpp", "openai", "http://localhost:8080/v1", ("LLAMACPP_API_KEY",), needs_key=False),
+        ProviderSpec("vllm", "openai", "http://localhost:8000/v1", ("VLLM_API_KEY",), needs_key=False),
+        ProviderSpec(
+            "openrouter", "openai", "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",),
+            quirks=ChatQuirks(effort="openai", prefill="plain"),
+        ),
+        ProviderSpec(
+            "deepseek", "openai", "https://api.deepseek.com", ("DEEPSEEK_API_KEY",),
+            quirks=ChatQuirks(echoes_reasoning=True, effort="thinking", prefill="prefix"),
+        ),
+        ProviderSpec(
+            "mistral", "openai", "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",),
+            quirks=ChatQuirks(sends_stream_options=False, prefill="prefix", call_ids="mistral"),
+        ),
+        ProviderSpec("groq", "openai", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), quirks=_PLAIN),
+        ProviderSpec("xai", "openai", "https://api.x.ai/v1", ("XAI_API_KEY",), quirks=_PLAIN),
+        ProviderSpec("together", "openai", "https://api.together.xyz/v1", ("TOGETHER_API_KEY",), quirks=_PLAIN),
+        ProviderSpec(
+            "qwen", "openai", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+            ("DASHSCOPE_API_KEY", "QWEN_API_KEY"), ("DASHSCOPE_BASE_URL",),
+            quirks=ChatQuirks(effort="enable_thinking", prefill="plain"),
+        ),
+        ProviderSpec("kimi", "openai", "https://api.moonshot.ai/v1", ("MOONSHOT_API_KEY", "KIMI_API_KEY"),
+                     quirks=_THINKING),
+        ProviderSpec("glm", "openai", "https://api.z.ai/api/paas/v4", ("ZAI_API_KEY", "ZHIPUAI_API_KEY"),
+                     quirks=_THINKING),
+    )
+}  # fmt: skip
+
+
+def nearest(name: str, names: Iterable[str] = PROVIDERS) -> str | None:
+    """Return the name most like `name`, or None where none is."""
+    return next(iter(suggestions(name, names, limit=1)), None)
+
+
+def suggestions(name: str, names: Iterable[str], *, limit: int = 3) -> tuple[str, ...]:
+    """Return up to `limit` names like `name`, best first: what to offer where a provider or a model is unknown."""
+    by_folded = {candidate.lower(): candidate for candidate in names}
+    found = difflib.get_close_matches(name.lower(), by_folded, n=limit, cutoff=0.5)
+    return tuple(by_folded[folded] for folded in found)
+
+
+def custom(
+    name: str,
+    protocol: WireProtocol,
+    base_url: str,
+    *,
+    api_key_env: str = "",
+    headers: Mapping[str, str] | None = None,
+    max_tokens_field: MaxTokensField | None = None,
+    reasoning_field: str = "",
+) -> ProviderSpec:
+    """Return a provider of the config file. Without `api_key_env` it needs no key: headers may carry one.
+
+    A built-in name keeps what is known of that provider and takes only what is given here.
+    """
+    known = PROVIDERS.get(name)
+    base = known if known is not None and known.protocol == protocol else ProviderSpec(name, protocol, needs_key=False)
+    return replace(
+        base,
+        base_url=base_url or base.base_url,
+        key_variables=(api_key_env,) if api_key_env else base.key_variables,
+        needs_key=bool(api_key_env) or base.needs_key,
+        headers={**base.headers, **(headers or {})},
+        max_tokens_field=max_tokens_field or base.max_tokens_field,
+        reasoning_field=reasoning_field or base.reasoning_field,
+    )
+
+
+def key_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return the key and the name of the variable that supplied it, both empty where none is set."""
+    return _first(spec.key_variables, environ)
+
+
+def base_url_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return the address and the variable that supplied it; the built-in address comes from none."""
+    value, variable = _first(spec.base_url_variables, environ)
+    return (value, variable) if value else (spec.base_url, "")
+
+
+def connect(
+    spec: ProviderSpec,
+    *,
+    base_url: str = "",
+    api_key: str = "",
+    key_source: str = "",
+    timeouts: Timeouts | None = None,
+    headers: Mapping[str, str] | None = None,
+    base_url_source: str = "",
+) -> Provider:
+    """Return a client for `spec`; nothing is sent and no SDK loads before its first request.
+
+    `key_source` and `base_url_source` name the variable or setting the value came from, for messages. Raises
+    `ProviderError`: NO_CREDENTIAL where a key is needed and there is none, AUTH where it cannot be a key,
+    BAD_REQUEST where the address is none.
+    """
+    if spec.protocol == "demo":
+        from qcode.providers.demo import DemoProvider
+
+        return DemoProvider()
+    address = check_address(spec.name, base_url or spec.base_url)
+    connection = Connection(
+        name=spec.name,
+        base_url=address if spec.protocol == "openai" else strip_version(address),
+        api_key=_checked_key(spec, address, api_key, key_source),
+        key_source=key_source,
+        base_url_source=base_url_source,
+        headers={**spec.headers, **(headers or {})},
+        timeouts=timeouts or Timeouts(),
+    )
+    match spec.protocol:
+        case "anthropic":
+            from qcode.providers.anthropic.client import AnthropicProvider
+
+            return AnthropicProvider(connection)
+        case "gemini":
+            from qcode.providers.gemini.client import GeminiProvider
+
+            return GeminiProvider(connection)
+        case "openai":
+            from qcode.providers.openai_chat.client import OpenAIChatProvider
+
+            return OpenAIChatProvider(connection, quirks_of(spec, address))
+
+
+def quirks_of(spec: ProviderSpec, base_url: str) -> ChatQuirks:
+    """Return the quirks of a server at `base_url`: OpenAI's own where it is OpenAI, whatever the name."""
+    quirks = for_openai() if is_openai(base_url) else spec.quirks
+    return replace(
+        quirks,
+        max_tokens_field=spec.max_tokens_field or quirks.max_tokens_field,
+        reasoning_field=spec.reasoning_field or quirks.reasoning_field,
+    )
+
+
+def _checked_key(spec: ProviderSpec, address: str, api_key: str, key_source: str) -> str:
+    key = api_key.strip()
+    if not key:
+        if spec.needs_key and not is_local(address):
+            variables = " or ".join(spec.key_variables)
+            how = f"set {variables}, or run: qcode auth login {spec.name}" if variables else "set api_key_env"
+            raise ProviderError(ErrorKind.NO_CREDENTIAL, f"{spec.name} needs a key: {how}")
+        return ""
+    if not (key.isascii() and key.isprintable() and " " not in key):
+        source = f" from {key_source}" if key_source else ""
+        raise ProviderError(
+            ErrorKind.AUTH, f"the key{source} holds spaces or characters no key of {spec.name} has; copy it again"
+        )
+    return key
+
+
+def _first(variables: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str]:
+    for variable in variables:
+        if value := environ.get(variable, "").strip():
+            return value, variable
+    return "", ""

@@ -1,0 +1,272 @@
+"""The loop all clients share: open, read bytes, parse events, let the decoder speak, watch for silence.
+
+A client says how to open a response with its SDK; everything else is here once. The stream is read as bytes and
+never as SDK objects: those cost several times the CPU, and end a cut stream without a word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.json import Json, JsonObject
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.reply import ReplyEvent
+from qcode.providers.error_body import is_page, page_title
+from qcode.providers.errors import attributed
+from qcode.providers.sse import MAX_EVENT_BYTES, SseEvent, SseParser
+from qcode.providers.transport import Connection, failure
+
+if TYPE_CHECKING:
+    import httpx2
+
+MAX_REPLY_BYTES = 256 * 1024 * 1024
+
+_MODEL_LIST_LIMIT_S = 30.0
+_DRAIN_LIMIT_S = 0.05
+
+ClientT = TypeVar("ClientT")
+
+_log = logging.getLogger(__name__)
+
+
+class Decoder(Protocol):
+    """Plain JSON objects of one reply in, reply events out. One instance for one reply."""
+
+    @property
+    def is_complete(self) -> bool:
+        """The stop reason has been seen: the end of the stream, however it comes, is a healthy one."""
+        ...
+
+    @property
+    def is_ended(self) -> bool:
+        """The protocol's last event has been seen; nothing behind it counts."""
+        ...
+
+    def feed(self, sent: JsonObject) -> list[ReplyEvent]:
+        """Return the events of one object; raise `ProviderError` for an error object. Unknown objects are skipped."""
+        ...
+
+    def end(self) -> None:
+        """The stream's own end mark (`[DONE]`) has come."""
+        ...
+
+    def finish(self) -> list[ReplyEvent]:
+        """Return the last events; raise `ProviderError` (CONNECTION) where the reply never came to its end."""
+        ...
+
+
+def decode_event(event: SseEvent, decoder: Decoder) -> list[ReplyEvent]:
+    """Feed one event of the stream; data that is no JSON object is skipped with a line in the log."""
+    if event.data.startswith("[DONE]"):
+        decoder.end()
+        return []
+    try:
+        sent: Json = json.loads(event.data)
+    except (ValueError, RecursionError):
+        _log.info("skipped an event that is not JSON: %.200r", event.data)
+        sent = None
+    if event.event == "error" and not (isinstance(sent, dict) and sent.get("error")):
+        return decoder.feed({"error": sent if isinstance(sent, dict) else event.data})
+    return feed_json(sent, decoder)
+
+
+def feed_json(sent: Json, decoder: Decoder) -> list[ReplyEvent]:
+    """Feed an object, or the objects of a list (Gemini without `alt=sse` sends one list)."""
+    events: list[ReplyEvent] = []
+    for item in sent if isinstance(sent, list) else [sent]:
+        if isinstance(item, dict) and not decoder.is_ended:
+            events += decoder.feed(item)
+    return events
+
+
+async def read_reply(response: httpx2.Response, decoder: Decoder, connection: Connection) -> AsyncIterator[ReplyEvent]:
+    """Yield the events of a streamed 200 answer; raise `ProviderError` where it breaks, stalls or makes no sense."""
+    import httpx2
+
+    body = _Body(decoder)
+    chunks = aiter(response.aiter_bytes())
+    limits, idle = connection.timeouts, connection.idle_limit
+    limit = limits.first_event
+    is_open = True
+    while is_open and not decoder.is_ended:
+        try:
+            async with asyncio.timeout(limit):
+                chunk = await anext(chunks, None)
+        except (TimeoutError, httpx2.HTTPError, httpx2.StreamError) as error:
+            if not decoder.is_complete:
+                if isinstance(error, TimeoutError):
+                    raise ProviderError(ErrorKind.TIMEOUT, f"nothing came for {limit:g} s") from error
+                raise
+            chunk = None
+        is_open = chunk is not None
+        for event in body.flush() if chunk is None else body.feed(chunk):
+            yield event
+        if decoder.is_complete:
+            limit = min(limits.trailing, idle)
+        elif body.has_begun:
+            limit = idle
+    for event in decoder.finish():
+        yield event
+    if is_open:
+        await _drain(chunks)
+
+
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    """Read the empty rest of a finished stream, so that its connection can serve the next request."""
+    import httpx2
+
+    try:
+        async with asyncio.timeout(_DRAIN_LIMIT_S):
+            await anext(chunks, None)
+    except (TimeoutError, httpx2.HTTPError, httpx2.StreamError):
+        return
+
+
+class _Body:
+    """The body of an answer: a stream of events, or, where a server does not stream, one JSON value."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self._parser = SseParser()
+        self._whole: bytearray | None = None
+        self._is_sniffed = False
+        self._size = 0
+        self.has_begun = False
+
+    def feed(self, chunk: bytes) -> Iterator[ReplyEvent]:
+        self._size += len(chunk)
+        if not self._is_sniffed and chunk.strip():
+            self._is_sniffed = True
+            # No line of an event stream starts like this.
+            if chunk.lstrip()[:1] in (b"{", b"[", b"<"):
+                self._whole = bytearray()
+        if self._whole is not None:
+            self._whole += chunk
+        if self._size > (MAX_REPLY_BYTES if self._whole is None else MAX_EVENT_BYTES):
+            raise ProviderError(ErrorKind.BAD_RESPONSE, "the reply has no end; it was stopped to save memory")
+        if self._whole is None:
+            yield from self._decode(self._parser.feed(chunk))
+
+    def flush(self) -> Iterator[ReplyEvent]:
+        if self._whole is None:
+            yield from self._decode(self._parser.flush())
+            return
+        text = self._whole.decode("utf-8", "replace")
+        if is_page(text):
+            title = page_title(text) or "without a title"
+            raise ProviderError(ErrorKind.BAD_RESPONSE, f"a web page instead of a reply: {title}")
+        try:
+            sent: Json = json.loads(text)
+        except (ValueError, RecursionError):
+            return
+        yield from feed_json(sent, self._decoder)
+
+    def _decode(self, events: list[SseEvent]) -> Iterator[ReplyEvent]:
+        for event in events:
+            if self._decoder.is_ended:
+                return
+            for decoded in decode_event(event, self._decoder):
+                self.has_begun = True
+                yield decoded
+
+
+class SdkProvider(ABC, Generic[ClientT]):
+    """A `Provider` on an SDK. Making one costs nothing: the SDK loads and connects with the first request.
+
+    It loads in a thread, for an SDK takes up to a second to import and the screen must not stand still.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.name = connection.name
+        self.host = connection.base_url
+        self._connection = connection
+        self._client: ClientT | None = None
+        self._lock = threading.Lock()
+
+    @abstractmethod
+    def _make_client(self) -> ClientT:
+        """Import the SDK and return its client; runs in a thread, outside of any event loop."""
+        ...
+
+    @abstractmethod
+    async def _close_client(self, client: ClientT) -> None: ...
+
+    @abstractmethod
+    def _decoder(self, request: ModelRequest) -> Decoder: ...
+
+    @abstractmethod
+    def _open(self, client: ClientT, request: ModelRequest) -> AbstractAsyncContextManager[httpx2.Response]:
+        """Send the request; the response is open and unread inside, and closed at once on leaving."""
+        ...
+
+    @abstractmethod
+    async def _list_models(self, client: ClientT) -> list[str]: ...
+
+    @abstractmethod
+    def _failures(self) -> tuple[type[Exception], ...]:
+        """The exceptions of the SDK; those of httpx2 need no mention."""
+        ...
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        """Yield the events of one reply; see `protocol.provider.Provider.stream`."""
+        limits = self._connection.timeouts
+        decoder = self._decoder(request)
+        try:
+            async with AsyncExitStack() as stack:
+                try:
+                    async with asyncio.timeout(limits.first_event):
+                        client = await self._connected()
+                        response = await stack.enter_async_context(self._open(client, request))
+                except TimeoutError as error:
+                    raise ProviderError(ErrorKind.TIMEOUT, f"no answer within {limits.first_event:g} s") from error
+                async for event in read_reply(response, decoder, self._connection):
+                    yield event
+        except ProviderError as error:
+            raise attributed(error, self._connection.origin) from error
+        except (asyncio.CancelledError, GeneratorExit):
+            # Before the line below, which may have to wait for an import.
+            raise
+        except self._all_failures() as error:
+            raise failure(self._connection, error) from error
+
+    async def model_names(self) -> tuple[str, ...]:
+        """Return the names of the models the host serves, sorted; raise `ProviderError`."""
+        try:
+            async with asyncio.timeout(_MODEL_LIST_LIMIT_S):
+                return tuple(sorted(set(await self._list_models(await self._connected()))))
+        except TimeoutError as error:
+            raise ProviderError(
+                ErrorKind.TIMEOUT, f"{self.name} did not list its models within {_MODEL_LIST_LIMIT_S:g} s"
+            ) from error
+        except (ProviderError, asyncio.CancelledError):
+            raise
+        except self._all_failures() as error:
+            raise failure(self._connection, error) from error
+
+    async def close(self) -> None:
+        """Release connections; safe to call twice and before the first request."""
+        client, self._client = self._client, None
+        if client is not None:
+            await self._close_client(client)
+
+    async def _connected(self) -> ClientT:
+        return self._client if self._client is not None else await asyncio.to_thread(self._connect)
+
+    def _connect(self) -> ClientT:
+        with self._lock:
+            if self._client is None:
+                self._client = self._make_client()
+            return self._client
+
+    def _all_failures(self) -> tuple[type[Exception], ...]:
+        import httpx2
+
+        return (*self._failures(), httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError)

@@ -1,0 +1,251 @@
+"""Where a provider lives and how to reach it: addresses, time limits, the HTTP client, failures of the network.
+
+httpx2 is imported inside the functions that connect. Proxies and CA files come from the environment as httpx2
+reads it (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`), except that loopback bypasses every proxy.
+Redirects are not followed: a key is sent to the address it belongs to and to no other.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.providers.errors import Origin, from_answer, redact
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Limits in seconds. Silence is time without a single byte; comments and pings end it.
+
+    `first_event`: silence before the first event of a reply (reasoning models think for minutes). `idle`: silence
+    after it; `idle_local` where the host is this machine or its network. `trailing`: silence after the stop reason,
+    when only usage may follow: the reply is complete, so it ends well.
+    """
+
+    connect: float = 10.0
+    first_event: float = 600.0
+    idle: float = 90.0
+    idle_local: float = 600.0
+    trailing: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """All a client needs: the name it goes by, an address, a key and where both came from."""
+
+    name: str
+    base_url: str
+    api_key: str = field(default="", repr=False)
+    key_source: str = ""
+    base_url_source: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeouts: Timeouts = Timeouts()
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(
+            provider=self.name,
+            address=self.base_url,
+            address_source=self.base_url_source,
+            key_source=self.key_source,
+            proxy=proxy_variable(self.base_url),
+            key=self.api_key,
+        )
+
+    @property
+    def idle_limit(self) -> float:
+        return self.timeouts.idle_local if is_local(self.base_url) else self.timeouts.idle
+
+
+def is_loopback(url: str) -> bool:
+    host = host_of(url)
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_local(url: str) -> bool:
+    """Tell whether `url` is on this machine or its network: loopback, a private address, a name without a domain."""
+    host = host_of(url)
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return "." not in host or host.endswith((".local", ".localhost", ".lan", ".internal"))
+    return address.is_private or address.is_loopback or address.is_link_local
+
+
+def host_of(url: str) -> str:
+    return (urlsplit(url).hostname or "").lower()
+
+
+def check_address(name: str, url: str) -> str:
+    """Return `url` without a trailing slash; raise `ProviderError` where it is no HTTP address."""
+    parts = urlsplit(url.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ProviderError(
+            ErrorKind.BAD_REQUEST, f"the base URL of {name} is no address: {url!r}; it starts with http:// or https://"
+        )
+    return url.strip().rstrip("/")
+
+
+def strip_version(url: str) -> str:
+    """Return `url` without a version at its end: the Anthropic and Gemini SDKs add their own."""
+    head, _, last = url.rstrip("/").rpartition("/")
+    return head if last in ("v1", "v1beta", "v1alpha", "v1beta1") else url.rstrip("/")
+
+
+def proxy_variable(url: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the name of the variable a proxy for `url` is taken from, empty where there is none."""
+    if is_loopback(url):
+        return ""
+    for name in (f"{urlsplit(url).scheme}_proxy", "all_proxy"):
+        for spelling in (name, name.upper()):
+            if environ.get(spelling):
+                return spelling
+    return ""
+
+
+def http_client(connection: Connection) -> httpx2.AsyncClient:
+    """Return an HTTP client for one provider; the caller owns it and closes it.
+
+    Only connecting has a limit here. Reading has none, because how much silence is too much depends on how far
+    the reply is: `streaming` watches it.
+    """
+    import httpx2
+
+    limits = connection.timeouts
+    try:
+        return httpx2.AsyncClient(
+            timeout=httpx2.Timeout(None, connect=limits.connect),
+            # CA files of the environment count everywhere, proxies of the environment not on loopback.
+            verify=httpx2.create_ssl_context(),
+            trust_env=not is_loopback(connection.base_url),
+            follow_redirects=False,
+        )
+    except (ImportError, ValueError) as error:
+        # A SOCKS proxy needs a package that is not there, or the proxy's address is none.
+        variable = connection.origin.proxy or "a proxy variable"
+        raise ProviderError(
+            ErrorKind.UNREACHABLE, f"the proxy in {variable} cannot be used: {redact(str(error), connection.api_key)}"
+        ) from error
+    except OSError as error:
+        raise ProviderError(
+            ErrorKind.UNREACHABLE, f"the CA certificates in SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {error}"
+        ) from error
+
+
+def quiet(*loggers: str) -> None:
+    """Keep SDK loggers off standard error where nothing has been set up for them: a line there breaks the screen."""
+    for name in loggers:
+        logger = logging.getLogger(name)
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
+
+
+def failure(connection: Connection, error: Exception) -> ProviderError:
+    """Return what an exception of an SDK or of httpx2 stands for."""
+    import httpx2
+
+    if isinstance(error, ProviderError):
+        return error
+    response = getattr(error, "response", None)
+    if isinstance(response, httpx2.Response):
+        return _of_answer(connection, response)
+    for cause in _chain(error):
+        if isinstance(cause, httpx2.HTTPError | httpx2.InvalidURL | httpx2.StreamError):
+            return _of_transport(connection, cause)
+    if isinstance(error, OSError):
+        return ProviderError(ErrorKind.CONNECTION, f"the connection to {connection.base_url} broke: {error}")
+    text = redact(str(error).partition("\n")[0], connection.api_key)[:300]
+    return ProviderError(ErrorKind.INTERNAL, f"{connection.name}: {type(error).__name__}: {text}")
+
+
+def _of_answer(connection: Connection, response: httpx2.Response) -> ProviderError:
+    """Return what an answer other than a 2xx stands for."""
+    import httpx2
+
+    try:
+        content = response.content
+    except httpx2.ResponseNotRead:
+        content = b""
+    if response.has_redirect_location:
+        return ProviderError(
+            ErrorKind.BAD_RESPONSE,
+            f"{connection.name} moved: {connection.base_url} redirects to {host_of(response.headers['location'])!r}; "
+            "if that is right, set it as the base URL",
+            status=response.status_code,
+        )
+    return from_answer(connection.origin, response.status_code, response.headers, content, now=datetime.now(UTC))
+
+
+def _of_transport(connection: Connection, error: Exception) -> ProviderError:
+    import httpx2
+
+    address = connection.base_url
+    if isinstance(error, httpx2.ConnectTimeout):
+        return _unreachable(connection, f"no connection within {connection.timeouts.connect:g} s")
+    if isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
+        return _unreachable(connection, _reason(error))
+    if isinstance(error, httpx2.TimeoutException):
+        return ProviderError(ErrorKind.TIMEOUT, f"{connection.name} ({address}) did not answer in time")
+    if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
+        return ProviderError(ErrorKind.BAD_REQUEST, f"the base URL of {connection.name} is no address: {address!r}")
+    if isinstance(error, httpx2.LocalProtocolError):
+        # Its text may quote the header that holds the key.
+        return ProviderError(ErrorKind.BAD_REQUEST, f"a header for {connection.name} holds characters HTTP forbids")
+    return ProviderError(ErrorKind.CONNECTION, f"the connection to {connection.name} ({address}) broke off")
+
+
+def _unreachable(connection: Connection, reason: str) -> ProviderError:
+    origin = connection.origin
+    source = f" (from {origin.address_source})" if origin.address_source else ""
+    proxy = f", through the proxy in {origin.proxy}" if origin.proxy else ""
+    return ProviderError(
+        ErrorKind.UNREACHABLE, f"cannot reach {connection.name} at {connection.base_url}{source}{proxy}: {reason}"
+    )
+
+
+def _reason(error: Exception) -> str:
+    for cause in _chain(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted ({cause.verify_message}); SSL_CERT_FILE can name your own CA file"
+        if isinstance(cause, ssl.SSLError):
+            return f"TLS failed ({cause.reason or 'no reason given'}); is the address https?"
+        if isinstance(cause, socket.gaierror):
+            return "its name cannot be resolved; is this machine online?"
+        if isinstance(cause, ConnectionRefusedError):
+            return "nothing listens there; is the server running?"
+        if isinstance(cause, OSError) and cause.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH):
+            return "there is no network route to it; is this machine online?"
+    return str(error).partition("\n")[0][:200] or "no connection"
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, what it wraps and what it was raised from, each once."""
+    seen: set[int] = set()
+    waiting: list[BaseException] = [error]
+    while waiting:
+        current = waiting.pop(0)
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        if isinstance(current, BaseExceptionGroup):
+            waiting += current.exceptions
+        waiting += [cause for cause in (current.__cause__, current.__context__) if cause is not None]

@@ -1,0 +1,58 @@
+"""Finds the root of the project a folder belongs to, without running anything."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+_LARGEST_POINTER = 4096
+_POINTER = "gitdir:"
+
+
+def find_project_root(folder: Path) -> Path:
+    """Return the nearest ancestor (or `folder` itself) that holds a real `.git`, else `folder`; both resolved."""
+    real = folder.resolve()
+    return next((one for one in (real, *real.parents) if git_folder(one) is not None), real)
+
+
+def git_folder(root: Path) -> Path | None:
+    """Return the folder of the repository whose work tree is `root`, or None if there is none.
+
+    `.git` counts when it has what git itself asks for (`HEAD`, `objects`, `refs`), or is a file that points to such a
+    folder, as in a linked work tree or a submodule: https://git-scm.com/docs/gitrepository-layout.
+    """
+    place = root / ".git"
+    pointer = read_small(place)
+    if pointer is None:
+        return place if (place / "HEAD").is_file() and _has_store(place) else None
+    if not pointer.startswith(_POINTER):
+        return None
+    target = root / pointer[len(_POINTER) :].strip()
+    if not (target / "HEAD").is_file():
+        return None
+    common = read_small(target / "commondir")
+    return target if _has_store(target if common is None else target / common.strip()) else None
+
+
+def read_small(path: Path) -> str | None:
+    """Return the text of a small regular file, or None for anything else; follows no link and never waits."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return None
+        return os.read(handle, _LARGEST_POINTER).decode("utf-8", "replace")
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+
+
+def _has_store(place: Path) -> bool:
+    try:
+        return (place / "objects").is_dir() and (place / "refs").is_dir()
+    except (OSError, ValueError):
+        return False

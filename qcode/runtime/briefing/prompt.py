@@ -1,0 +1,81 @@
+"""Builds the system prompt: what stays the same first, what changes most often last, so that caches stay warm.
+
+The texts are our own and lie beside this module; `docs/prompt.md` explains them.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Literal, TypeAlias
+
+from qcode.protocol.conversation import ApprovalMode
+from qcode.runtime.briefing.environment import Environment, describe
+from qcode.runtime.briefing.instructions import Instructions
+
+Family: TypeAlias = Literal["claude", "gpt", "gemini", "open"]
+
+_GPT_NAME = re.compile(r"(?:chat)?gpt-(?!oss)|codex|o\d+(?:-|$)")
+_NOTES: dict[ApprovalMode, str] = {
+    "plan": (
+        "Plan mode: read and think only. Calls that change anything will be refused. Work out how the task should be "
+        "done and end with a short plan that names files and steps; the person decides whether it is carried out."
+    )
+}
+_UNATTENDED = (
+    "Nobody is watching this run: questions get no answer and calls that need approval are refused. Decide yourself, "
+    "finish what can be finished, and make your last reply complete, because it alone is the output."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Briefing:
+    """What a prompt is built from. `model` is `provider/model`.
+
+    `replacement` stands in for everything else where the person gave a prompt of their own; `addition` comes last in
+    either case. `is_attended`: a person can answer and approve.
+    """
+
+    model: str
+    environment: Environment
+    instructions: Instructions = field(default_factory=Instructions)
+    mode: ApprovalMode = "default"
+    is_attended: bool = True
+    replacement: str = ""
+    addition: str = ""
+
+
+def build_system_prompt(briefing: Briefing) -> str:
+    """Return the system prompt: text for every model, text for its family, instructions, environment, addition."""
+    if briefing.replacement:
+        parts = [briefing.replacement, briefing.addition]
+    else:
+        parts = [
+            _text("base"),
+            _text(model_family(briefing.model)),
+            briefing.instructions.text,
+            describe(briefing.environment, briefing.model),
+            _NOTES.get(briefing.mode, ""),
+            "" if briefing.is_attended else _UNATTENDED,
+            briefing.addition,
+        ]
+    return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
+
+
+def model_family(model: str) -> Family:
+    """Return whose habits a model has, by its name alone; `open` for every name that says nothing."""
+    name = model.lower().rpartition("/")[2]
+    if "claude" in model.lower():
+        return "claude"
+    if "gemini" in name:
+        return "gemini"
+    return "gpt" if _GPT_NAME.match(name) else "open"
+
+
+@cache
+def _text(name: str) -> str:
+    data = pkgutil.get_data(__name__, f"text/{name}.md")
+    assert data is not None
+    return data.decode()

@@ -1,0 +1,244 @@
+"""One session with one model: what a front end submits to, answers, steers and cancels.
+
+Keeps the transcript, the session file, the rules and what the host taught; each turn gets a fresh engine and driver.
+The composition root wires it and is the only one that knows which provider, tools and folders these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+
+from qcode.engine.caps import OutputSettings
+from qcode.engine.counting import PromptCounter
+from qcode.engine.effects import (
+    Append,
+    ApprovalAnswered,
+    CancelRequested,
+    Learn,
+    SteerQueued,
+    UserSubmitted,
+)
+from qcode.engine.knowledge import KnownModel
+from qcode.engine.retries import RetrySettings
+from qcode.engine.turn import Turn, TurnSettings
+from qcode.protocol.conversation import Answer, ApprovalMode
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.events import ApprovalRequested, Notice, TurnEnded, TurnEvent
+from qcode.protocol.json import JsonObject
+from qcode.protocol.messages import Block, Message, Text, ToolCall
+from qcode.protocol.model import Effort
+from qcode.protocol.provider import Provider
+from qcode.protocol.tools import ToolOutcome
+from qcode.runtime.debug_log import DebugLog, LoggedProvider
+from qcode.runtime.driver import Driver
+from qcode.runtime.limits import LimitStore
+from qcode.runtime.store.session import Session
+from qcode.runtime.suggestions import with_nearest_models
+from qcode.runtime.toolbox import Toolbox
+from qcode.safety.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A model that can be talked to, as the composition root made it from a name."""
+
+    provider: Provider
+    model: KnownModel
+    system: str
+    output: OutputSettings = field(default_factory=OutputSettings)
+    retries: RetrySettings = field(default_factory=RetrySettings)
+
+    @property
+    def name(self) -> str:
+        return f"{self.model.provider}/{self.model.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLimits:
+    """Limits of one prompt; None where there is none."""
+
+    max_turns: int | None = None
+    max_tool_calls: int | None = None
+    max_budget_usd: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What a conversation is made of beside its model.
+
+    `connect` makes a model of a name, raising `ValueError` with one line where it cannot; `new_session` opens a
+    session file for a model's name; `mentioned` gives the files that a typed prompt names.
+    """
+
+    connect: Callable[[str], Connected]
+    new_session: Callable[[str], Session]
+    toolbox: Toolbox
+    policy: Policy
+    limits: LimitStore
+    prompt_limits: PromptLimits = field(default_factory=PromptLimits)
+    effort: Effort | None = None
+    debug_log: DebugLog | None = None
+    mentioned: Callable[[str], tuple[Block, ...]] = lambda typed: ()
+
+
+class Conversation:
+    """The real `protocol.conversation.Conversation`. Owns its session file and provider until `close`."""
+
+    def __init__(
+        self, wiring: Wiring, connected: Connected, session: Session, messages: tuple[Message, ...] = ()
+    ) -> None:
+        self._wiring = wiring
+        self._connected = connected
+        self._session = session
+        self._messages = list(messages)
+        self._policy = wiring.policy
+        self._counter = PromptCounter()
+        self._turns = 0
+        self._driver: Driver | None = None
+        self._open_rules: dict[str, str] = {}
+        self._retired: list[Provider] = []
+        self._attached: tuple[Block, ...] = ()
+
+    @property
+    def session_id(self) -> str:
+        return self._session.session_id
+
+    @property
+    def model(self) -> str:
+        return self._connected.name
+
+    @property
+    def mode(self) -> ApprovalMode:
+        return self._policy.mode
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return tuple(self._messages)
+
+    def attach(self, blocks: tuple[Block, ...]) -> None:
+        """Put these blocks (files, images) before the next prompt."""
+        self._attached = (*self._attached, *blocks)
+
+    async def submit(self, prompt: str) -> AsyncGenerator[TurnEvent, None]:
+        if self._driver is not None:
+            raise RuntimeError("a turn is already running")
+        self._turns += 1
+        turn = Turn(self._turn_settings(), self._known_model(), self._messages, self._counter, number=self._turns)
+        log = self._wiring.debug_log
+        provider = self._connected.provider
+        self._driver = Driver(turn, provider if log is None else LoggedProvider(provider, log), self)
+        attached, self._attached = (*self._attached, *self._wiring.mentioned(prompt)), ()
+        message = Message("user", (*attached, Text(prompt)))
+        try:
+            async with aclosing(self._driver.run(UserSubmitted(message))) as events:
+                async for event in events:
+                    if isinstance(event, TurnEnded):
+                        self._session.sync()
+                    for warning in self._session.take_warnings():
+                        yield self._seen(Notice("warning", warning))
+                    yield self._seen(event)
+        finally:
+            self._driver = None
+            self._open_rules.clear()
+            self._session.sync()
+
+    def answer(self, call_id: str, answer: Answer) -> None:
+        rule = self._open_rules.pop(call_id, None)
+        if rule is None or self._driver is None:
+            return
+        if answer.is_allowed and answer.scope == "always" and rule:
+            self._policy = self._policy.with_allow(rule)
+        self._driver.give(ApprovalAnswered(call_id, answer.is_allowed, answer.reason))
+
+    def steer(self, text: str) -> None:
+        if self._driver is not None:
+            self._driver.give(SteerQueued(text))
+
+    def cancel(self) -> None:
+        if self._driver is not None:
+            self._driver.give(CancelRequested())
+
+    def clear(self) -> None:
+        self._session.close()
+        self._session = self._wiring.new_session(self.model)
+        self._messages = []
+        self._counter = PromptCounter()
+        self._turns = 0
+
+    def set_model(self, name: str) -> None:
+        connected = self._wiring.connect(name)
+        self._retired.append(self._connected.provider)
+        self._connected = connected
+        self._counter = PromptCounter()
+        self._session.switch_model(connected.name)
+
+    def set_mode(self, mode: ApprovalMode) -> None:
+        self._policy = self._policy.with_mode(mode)
+
+    async def close(self) -> None:
+        """Release the session file and every connection; nothing may be submitted after this."""
+        self._session.close()
+        self._wiring.toolbox.close()
+        for provider in (*self._retired, self._connected.provider):
+            await provider.close()
+        if self._wiring.debug_log is not None:
+            self._wiring.debug_log.close()
+
+    # What the driver asks for
+
+    async def judge(self, call: ToolCall, arguments: JsonObject) -> ApprovalAnswered | ApprovalRequested:
+        verdict = self._policy.judge(call.name, arguments)
+        if verdict.verdict != "ask":
+            return ApprovalAnswered(call.call_id, verdict.verdict == "allow", verdict.reason)
+        preview = await self._wiring.toolbox.preview(call.name, arguments)
+        if preview.refusal:
+            return ApprovalAnswered(call.call_id, is_allowed=True)
+        self._open_rules[call.call_id] = verdict.proposed_rule
+        return ApprovalRequested(call, preview.question, preview.detail, verdict.proposed_rule)
+
+    async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
+        return await self._wiring.toolbox.run(call.name, arguments, output)
+
+    def append(self, effect: Append) -> None:
+        self._messages.append(effect.message)
+        self._session.append(effect.message, effect.attempts, effect.mark)
+
+    def learn(self, effect: Learn) -> None:
+        host, model = self._connected.provider.host, self._connected.model.name
+        knowledge = self._wiring.limits.knowledge(host, model).with_fact(effect)
+        self._wiring.limits.remember(host, model, knowledge)
+
+    def about_to_run(self, call: ToolCall) -> None:
+        self._session.intend(call)
+        self._session.sync()
+
+    async def explain(self, error: ProviderError) -> ProviderError:
+        if error.kind is not ErrorKind.UNKNOWN_MODEL:
+            return error
+        return await with_nearest_models(error, self._connected.provider, self._connected.model.name)
+
+    def _known_model(self) -> KnownModel:
+        model = self._connected.model
+        return replace(model, host=self._wiring.limits.knowledge(self._connected.provider.host, model.name))
+
+    def _turn_settings(self) -> TurnSettings:
+        wiring, connected = self._wiring, self._connected
+        limits = wiring.prompt_limits
+        return TurnSettings(
+            connected.system,
+            wiring.toolbox.specs,
+            wiring.effort,
+            connected.output,
+            connected.retries,
+            limits.max_turns,
+            limits.max_tool_calls,
+            limits.max_budget_usd,
+        )
+
+    def _seen(self, event: TurnEvent) -> TurnEvent:
+        if self._wiring.debug_log is not None:
+            self._wiring.debug_log.event(event)
+        return event

@@ -1,0 +1,233 @@
+"""The file of one session as its one writer sees it: appended to, never rewritten, never a reason to stop.
+
+Where it cannot be written (a full disk, a read-only home), records wait in memory, in order, with one warning, and
+go to the file as soon as it takes them again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+
+from qcode.runtime.store.errors import SessionBusy
+from qcode.runtime.store.locks import Lock
+from qcode.runtime.store.records import Contents, read_records
+
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class RecordFile:
+    """Appends lines. `path` None keeps nothing and says nothing about it.
+
+    No method raises `OSError` but `open_existing`, which reads.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._lock: Lock | None = None
+        self._handle: int | None = None
+        self._end = 0
+        self._is_torn = False
+        self._is_dirty = False
+        self._has_failed = False
+        self._is_failing = False
+        self._pending: deque[bytes] = deque()
+        self._warnings: list[str] = []
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether every record so far is in the file."""
+        return self._path is not None and not self._pending
+
+    def reserve(self) -> bool:
+        """Take the lock of a new file; False where the name is in use. The file appears with its first record."""
+        assert self._path is not None
+        try:
+            self._take_lock()
+        except SessionBusy:
+            return False
+        except OSError as error:
+            self._fail(error)
+            return True
+        if self._path.exists():
+            self._release()
+            return False
+        return True
+
+    def open_existing(self) -> tuple[Contents, str]:
+        """Take the lock, read what is there, and make the end fit for appending.
+
+        Return what was read and a notice about the end, empty if it was whole. Raise `SessionBusy` if another process
+        writes to it, `OSError` if it cannot be read. Where it cannot be written, later records stay in memory.
+        """
+        assert self._path is not None
+        try:
+            self._take_lock()
+        except OSError as error:
+            self._fail(error)
+        contents = read_records(self._path.read_bytes())
+        try:
+            return contents, self._repair(contents)
+        except OSError as error:
+            self._is_torn = bool(contents.torn) or contents.is_unended
+            self._fail(error)
+            return contents, "the last record of this session is incomplete and was left out" if contents.torn else ""
+
+    def hold(self, line: bytes) -> None:
+        """Add a line that is written together with the next one."""
+        if self._path is not None:
+            self._pending.append(line)
+
+    def append(self, line: bytes) -> None:
+        """Add a line: one write to the file, or to memory while the file takes none."""
+        self.hold(line)
+        self._flush()
+
+    def sync(self) -> None:
+        """Wait until every record written so far is on the disk itself."""
+        if self._is_failing:
+            self._flush()
+        if self._handle is None or not self._is_dirty:
+            return
+        try:
+            os.fsync(self._handle)
+            self._is_dirty = False
+        except OSError as error:
+            self._warn(error)
+
+    def take_warnings(self) -> tuple[str, ...]:
+        """Return what a person should know, each line once."""
+        found, self._warnings = tuple(self._warnings), []
+        return found
+
+    def close(self) -> None:
+        """Sync and let go of the file and its lock. Lines that only were held are dropped with it."""
+        self.sync()
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+        self._release()
+
+    def _flush(self) -> None:
+        if self._path is None:
+            return
+        try:
+            self._open()
+            while self._pending:
+                self._write(self._pending[0])
+                self._pending.popleft()
+        except (SessionBusy, OSError) as error:
+            self._fail(error)
+        else:
+            self._recovered()
+
+    def _open(self) -> None:
+        assert self._path is not None
+        if self._handle is not None:
+            return
+        self._take_lock()
+        self._handle = os.open(self._path, _FLAGS, 0o600)
+        self._end = os.fstat(self._handle).st_size
+        os.fchmod(self._handle, 0o600)
+        sync_folder(self._path.parent)
+
+    def _take_lock(self) -> None:
+        assert self._path is not None
+        if self._lock is None:
+            make_private(self._path.parent)
+            self._lock = Lock(self._path.with_suffix(".lock"))
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            try:
+                self._lock.release()
+            except OSError as error:
+                self._warn(error)
+            self._lock = None
+
+    def _write(self, line: bytes) -> None:
+        assert self._handle is not None
+        data = b"\n" + line if self._is_torn else line
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._handle, data[written:])
+        except OSError:
+            if written:
+                self._take_back()
+            raise
+        self._end += written
+        self._is_torn = False
+        self._is_dirty = True
+
+    def _take_back(self) -> None:
+        """Remove the beginning of a record that did not fit; failing that, keep the next one from joining it."""
+        assert self._handle is not None
+        try:
+            os.ftruncate(self._handle, self._end)
+        except OSError:
+            self._end = os.fstat(self._handle).st_size
+            self._is_torn = True
+
+    def _repair(self, contents: Contents) -> str:
+        assert self._path is not None
+        if not contents.torn and not contents.is_unended:
+            return ""
+        self._open()
+        assert self._handle is not None
+        if contents.is_unended:
+            os.write(self._handle, b"\n")
+            self._end += 1
+            return ""
+        aside = self._path.with_suffix(".corrupt")
+        handle = os.open(aside, _FLAGS, 0o600)
+        try:
+            _write_all(handle, contents.torn + b"\n")
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.ftruncate(self._handle, contents.end)
+        os.fsync(self._handle)
+        self._end = contents.end
+        return f"the last record of this session was incomplete; it was set aside in {aside}"
+
+    def _fail(self, error: OSError | SessionBusy) -> None:
+        self._is_failing = True
+        self._warn(error)
+
+    def _warn(self, error: OSError | SessionBusy) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+            self._warnings.append(f"this session cannot be saved ({why}); it goes on in memory")
+
+    def _recovered(self) -> None:
+        if self._is_failing:
+            self._is_failing = False
+            self._warnings.append("this session is being saved again, with everything that was missing")
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(handle, data) :]
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder for its owner only, and the parents it lacks; parents that exist are left as they are."""
+    if not folder.parent.exists():
+        make_private(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_mode & 0o077:
+        folder.chmod(0o700)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a new name in `folder` last through a power cut, on file systems that can promise it."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,166 @@
+"""All sessions of one project: begins, finds, resumes, copies, lists and deletes them.
+
+They lie in `STATE/sessions/PROJECT/ID.jsonl`, with `ID.lock` beside one that is open and `ID.corrupt` beside one that
+lost the end of a record. The files are the truth; there is nothing to rebuild.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from qcode.runtime.store.errors import SessionError, SessionNotFound
+from qcode.runtime.store.loaded import LoadedSession, rebuild
+from qcode.runtime.store.names import new_session_id, project_folder_name
+from qcode.runtime.store.record_file import RecordFile
+from qcode.runtime.store.records import read_records
+from qcode.runtime.store.session import Session
+from qcode.runtime.store.summaries import SessionSummary, summarize
+
+_SHOWN = 3
+_TRIES = 100
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+class SessionStore:
+    """The sessions of the project at `project_root`, kept under `state_dir`.
+
+    `clock` returns an aware time, `new_id` an id for a session that begins then, `redact` a text without secrets.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        project_root: Path,
+        clock: Callable[[], datetime] = _utc_now,
+        new_id: Callable[[datetime], str] = new_session_id,
+        *,
+        redact: Callable[[str], str] = _as_it_is,
+    ) -> None:
+        self.folder = state_dir / "sessions" / project_folder_name(project_root)
+        self._root = project_root
+        self._clock = clock
+        self._new_id = new_id
+        self._redact = redact
+
+    def create(self, model: str, cwd: Path, *, is_kept: bool = True, forked_from: str = "") -> Session:
+        """Begin a session. Its file appears with its first record; with `is_kept` False there never is one."""
+        for _ in range(_TRIES):
+            session_id = self._new_id(self._clock())
+            file = RecordFile(self._path(session_id) if is_kept else None)
+            if not is_kept or file.reserve():
+                break
+        else:
+            raise SessionError(f"no free name for a new session in {self.folder}")
+        session = Session(session_id, file, self._clock, self._redact)
+        session.begin(model=model, cwd=str(cwd), root=str(self._root), forked_from=forked_from)
+        return session
+
+    def find(self, text: str) -> str:
+        """Return the id that `text` is, or the only one that begins with it; raise `SessionNotFound` otherwise."""
+        known = self.ids()
+        if text in known:
+            return text
+        matches = [one for one in known if text and one.startswith(text)]
+        if len(matches) == 1:
+            return matches[0]
+        raise SessionNotFound(_not_found(text, matches, known))
+
+    def ids(self) -> tuple[str, ...]:
+        """Return every id, the one written to last first."""
+        found = []
+        for file in self.folder.glob("*.jsonl"):
+            with suppress(OSError):
+                found.append((file.stat().st_mtime_ns, file.stem))
+        return tuple(session_id for _, session_id in sorted(found, reverse=True))
+
+    def latest(self) -> str | None:
+        """Return the id of the session that was written to last."""
+        return next(iter(self.ids()), None)
+
+    def load(self, text: str) -> LoadedSession:
+        """Read a session by id or unique prefix, also while another process writes to it. Changes nothing."""
+        session_id = self.find(text)
+        contents = read_records(self._read(session_id))
+        notice = "the last record of this session is incomplete and was left out" if contents.torn else ""
+        return rebuild(session_id, contents.records, contents.skipped, notice)
+
+    def resume(self, text: str) -> tuple[Session, LoadedSession]:
+        """Open a session to go on with it. Raise `SessionNotFound`, `SessionBusy`, or `SessionError` if unreadable.
+
+        What a crash left open is answered in the file as well, so that the next reading gives the same messages.
+        """
+        session_id = self.find(text)
+        file = RecordFile(self._path(session_id))
+        try:
+            contents, notice = file.open_existing()
+        except OSError as error:
+            file.close()
+            raise SessionError(f"session {session_id} cannot be read: {error.strerror}") from None
+        loaded = rebuild(session_id, contents.records, contents.skipped, notice)
+        session = Session(session_id, file, self._clock, self._redact)
+        if not loaded.has_header:
+            session.begin(model=loaded.model, cwd=loaded.cwd, root=str(self._root))
+        if loaded.entries and loaded.entries[-1].is_filled_in:
+            session.append_entry(loaded.entries[-1])
+        return session, loaded
+
+    def fork(self, text: str, *, cwd: Path) -> tuple[Session, LoadedSession]:
+        """Begin a copy of a session, which may be open elsewhere, and leave that one alone."""
+        loaded = self.load(text)
+        session = self.create(loaded.model, cwd, forked_from=loaded.session_id)
+        for entry in loaded.entries:
+            session.append_entry(entry)
+        if loaded.title:
+            session.set_title(loaded.title)
+        return session, loaded
+
+    def summaries(self) -> tuple[SessionSummary, ...]:
+        """Return what a list of sessions shows, the one written to last first; unreadable files are left out."""
+        found = (summarize(self._path(session_id)) for session_id in self.ids())
+        return tuple(one for one in found if one is not None)
+
+    def delete(self, text: str) -> str:
+        """Remove a session for good and return its id; raise `SessionBusy` while it is open anywhere."""
+        session_id = self.find(text)
+        path = self._path(session_id)
+        file = RecordFile(path)
+        try:
+            file.open_existing()
+            path.with_suffix(".corrupt").unlink(missing_ok=True)
+            path.unlink()
+        except OSError as error:
+            raise SessionError(f"session {session_id} cannot be deleted: {error.strerror}") from None
+        finally:
+            file.close()
+        return session_id
+
+    def _path(self, session_id: str) -> Path:
+        return self.folder / f"{session_id}.jsonl"
+
+    def _read(self, session_id: str) -> bytes:
+        try:
+            return self._path(session_id).read_bytes()
+        except OSError as error:
+            raise SessionError(f"session {session_id} cannot be read: {error.strerror}") from None
+
+
+def _not_found(text: str, matches: list[str], known: tuple[str, ...]) -> str:
+    if matches:
+        return f'"{text}" fits {len(matches)} sessions: {", ".join(matches[:_SHOWN])}; type more of the id'
+    if not known:
+        return f'no session "{text}": this folder has none yet'
+    from difflib import get_close_matches
+
+    near = get_close_matches(text, known, n=_SHOWN, cutoff=0.7)
+    what = "the nearest" if near else "the latest"
+    return f'no session "{text}" in this folder; {what}: {", ".join(near or known[:_SHOWN])}'

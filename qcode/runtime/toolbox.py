@@ -1,0 +1,66 @@
+"""The tools of a session over its workspace, by name, as a conversation uses them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from qcode.config.settings import Tools as ToolSettings
+from qcode.protocol.json import JsonObject
+from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.tools.registry import BUILTIN
+from qcode.tools.tool import Preview, Tool, ToolContext
+from qcode.tools.workspace import PathJudge, Workspace
+
+DEFAULT_MAX_OUTPUT_CHARS = 30_000
+
+
+class Toolbox:
+    """Owns the workspace until `close`. `one_way` are tools that are offered and never run."""
+
+    def __init__(
+        self,
+        root: Path,
+        added: Sequence[Path],
+        settings: ToolSettings,
+        env: Mapping[str, str],
+        *,
+        judge: PathJudge | None = None,
+        one_way: tuple[ToolSpec, ...] = (),
+    ) -> None:
+        self.workspace = Workspace(root, added, judge=judge)
+        self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in BUILTIN}
+        self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
+        self._settings = settings
+        self._env = env
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """Every tool the model is offered, always in the same order: a stable prefix keeps prompt caches warm."""
+        return (*(tool.spec for tool in self._tools.values()), *self._one_way)
+
+    async def preview(self, name: str, arguments: JsonObject) -> Preview:
+        """Return what the call would do; it reads files, so it runs in a thread."""
+        tool = self._tools[name]
+        return await asyncio.to_thread(tool.preview, arguments, self.workspace)
+
+    async def run(self, name: str, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
+        """Run a call. Past the time set for a tool it is stopped, and its result says so."""
+        context = ToolContext(
+            output,
+            self._settings.shell_timeout_s,
+            self._settings.max_output_chars or DEFAULT_MAX_OUTPUT_CHARS,
+            self._env,
+        )
+        limit = self._settings.tool_timeout_s
+        try:
+            async with asyncio.timeout(limit):
+                return await self._tools[name].run(arguments, self.workspace, context)
+        except TimeoutError:
+            text = f"Stopped: the `{name}` call ran longer than {limit:g} s (tools.tool_timeout_s)."
+            return ToolOutcome(text, is_error=True, summary="timed out")
+
+    def close(self) -> None:
+        """Remove what was kept for this session only."""
+        self.workspace.close()

@@ -1,0 +1,214 @@
+"""The path layer: may a file tool read or write here? It judges what a path leads to, not only how it is spelled.
+
+It looks at links, kinds and the first bytes of a file and changes nothing. The verdict holds in every mode of approval:
+`ask` means a person is asked, `deny` that nobody can allow it. Tables: `names` (what it is called), `places` (where).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from qcode.safety import names, places
+from qcode.safety.trail import Trail, follow
+from qcode.safety.verdict import Access, Verdict, strictest
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_KEY_START = re.compile(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-|\s*AGE-SECRET-KEY-")
+_HEAD = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """The folders a judgement is relative to. `added` are as good as the root; `read_only` ask before a write.
+
+    `own` are the folders of qcode itself, beside the usual ones below `home`.
+    """
+
+    root: Path
+    added: tuple[Path, ...] = ()
+    read_only: tuple[Path, ...] = ()
+    home: Path | None = None
+    own: tuple[Path, ...] = ()
+
+
+def judge_path(
+    path: str,
+    root: Path,
+    added: Iterable[Path],
+    access: Access,
+    *,
+    home: Path | None = None,
+    own: Iterable[Path] = (),
+    read_only: Iterable[Path] = (),
+) -> Verdict:
+    """Return the verdict for reading or writing `path`, given relative to `root`, absolute, or below `~/`.
+
+    `${HOME}` and the like are ordinary characters. `home` is the person's home folder if it is not given.
+    """
+    return judge_on(Ground(root, tuple(added), tuple(read_only), home, tuple(own)), path, access)
+
+
+def judge_on(ground: Ground, path: str, access: Access) -> Verdict:
+    """`judge_path` with its folders in one value."""
+    refused = _refuse_text(path)
+    if refused:
+        return Verdict("deny", refused, "path:malformed")
+    home = home_of(ground)
+    trail = follow(anchored(path, str(ground.root), home))
+    if trail.is_loop:
+        return Verdict("deny", "its links form a loop", "path:loop")
+    roots, locked = _spellings((ground.root, *ground.added)), _spellings(ground.read_only)
+    verdict = strictest(
+        Verdict("allow", "in the workspace", "path:workspace"),
+        *(_judge_point(point, trail, ground, roots, locked, access) for point in trail.points),
+        _judge_kind(trail, access),
+        _judge_existing(trail),
+    )
+    if names.has_unclear_characters(path) or names.has_unclear_characters(trail.target):
+        verdict = strictest(verdict, Verdict("ask", "its name holds characters that cannot be seen", "path:unclear"))
+    if verdict.is_allowed and _starts_like_a_key(trail):
+        return Verdict("ask", "it holds a private key", "path:secret")
+    return verdict
+
+
+def anchored(path: str, root: str, home: str) -> str:
+    """Return `path` as absolute text: `~` and `~/...` are the home, everything else is relative to `root`."""
+    if path == "~" or path.startswith("~/"):
+        return f"{home}{path[1:]}"
+    return path if path.startswith("/") else f"{root}/{path}"
+
+
+def is_inside(path: str, ground: Ground) -> bool:
+    """Return whether `path` leads to the root, an added or a read-only folder, or below one."""
+    trail = follow(anchored(path, str(ground.root), home_of(ground)))
+    folders = _spellings((ground.root, *ground.added, *ground.read_only))
+    return not trail.is_loop and any(places.is_within(trail.target, folder) for folder in folders)
+
+
+def _refuse_text(path: str) -> str:
+    if not path.strip():
+        return "the path is empty"
+    if "\0" in path:
+        return "the path holds a NUL character"
+    if any(char == "\x1b" or "\x80" <= char <= "\x9f" for char in path):
+        return "the path holds a terminal escape sequence"
+    if _URL.match(path):
+        return "this is a URL, not a path"
+    return ""
+
+
+def _judge_point(
+    point: str, trail: Trail, ground: Ground, roots: tuple[str, ...], locked: tuple[str, ...], access: Access
+) -> Verdict:
+    located = _locate(point, ground)
+    inside = [folder for folder in (*roots, *locked) if places.is_within(point, folder)]
+    if not located and not inside:
+        located = [places.outside(point, _homes_of(ground))]
+    folder = max(inside, key=len, default="")
+    parts = tuple(part for part in point.removeprefix(folder).split("/") if part)
+    is_folder = trail.info is not None and stat.S_ISDIR(trail.info.st_mode)
+    found = [_pick(place, access) for place in located]
+    found.append(_judge_names(parts, access, is_folder=is_folder))
+    if access == "write" and inside and not parts:
+        found.append(Verdict("deny", "the workspace folder itself", "path:root"))
+    if access == "write" and folder in locked and folder not in roots:
+        found.append(Verdict("ask", "the folder was added for reading only", "path:read-only"))
+    return strictest(found[0], *found[1:])
+
+
+def _locate(point: str, ground: Ground) -> list[places.Located]:
+    homes = _homes_of(ground)
+    own = (*_spellings(ground.own), *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS))
+    found = [places.in_kernel(point), places.in_own(point, own)]
+    found += [
+        places.in_home(point.removeprefix(home).strip("/"))
+        for home in homes
+        if point != home and places.is_within(point, home)
+    ]
+    return [place for place in found if place is not None]
+
+
+_OWN_FOLDERS = (".config/qcode", ".local/state/qcode", ".local/share/qcode", ".cache/qcode")
+
+
+def _judge_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> Verdict:
+    """Judge what the components below a root (or of a path outside) are called."""
+    found = [Verdict("allow", "an ordinary name", "path:workspace")]
+    spelled = tuple(piece for part in parts for piece in part.split("\\"))
+    if any(names.is_git_look_alike(piece.split(":")[0]) for piece in spelled):
+        found.append(_pick(("ask", "deny", "a look-alike of .git", "path:git"), access))
+    folded = [names.fold(piece.split(":")[0]) for piece in spelled]
+    if ".git" in folded:
+        is_config = folded[-1] in ("config", "config.worktree")
+        what = "git's configuration can run programs" if is_config else "only git writes in .git"
+        found.append(_pick(("ask" if is_config else "allow", "deny", what, "path:git"), access))
+    if parts and not is_folder and names.is_secret(parts[-1]):
+        found.append(Verdict("ask", "files of this name hold secrets", "path:secret"))
+    if access == "write" and names.is_steering(parts):
+        found.append(Verdict("ask", "it runs or instructs programs later", "path:steering"))
+    if access == "write" and any(names.is_dependency_folder(part) for part in parts):
+        found.append(Verdict("ask", "an installed dependency", "path:dependency"))
+    return strictest(found[0], *found[1:])
+
+
+def _judge_kind(trail: Trail, access: Access) -> Verdict:
+    if trail.info is None or stat.S_ISDIR(trail.info.st_mode):
+        return Verdict("allow", "nothing or a folder", "path:workspace")
+    if not stat.S_ISREG(trail.info.st_mode):
+        return Verdict("deny", "a device, pipe or socket", "path:kernel")
+    if trail.info.st_nlink > 1:
+        return Verdict("ask", "the file has several hard links, so it is also somewhere else", "path:hard-link")
+    if access == "write" and not trail.info.st_mode & 0o222:
+        return Verdict("ask", "the file is read-only", "path:read-only")
+    return Verdict("allow", "an ordinary file", "path:workspace")
+
+
+def _judge_existing(trail: Trail) -> Verdict:
+    """Judge names that only mean something where a file has them: `id_rsa` that is not there keeps no secret."""
+    is_file = trail.info is not None and stat.S_ISREG(trail.info.st_mode)
+    if is_file and any(names.is_key(point.rsplit("/", 1)[-1]) for point in trail.points):
+        return Verdict("ask", "files of this name hold private keys", "path:secret")
+    return Verdict("allow", "an ordinary file", "path:workspace")
+
+
+def _starts_like_a_key(trail: Trail) -> bool:
+    if trail.info is None or not stat.S_ISREG(trail.info.st_mode):
+        return False
+    try:
+        descriptor = os.open(trail.target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return _KEY_START.match(os.read(descriptor, _HEAD)) is not None
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _pick(place: places.Located, access: Access) -> Verdict:
+    read, write, why, rule = place
+    return Verdict(read if access == "read" else write, why, rule)
+
+
+def home_of(ground: Ground) -> str:
+    """Return the person's home folder."""
+    home = ground.home if ground.home is not None else Path(os.path.expanduser("~"))  # noqa: PTH111  # never raises
+    return str(home)
+
+
+def _homes_of(ground: Ground) -> tuple[str, ...]:
+    return _spellings((Path(home_of(ground)),))
+
+
+def _spellings(folders: Iterable[Path]) -> tuple[str, ...]:
+    """Return each folder as given and with its links followed: a person may name it either way."""
+    found: list[str] = []
+    for folder in folders:
+        found += [os.path.normpath(folder), os.path.realpath(folder)]
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,210 @@
+"""The table of programs that may run without asking, each with the options under which it only reads. Pure.
+
+Facts are those of the manuals of GNU coreutils, findutils, grep, sed, gawk, diffutils, file, ripgrep, jq and bash. An
+option is left out where it writes, runs something, waits, or reads a list of files that nobody judged.
+"""
+
+from __future__ import annotations
+
+from qcode.safety import special
+from qcode.safety.usage import Program, Role, program
+
+_TEXT = program("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", whole=special.whole_text)
+_FILTER_FILE: tuple[Role, ...] = ("file",)
+
+_GREP_SHORT = "EFGPivwxclLnHhoqsaIrzbTU"
+_GREP_LONG = (
+    "extended-regexp fixed-strings basic-regexp perl-regexp ignore-case no-ignore-case invert-match word-regexp "
+    "line-regexp count files-with-matches files-without-match line-number with-filename no-filename only-matching "
+    "quiet silent no-messages text recursive null-data byte-offset initial-tab null color= colour= color colour"
+)
+_GREP_VALUES = (
+    "e|regexp f|file:file m|max-count:number A|after-context:number B|before-context:number C|context:number "
+    "include exclude exclude-dir label"
+)
+_GREP = program(_GREP_SHORT, _GREP_LONG, _GREP_VALUES, roles=special.roles_of_grep, has_number_flag=True)
+_RG = program(
+    "niIlcwvoSsFNHxUpqP0.u",
+    "line-number no-line-number files-with-matches files-without-match count count-matches word-regexp invert-match "
+    "only-matching smart-case case-sensitive ignore-case fixed-strings with-filename no-filename line-regexp multiline "
+    "multiline-dotall pretty quiet pcre2 null hidden unrestricted files type-list heading no-heading column vimgrep "
+    "trim json stats no-messages no-config no-ignore no-ignore-vcs no-ignore-parent text crlf color= passthru",
+    "e|regexp f|file:file g|glob iglob t|type T|type-not A|after-context:number B|before-context:number "
+    "C|context:number m|max-count:number M|max-columns:number d|max-depth:number sort sortr r|replace color "
+    "context-separator max-filesize",
+    roles=special.roles_of_rg,
+)
+_LS = program(
+    "aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ1",
+    "all almost-all author escape ignore-backups directory classify file-type group-directories-first no-group "
+    "human-readable si inode kibibytes dereference numeric-uid-gid literal hide-control-chars quote-name reverse "
+    "recursive size full-time context color= color format= sort= time= time-style= indicator-style= quoting-style= "
+    "block-size= hyperlink=",
+    "I|ignore hide w|width:number T|tabsize:number",
+    ("file",),
+)
+_DIFF = program(
+    "qsuyiEZbwBacrNpte",
+    "brief report-identical-files unified side-by-side ignore-case ignore-tab-expansion ignore-trailing-space "
+    "ignore-space-change ignore-all-space ignore-blank-lines text recursive new-file show-c-function color color= "
+    "suppress-common-lines minimal speed-large-files strip-trailing-cr left-column",
+    "U|unified:number C|context:number W|width:number I|ignore-matching-lines L|label x|exclude",
+    most=2,
+    roles=special.roles_of_diff,
+)
+_AWK = program("", "", "F|field-separator v|assign", ("text", "file"), check=special.check_awk, is_ordered=True)
+_SUMS = program("bztw", "binary text tag zero", "", _FILTER_FILE)
+_HEAD = program(
+    "qvz", "quiet silent verbose zero-terminated", "n|lines:number c|bytes:number", _FILTER_FILE, has_number_flag=True
+)
+
+_READING = {
+    "ls": _LS,
+    "dir": _LS,
+    "cat": program("AbeEnstTuv", "show-all number-nonblank show-ends number squeeze-blank show-tabs", "", _FILTER_FILE),
+    "head": _HEAD,
+    "tail": _HEAD,
+    "wc": program("clmLw", "bytes chars lines words max-line-length", "", _FILTER_FILE),
+    "nl": program("p", "", "b|body-numbering s|number-separator w|number-width:number v n i:number", _FILTER_FILE),
+    "tac": program("", "", "", _FILTER_FILE),
+    "rev": program("", "", "", _FILTER_FILE),
+    "fold": program("bs", "bytes spaces", "w|width:number", _FILTER_FILE),
+    "fmt": program("cstu", "", "w|width:number", _FILTER_FILE),
+    "expand": program("i", "initial", "t|tabs", _FILTER_FILE),
+    "unexpand": program("a", "all first-only", "t|tabs", _FILTER_FILE),
+    "cut": program(
+        "snz", "complement only-delimited", "d|delimiter f|fields c|characters b|bytes output-delimiter", _FILTER_FILE
+    ),
+    "paste": program("sz", "serial", "d|delimiters", _FILTER_FILE),
+    "tr": program("cCdst", "complement delete squeeze-repeats truncate-set1", "", ("text",), most=2),
+    "column": program("txe", "table", "s|separator o|output-separator c N", _FILTER_FILE),
+    "comm": program("123iz", "check-order nocheck-order total", "output-delimiter", _FILTER_FILE, most=2),
+    "join": program("iz", "ignore-case header", "t 1:number 2:number j:number a v o e", _FILTER_FILE, most=2),
+    "uniq": program(
+        "cdDiuz",
+        "count repeated unique ignore-case all-repeated",
+        "f|skip-fields:number s|skip-chars:number w|check-chars:number",
+        _FILTER_FILE,
+        most=1,
+        is_ordered=True,
+    ),
+    "sort": program(
+        "bdfghiMnRrVsuzcC",
+        "ignore-leading-blanks dictionary-order ignore-case general-numeric-sort human-numeric-sort month-sort "
+        "numeric-sort random-sort reverse version-sort stable unique zero-terminated check",
+        "k|key t|field-separator",
+        _FILTER_FILE,
+    ),
+    "shuf": program("ez", "echo", "n|head-count:number i|input-range", _FILTER_FILE),
+    "diff": _DIFF,
+    "cmp": program("blsn", "print-bytes verbose silent quiet", "n|bytes:number", _FILTER_FILE, most=2),
+    "od": program("abcdfilosxv", "output-duplicates", "A|address-radix t|format N j", _FILTER_FILE),
+    "hexdump": program("bcCdovx", "canonical no-squeezing", "n|length:number s|skip:number", _FILTER_FILE),
+    "xxd": program("abeipuE", "", "l|len s|seek c|cols:number g:number", _FILTER_FILE, most=1, is_ordered=True),
+    "base64": program("di", "decode ignore-garbage", "w|wrap:number", _FILTER_FILE, most=1),
+    "base32": program("di", "decode ignore-garbage", "w|wrap:number", _FILTER_FILE, most=1),
+    **dict.fromkeys(("md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum"), _SUMS),
+    "cksum": program("", "", "", _FILTER_FILE),
+    "sum": program("rs", "", "", _FILTER_FILE),
+    "stat": program("Lft", "dereference file-system terse", "c|format printf", _FILTER_FILE),
+    "file": program(
+        "bikLhN0r", "brief mime mime-type mime-encoding dereference no-dereference extension", "F", ("file",)
+    ),
+    "du": program(
+        "abchklmsSx0",
+        "all apparent-size bytes total human-readable si summarize separate-dirs one-file-system",
+        "d|max-depth:number t|threshold exclude B|block-size",
+        _FILTER_FILE,
+    ),
+    "df": program("ahHiklPT", "all human-readable si inodes local portability print-type", "t|type", _FILTER_FILE),
+    "tree": program(
+        "adfishpugDFCnxvtcrUNQJX", "dirsfirst gitignore noreport prune du si inodes", "L:number I P", ("file",)
+    ),
+    "readlink": program("femnqsvz", "canonicalize canonicalize-existing canonicalize-missing", "", _FILTER_FILE),
+    "realpath": program("eLmPqsz", "canonicalize-existing strip no-symlinks", "relative-to relative-base", ("file",)),
+    "basename": program("az", "multiple zero", "s|suffix", ("text",)),
+    "dirname": program("z", "zero", "", ("text",)),
+    "grep": _GREP,
+    "egrep": _GREP,
+    "fgrep": _GREP,
+    "rg": _RG,
+    "find": program(whole=special.whole_find),
+    "sed": program(
+        "nErsuz",
+        "quiet silent regexp-extended separate unbuffered null-data",
+        "e|expression",
+        ("text", "file"),
+        roles=special.roles_of_script,
+        check=special.check_sed,
+    ),
+    **dict.fromkeys(("awk", "gawk", "mawk"), _AWK),
+    "jq": program(
+        "cneMCrjSsa",
+        "compact-output null-input exit-status monochrome-output color-output raw-output join-output sort-keys slurp "
+        "tab ascii-output",
+        "indent:number",
+        ("text", "file"),
+        check=special.check_jq,
+    ),
+}
+
+_TELLING = {
+    "whoami": program(),
+    "logname": program(),
+    "id": program("ugGnrz", "user group groups name real", "", ("text",)),
+    "groups": program("", "", "", ("text",)),
+    "nproc": program("", "all", "ignore:number"),
+    "uname": program("amnrspvio", "all kernel-name nodename kernel-release machine operating-system"),
+    "arch": program(),
+    "hostname": program("fsiIdA", "fqdn short ip-address all-ip-addresses domain"),
+    "uptime": program("ps", "pretty since"),
+    "free": program("bkmghwtl", "human wide total mega giga"),
+    "lscpu": program("", ""),
+    "tty": program("s"),
+    "locale": program("am", "all-locales charmaps"),
+    "getconf": program("", "", "", ("text",), most=2),
+    "cal": program("13jmy", "", "", ("text",), most=3),
+    "date": program(
+        "uRI", "utc universal rfc-email iso-8601= iso-8601 rfc-3339=", "d|date r|reference:file", ("text",), most=1,
+        check=special.check_date,
+    ),
+    "seq": program("w", "equal-width", "s|separator", ("text",), most=3, check=special.check_numbers),
+    "sleep": program("", "", "", ("text",), most=1, check=special.check_sleep),
+    "which": program("as", "all", "", ("text",)),
+    "numfmt": program("", "", "to from suffix", ("number",)),
+}  # fmt: skip
+
+_BUILTINS = {
+    "echo": _TEXT,
+    "true": _TEXT,
+    "false": _TEXT,
+    ":": _TEXT,
+    "pwd": program("LP"),
+    "type": program("aptP", "", "", ("text",), is_ordered=True),
+    "command": program("vV", "", "", ("text",), check=special.check_lookup, is_ordered=True),
+    "printf": program(whole=special.whole_printf),
+    "test": program(whole=special.whole_test),
+    "[": program(whole=special.whole_bracket),
+}
+
+PROGRAMS: dict[str, Program] = {**_READING, **_TELLING, **_BUILTINS}
+"""By name. `whole` programs read their arguments themselves."""
+
+VERSIONS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("python", "python3", "pypy3"), frozenset({"--version", "-V"})),
+    "node": frozenset({"--version", "-v"}),
+    **dict.fromkeys(("gcc", "g++", "cc", "c++", "clang", "clang++", "ld"), frozenset({"--version"})),
+    **dict.fromkeys(("bash", "make", "cmake", "tar"), frozenset({"--version"})),
+    "ruby": frozenset({"--version", "-v"}),
+    "perl": frozenset({"--version", "-v"}),
+    **dict.fromkeys((*_READING, *_TELLING), frozenset({"--version", "--help"})),
+}
+"""Programs that print their version without reading a file of the project, and how they are asked."""
+
+WRAPPERS: dict[str, Program] = {
+    "timeout": program("v", "preserve-status foreground verbose", "k|kill-after:number s|signal", ("number", "text")),
+    "nice": program("", "", "n|adjustment:number", ("text",), has_number_flag=True),
+    "nohup": program(operands=("text",)),
+    "time": program("p", operands=("text",)),
+}
+"""Programs that only run what follows their own options (and, where the first operand is a number, that)."""

@@ -1,0 +1,95 @@
+"""Takes secrets out of text on its way to a session file, a log or a crash report.
+
+First the exact values that were loaded, also as they look inside JSON and URLs, then what has the shape of a well-known
+key. It cannot know a secret that was never loaded and has no shape.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import re
+from collections.abc import Iterable
+from typing import NoReturn
+from urllib.parse import quote
+
+REDACTED = "[redacted]"
+_SHORTEST = 6
+"""A shorter value would take ordinary words out of a text."""
+
+# Prefixes are those the issuers document (OpenAI, Anthropic, Google, GitHub, GitLab, Slack, AWS, Hugging Face, npm,
+# PyPI, Stripe, SendGrid) so that scanners can find them.
+_SHAPES = re.compile(
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
+    r"|\bsk-(?:ant-|proj-|or-|svcacct-)?[A-Za-z0-9_-]{20,}"
+    r"|\bAIza[A-Za-z0-9_-]{30,}"
+    r"|\bgh[pousr]_[A-Za-z0-9]{30,}|\bgithub_pat_[A-Za-z0-9_]{30,}|\bglpat-[A-Za-z0-9_-]{18,}"
+    r"|\bxox[abposr]-[A-Za-z0-9-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
+    r"|\bhf_[A-Za-z0-9]{30,}|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[A-Za-z0-9_-]{50,}"
+    r"|\b[rs]k_live_[A-Za-z0-9]{20,}|\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"
+    r"|\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"
+)
+_NAMED = re.compile(
+    r"(?P<name>\b(?:authorization[\"']?\s*[:=]\s*[\"']?(?:bearer|basic|token)\s+|x-api-key[\"']?\s*[:=]\s*[\"']?"
+    r"|x-goog-api-key[\"']?\s*[:=]\s*[\"']?|bearer\s+(?=[A-Za-z0-9._~+/=-]{20})))[A-Za-z0-9._~+/=-]{8,}",
+    re.IGNORECASE,
+)
+_IN_URL = re.compile(r"(?P<name>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]{3,}(?=@)", re.IGNORECASE)
+
+
+class Secret:
+    """A value that does not print: not by `str`, `repr` or a format, and not by pickling. `reveal` gives it out."""
+
+    __slots__ = ("__value",)
+
+    def __init__(self, value: str) -> None:
+        self.__value = value
+
+    def reveal(self) -> str:
+        """Return the value, for the one place that must send it."""
+        return self.__value
+
+    def __repr__(self) -> str:
+        return f"Secret({REDACTED})"
+
+    def __str__(self) -> str:
+        return REDACTED
+
+    def __format__(self, spec: str) -> str:
+        return format(REDACTED, spec)
+
+    def __bool__(self) -> bool:
+        return bool(self.__value)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return hmac.compare_digest(self.__value.encode(), other.__value.encode())
+
+    def __hash__(self) -> int:
+        return hash(self.__value)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret is not pickled")
+
+
+class Redactor:
+    """Replaces secrets by `[redacted]`. Values under six characters are left alone; instances are immutable."""
+
+    def __init__(self, secrets: Iterable[str | Secret] = ()) -> None:
+        values: set[str] = set()
+        for secret in secrets:
+            value = secret.reveal() if isinstance(secret, Secret) else secret
+            if len(value) >= _SHORTEST:
+                values |= {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+                values |= {quote(value, safe="", errors="replace"), quote(value, errors="replace")}
+        longest_first = sorted(values, key=len, reverse=True)
+        self._exact = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def redact(self, text: str) -> str:
+        """Return `text` without secrets; applying it twice changes nothing more."""
+        if self._exact is not None:
+            text = self._exact.sub(REDACTED, text)
+        text = _SHAPES.sub(REDACTED, text)
+        text = _NAMED.sub(rf"\g<name>{REDACTED}", text)
+        return _IN_URL.sub(rf"\g<name>{REDACTED}", text)

@@ -1,0 +1,73 @@
+"""Recognises small sed, awk and jq programs that can only read their input and print. Pure.
+
+Each is a white list: what is not recognised is not wrong, only not known to be harmless.
+"""
+
+from __future__ import annotations
+
+import re
+
+_ADDRESS = r"(\d+(~\d+)?|\$|/([^/\\\n\[\]]|\\[^\n])+/I?)"
+_RANGE = rf"({_ADDRESS}(,({_ADDRESS}|\+\d+))?!?)?"
+_SUBSTITUTE = "|".join(
+    rf"s{mark}([^{mark}\\\n\[\]]|\\[^\n]|\[[^{mark}\]\\\n]+\])*{mark}([^{mark}\\\n]|\\[^\n])*{mark}[gpiI\d]*"
+    for mark in ("/", "#", ",", r"\|", "@", ":")
+)
+_SED_COMMAND = rf"\s*{_RANGE}\s*([pdq=]|{_SUBSTITUTE})\s*"
+_SED = re.compile(rf"({_SED_COMMAND})(;({_SED_COMMAND}))*;?\s*")
+
+_AWK_STRING = r'"(?:[^"\\\n]|\\[^\n])*"'
+_AWK_REGEX = r"/(?:[^/\\\n\[]|\\[^\n]|\[(?!\^?\])[^\]/\\\n\[]+\])+/"
+_AWK_LITERALS = re.compile(rf"{_AWK_STRING}|(?P<before>(?:^|[({{,;!~\n}}]|&&|\|\|)[ \t]*){_AWK_REGEX}")
+_AWK_KNOWN = frozenset(
+    {
+        "BEGIN", "END", "if", "else", "for", "in", "while", "do", "break", "continue", "next", "exit", "delete",
+        "print", "printf", "length", "substr", "split", "sub", "gsub", "match", "sprintf", "tolower", "toupper",
+        "int", "index", "sqrt", "exp", "log", "NR", "NF", "FS", "OFS", "ORS", "RS", "FNR", "FILENAME", "RSTART",
+        "RLENGTH",
+    }
+)  # fmt: skip
+_AWK_VARIABLE = re.compile(r"[a-z_]\w{0,20}")
+_AWK_UNKNOWN = re.compile(r"[@#\\`'\"/?:]|\bgetline\b|(?<!\|)\|(?!\|)")
+
+_JQ_PLAIN = re.compile(r"[\w.\[\]|,:\s(){}?<>=!+*/%-]*")
+_JQ_STRING = re.compile(r'"(?:[^"\\\n]|\\["/bfnrt])*"')
+_JQ_REACHES_OUT = re.compile(
+    r"\b(env|include|import|input|inputs|input_filename|debug|stderr|halt|halt_error|modulemeta)\b"
+)
+
+
+def is_reading_sed(script: str) -> bool:
+    """Return whether a GNU sed script only selects, deletes and substitutes lines on their way to the output."""
+    return len(script) < 2_000 and _SED.fullmatch(script) is not None
+
+
+def is_reading_awk(script: str) -> bool:
+    """Return whether an awk program only reads its input and prints to the output."""
+    if len(script) > 2_000 or not script.isprintable():
+        return False
+    bare = _AWK_LITERALS.sub(lambda found: f"{found['before'] or ''} 0 ", script)
+    if _AWK_UNKNOWN.search(bare):
+        return False
+    for found in re.finditer(r"[A-Za-z_]\w*", bare):
+        name, follower = found[0], bare[found.end() :].lstrip()[:1]
+        is_name = _AWK_VARIABLE.fullmatch(name) is not None and follower != "("
+        if name not in _AWK_KNOWN and not is_name:
+            return False
+    return not _redirects(bare)
+
+
+def is_reading_jq(script: str) -> bool:
+    """Return whether a jq filter reaches nothing but its input."""
+    bare = _JQ_STRING.sub('""', script).replace('""', "")
+    return len(script) < 2_000 and _JQ_PLAIN.fullmatch(bare) is not None and _JQ_REACHES_OUT.search(bare) is None
+
+
+def _redirects(bare: str) -> bool:
+    """Return whether a `>` stands inside an action, where it may be a file and not a comparison."""
+    depth = 0
+    for char in bare:
+        depth += (char == "{") - (char == "}")
+        if depth < 0 or (char == ">" and depth > 0):
+            return True
+    return False

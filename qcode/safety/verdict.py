@@ -1,0 +1,34 @@
+"""The answer every judge of this room gives, and how two of them are combined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Decision: TypeAlias = Literal["allow", "ask", "deny"]
+Access: TypeAlias = Literal["read", "write"]
+
+_ORDER: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`reason` is one line for a person and the model; `rule` names what decided.
+
+    `rule` is the text of a rule of the person, or a short name of a built-in one such as `path:secret`.
+    `proposed_rule` is the narrow allow rule that "always" would add, empty where none is offered.
+    """
+
+    verdict: Decision
+    reason: str
+    rule: str = ""
+    proposed_rule: str = ""
+
+    @property
+    def is_allowed(self) -> bool:
+        return self.verdict == "allow"
+
+
+def strictest(first: Verdict, *others: Verdict) -> Verdict:
+    """Return the strictest verdict; of equals the first."""
+    return max((first, *others), key=lambda verdict: _ORDER[verdict.verdict])

@@ -1,0 +1,170 @@
+"""Reads and replaces files so that no link can lead astray and no failure leaves half a file.
+
+Folders are opened one by one without following links, and files are reached through the folder that was opened. A
+replacement is written beside its target, made durable, and then takes its place in one step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from qcode.tools.refusal import Refused
+
+LARGEST = 64 * 1024 * 1024
+"""Bytes of a file that is read as a whole."""
+
+_CHUNK = 1024 * 1024
+_NO_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a file was when it was read."""
+
+    inode: int
+    mtime_ns: int
+    size: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The content of a file, with what a replacement must keep."""
+
+    data: bytes
+    snapshot: Snapshot
+    mode: int
+    owner: tuple[int, int]
+    links: int
+
+
+@contextlib.contextmanager
+def open_folder(root: Path, parts: tuple[str, ...], *, creates: bool = False) -> Iterator[int]:
+    """Yield a descriptor of the folder `parts` below `root`, following no link; make missing ones where asked."""
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts:
+            if creates:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=descriptor)
+            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | _NO_FOLLOW, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def load(folder: int, name: str, shown: str) -> Loaded:
+    """Return the regular file `name` in `folder`; raise `Refused` for anything else, `OSError` where it fails."""
+    # Without O_NONBLOCK, opening a pipe would wait for its other end.
+    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW, dir_fd=folder)
+    try:
+        info = os.fstat(descriptor)
+        if stat.S_ISDIR(info.st_mode):
+            raise IsADirectoryError(errno.EISDIR, "is a folder")
+        if not stat.S_ISREG(info.st_mode):
+            raise Refused(f"{shown} is a device, pipe or socket, not a file")
+        if info.st_size > LARGEST:
+            raise Refused(
+                f"{shown} is {info.st_size:,} bytes large, more than can be read at once; use grep or the shell"
+            )
+        parts = []
+        while chunk := os.read(descriptor, _CHUNK):
+            parts.append(chunk)
+    finally:
+        os.close(descriptor)
+    data = b"".join(parts)
+    snapshot = Snapshot(info.st_ino, info.st_mtime_ns, info.st_size, hashlib.sha256(data).digest())
+    return Loaded(data, snapshot, stat.S_IMODE(info.st_mode), (info.st_uid, info.st_gid), info.st_nlink)
+
+
+def replace_file(folder: int, name: str, data: bytes, old: Loaded | None, shown: str) -> Snapshot:
+    """Put `data` in place of `old`, or make a new file where `old` is None; return what is there now.
+
+    Raise `Refused` where the file is no longer what `old` says. Either the old file or the new one is there, whole, at
+    every moment; on any failure it is the old one.
+    """
+    temporary = f".{name[:80]}.{secrets.token_hex(6)}.qcode-tmp"
+    try:
+        _write_new(folder, temporary, name, data, old)
+        _check_unchanged(folder, name, old, shown)
+        if old is None:
+            _place_new(folder, temporary, name, shown)
+        else:
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+    os.fsync(folder)
+    info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    return Snapshot(info.st_ino, info.st_mtime_ns, info.st_size, hashlib.sha256(data).digest())
+
+
+def _write_new(folder: int, temporary: str, name: str, data: bytes, old: Loaded | None) -> None:
+    mode = 0o666 if old is None else 0o600
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, mode, dir_fd=folder)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        if old is not None:
+            info = os.fstat(descriptor)
+            if (info.st_uid, info.st_gid) != old.owner:
+                os.fchown(descriptor, *old.owner)
+            os.fchmod(descriptor, old.mode)
+            _copy_attributes(folder, name, descriptor)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _copy_attributes(folder: int, name: str, target: int) -> None:
+    """Copy extended attributes, access lists among them, as far as the system knows and permits them."""
+    if not hasattr(os, "listxattr"):
+        return
+    source = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW, dir_fd=folder)
+    try:
+        with contextlib.suppress(OSError):
+            for attribute in os.listxattr(source):
+                os.setxattr(target, attribute, os.getxattr(source, attribute))
+    finally:
+        os.close(source)
+
+
+def _check_unchanged(folder: int, name: str, old: Loaded | None, shown: str) -> None:
+    try:
+        now = load(folder, name, shown)
+    except FileNotFoundError:
+        if old is None:
+            return
+        raise Refused(f"{shown} was deleted meanwhile; nothing was written") from None
+    if old is None:
+        raise Refused(f"{shown} was created meanwhile; read it first. Nothing was written")
+    if now.snapshot != old.snapshot:
+        raise Refused(f"{shown} was changed meanwhile; read it again. Nothing was written")
+
+
+def _place_new(folder: int, temporary: str, name: str, shown: str) -> None:
+    """Give a new file its name without ever replacing one that appeared in the last moment."""
+    try:
+        os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except FileExistsError:
+        raise Refused(f"{shown} was created meanwhile; read it first. Nothing was written") from None
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        _check_unchanged(folder, name, None, shown)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        return
+    os.unlink(temporary, dir_fd=folder)

@@ -1,0 +1,103 @@
+"""Keeps what a command prints: beginning and end for the model, and all of it in a private file where it is long."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+MOST_STORED = 50 * 1024 * 1024
+"""Bytes of output that are kept in a file."""
+
+_MOST_LIVE = 16_000
+"""Characters shown live at once; of a flood only the newest are."""
+
+
+class Collector:
+    """Takes bytes as they come. `folder` is asked for only when there is more than `limit` characters."""
+
+    def __init__(self, limit: int, folder: Callable[[], Path]) -> None:
+        self._half = max(limit // 2, 100)
+        self._folder = folder
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._text = ""
+        self._head: str | None = None
+        self._dropped = 0
+        self._stored = 0
+        self._file: int | None = None
+        self._path: Path | None = None
+        self._early: list[bytes] = []
+
+    def feed(self, data: bytes, *, is_last: bool = False) -> str:
+        """Take more output and return it as text; half a character waits for its other half."""
+        text = self._decoder.decode(data, final=is_last)
+        self._text += text
+        self._store(data)
+        if self._head is None and len(self._text) > 2 * self._half:
+            self._head, self._text = self._text[: self._half], self._text[self._half :]
+            self._open()
+        if self._head is not None and len(self._text) > 4 * self._half:
+            self._cut()
+        return text
+
+    def close(self) -> str:
+        """Return what the model sees, and close the file. Where something was left out, it says so and where it is."""
+        self.feed(b"", is_last=True)
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        if self._head is None:
+            return self._text
+        self._cut()
+        is_whole = self._stored <= MOST_STORED
+        where = (
+            f"; {'all of it' if is_whole else f'its first {MOST_STORED:,} bytes'} in {self._path}" if self._path else ""
+        )
+        return f"{self._head}\n[... {self._dropped:,} characters left out{where} ...]\n{self._text}"
+
+    def _cut(self) -> None:
+        excess = len(self._text) - self._half
+        if excess > 0:
+            self._dropped += excess
+            self._text = self._text[excess:]
+
+    def _open(self) -> None:
+        try:
+            self._path = self._folder() / f"shell-{secrets.token_hex(4)}.txt"
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            for data in self._early:
+                os.write(self._file, data)
+        except OSError:
+            self._path = None
+        self._early = []
+
+    def _store(self, data: bytes) -> None:
+        """Keep bytes until it is known whether a file is needed; then append them while there is room."""
+        room = max(MOST_STORED - self._stored, 0)
+        self._stored += len(data)
+        if self._head is None:
+            self._early.append(data)
+        elif self._file is not None and room:
+            try:
+                os.write(self._file, data[:room])
+            except OSError:
+                os.close(self._file)
+                self._file = self._path = None
+
+
+class Live:
+    """Passes text on in pieces of a bounded size; `flush` is called by whoever holds the clock."""
+
+    def __init__(self, output: Callable[[str], None]) -> None:
+        self._output = output
+        self._pending = ""
+
+    def add(self, text: str) -> None:
+        self._pending = (self._pending + text)[-_MOST_LIVE:]
+
+    def flush(self) -> None:
+        if self._pending:
+            text, self._pending = self._pending, ""
+            self._output(text)

@@ -1,0 +1,81 @@
+"""File name patterns (`*`, `?`, `[a-z]`, `{a,b}`, `**`) as regular expressions over relative paths. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from qcode.tools.refusal import Refused
+
+_MOST_ALTERNATIVES = 256
+_MAGIC = re.compile(r"[*?\[{]")
+_INNER_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+
+
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """Return a regular expression that fully matches the relative paths (with `/`) that `pattern` means."""
+    pattern = re.sub(r"^(\./)+", "", pattern)
+    return re.compile("|".join(_translated(one) for one in _expanded(pattern)), re.DOTALL)
+
+
+def split_fixed(pattern: str) -> tuple[str, str]:
+    """Return the leading folders of `pattern` that hold no wildcard, and the rest."""
+    parts = pattern.split("/")
+    fixed = 0
+    while fixed < len(parts) - 1 and not _MAGIC.search(parts[fixed]):
+        fixed += 1
+    return "/".join(parts[:fixed]) or ("/" if fixed else ""), "/".join(parts[fixed:])
+
+
+def _expanded(pattern: str) -> list[str]:
+    """Return the patterns that `{a,b}` stands for; a brace without a partner is an ordinary character."""
+    done, pending = [], [pattern]
+    while pending:
+        current = pending.pop()
+        found = _INNER_BRACES.search(current)
+        if found is None:
+            done.append(current)
+        else:
+            pending += [current[: found.start()] + option + current[found.end() :] for option in found[1].split(",")]
+        if len(done) + len(pending) > _MOST_ALTERNATIVES:
+            raise Refused(f"the pattern has more than {_MOST_ALTERNATIVES} alternatives")
+    return done
+
+
+def _translated(pattern: str) -> str:
+    parts = pattern.split("/")
+    result = ""
+    for index, part in enumerate(parts):
+        is_last = index == len(parts) - 1
+        if part == "**":
+            result += ".*" if is_last else "(?:[^/]+/)*"
+        else:
+            result += _translated_part(part) + ("" if is_last else "/")
+    return f"(?:{result})"
+
+
+def _translated_part(part: str) -> str:
+    result, index = "", 0
+    while index < len(part):
+        char = part[index]
+        end = part.find("]", index + 2) if char == "[" else -1
+        if char == "*":
+            result += "" if result.endswith("[^/]*") else "[^/]*"
+        elif char == "?":
+            result += "[^/]"
+        elif end > 0:
+            inside = part[index + 1 : end].replace("\\", "\\\\").replace("[", "\\[").replace("&&", "&\\&")
+            inside = f"^/{inside[1:]}" if inside[0] in "!^" else inside
+            result += _checked_class(f"[{inside}]")
+            index = end
+        else:
+            result += re.escape(char)
+        index += 1
+    return result
+
+
+def _checked_class(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise Refused(f"the pattern has a bad character class {text}: {error}") from None
+    return text

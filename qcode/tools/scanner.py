@@ -1,0 +1,82 @@
+"""Searches files for a regular expression, as a program of its own: run it, never import it.
+
+A pattern can take for ever, and a process can be ended where a thread cannot. It needs only the standard library. From
+standard input it takes one JSON object: `pattern`, `ignore_case`, `before_after`, `max_count` and `files`, a list of
+[name, path]. It prints events as ripgrep does with `--json`: `begin`, `match`, `context`, `end`, one a line, in order.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+_LARGEST = 50 * 1024 * 1024
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+
+def main() -> int:
+    """Return 0, or 2 where the pattern is not valid; the reason is then on standard error."""
+    asked = json.load(sys.stdin)
+    try:
+        pattern = re.compile(asked["pattern"], re.IGNORECASE if asked["ignore_case"] else 0)
+    except re.error as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    for name, path in asked["files"]:
+        text = _text_of(path)
+        if text is not None:
+            for event in _events(name, text.split("\n"), pattern, asked["before_after"], asked["max_count"]):
+                sys.stdout.write(json.dumps(event) + "\n")
+    return 0
+
+
+def _text_of(path: str) -> str | None:
+    """Return the text of a regular file, or None where it is none, empty or binary."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            data = file.read(_LARGEST + 1)
+        except OSError:
+            return None
+    mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
+    if not data or len(data) > _LARGEST or (encoding == "utf-8" and b"\0" in data):
+        return None
+    return data[len(mark) :].decode(encoding, "replace").removesuffix("\n")
+
+
+def _events(
+    name: str, lines: list[str], pattern: re.Pattern[str], around: int, max_count: int
+) -> Iterator[dict[str, Any]]:
+    hits: dict[int, int] = {}
+    for number, line in enumerate(lines, start=1):
+        found = pattern.search(line.removesuffix("\r"))
+        if found is not None:
+            hits[number] = len(line[: found.start()].encode("utf-8", "replace"))
+            if len(hits) == max_count:
+                break
+    if not hits:
+        return
+    path = {"text": name}
+    yield {"type": "begin", "data": {"path": path}}
+    shown = sorted({n for hit in hits for n in range(hit - around, hit + around + 1) if 1 <= n <= len(lines)})
+    for number in shown:
+        data: dict[str, Any] = {"path": path, "lines": {"text": lines[number - 1] + "\n"}, "line_number": number}
+        data["submatches"] = [{"start": hits[number]}] if number in hits else []
+        yield {"type": "match" if number in hits else "context", "data": data}
+    yield {"type": "end", "data": {"path": path}}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

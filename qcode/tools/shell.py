@@ -1,0 +1,121 @@
+"""The `shell` tool: one command in bash, bounded in time and output, and nothing of it left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from functools import partial
+
+from qcode.protocol.json import JsonObject
+from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.tools.arguments import Arguments, check
+from qcode.tools.environment import passed_on, required_program
+from qcode.tools.output import Collector, Live
+from qcode.tools.processes import Ended, run_program
+from qcode.tools.refusal import Refused
+from qcode.tools.tool import Preview, ToolContext, failed, off_loop
+from qcode.tools.visible import visible
+from qcode.tools.workspace import Workspace
+
+LONGEST_S = 3_600
+_LIVE_EVERY_S = 0.05
+
+
+class Shell:
+    spec = ToolSpec(
+        name="shell",
+        description=(
+            "Run a command with bash in the workspace folder and return its output, errors included, and its exit "
+            "code. Every call starts afresh: cd and variables do not last. There is no terminal and no input, and "
+            "pagers are off. Long output is shortened in the middle. Processes left in the background are ended when "
+            "the command returns. Use read, edit, glob and grep rather than cat, sed, find and grep where they do."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "command": {"type": "string", "description": "The command, as one would type it into bash."},
+                "timeout_s": {
+                    "type": "number",
+                    "minimum": 1,
+                    "maximum": LONGEST_S,
+                    "description": "Seconds after which the command is ended. Default 120.",
+                },
+            },
+            "required": ["command"],
+            "additionalProperties": False,
+        },
+    )
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        try:
+            command = _command_of(check(self.spec, arguments))
+        except Refused as refused:
+            return Preview("Run a command?", "", str(refused))
+        return Preview("Run this command?", visible(command, marks_newlines=True))
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        try:
+            checked = check(self.spec, arguments)
+            command = _command_of(checked)
+            environment = os.environ if context.environment is None else context.environment
+            bash = await off_loop(partial(required_program, "bash", environment, workspace))
+            timeout_s = checked.number("timeout_s", context.shell_timeout_s)
+            return await _run(bash, command, timeout_s, passed_on(environment), workspace, context)
+        except Refused as refused:
+            return failed(str(refused))
+
+
+def _command_of(arguments: Arguments) -> str:
+    command = arguments.text("command")
+    if not command.strip():
+        raise Refused("shell: the command is empty")
+    if "\0" in command:
+        raise Refused("shell: the command holds a NUL character")
+    return command
+
+
+async def _run(
+    bash: str, command: str, timeout_s: float, environment: dict[str, str], workspace: Workspace, context: ToolContext
+) -> ToolOutcome:
+    collector = Collector(context.max_output_chars, lambda: workspace.scratch)
+    live = Live(context.output)
+    showing = asyncio.ensure_future(_show(live))
+    try:
+        ended = await run_program(
+            [bash, "--noprofile", "--norc", "-c", command],
+            cwd=workspace.root,
+            environment=environment,
+            on_output=lambda data: live.add(collector.feed(data)),
+            timeout_s=timeout_s,
+        )
+    except OSError as error:
+        raise Refused(f"shell: the command could not be started: {os.strerror(error.errno or 0)}") from None
+    finally:
+        showing.cancel()
+        text = collector.close()
+        live.flush()
+    return _outcome(text, ended, timeout_s)
+
+
+async def _show(live: Live) -> None:
+    while True:
+        await asyncio.sleep(_LIVE_EVERY_S)
+        live.flush()
+
+
+def _outcome(text: str, ended: Ended, timeout_s: float) -> ToolOutcome:
+    notes = []
+    if ended.had_leftovers:
+        notes.append("[processes it left in the background were ended]")
+    if ended.is_timed_out:
+        summary = f"ended after {timeout_s:g} s"
+        notes.append(f"[timed out: it and everything it started were ended after {timeout_s:g} s]")
+    elif ended.exit_code < 0:
+        summary = f"ended by signal {-ended.exit_code}"
+        notes.append(f"[{summary}]")
+    else:
+        summary = f"exit {ended.exit_code}"
+        notes.append(f"[exit code {ended.exit_code}]")
+    body = text.removesuffix("\n") if text.strip() else "[no output]"
+    is_error = ended.is_timed_out or ended.exit_code != 0
+    return ToolOutcome("\n".join([body, *notes]), is_error=is_error, summary=summary)

@@ -1,0 +1,102 @@
+"""A text file as lines that a model can work on, and back to bytes with everything kept that was not changed. Pure.
+
+Kept are the byte order mark, the encoding (UTF-8, or UTF-16 with a mark), each line's own ending and whether the last
+line has one. In `Document.text` every ending is a plain newline.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import Counter
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from qcode.tools.refusal import Refused
+
+_ENDING = re.compile(r"\r\n|\n")
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_COMPARED = 2_000_000
+"""Products of line counts up to which changed lines are matched one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """`endings` has one entry for each newline of `text`."""
+
+    text: str
+    endings: tuple[str, ...] = ()
+    encoding: str = "utf-8"
+    mark: bytes = b""
+
+
+def decode(data: bytes, shown: str) -> Document:
+    """Return the document that `data` is; raise `Refused` where it is not text in a known encoding."""
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)) and len(data) % 4 == 0:
+        raise Refused(f"{shown} is UTF-32; only UTF-8 and UTF-16 can be read and edited")
+    mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
+    if encoding == "utf-8" and b"\0" in data:
+        raise Refused(f"{shown} is a binary file ({len(data):,} bytes)")
+    try:
+        raw = data[len(mark) :].decode(encoding)
+    except UnicodeDecodeError:
+        raise Refused(
+            f"{shown} is neither UTF-8 nor UTF-16 text ({len(data):,} bytes); "
+            "if it is text in another encoding, convert it in the shell with iconv"
+        ) from None
+    return from_text(raw, encoding, mark)
+
+
+def from_text(raw: str, encoding: str = "utf-8", mark: bytes = b"") -> Document:
+    """Return the document of a text that still has its line endings."""
+    if "\r" in raw and "\n" not in raw:
+        return Document(raw.replace("\r", "\n"), ("\r",) * raw.count("\r"), encoding, mark)
+    endings = tuple(_ENDING.findall(raw))
+    return Document(raw.replace("\r\n", "\n"), endings, encoding, mark)
+
+
+def encode(document: Document) -> bytes:
+    """Return the bytes of a document; the inverse of `decode`."""
+    lines = document.text.split("\n")
+    raw = "".join(line + ending for line, ending in zip(lines, (*document.endings, ""), strict=True))
+    return document.mark + raw.encode(document.encoding)
+
+
+def with_text(document: Document, text: str) -> Document:
+    """Return `document` with another text; a line that stays keeps its ending, a new one takes its neighbour's."""
+    old, new = document.text.split("\n"), text.split("\n")
+    usual = Counter(document.endings).most_common(1)[0][0] if document.endings else "\n"
+    if len(set(document.endings)) <= 1:
+        return Document(text, (usual,) * (len(new) - 1), document.encoding, document.mark)
+    known = [*document.endings, usual]
+    endings: list[str] = []
+    for kind, old_start, old_end, new_start, new_end in _changes(old, new):
+        if kind == "equal":
+            endings += known[old_start:old_end]
+            continue
+        replaced = known[old_start:old_end][: new_end - new_start]
+        neighbour = (replaced or endings or known)[-1 if replaced or endings else 0]
+        endings += replaced + [neighbour] * (new_end - new_start - len(replaced))
+    return Document(text, tuple(endings[: len(new) - 1]), document.encoding, document.mark)
+
+
+def _changes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, int]]:
+    """Return opcodes like difflib's, at a bounded cost: what is equal at both ends is not compared again."""
+    start = 0
+    while start < min(len(old), len(new)) and old[start] == new[start]:
+        start += 1
+    tail = 0
+    while tail < min(len(old), len(new)) - start and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    old_end, new_end = len(old) - tail, len(new) - tail
+    changes = [("equal", 0, start, 0, start)]
+    if (old_end - start) * (new_end - start) > _COMPARED:
+        changes.append(("replace", start, old_end, start, new_end))
+    else:
+        matcher = SequenceMatcher(None, old[start:old_end], new[start:new_end], autojunk=False)
+        changes += [(kind, a + start, b + start, c + start, d + start) for kind, a, b, c, d in matcher.get_opcodes()]
+    return [*changes, ("equal", old_end, len(old), new_end, len(new))]

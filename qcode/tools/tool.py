@@ -1,0 +1,78 @@
+"""What every tool is: a spec, a preview for the person who approves, and a run that always gives a result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from qcode.protocol.json import JsonObject
+from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.tools.workspace import Workspace
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a run is given besides its arguments.
+
+    `output` takes live output, called on the event loop. `environment` is what the process inherits from (None: this
+    process's own); tools that run programs pass on only what is known to be harmless. Sizes are characters.
+    """
+
+    output: Callable[[str], None]
+    shell_timeout_s: float = 120.0
+    max_output_chars: int = 30_000
+    environment: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a person approves: one line of `question`, and the whole of what would happen as `detail`.
+
+    `refusal` is not empty where running the call would only give this error and change nothing: there is nothing to
+    approve then, and the call may run at once to get its result.
+    """
+
+    question: str
+    detail: str
+    refusal: str = ""
+
+
+class Tool(Protocol):
+    """A tool. Instances hold no state and may run side by side."""
+
+    @property
+    def spec(self) -> ToolSpec: ...
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        """Return what the call would do, changing nothing. It may read files, so it is not for the event loop."""
+        ...
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        """Perform the call. Bad arguments and failures are results with `is_error`; only cancelling raises."""
+        ...
+
+
+def failed(message: str, summary: str = "") -> ToolOutcome:
+    """Return an error result; `summary` is its first line unless given."""
+    return ToolOutcome(message, is_error=True, summary=summary or message.split("\n", 1)[0])
+
+
+async def off_loop(work: Callable[[], _T], stop: Callable[[], None] | None = None) -> _T:
+    """Run blocking `work` in a thread. Where this is cancelled, `stop` is called, and it ends when the work has.
+
+    So nothing is done after a call was reported as cancelled.
+    """
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if stop is not None:
+            stop()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # looked at, so that it is not reported as forgotten
+        raise

@@ -1,0 +1,102 @@
+"""Walks a folder as git sees it: ignored files and `.git` are left out, links are not followed, names are in order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+MOST_ENTRIES = 300_000
+_LARGEST_RULES = 1024 * 1024
+
+_Rules: TypeAlias = "tuple[tuple[str, GitIgnoreSpec], ...]"
+"""Specs with the folder each is relative to, from the root down; the last that has an opinion decides."""
+
+
+class TooMany(Exception):  # noqa: N818  # an end, not a failure
+    """The walk was given up: it met more entries than it is willing to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or link; `relative` to the folder where the walk began, with `/`."""
+
+    relative: str
+    entry: os.DirEntry[str]
+
+
+def files(root: Path, start: Path, is_stopped: Callable[[], bool]) -> Iterator[Entry]:
+    """Yield the files below `start`, which is `root` or below it; raise `TooMany` beyond `MOST_ENTRIES`.
+
+    Rules are those of the `.gitignore` files from `root` on and of `.git/info/exclude`. A start that is itself ignored
+    was asked for by name, so rules above it do not count there.
+    """
+    rules = _rules_above(root, start)
+    prefix = "/".join(start.relative_to(root).parts)
+    pending: list[tuple[str, _Rules]] = [(prefix, rules)]
+    left = MOST_ENTRIES
+    while pending:
+        folder, rules = pending.pop()
+        try:
+            entries = sorted(os.scandir(root / folder), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        left -= len(entries)
+        if left < 0:
+            raise TooMany
+        rules = _with_rules_of(rules, root, folder)
+        below: list[tuple[str, _Rules]] = []
+        for entry in entries:
+            if is_stopped():
+                return
+            if entry.name == ".git":
+                continue
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if _is_ignored(rules, path, is_folder=is_folder):
+                continue
+            if is_folder:
+                below.append((path, rules))
+            else:
+                yield Entry(path[len(prefix) + 1 if prefix else 0 :], entry)
+        pending += reversed(below)
+
+
+def _rules_above(root: Path, start: Path) -> _Rules:
+    rules = _with_file((), "", root / ".git/info/exclude")
+    parts = start.relative_to(root).parts
+    for depth in range(len(parts)):
+        rules = _with_rules_of(rules, root, "/".join(parts[:depth]))
+        if _is_ignored(rules, "/".join(parts[: depth + 1]), is_folder=True):
+            return ()
+    return rules
+
+
+def _with_rules_of(rules: _Rules, root: Path, folder: str) -> _Rules:
+    return _with_file(rules, folder, root / folder / ".gitignore")
+
+
+def _with_file(rules: _Rules, folder: str, path: Path) -> _Rules:
+    from pathspec import GitIgnoreSpec  # loaded with the first walk, not at start
+
+    try:
+        if not path.is_file() or path.stat().st_size > _LARGEST_RULES:
+            return rules
+        lines = path.read_text("utf-8", errors="replace").split("\n")
+        return (*rules, (folder, GitIgnoreSpec.from_lines(lines)))
+    except (OSError, ValueError):
+        return rules
+
+
+def _is_ignored(rules: _Rules, path: str, *, is_folder: bool) -> bool:
+    for folder, spec in reversed(rules):
+        relative = path[len(folder) + 1 :] if folder else path
+        verdict = spec.check_file(f"{relative}/" if is_folder else relative).include
+        if verdict is not None:
+            return verdict
+    return False

@@ -1,0 +1,69 @@
+"""The `write` tool: a whole file, new or in place of one that was read."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from qcode.protocol.json import JsonObject
+from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.tools import diffs, text
+from qcode.tools.arguments import Arguments
+from qcode.tools.change import Change, perform, preview_change
+from qcode.tools.refusal import Refused
+from qcode.tools.text import Document
+from qcode.tools.tool import Preview, ToolContext, off_loop
+from qcode.tools.workspace import Workspace
+
+
+class Write:
+    spec = ToolSpec(
+        name="write",
+        description=(
+            "Create a file, or replace the whole content of one. An existing file must have been read before. Missing "
+            "folders are created. Line endings and encoding of an existing file are kept. To change a part of a file "
+            "use edit. For a long file, write a skeleton first and add to it with edit."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "File to write, relative to the workspace or absolute."},
+                "content": {"type": "string", "description": "The complete new content of the file."},
+            },
+            "required": ["path", "content"],
+            "additionalProperties": False,
+        },
+        writes_files=True,
+    )
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        return preview_change(self.spec, _plan, arguments, workspace)
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        return await off_loop(partial(perform, self.spec, _plan, arguments, workspace))
+
+
+def _plan(arguments: Arguments, workspace: Workspace) -> Change:
+    place = workspace.resolve(arguments.text("path"), "write")
+    content = arguments.text("content")
+    lines = content.count("\n") + (not content.endswith("\n") and content != "")
+    size = f"{lines:,} line{'s' if lines != 1 else ''}"
+    if not workspace.exists(place):
+        document = text.from_text(content)
+        diff = diffs.unified(place.shown, None, document)
+        return Change(place, None, text.encode(document), diff, f"Created {place.shown} ({size}).")
+    loaded = workspace.load(place)
+    workspace.check_fresh(place, loaded)
+    old = text.decode(loaded.data, place.shown)
+    new = _in_place_of(old, content)
+    data = text.encode(new)
+    if data == loaded.data:
+        raise Refused(f"{place.shown} already has exactly this content; nothing was changed")
+    return Change(place, loaded, data, diffs.unified(place.shown, old, new), f"Wrote {place.shown} ({size}).")
+
+
+def _in_place_of(old: Document, content: str) -> Document:
+    """Keep what the file has. A content that spells CRLF itself means it, and is taken as it is."""
+    content = content.removeprefix("\ufeff") if old.mark else content
+    if "\r\n" in content:
+        return text.from_text(content, old.encoding, old.mark)
+    return text.with_text(old, content)

@@ -1,0 +1,233 @@
+"""The question a person must answer before a call runs: inline, above the prompt, with the exact command or diff.
+
+It decides nothing and remembers nothing: it posts one `Answered`. Keys typed in its first 300 ms, and every key of a
+burst that began then, are ignored: they were meant for something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Input, Static
+
+from qcode.protocol.conversation import Answer
+from qcode.protocol.events import ApprovalRequested
+from qcode.tui.figures import count_text
+from qcode.tui.text import one_line, visible
+
+GUARD_SECONDS = 0.3
+
+Kind: TypeAlias = Literal["once", "always", "no", "tell"]
+_LETTERS: dict[str, Kind] = {"y": "once", "a": "always", "n": "no", "t": "tell"}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    kind: Kind
+    label: str
+
+
+def options_for(request: ApprovalRequested) -> tuple[Option, ...]:
+    """Return the choices in their order; "always" only where a rule was proposed."""
+    always = (Option("always", f"Yes, always in this session for {one_line(request.rule)}"),) if request.rule else ()
+    return (
+        Option("once", "Yes, once"),
+        *always,
+        Option("no", "No"),
+        Option("tell", "No, and say what to do instead"),
+    )
+
+
+def preview_content(preview: str) -> Content:
+    """Return the command or diff, every character visible, the lines of a unified diff in their colours."""
+    text = visible(preview.rstrip("\n"))
+    if not (preview.startswith(("--- ", "diff ", "@@ ")) or "\n@@ " in preview):
+        return Content(text)
+    return Content("\n").join(Content.styled(line, _diff_style(line)) for line in text.split("\n"))
+
+
+def _diff_style(line: str) -> str:
+    if line.startswith(("--- ", "+++ ", "diff ")):
+        return "bold"
+    styles = {"+": "$text-success", "-": "$text-error", "@": "$text-primary"}
+    return styles.get(line[:1], "")
+
+
+class ApprovalPanel(Vertical, can_focus=True):
+    """Shows one request at a time; hidden when there is none. Focus is the app's to give and take."""
+
+    @dataclass
+    class Answered(Message):
+        call_id: str
+        answer: Answer
+
+    def __init__(self, clock: Callable[[], float], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._clock = clock
+        self._waiting: list[ApprovalRequested] = []
+        self._options: tuple[Option, ...] = ()
+        self._index = 0
+        self._quiet_until = 0.0
+        self.display = False
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="approval-question", markup=False)
+        with VerticalScroll(id="approval-preview", can_focus=False):
+            yield Static(id="approval-text", markup=False)
+        yield Static(id="approval-more", markup=False)
+        yield Static(id="approval-options", markup=False)
+        yield Input(
+            placeholder="What should it do instead? Enter sends, Esc goes back", id="approval-reason", compact=True
+        )
+
+    @property
+    def request(self) -> ApprovalRequested | None:
+        """The request that is shown."""
+        return self._waiting[0] if self._waiting else None
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether the person is writing what to do instead."""
+        return self._reason.display and self.request is not None
+
+    @property
+    def chosen(self) -> Kind:
+        return self._options[self._index].kind
+
+    def ask(self, request: ApprovalRequested) -> None:
+        """Show `request`, or keep it until those before it are answered."""
+        self._waiting.append(request)
+        if len(self._waiting) == 1:
+            self._open()
+
+    def withdraw(self, call_id: str) -> bool:
+        """Forget a request that was settled elsewhere; return whether it was the one shown."""
+        was_shown = self.request is not None and self.request.call.call_id == call_id
+        self._waiting = [request for request in self._waiting if request.call.call_id != call_id]
+        if was_shown:
+            self._open()
+        return was_shown
+
+    def withdraw_all(self) -> tuple[str, ...]:
+        """Forget every request and return their ids."""
+        ids = tuple(request.call.call_id for request in self._waiting)
+        self._waiting = []
+        self._open()
+        return ids
+
+    def leave_telling(self) -> bool:
+        """Go back from the text to the choices; return whether there was something to leave."""
+        if not self.is_telling:
+            return False
+        self._show_choices()
+        return True
+
+    def on_key(self, event: events.Key) -> None:
+        if self.is_telling or self.request is None or event.key in ("tab", "shift+tab"):
+            return
+        event.stop()
+        event.prevent_default()
+        if self._is_guarded():
+            return
+        kinds = [option.kind for option in self._options]
+        letter = _LETTERS.get(event.key)
+        if event.key in ("up", "down"):
+            self._move(-1 if event.key == "up" else 1)
+        elif event.key in ("shift+up", "shift+down"):
+            self._preview.scroll_relative(y=-1 if event.key == "shift+up" else 1, animate=False, force=True)
+        elif event.key == "enter":
+            self._choose(self.chosen)
+        elif event.key.isdecimal() and 1 <= int(event.key) <= len(kinds):
+            self._choose(kinds[int(event.key) - 1])
+        elif letter in kinds:
+            self._choose(letter)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._answer(Answer(is_allowed=False, reason=event.value.strip()))
+
+    def _open(self) -> None:
+        request = self.request
+        self.display = request is not None
+        if request is None:
+            return
+        self._options = options_for(request)
+        self._index = 0
+        self._quiet_until = self._clock() + GUARD_SECONDS
+        self.query_one("#approval-question", Static).update(Content(one_line(request.question)))
+        self.query_one("#approval-text", Static).update(preview_content(request.preview))
+        self._preview.display = bool(request.preview.strip())
+        self._preview.scroll_home(animate=False)
+        self._show_choices()
+        self.call_after_refresh(self._show_extent)
+
+    def _is_guarded(self) -> bool:
+        """Whether a key comes too early to be meant; each one that does pushes the moment on."""
+        now = self._clock()
+        if now >= self._quiet_until:
+            return False
+        self._quiet_until = now + GUARD_SECONDS
+        return True
+
+    def _move(self, step: int) -> None:
+        self._index = (self._index + step) % len(self._options)
+        self._paint_options()
+
+    def _choose(self, kind: Kind) -> None:
+        if kind == "tell":
+            self._index = [option.kind for option in self._options].index("tell")
+            self._paint_options()
+            self._reason.value = ""
+            self._reason.display = True
+            self._reason.focus()
+        else:
+            self._answer(Answer(is_allowed=kind != "no", scope="always" if kind == "always" else "once"))
+
+    def _answer(self, answer: Answer) -> None:
+        request = self.request
+        if request is None:
+            return
+        self._waiting.pop(0)
+        self.post_message(self.Answered(request.call.call_id, answer))
+        self._open()
+
+    def _show_choices(self) -> None:
+        self._reason.display = False
+        self._paint_options()
+        self.focus()
+
+    def _paint_options(self) -> None:
+        rows = [
+            Content.assemble(
+                ("› " if place == self._index else "  ", "$text-accent"),
+                (f"{place + 1} {option.label}", "bold $text-accent" if place == self._index else ""),
+                (f" ({letter})", "$muted"),
+            )
+            for place, option in enumerate(self._options)
+            for letter, kind in _LETTERS.items()
+            if kind == option.kind
+        ]
+        self.query_one("#approval-options", Static).update(Content("\n").join(rows))
+
+    def _show_extent(self) -> None:
+        """Say how much of a long preview is out of view, and how to see it."""
+        hidden = self._preview.max_scroll_y
+        more = self.query_one("#approval-more", Static)
+        more.display = hidden > 0 and self._preview.display
+        words = f"… {count_text(int(hidden), 'more line')} · Shift+Up and Shift+Down scroll"
+        more.update(Content.styled(words, "$muted"))
+
+    @property
+    def _preview(self) -> VerticalScroll:
+        return self.query_one("#approval-preview", VerticalScroll)
+
+    @property
+    def _reason(self) -> Input:
+        return self.query_one("#approval-reason", Input)

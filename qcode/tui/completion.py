@@ -1,0 +1,50 @@
+"""What the slash menu offers for what is typed so far. Pure, apart from the choices a command supplies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qcode.tui.commands import Command, CommandHost, enabled, find, split_command
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One row: `text` is what the prompt becomes, `is_complete` whether Enter may run it as it is."""
+
+    text: str
+    label: str
+    help: str = ""
+    is_complete: bool = True
+
+
+def choices_for(text: str, host: CommandHost) -> tuple[Choice, ...]:
+    """Return the rows for `text`: commands while the name is typed, then the choices for its argument."""
+    typed = split_command(text)
+    if typed is None:
+        return ()
+    name, argument = typed
+    if " " not in text:
+        return _commands(name.lower(), host)
+    command = find(name, host.setup)
+    if command is None:
+        return ()
+    wanted = argument.lower()
+    offered = sorted(command.choices(host), key=lambda choice: not choice.lower().startswith(wanted))
+    found = [choice for choice in offered if wanted in choice.lower()]
+    return tuple(Choice(f"/{name} {choice}", choice) for choice in found if choice != argument)
+
+
+def _commands(start: str, host: CommandHost) -> tuple[Choice, ...]:
+    """Commands whose name or alias begins with `start`, exact names first."""
+    rows: list[tuple[bool, Choice]] = []
+    for command in enabled(host.setup):
+        match = next((name for name in command.names if name.startswith(start)), None)
+        if match is not None:
+            rows.append((match != start, _row(command, match, host)))
+    return tuple(row for _, row in sorted(rows, key=lambda pair: pair[0]))
+
+
+def _row(command: Command, match: str, host: CommandHost) -> Choice:
+    has_choices = bool(command.argument) and command.id != "help" and bool(command.choices(host))
+    label = f"/{match} {command.argument}".rstrip()
+    return Choice(f"/{match} " if command.argument else f"/{match}", label, command.help, not has_choices)

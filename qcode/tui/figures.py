@@ -1,0 +1,38 @@
+"""Numbers as people read them: tokens, money, time. Pure."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+
+def tokens_text(count: int) -> str:
+    """Return a count in at most five characters: `950`, `8.2k`, `128k`, `1.3M`."""
+    for size, unit in ((1_000_000, "M"), (1_000, "k")):
+        if count >= size - size // 2_000:
+            scaled = count / size
+            return f"{scaled:.0f}{unit}" if scaled >= 99.95 else f"{scaled:.1f}".removesuffix(".0") + unit
+    return str(count)
+
+
+def cost_text(cost: Decimal) -> str:
+    """Return US dollars: cents from ten cents up, four places below, so that a small cost never reads as none."""
+    if cost == 0:
+        return "$0"
+    if cost >= Decimal("0.1"):
+        return f"${cost:.2f}"
+    return f"${cost:.4f}" if cost >= Decimal("0.0001") else "<$0.0001"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return whole seconds as `4s`, `2m05s` or `1h02m`."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3_600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3_600}h{whole % 3_600 // 60:02d}m"
+
+
+def count_text(count: int, noun: str) -> str:
+    """Return `1 line`, `12 lines`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,50 @@
+"""What the app is told when it starts. The composition root fills it in; nothing here looks anything up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qcode.protocol.events import Notice
+
+
+@dataclass(frozen=True, slots=True)
+class AppSetup:
+    """Everything the app shows or uses that is not part of the conversation.
+
+    model_note       what was chosen and why, one line each (with the demo model: how to add a key)
+    instructions     names of the instruction files that were loaded
+    first_prompt     sent as soon as the screen is up; empty for none
+    user_themes      folder of the person's own theme files, None for none
+    history_file     where prompts are kept across sessions, None to keep them for this run only
+    models           names `/model` offers; called once, when first needed
+    help_topics      `/help TOPIC`; the text is made when asked for
+    commands         ids of the commands that are enabled, None for all
+    keys             command id to keys (`"fold": "ctrl+y"`), replacing the ones in the table
+    max_continuations  how many continuations a reply may get; only shown ("continued 1/3")
+    warm_up          run in a thread once the first screen is painted (importing the SDK, say)
+    notices          shown below the welcome
+    clock            seconds, only differences are used
+    """
+
+    version: str
+    cwd: str
+    model_note: tuple[str, ...] = ()
+    instructions: tuple[str, ...] = ()
+    first_prompt: str = ""
+    theme: str = "dark"
+    git_branch: str = ""
+    user_themes: Path | None = None
+    history_file: Path | None = None
+    models: Callable[[], tuple[str, ...]] = tuple
+    help_topics: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    commands: frozenset[str] | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+    max_continuations: int = 3
+    has_title: bool = True
+    has_bell: bool = False
+    warm_up: Callable[[], None] | None = None
+    notices: tuple[Notice, ...] = ()
+    clock: Callable[[], float] = time.monotonic

@@ -1,0 +1,145 @@
+"""The one line at the foot: what is happening and for how long, then model, mode, context, tokens, cost, branch.
+
+Pure: `render_status` fits any width by leaving parts out, the least needed first. `status_line` paints it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from math import ceil
+
+from rich.cells import cell_len
+from textual.content import Content
+
+from qcode.tui.figures import cost_text, seconds_text, tokens_text
+from qcode.tui.text import one_line, shorten
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+FRAMES_PER_SECOND = 8
+_BAR_CELLS = 8
+_GAP = "  "
+_WHY_CELLS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What is happening. `since` is when it began; `until` makes it a countdown to that moment.
+
+    `is_moving` False (waiting for a person): no spinner, no clock, no timer.
+    """
+
+    text: str
+    since: float
+    until: float | None = None
+    attempt: int = 1
+    is_moving: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """All the line shows. `cost` None: unknown; `has_unknown_cost`: `cost` is a part of the sum only."""
+
+    model: str = ""
+    mode: str = "default"
+    context_tokens: int = 0
+    context_window: int = 0
+    tokens: int = 0
+    cost: Decimal | None = None
+    has_unknown_cost: bool = False
+    branch: str = ""
+    activity: Activity | None = None
+    hint: str = ""
+
+
+def render_status(status: Status, width: int, now: float) -> Content:
+    """Return the line for `width` cells: activity or hint on the left, facts on the right.
+
+    Dropped in this order where room is short: branch, tokens, the provider's name, the bar, cost, the Esc hint,
+    context, model. The mode and what is happening stay; they are cut last.
+    """
+    for facts, is_hinting in _layouts(status):
+        left = _left(status, now, is_hinting, _WHY_CELLS)
+        right = Content(_GAP).join(facts)
+        room = width - right.cell_length - left.cell_length
+        if room >= (len(_GAP) if left and right else 0):
+            return Content.assemble(left, " " * room, right)
+    mode = _mode(status)
+    room = width - mode.cell_length - 1
+    left = _left(status, now, False, room)
+    if left.cell_length > room:
+        left = left.truncate(max(0, room), ellipsis=True)
+    return Content.assemble(left, " " * max(0, width - left.cell_length - mode.cell_length), mode)
+
+
+def _layouts(status: Status) -> list[tuple[list[Content], bool]]:
+    """Every arrangement from the fullest to the barest."""
+    parts: dict[str, Content] = {
+        "model": Content.styled(one_line(status.model, 60), "$muted"),
+        "mode": _mode(status),
+        "context": _context(status, has_bar=True),
+        "tokens": Content.styled(f"{tokens_text(status.tokens)} tokens" if status.tokens else "", "$muted"),
+        "cost": Content.styled(_cost(status), "$muted"),
+        "branch": Content.styled(shorten(status.branch, 24), "$muted"),
+    }
+    layouts = [(_present(parts), True)]
+    for dropped in ("branch", "tokens", "provider", "bar", "cost", "hint", "context", "model"):
+        if dropped == "provider":
+            parts["model"] = Content.styled(one_line(status.model.rpartition("/")[2], 40), "$muted")
+        elif dropped == "bar":
+            parts["context"] = _context(status, has_bar=False)
+        else:
+            parts.pop(dropped, None)
+        layouts.append((_present(parts), dropped not in ("hint", "context", "model")))
+    return layouts
+
+
+def _present(parts: dict[str, Content]) -> list[Content]:
+    return [part for part in parts.values() if part]
+
+
+def _left(status: Status, now: float, is_hinting: bool, room: int) -> Content:
+    activity = status.activity
+    if status.hint:
+        return Content.styled(status.hint, "$text-warning")
+    if activity is None:
+        return Content("")
+    if not activity.is_moving:
+        return Content.styled(activity.text, "bold $text-warning")
+    frame = _FRAMES[int(max(0.0, now - activity.since) * FRAMES_PER_SECOND) % len(_FRAMES)]
+    if activity.until is not None:
+        left = max(0, ceil(activity.until - now))
+        retrying = f"retrying in {left} s (attempt {activity.attempt})"
+        why = shorten(activity.text.rstrip(". "), max(0, room - cell_len(retrying) - 4))
+        words, clock = f"{why}, {retrying}" if len(why) > 1 else retrying, ""
+    else:
+        words, clock = activity.text, f" {seconds_text(now - activity.since)}"
+    return Content.assemble(
+        (f"{frame} ", "$text-accent"),
+        (words, "$text-accent"),
+        (clock, "$muted"),
+        (" · Esc to cancel" if is_hinting else "", "$muted"),
+    )
+
+
+def _mode(status: Status) -> Content:
+    styles = {"plan": "$text-primary", "accept-edits": "$text-warning", "auto": "$text-warning"}
+    return Content.styled(status.mode, styles.get(status.mode, "bold $text-error" if status.mode == "bypass" else ""))
+
+
+def _context(status: Status, *, has_bar: bool) -> Content:
+    if status.context_window <= 0 or status.context_tokens <= 0:
+        return Content("")
+    share = min(1.0, status.context_tokens / status.context_window)
+    style = "$text-error" if share >= 0.9 else "$text-warning" if share >= 0.75 else "$muted"
+    percent = f"{max(1, round(share * 100))}%"
+    if not has_bar:
+        return Content.styled(percent, style)
+    filled = max(1, round(share * _BAR_CELLS))
+    return Content.assemble(("━" * filled, style), ("─" * (_BAR_CELLS - filled), "$muted"), (f" {percent}", style))
+
+
+def _cost(status: Status) -> str:
+    if status.cost is None:
+        return ""
+    return cost_text(status.cost) + ("+" if status.has_unknown_cost else "")

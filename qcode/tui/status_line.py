@@ -1,0 +1,77 @@
+"""Paints the status and keeps the session's totals. Runs a timer only while something moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from textual.content import Content
+from textual.timer import Timer
+from textual.widget import Widget
+
+from qcode.protocol.events import UsageUpdated
+from qcode.protocol.usage import Usage
+from qcode.tui.status import FRAMES_PER_SECOND, Activity, Status, render_status
+from qcode.tui.totals import Totals
+
+
+class StatusLine(Widget):
+    """One line. `status` is all it shows; changes repaint it and nothing else."""
+
+    def __init__(self, status: Status, clock: Callable[[], float], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.status = status
+        self._clock = clock
+        self._ticks: Timer | None = None
+        self._totals = Totals()
+
+    @property
+    def is_ticking(self) -> bool:
+        return self._ticks is not None
+
+    def change(self, **changes: Any) -> None:  # noqa: ANN401  # fields of Status, which replace() checks
+        """Replace fields of the status and repaint if any differs."""
+        status = replace(self.status, **changes)
+        if status == self.status:
+            return
+        self.status = status
+        self._run_timer(status.activity is not None and status.activity.is_moving and not status.hint)
+        self.refresh()
+
+    def show_activity(self, activity: Activity | None) -> None:
+        self.change(activity=activity)
+
+    def show_usage(self, event: UsageUpdated) -> None:
+        """Show the running turn's usage on top of that of the turns before it."""
+        self._show_totals(self._totals.plus(_tokens(event.usage), event.cost))
+        self.change(context_tokens=event.context_tokens, context_window=event.context_window)
+
+    def add_turn(self, usage: Usage, cost: Decimal | None) -> None:
+        """Count a finished turn."""
+        self._totals = self._totals.plus(_tokens(usage), cost)
+        self._show_totals(self._totals)
+
+    def forget_session(self) -> None:
+        """Start counting from nothing, for a new session."""
+        self._totals = Totals()
+        self._show_totals(self._totals)
+        self.change(context_tokens=0)
+
+    def render(self) -> Content:
+        return render_status(self.status, self.size.width, self._clock())
+
+    def _show_totals(self, totals: Totals) -> None:
+        self.change(tokens=totals.tokens, cost=totals.cost, has_unknown_cost=totals.has_unknown_cost)
+
+    def _run_timer(self, is_wanted: bool) -> None:
+        if is_wanted and self._ticks is None:
+            self._ticks = self.set_interval(1 / FRAMES_PER_SECOND, self.refresh)
+        elif not is_wanted and self._ticks is not None:
+            self._ticks.stop()
+            self._ticks = None
+
+
+def _tokens(usage: Usage) -> int:
+    return (usage.input or 0) + (usage.output or 0)

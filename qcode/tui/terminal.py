@@ -1,0 +1,48 @@
+"""What Textual does not do with the terminal: its title, the clipboard inside tmux, Alt+Enter in plain terminals."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
+from textual.keys import Keys
+
+from qcode.tui.text import one_line
+
+SAVE_TITLE = "\x1b[22;0t"
+RESTORE_TITLE = "\x1b[23;0t"
+
+
+def set_title(title: str) -> str:
+    """Return the sequence that sets the terminal's title to cleaned `title`."""
+    return f"\x1b]0;{one_line(title, 80)}\x07"
+
+
+def copy_through_tmux(text: str) -> str:
+    """Return OSC 52 for `text` wrapped to pass through tmux, empty outside tmux."""
+    if not os.environ.get("TMUX"):
+        return ""
+    data = base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
+    return f"\x1bPtmux;\x1b\x1b]52;c;{data}\x07\x1b\\"
+
+
+def teach_alt_enter() -> None:
+    """Make Alt+Enter a new line in terminals without the Kitty protocol, which send Escape and a carriage return.
+
+    Textual 8.2 reads that pair as Enter, which would send the prompt; it keeps sequences in a table without a public
+    way to add one. Ctrl+J is the key that means a new line everywhere.
+    """
+    ANSI_SEQUENCES_KEYS["\x1b\r"] = (Keys.ControlJ,)  # type: ignore[index]  # a dict, typed as a read-only Mapping
+
+
+def on_signals(leave: Callable[[int], None]) -> None:
+    """Call `leave` with the number when the process is told to end, so that the terminal is restored first."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        with contextlib.suppress(RuntimeError, ValueError, NotImplementedError):
+            loop.add_signal_handler(number, leave, int(number))

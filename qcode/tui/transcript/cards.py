@@ -1,0 +1,193 @@
+"""The card of a tool call: what it is called with, how it stands, and what came of it, folded to head and tail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from qcode.tui.transcript.diff import Row, parse_diff, render_diff
+from qcode.tui.transcript.entries import Foldable, duration
+from qcode.tui.transcript.line import Line, Span, ink, prefix, tidy
+from qcode.tui.transcript.wrap import crop, wrap
+
+CardState = Literal["writing", "waiting", "running", "done", "failed", "denied", "rejected", "cancelled"]
+
+_ICONS = {
+    "writing": "○",
+    "waiting": "○",
+    "running": "●",
+    "done": "✓",
+    "failed": "✗",
+    "denied": "✗",
+    "rejected": "✗",
+    "cancelled": "–",
+}
+_SLOTS = {"writing": "dim", "waiting": "dim", "rejected": "card-failed", "cancelled": "dim"}
+_WORDS = {
+    "writing": "writing…",
+    "waiting": "waiting",
+    "running": "running",
+    "failed": "failed",
+    "denied": "denied",
+    "rejected": "not run",
+    "cancelled": "cancelled",
+}
+_HEAD, _TAIL = 3, 5
+_DIFF_HEAD, _DIFF_TAIL = 24, 6
+_ARGUMENT_ROWS = 3
+_ROWS_PER_LINE = 2
+_SHORTEST_FOLD = 2
+_INDENT: Span = ("  ", ink())
+_GUTTER: Span = ("  │ ", ink("dim"))
+_NOTABLE = 1.0
+
+
+class Card(Foldable):
+    """One tool call. `state` is set through `change` only."""
+
+    def __init__(self, name: str, argument: str, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self.state: CardState = "waiting"
+        self._name = tidy(name).replace("\n", " ") or "tool"
+        self._argument = tidy(argument)
+        self._clock = clock
+        self._begun: float | None = None
+        self._seconds: float | None = None
+        self._summary = ""
+        self._output: list[str] = []
+        self._rest = ""
+        self._diff: list[Row] = []
+
+    def change(
+        self,
+        *,
+        state: CardState | None = None,
+        argument: str | None = None,
+        output: str | None = None,
+        append: str | None = None,
+        diff: str | None = None,
+        summary: str | None = None,
+    ) -> None:
+        """Change what is given. `output` replaces all output so far, `append` goes on after it."""
+        if state is not None:
+            self._set_state(state)
+        if argument is not None:
+            self._argument = tidy(argument)
+        if output is not None:
+            self._output, self._rest = [], ""
+            self._take(output)
+        if append is not None:
+            self._take(append)
+        if diff is not None:
+            self._diff = parse_diff(diff) if diff else []
+        if summary is not None:
+            self._summary = tidy(summary).replace("\n", " ")
+        self.touch()
+
+    def size(self) -> tuple[int, int]:
+        if self.is_unfolded:
+            return len(self._argument), len(self._output) + len(self._diff)
+        folded = min(len(self._output), _HEAD + _TAIL + 1) + min(len(self._diff), _DIFF_HEAD + _DIFF_TAIL + 1)
+        return min(len(self._argument), 80), folded
+
+    def lay_out(self, width: int) -> list[Line]:
+        lines = self._title(width)
+        room = max(1, width - len(_INDENT[0]))
+        if self._diff:
+            rows = render_diff(self._diff, room)
+            lines += prefix(self._fold(rows, _DIFF_HEAD, _DIFF_TAIL, "row"), _INDENT, _INDENT)
+        return lines + self._output_rows(max(1, width - len(_GUTTER[0])))
+
+    def _set_state(self, state: CardState) -> None:
+        if state == self.state:
+            return
+        if state == "running":
+            self._begun = self._clock()
+        elif self.state == "running" and self._begun is not None:
+            self._seconds = self._clock() - self._begun
+        self.state = state
+
+    def _take(self, text: str) -> None:
+        *complete, self._rest = (self._rest + text).split("\n")
+        self._output += complete
+
+    def _slot(self) -> str:
+        return _SLOTS.get(self.state, f"card-{self.state}")
+
+    def _status(self) -> str:
+        """Return how it stands, in words: state, time where it matters, summary."""
+        parts = [_WORDS[self.state]] if self.state in _WORDS else []
+        if self.state == "running" and self._begun is not None:
+            parts = [f"running {duration(self._clock() - self._begun)}"]
+        if self._summary:
+            parts.append(self._summary)
+        if self._seconds is not None and self._seconds >= _NOTABLE:
+            parts.append(duration(self._seconds))
+        return " · ".join(parts)
+
+    def _title(self, width: int) -> list[Line]:
+        """Return icon, name and argument, then the status: on the same row where there is room, else below."""
+        icon: Span = (f"{_ICONS[self.state]} ", ink(self._slot()))
+        spans: list[Span] = [(self._name, ink("card-title"))]
+        if self._argument:
+            spans.append((f" {self._argument}", ink("card-argument")))
+        rows = wrap(spans, max(1, width - 2))
+        if not self.is_unfolded and len(rows) > _ARGUMENT_ROWS:
+            rows = rows[:_ARGUMENT_ROWS]
+            rows[-1] = _cropped(rows[-1], max(1, width - 2))
+        lines = prefix(rows, icon, _INDENT)
+        status = self._status()
+        if not status:
+            return lines
+        paint = ink("card-failed" if self._slot() == "card-failed" else "dim")
+        if len(lines) == 1 and lines[0].width + 3 + len(status) <= width:
+            lines[0].spans += (("  " + status, paint),)
+            return lines
+        return lines + prefix(wrap([(status, paint)], max(1, width - 2)), _INDENT, _INDENT)
+
+    def _output_rows(self, width: int) -> list[Line]:
+        source = self._output if not self._rest else [*self._output, self._rest]
+        first, last = 0, len(source)
+        while last > first and not source[last - 1].strip():
+            last -= 1
+        while first < last and not source[first].strip():
+            first += 1
+        count = last - first
+        if self.is_unfolded or count <= _HEAD + _TAIL + _SHORTEST_FOLD:
+            rows = [row for text in source[first:last] for row in self._output_line(text, width)]
+        else:
+            rows = [row for text in source[first : first + _HEAD] for row in self._output_line(text, width)]
+            rows.append(_fold_line(count - _HEAD - _TAIL, "line"))
+            rows += [row for text in source[last - _TAIL : last] for row in self._output_line(text, width)]
+        return prefix(rows, _GUTTER, _GUTTER)
+
+    def _output_line(self, text: str, width: int) -> list[Line]:
+        """Return the rows of one line of output, as a terminal would show it: after its last carriage return."""
+        shown = tidy(text.rstrip("\r").rpartition("\r")[2])
+        rows = wrap([(shown, ink("output"))], width, is_code=True)
+        if self.is_unfolded or len(rows) <= _ROWS_PER_LINE:
+            return rows
+        kept = rows[:_ROWS_PER_LINE]
+        kept[-1] = _cropped(kept[-1], width)
+        return kept
+
+    def _fold(self, rows: Sequence[Line], head: int, tail: int, noun: str) -> list[Line]:
+        hidden = len(rows) - head - tail
+        if self.is_unfolded or hidden <= _SHORTEST_FOLD:
+            return list(rows)
+        return [*rows[:head], _fold_line(hidden, noun), *rows[-tail:]]
+
+
+def _fold_line(count: int, noun: str) -> Line:
+    return Line(((f"… {count:,} {noun}s more", ink("dim")),), is_mark=True)
+
+
+def _cropped(line: Line, width: int) -> Line:
+    """Return `line` with an ellipsis at its end, in its last ink."""
+    kept = len(crop(line.text + "…", width)) - 1
+    spans: list[Span] = []
+    for text, paint in line.spans:
+        if kept > 0:
+            spans.append((text[:kept], paint))
+        kept -= len(text)
+    return Line((*spans, ("…", line.spans[-1][1] if line.spans else ink())), line.lead, line.joint)

@@ -1,0 +1,202 @@
+"""Fenced code: highlighted with Pygments, laid out on a band of its own.
+
+A block that is being written is highlighted line by line with the lexer's state kept, so that its cost is linear; a
+finished one is highlighted as a whole, once. Pygments is loaded with the first block that names a language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from qcode.tui.transcript.line import Line, Span, ink, prefix, tidy
+from qcode.tui.transcript.wrap import crop, wrap
+
+BAND = ink("code-block")
+_LABEL = ink("code-block", "code-label")
+_MARGIN: Span = (" ", BAND)
+Token = tuple[int, Any, str]
+# What a lexer may raise over code that was cut anywhere, or over a state it cannot go on from; no colours then.
+_LEXER_FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+_LONGEST_LINE = 2_000
+_LONGEST_BLOCK = 200_000
+
+_SLOTS = {
+    "Comment": "code-comment",
+    "Comment.Preproc": "code-keyword",
+    "Keyword": "code-keyword",
+    "Keyword.Type": "code-type",
+    "Operator.Word": "code-keyword",
+    "Literal.String": "code-string",
+    "Literal.Number": "code-number",
+    "Keyword.Constant": "code-number",
+    "Name.Builtin": "code-type",
+    "Name.Class": "code-type",
+    "Name.Exception": "code-type",
+    "Name.Decorator": "code-function",
+    "Name.Function": "code-function",
+    "Name.Tag": "code-keyword",
+    "Name.Attribute": "code-function",
+    "Generic.Inserted": "diff-add",
+    "Generic.Deleted": "diff-remove",
+    "Generic.Heading": "code-function",
+    "Generic.Subheading": "diff-hunk",
+}
+
+
+class Highlighter:
+    """Colours for the lines of one block of code; without a known language there are none."""
+
+    def __init__(self, language: str) -> None:
+        self._lexer = _lexer(language)
+        self._text = ""
+        self._stack = ["root"]
+
+    def whole(self, lines: Sequence[str]) -> list[list[Span]]:
+        """Return every line of a finished block."""
+        text = "\n".join(lines) + "\n"
+        if not self._is_fit(lines) or len(text) > _LONGEST_BLOCK:
+            return [_plain(line) for line in lines]
+        return _by_line(self._read(text), lines)
+
+    def more(self, lines: Sequence[str], *, is_kept: bool = True) -> list[list[Span]]:
+        """Return the next lines of a block being written; with `is_kept` False they may come again, longer."""
+        if not lines:
+            return []
+        if not self._is_fit(lines) or len(self._text) > _LONGEST_BLOCK:
+            return [_plain(line) for line in lines]
+        if self._is_resumable:
+            return _by_line(self._resume("".join(line + "\n" for line in lines), is_kept), lines)
+        return [_by_line(self._read(line + "\n"), [line])[0] for line in lines]
+
+    def _is_fit(self, lines: Sequence[str]) -> bool:
+        return self._lexer is not None and all(len(line) <= _LONGEST_LINE for line in lines)
+
+    @property
+    def _is_resumable(self) -> bool:
+        """Whether the lexer is nothing but rules and states, so that it can go on where it stopped."""
+        return type(self._lexer).get_tokens_unprocessed is _lexing().RegexLexer.get_tokens_unprocessed
+
+    def _read(self, text: str) -> list[Token]:
+        try:
+            return list(self._lexer.get_tokens_unprocessed(text))
+        except _LEXER_FAULTS:
+            return []
+
+    def _resume(self, text: str, is_kept: bool) -> list[Token]:
+        """Return the tokens of `text` as it follows what was kept before."""
+        context = _lexing().LexerContext(self._text + text, len(self._text), list(self._stack))
+        try:
+            tokens = list(_lexing().ExtendedRegexLexer.get_tokens_unprocessed(self._lexer, context=context))
+        except _LEXER_FAULTS:
+            return self._read(text)
+        if is_kept:
+            self._text, self._stack = context.text, list(context.stack)
+        return tokens
+
+
+class CodeBlock:
+    """The rows of one block of code at one width, while it grows and when it is finished."""
+
+    def __init__(self, language: str, width: int) -> None:
+        self._language = tidy(language).strip().split(" ")[0]
+        self._width = width
+        self._highlighter = Highlighter(self._language)
+        self._kept: list[str] = []
+        self._rows: list[Line] = []
+
+    def grow(self, source: Sequence[str]) -> list[Line]:
+        """Return the rows of a block that is still open; `source` goes on from the one before, as its last line may."""
+        done = len(self._kept)
+        if self._kept != list(source[:done]):
+            self._highlighter, self._kept, self._rows, done = Highlighter(self._language), [], [], 0
+        fresh = list(source[done:-1])
+        if fresh:
+            self._rows += self._lay_out(self._highlighter.more(fresh))
+            self._kept += fresh
+        last = self._highlighter.more(source[-1:], is_kept=False)
+        return [*self._label(), *self._rows, *self._lay_out(last)]
+
+    def finish(self, source: Sequence[str]) -> list[Line]:
+        """Return the rows of the whole block."""
+        return [*self._label(), *self._lay_out(self._highlighter.whole(source))]
+
+    def _label(self) -> list[Line]:
+        if not self._language:
+            return []
+        text = crop(self._language, max(1, self._width - 2))
+        return [Line((_MARGIN, (text, _LABEL)), lead=1, fill=BAND, is_mark=True)]
+
+    def _lay_out(self, lines: Iterable[list[Span]]) -> list[Line]:
+        rows: list[Line] = []
+        for spans in lines:
+            rows += prefix(wrap(spans, max(1, self._width - 2), is_code=True), _MARGIN, _MARGIN)
+        for row in rows:
+            row.fill = BAND
+        return rows
+
+
+@lru_cache(maxsize=1)
+def _lexing() -> Any:  # noqa: ANN401  Pygments ships no types
+    """Return the module of Pygments with the classes of lexers."""
+    import pygments.lexer  # type: ignore[import-untyped]  # Pygments ships no types
+
+    return pygments.lexer
+
+
+@lru_cache(maxsize=64)
+def _lexer(language: str) -> Any:  # noqa: ANN401  Pygments ships no types
+    """Return the lexer of a language, None where it has none."""
+    if not language:
+        return None
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]  # Pygments ships no types
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # Pygments ships no types
+
+    try:
+        return get_lexer_by_name(language)
+    except ClassNotFound:
+        return None
+
+
+@lru_cache(maxsize=512)
+def _paint(kind: Any) -> Any:  # noqa: ANN401  a token type of Pygments, which ships no types
+    name = str(kind).removeprefix("Token").lstrip(".")
+    while name and name not in _SLOTS:
+        name = name.rpartition(".")[0]
+    return ink("code-block", _SLOTS[name]) if name else BAND
+
+
+def _plain(line: str) -> list[Span]:
+    return [(line, BAND)] if line else []
+
+
+def _by_line(tokens: Iterable[Token], lines: Sequence[str]) -> list[list[Span]]:
+    """Return the tokens of `lines` as spans line by line; a line that the tokens do not spell stays plain."""
+    rows: list[list[Span]] = [[]]
+    for text, paint in _pieces(tokens):
+        if text == "\n":
+            rows.append([])
+            continue
+        row = rows[-1]
+        if row and row[-1][1] == paint:
+            row[-1] = (row[-1][0] + text, paint)
+        else:
+            row.append((text, paint))
+    rows += [[] for _ in range(len(lines) - len(rows))]
+    return [
+        row if "".join([text for text, _ in row]) == line else _plain(line)
+        for row, line in zip(rows, lines, strict=False)
+    ]
+
+
+def _pieces(tokens: Iterable[Token]) -> Iterator[Span]:
+    for _, kind, value in tokens:
+        paint = _paint(kind)
+        first, *others = value.split("\n")
+        if first:
+            yield first, paint
+        for other in others:
+            yield "\n", paint
+            if other:
+                yield other, paint

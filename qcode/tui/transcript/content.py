@@ -1,0 +1,254 @@
+"""What was said, in order, and what of it is still being said. Knows nothing of screens, sizes or scrolling.
+
+The live blocks are those since the last `settle`: text, thinking, and cards of calls that are still being written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, cast, get_args
+
+from qcode.tui.transcript.cards import Card, CardState
+from qcode.tui.transcript.entries import Entry, Foldable, Held, Mark, Passage, Reply, Thinking, Welcome
+from qcode.tui.transcript.line import ink
+
+Level = Literal["info", "warning", "error"]
+
+_NOTICE_MARKS = {"info": "• ", "warning": "! ", "error": "✗ "}
+_STATES = get_args(CardState)
+
+
+class Content:
+    """The entries of a transcript. `take_changed` says from where on the layout has to look again.
+
+    While a reply is written anew, `held` is what is left of its old text; the new attempt stands before it, from the
+    index `held_at` on. With `folds_at_once` False thinking that ends stays open, because somebody may be reading it.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.entries: list[Entry] = []
+        self.is_unfolded = False
+        self.folds_at_once = True
+        self.held: Held | None = None
+        self.held_at = 0
+        self._clock = clock
+        self._changed: int | None = None
+        self._has_moved = False
+        self._cards: dict[str, Card] = {}
+        self._running: set[Card] = set()
+        self._live: list[Entry] = []
+        self._text: Reply | None = None
+        self._thinking: Thinking | None = None
+        self._late_folds: list[Thinking] = []
+        self._goes_on = False
+
+    def take_changed(self) -> int | None:
+        """Return the index of the first entry changed since the last call, None where nothing was."""
+        changed, self._changed = self._changed, None
+        return changed
+
+    def take_moved(self) -> bool:
+        """Return whether entries were taken away or put between others since the last call."""
+        has_moved, self._has_moved = self._has_moved, False
+        return has_moved
+
+    @property
+    def has_running(self) -> bool:
+        return bool(self._running)
+
+    def add_welcome(self, lines: Sequence[str]) -> None:
+        self._add(Welcome(lines))
+
+    def add_user(self, text: str) -> None:
+        self._add(Passage(text, ink("user"), "> ", ink("user-mark")))
+
+    def add_notice(self, level: Level, text: str) -> None:
+        slot = f"notice-{level}"
+        self._add(Passage(text, ink(slot), _NOTICE_MARKS[level], ink(slot)))
+
+    def append_text(self, text: str) -> None:
+        if not text:
+            return
+        self._end_thinking()
+        if self._text is None:
+            self._text = Reply()
+            self._add_live(self._text)
+        self._goes_on = False
+        self._text.append(text)
+        self._touch(self._text)
+
+    def append_reasoning(self, text: str) -> None:
+        """Open or go on with thinking. Text after it is a block of its own, unless a mark said that it goes on."""
+        if not text:
+            return
+        if not self._goes_on:
+            self._text = None
+        if self._thinking is None:
+            self._thinking = Thinking(self._clock())
+            self._add_live(self._thinking)
+        self._thinking.append(text)
+        self._touch(self._thinking)
+
+    def add_mark(self, text: str) -> None:
+        """Put a mark into the live text, which then goes on below it; a row of its own where there is none."""
+        if self._text is None:
+            self._add(Mark(text), gap=0)
+            return
+        self._goes_on = True
+        self._text.mark(text)
+        self._touch(self._text)
+
+    def settle(self) -> None:
+        """Close the live blocks."""
+        self._end_thinking()
+        for entry in self._live:
+            if isinstance(entry, Reply):
+                entry.settle()
+                self._touch(entry)
+        self.end_hold()
+        self._forget_live()
+
+    def restart(self, label: str) -> None:
+        """The live blocks become old text, which the new attempt replaces row by row."""
+        at, old = self._take_live()
+        if not old:
+            self._add(Mark(label), gap=0)
+            return
+        self.held, self.held_at = Held(old, label), at
+        self.entries.insert(at, self.held)
+        self._note(at)
+
+    def restore(self, text: str, reasoning: str = "") -> None:
+        """Put this in the place of the live blocks; it is live itself."""
+        at, old = self._take_live()
+        if reasoning:
+            thinking = Thinking(self._clock())
+            thinking.append(reasoning)
+            thinking.finish(self._clock())
+            self._add_live(thinking, at)
+            at += 1
+        if text:
+            self._text = Reply()
+            self._text.append(text)
+            self._add_live(self._text, at)
+        if self._live and old:
+            self._live[0].gap = old[0].gap
+
+    def end_hold(self) -> None:
+        """Take what is left of the old text away."""
+        if self.held is not None:
+            self._remove(self.held)
+            self.held = None
+
+    def add_card(self, call_id: str, name: str, argument: str) -> None:
+        """Add a card, in the state `waiting`. A later call with the same id gets a card of its own."""
+        self._end_thinking()
+        self._text = None
+        self._goes_on = False
+        card = Card(name, argument, self._clock)
+        self._cards[call_id] = card
+        self._add(card, at=None if self.held is None else self.entries.index(self.held))
+
+    def update_card(
+        self,
+        call_id: str,
+        *,
+        state: str | None = None,
+        argument: str | None = None,
+        output: str | None = None,
+        append: str | None = None,
+        diff: str | None = None,
+        summary: str | None = None,
+    ) -> None:
+        """Change a card; one that went with its attempt is ignored. Raise `ValueError` for a state that is none."""
+        if state is not None and state not in _STATES:
+            raise ValueError(f"a card has no state {state!r}; it is one of {', '.join(_STATES)}")
+        card = self._cards.get(call_id)
+        if card is None:
+            return
+        new_state = cast("CardState | None", state)
+        card.change(state=new_state, argument=argument, output=output, append=append, diff=diff, summary=summary)
+        if card.state == "writing" and card not in self._live:
+            self._live.append(card)
+        (self._running.add if card.state == "running" else self._running.discard)(card)
+        self._touch(card)
+
+    def tick(self) -> None:
+        """Bring the times of running cards up to date."""
+        for card in self._running:
+            card.touch()
+            self._touch(card)
+
+    def toggle_folds(self) -> None:
+        self.is_unfolded = not self.is_unfolded
+        self._late_folds.clear()
+        for entry in self.entries:
+            if isinstance(entry, Foldable):
+                entry.unfold(self.is_unfolded)
+        self._changed = 0
+
+    def fold_late(self) -> None:
+        """Fold the thinking that stayed open for somebody who was reading."""
+        for thinking in self._late_folds:
+            thinking.unfold(self.is_unfolded)
+            self._touch(thinking)
+        self._late_folds.clear()
+
+    def _end_thinking(self) -> None:
+        thinking, self._thinking = self._thinking, None
+        if thinking is None:
+            return
+        thinking.finish(self._clock())
+        if not self.folds_at_once and not thinking.is_unfolded:
+            thinking.unfold(True)
+            self._late_folds.append(thinking)
+        self._touch(thinking)
+
+    def _take_live(self) -> tuple[int, list[Entry]]:
+        """Remove the live blocks, and what a restart before this one left; return where they began, and them."""
+        old = [*self._live, *([self.held] if self.held is not None else [])]
+        at = min((self.entries.index(entry) for entry in old), default=len(self.entries))
+        self._cards = {call_id: card for call_id, card in self._cards.items() if card not in old}
+        for entry in old:
+            self._remove(entry)
+        self.held = None
+        self._forget_live()
+        return at, old
+
+    def _forget_live(self) -> None:
+        self._live = []
+        self._text = None
+        self._thinking = None
+        self._goes_on = False
+
+    def _add_live(self, entry: Entry, at: int | None = None) -> None:
+        self._live.append(entry)
+        self._add(entry, at=at if self.held is None else self.entries.index(self.held))
+
+    def _add(self, entry: Entry, *, gap: int = 1, at: int | None = None) -> None:
+        index = len(self.entries) if at is None else at
+        entry.gap = gap if index else 0
+        if isinstance(entry, Foldable):
+            entry.is_unfolded = self.is_unfolded
+        self._has_moved |= index < len(self.entries)
+        self.entries.insert(index, entry)
+        self._note(index)
+
+    def _remove(self, entry: Entry) -> None:
+        index = self._index(entry)
+        del self.entries[index]
+        self._has_moved = True
+        self._note(index)
+
+    def _touch(self, entry: Entry) -> None:
+        self._note(self._index(entry))
+
+    def _index(self, entry: Entry) -> int:
+        """Return where `entry` is; what changes is near the end."""
+        index = len(self.entries) - 1
+        while self.entries[index] is not entry:
+            index -= 1
+        return index
+
+    def _note(self, index: int) -> None:
+        self._changed = index if self._changed is None else min(self._changed, index)

@@ -1,0 +1,145 @@
+"""A unified diff as rows with line numbers, and the words that changed inside lines that changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal
+
+from qcode.tui.transcript.line import Line, Span, ink, prefix, tidy
+from qcode.tui.transcript.wrap import crop, wrap
+
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)")
+_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+_LONGEST_LINE = 600
+_LEAST_ALIKE = 0.4
+
+Kind = Literal["add", "remove", "same", "hunk", "file"]
+_SIGN = {"add": "+", "remove": "-", "same": " "}
+
+
+@dataclass(slots=True)
+class Row:
+    """One line of a diff. `number` is its line in the new file, of a removed line in the old one.
+
+    `changed` are the character ranges that differ from the line it replaces or that replaces it.
+    """
+
+    kind: Kind
+    text: str
+    number: int = 0
+    changed: tuple[tuple[int, int], ...] = ()
+
+
+def parse_diff(diff: str) -> list[Row]:
+    """Return the rows of a unified diff; a text that is none comes back as unchanged lines without numbers."""
+    rows: list[Row] = []
+    old = new = old_left = new_left = 0
+    for line in diff.removesuffix("\n").split("\n"):
+        hunk = _HUNK.match(line)
+        if old_left <= 0 and new_left <= 0 and hunk is not None:
+            old, new = int(hunk[1]), int(hunk[3])
+            old_left, new_left = int(hunk[2] or 1), int(hunk[4] or 1)
+            rows.append(Row("hunk", tidy(hunk[5].strip())))
+        elif old_left <= 0 and new_left <= 0:
+            rows.extend(_outside(line))
+        elif line.startswith("+"):
+            rows.append(Row("add", tidy(line[1:]), new))
+            new, new_left = new + 1, new_left - 1
+        elif line.startswith("-"):
+            rows.append(Row("remove", tidy(line[1:]), old))
+            old, old_left = old + 1, old_left - 1
+        elif not line.startswith("\\"):
+            rows.append(Row("same", tidy(line[1:]), new))
+            old, new, old_left, new_left = old + 1, new + 1, old_left - 1, new_left - 1
+    _mark_words(rows)
+    return rows
+
+
+def _outside(line: str) -> Iterator[Row]:
+    """Yield what a line between hunks shows: of the two lines with names only the new name, unless there is none."""
+    if line.startswith("+++ ") and line != "+++ /dev/null":
+        yield Row("file", tidy(line[4:].split("\t")[0]).removeprefix("b/"))
+    elif not line.startswith(("--- ", "+++ ", "\\", "diff --git", "index ")) and line:
+        yield Row("same", tidy(line))
+
+
+def _mark_words(rows: Sequence[Row]) -> None:
+    """Compare each removed line with the added line that stands at its place in the same change."""
+    index = 0
+    while index < len(rows):
+        removed = _run(rows, index, "remove")
+        added = _run(rows, index + len(removed), "add")
+        for before, after in zip(removed, added, strict=False):
+            _compare(before, after)
+        index += max(1, len(removed) + len(added))
+
+
+def _run(rows: Sequence[Row], start: int, kind: Kind) -> Sequence[Row]:
+    end = start
+    while end < len(rows) and rows[end].kind == kind:
+        end += 1
+    return rows[start:end]
+
+
+def _compare(before: Row, after: Row) -> None:
+    if max(len(before.text), len(after.text)) > _LONGEST_LINE:
+        return
+    old, new = _WORD.findall(before.text), _WORD.findall(after.text)
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    if matcher.ratio() < _LEAST_ALIKE:
+        return
+    changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
+    before.changed = tuple(_range(old, start, end) for _, start, end, _, _ in changes if end > start)
+    after.changed = tuple(_range(new, start, end) for _, _, _, start, end in changes if end > start)
+
+
+def _range(words: Sequence[str], start: int, end: int) -> tuple[int, int]:
+    begin = sum(map(len, words[:start]))
+    return begin, begin + sum(map(len, words[start:end]))
+
+
+def render_diff(rows: Sequence[Row], width: int) -> list[Line]:
+    """Return the rows of the screen; the name of a file is shown only where there are several."""
+    digits = len(str(max((row.number for row in rows), default=0)))
+    has_names = sum(row.kind == "file" for row in rows) > 1
+    lines: list[Line] = []
+    for row in rows:
+        if row.kind == "file":
+            if has_names:
+                lines += [Line((piece,)) for piece in [(crop(row.text, width), ink("diff-hunk"))]]
+        elif row.kind == "hunk":
+            if lines and not (has_names and lines[-1].spans[0][1] == ink("diff-hunk")):
+                text = crop(f"{'⋮':>{digits}} {row.text}".rstrip(), width)
+                lines.append(Line(((text, ink("diff-hunk")),), is_mark=True))
+        else:
+            lines += _render_row(row, digits, width)
+    return lines
+
+
+def _render_row(row: Row, digits: int, width: int) -> list[Line]:
+    paint = ink() if row.kind == "same" else ink(f"diff-{row.kind}")
+    number = ink(*paint.slots, "diff-number")
+    label = f"{row.number or '':>{digits}} {_SIGN[row.kind]} "
+    room = width - len(label)
+    if room < 8:
+        label, room = f"{_SIGN[row.kind]} ", max(1, width - 2)
+    lines = prefix(wrap(_spans(row), room, is_code=True), (label, number), (" " * len(label), number))
+    for line in lines:
+        line.fill = paint
+    return lines
+
+
+def _spans(row: Row) -> list[Span]:
+    if row.kind == "same":
+        return [(row.text, ink())]
+    plain, strong = ink(f"diff-{row.kind}"), ink(f"diff-{row.kind}", f"diff-{row.kind}-word")
+    spans: list[Span] = []
+    position = 0
+    for start, end in row.changed:
+        spans += [(row.text[position:start], plain), (row.text[start:end], strong)]
+        position = end
+    spans.append((row.text[position:], plain))
+    return [span for span in spans if span[0]]

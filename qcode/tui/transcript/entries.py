@@ -1,0 +1,296 @@
+"""What the transcript is made of: one entry per thing said, each of which knows its rows at a width.
+
+An entry is laid out only when its rows are asked for; until then its height is estimated. Cards are in `cards`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Literal
+
+from qcode.tui.transcript.line import Ink, Line, Span, ink, prefix, repaint, tidy
+from qcode.tui.transcript.markdown import MarkdownStream, mark_line
+from qcode.tui.transcript.wrap import wrap
+
+BLANK = Line()
+_THINKING_GUTTER: Span = ("│ ", ink("thinking-title"))
+_NOTABLE = 0.5
+_LONG_REST = 12
+_Item = tuple[Literal["text", "mark"], str]
+
+
+class Entry:
+    """Something in the transcript. `gap` rows above it are blank; they are the first of its rows."""
+
+    def __init__(self) -> None:
+        self.gap = 0
+        self._lines: list[Line] = []
+        self._width = 0
+        self._is_current = False
+
+    def lay_out(self, width: int) -> list[Line]:
+        """Return the rows at `width` cells, without the gap."""
+        raise NotImplementedError
+
+    def size(self) -> tuple[int, int]:
+        """Return characters and line breaks of the text, for an estimate."""
+        return 0, 0
+
+    def is_laid_out(self, width: int) -> bool:
+        return self._is_current and self._width == width
+
+    def update(self, width: int) -> int:
+        """Bring the rows up to date; return the index of the first row that may have changed."""
+        if self.is_laid_out(width):
+            return self.gap + len(self._lines)
+        self._lines, self._width, self._is_current = self.lay_out(width), width, True
+        return 0
+
+    def touch(self) -> None:
+        """What is shown has changed."""
+        self._is_current = False
+
+    def height(self, width: int) -> int:
+        """Return the number of rows, gap included: exact where the entry is laid out, a guess where it is not."""
+        if self.is_laid_out(width):
+            return self.gap + len(self._lines)
+        characters, breaks = self.size()
+        return self.gap + 1 + breaks + characters // max(1, width)
+
+    def line(self, index: int) -> Line:
+        """Return one row as last laid out."""
+        return BLANK if index < self.gap else self._lines[index - self.gap]
+
+    def rows(self, width: int) -> list[Line]:
+        """Return all rows at `width`, up to date."""
+        self.update(width)
+        return self.shown_rows()
+
+    def shown_rows(self) -> list[Line]:
+        """Return all rows as last laid out, at whatever width."""
+        return [BLANK] * self.gap + self._lines
+
+
+class Foldable(Entry):
+    """An entry that has a short form."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_unfolded = False
+
+    def unfold(self, is_unfolded: bool) -> None:
+        if self.is_unfolded != is_unfolded:
+            self.is_unfolded = is_unfolded
+            self.touch()
+
+
+class Passage(Entry):
+    """Plain text that never changes: each paragraph in its ink, after a mark in the gutter."""
+
+    def __init__(self, text: str, paint: Ink, mark: str = "", mark_paint: Ink | None = None) -> None:
+        super().__init__()
+        self._text = text
+        self._paint = paint
+        self._mark = mark
+        self._mark_paint = mark_paint or paint
+
+    def size(self) -> tuple[int, int]:
+        return len(self._text), self._text.count("\n")
+
+    def lay_out(self, width: int) -> list[Line]:
+        lines = wrap([(tidy(self._text), self._paint)], max(1, width - len(self._mark)))
+        return prefix(lines, (self._mark, self._mark_paint), (" " * len(self._mark), self._paint))
+
+
+class Welcome(Entry):
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__()
+        self._texts = [tidy(line) for line in lines]
+
+    def lay_out(self, width: int) -> list[Line]:
+        spans = [(text, ink("welcome-title" if index == 0 else "welcome")) for index, text in enumerate(self._texts)]
+        return [row for span in spans for row in wrap([span], width)]
+
+
+class Mark(Entry):
+    """A thin line of its own, where there is no live text to put it into."""
+
+    def __init__(self, label: str) -> None:
+        super().__init__()
+        self._label = label
+
+    def lay_out(self, width: int) -> list[Line]:
+        return [mark_line(self._label, width)]
+
+
+class Reply(Entry):
+    """Text of the model, live until `settle`. Marks stand where they were set, between rows, outside the text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._items: list[_Item] = []
+        self._fed = 0
+        self._stream: MarkdownStream | None = None
+        self._is_live = True
+
+    def size(self) -> tuple[int, int]:
+        return sum(len(text) for _, text in self._items), sum(text.count("\n") for _, text in self._items)
+
+    def append(self, text: str) -> None:
+        self._items.append(("text", text))
+        self._is_current = False
+
+    def mark(self, label: str) -> None:
+        self._items.append(("mark", label))
+        self._is_current = False
+
+    def settle(self) -> None:
+        """The text is complete: what was fed piece by piece is kept as whole pieces."""
+        if self._is_live:
+            self._is_live = False
+            self._is_current = False
+
+    def update(self, width: int) -> int:
+        if self.is_laid_out(width):
+            return self.gap + len(self._lines)
+        if self._stream is None or width != self._width:
+            self._stream, self._fed, self._width = MarkdownStream(width), 0, width
+        stream = self._stream
+        first = stream.settled
+        for kind, text in self._items[self._fed :]:
+            if kind == "text":
+                stream.feed(text)
+            else:
+                stream.mark(text)
+        self._fed = len(self._items)
+        if self._is_live:
+            stream.show()
+        else:
+            stream.finish()
+            self._stream = None
+            self._items = _joined(self._items)
+            self._fed = len(self._items)
+        self._lines, self._is_current = stream.lines, True
+        return self.gap + first
+
+
+class Thinking(Foldable):
+    """Reasoning of the model: in full while it comes, one line with its duration afterwards."""
+
+    def __init__(self, begun: float) -> None:
+        super().__init__()
+        self._begun = begun
+        self._seconds: float | None = None
+        self._parts: list[str] = []
+        self._fed = 0
+        self._rest = ""
+        self._settled = 0
+
+    @property
+    def is_live(self) -> bool:
+        return self._seconds is None
+
+    def size(self) -> tuple[int, int]:
+        if not self.is_live and not self.is_unfolded:
+            return 0, 0
+        return sum(map(len, self._parts)), 1 + sum(part.count("\n") for part in self._parts)
+
+    def append(self, text: str) -> None:
+        self._parts.append(text)
+        self._is_current = False
+
+    def finish(self, now: float) -> None:
+        """The thinking is over; later calls change nothing."""
+        if self._seconds is None:
+            self._seconds = now - self._begun
+            self._parts = ["".join(self._parts)]
+            self.touch()
+
+    def update(self, width: int) -> int:
+        if not self.is_live or self._width != width or not self._lines:
+            self._fed, self._rest, self._settled = 0, "", 1
+            if not self.is_live:
+                return super().update(width)
+            self._lines = [self._header()]
+        elif self._is_current:
+            return self.gap + len(self._lines)
+        first = self._settled
+        del self._lines[first:]
+        *complete, self._rest = (self._rest + "".join(self._parts[self._fed :])).split("\n")
+        self._fed = len(self._parts)
+        for line in complete:
+            self._lines += self._body(line, width)
+        self._settled = len(self._lines)
+        if self._rest.strip():
+            self._lines += self._body(self._rest, width)
+        self._width, self._is_current = width, True
+        return self.gap + first
+
+    def lay_out(self, width: int) -> list[Line]:
+        lines = [self._header()]
+        if self.is_unfolded:
+            lines += [row for line in "".join(self._parts).strip("\n").split("\n") for row in self._body(line, width)]
+        return lines
+
+    def _header(self) -> Line:
+        if self._seconds is None:
+            text = "Thinking…"
+        else:
+            text = f"Thought for {duration(self._seconds)}" if self._seconds >= _NOTABLE else "Thought"
+        return Line(((f"∴ {text}", ink("thinking-title")),), is_mark=True)
+
+    def _body(self, line: str, width: int) -> list[Line]:
+        return prefix(wrap([(tidy(line), ink("thinking"))], max(1, width - 2)), _THINKING_GUTTER, _THINKING_GUTTER)
+
+
+class Held(Entry):
+    """The text of an attempt that was given up, dimmed, below the new attempt until that one is as long.
+
+    Each row of the new attempt takes the place of one old row, so that nothing moves while it is rewritten.
+    """
+
+    def __init__(self, old: Sequence[Entry], label: str) -> None:
+        super().__init__()
+        self._old = old
+        self._label = label
+        self._covered = 0
+
+    def cover(self, rows: int, width: int) -> bool:
+        """Take away what `rows` new rows replace; return whether anything is left."""
+        if rows != self._covered:
+            self._covered = rows
+            self.touch()
+        return len(self.old_rows(width)) > rows
+
+    def old_rows(self, width: int) -> list[Line]:
+        return [row for entry in self._old for row in entry.rows(width)]
+
+    def lay_out(self, width: int) -> list[Line]:
+        old = self.old_rows(width)
+        rest = [repaint(row, ink("old")) for row in old[self._covered + 1 :]]
+        if len(rest) > _LONG_REST:
+            rest[-1] = mark_line(f"{self._label} · line {self._covered} of {len(old)}", width)
+        return [mark_line(self._label, width), *rest]
+
+
+def _joined(items: Sequence[_Item]) -> list[_Item]:
+    """Return `items` with neighbouring pieces of text in one piece."""
+    result: list[_Item] = []
+    for kind, group in groupby(items, key=itemgetter(0)):
+        if kind == "text":
+            result.append(("text", "".join([text for _, text in group])))
+        else:
+            result.extend(group)
+    return result
+
+
+def duration(seconds: float) -> str:
+    """Return whole seconds as people say them: `3 s`, `2 min 05 s`, `1 h 02 min`."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3_600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3_600} h {whole % 3_600 // 60:02d} min"

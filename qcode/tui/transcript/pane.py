@@ -1,0 +1,324 @@
+"""The scrolling pane under the transcript: painting, keeping the place, selecting, and when to do any of it.
+
+Changes are gathered and shown 20 times a second at most; no timer runs while nothing changes. The pane stays at the
+end until the person scrolls away, and never moves what they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual import events
+from textual.cache import LRUCache
+from textual.geometry import Offset, Region, Size
+from textual.scroll_view import ScrollView
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.timer import Timer
+from textual.types import AnimationLevel, CallbackType, EasingFunction
+
+from qcode.tui.transcript.column import Column, Place, letters, row_of, word_at
+from qcode.tui.transcript.content import Content
+from qcode.tui.transcript.line import Line, extract
+from qcode.tui.transcript.palette import COMPONENTS, CSS, Palette
+
+_FRAME = 1 / 20
+# A frame that took long is followed by a longer pause: however odd a text is, showing it takes no more of a core.
+_LARGEST_SHARE = 1 / 6
+
+
+class Pane(ScrollView):
+    """Shows a `Content`. Whoever changes the content calls `schedule`."""
+
+    ALLOW_SELECT = True
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(COMPONENTS)
+    DEFAULT_CSS = CSS
+
+    def __init__(self, clock: Callable[[], float], id: str | None, classes: str | None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.content = Content(clock)
+        self.column = Column(self.content.entries)
+        self._colours = Palette(self)
+        self._strips: LRUCache[Line, Strip] = LRUCache(1024)
+        self._place: Place | None = None
+        self._is_placing = False
+        self._is_due = False
+        self._next_frame = 0.0
+        self._ticker: Timer | None = None
+
+    @property
+    def is_anchored(self) -> bool:
+        """Whether the end stays in view."""
+        return self._place is None
+
+    def schedule(self) -> None:
+        """Something has changed: show it with the next frame."""
+        if self._is_due or not self.is_attached:
+            return
+        self._is_due = True
+        wait = self._next_frame - monotonic()
+        if wait <= 0:
+            self.call_next(self._frame)
+        else:
+            self.set_timer(wait, self._frame)
+
+    def _frame(self) -> None:
+        if self._is_due:
+            self.flush()
+
+    def flush(self) -> None:
+        """Show everything that has changed, now."""
+        self._is_due = False
+        if not self.is_attached or not self.size.area:
+            return
+        begun = monotonic()
+        self._show_changes()
+        self._next_frame = begun + max(_FRAME, (monotonic() - begun) / _LARGEST_SHARE)
+        self._run_ticker()
+
+    def show(self, content: Content) -> None:
+        """Show another content from its end on."""
+        self.content = content
+        self.column = Column(content.entries)
+        self.column.width = max(1, self.size.width)
+        self._strips.clear()
+        self._place = None
+        self.drop_selection()
+        self.refresh()
+        self.schedule()
+
+    def cover(self) -> None:
+        """Let the new attempt at a reply take the place of the old text row by row."""
+        content, column = self.content, self.column
+        if content.held is None:
+            return
+        column.invalidate(content.held_at)
+        at = column.index(content.held) or 0
+        rows = 0
+        for index in range(content.held_at, at):
+            column.lay_out(index)
+            rows += column.entries[index].height(column.width)
+        if content.held.cover(rows, column.width):
+            column.lay_out(at)
+        else:
+            content.end_hold()
+
+    def drop_selection(self) -> None:
+        """Forget what is selected: its rows are about to be others."""
+        if self.is_attached and self.text_selection is not None:
+            self.screen.clear_selection()
+
+    def render_line(self, y: int) -> Strip:
+        """Return the row `y` of the view."""
+        width = self.size.width
+        row = round(self.scroll_y) + y
+        line = self.column.line(row)
+        if line is None:
+            return Strip.blank(width, self._colours.base)
+        selection = self.text_selection
+        span = selection.get_span(row) if selection is not None else None
+        if span is not None:
+            return self._paint(line, width, span).apply_offsets(0, row)
+        strip = self._strips.get(line)
+        if strip is None:
+            strip = self._strips[line] = self._paint(line, width, None)
+        return strip.apply_offsets(0, row)
+
+    def _paint(self, line: Line, width: int, selected: tuple[int, int] | None) -> Strip:
+        style = self._colours.style
+        segments = [Segment(text, style(ink)) for text, ink in line.spans]
+        cells = line.width
+        if selected is not None:
+            segments = self._highlight(segments, *selected)
+        if cells < width:
+            segments.append(Segment(" " * (width - cells), style(line.fill)))
+        strip = Strip(segments, max(cells, width))
+        return strip.crop(0, width) if cells > width else strip
+
+    def _highlight(self, segments: list[Segment], start: int, end: int) -> list[Segment]:
+        """Return `segments` with the characters from `start` to `end` (-1: the end) in the colours of a selection."""
+        marked = self.screen.get_component_rich_style("screen--selection")
+        result: list[Segment] = []
+        position = 0
+        for text, style, _ in segments:
+            begin = max(0, start - position)
+            stop = len(text) if end == -1 else max(begin, end - position)
+            result += [
+                Segment(text[:begin], style),
+                Segment(text[begin:stop], style + marked if style else marked),
+                Segment(text[stop:], style),
+            ]
+            position += len(text)
+        return [segment for segment in result if segment.text]
+
+    def notify_style_update(self) -> None:
+        """Colours may have changed; what stands where has not."""
+        super().notify_style_update()
+        self._colours.clear()
+        self._strips.clear()
+
+    def _show_changes(self) -> None:
+        """Make what is in view and around it exact, put the view where it belongs and repaint what differs."""
+        column = self.column
+        is_resized = column.width != self.size.width
+        if is_resized:
+            self._remember_letters()
+            self.drop_selection()
+            self._strips.clear()
+            column.width = self.size.width
+            column.invalidate(0)
+        self.cover()
+        changed = self.content.take_changed()
+        if changed is not None:
+            column.invalidate(changed)
+        target = self._find_place(is_resized)
+        first = column.take_fresh()
+        height = self.virtual_size.height
+        self._move_to(target)
+        if self.content.take_moved() or is_resized or self.virtual_size.height < height:
+            self.refresh()
+        elif first is not None:
+            top = max(0, first - round(self.scroll_y))
+            if top < self.size.height:
+                self.refresh(Region(0, top, self.size.width, self.size.height - top))
+
+    def _find_place(self, is_resized: bool) -> int:
+        """Return the row that belongs at the top of the view, everything around it laid out."""
+        column, view = self.column, self.size.height
+        place = self._place
+        if place is None or not column.entries:
+            column.lay_out_up(len(column.entries), 2 * view)
+            return max(0, column.height - view)
+        index = column.index(place.entry)
+        is_rewritten = self.content.held is not None and index is not None and index >= self.content.held_at
+        if index is None or (is_rewritten and not is_resized):
+            # Rows are being replaced one for one here: what was at this height still is.
+            index, row = column.find(round(self.scroll_y))
+            self._place = place = Place(column.entries[index], row)
+        column.lay_out(index)
+        if is_resized and place.letters is not None:
+            place.row = row_of(place.entry.shown_rows(), place.letters)
+        column.lay_out_down(index, 2 * view)
+        column.lay_out_up(index, 2 * view)
+        return column.top(index) + min(place.row, place.entry.height(column.width) - 1)
+
+    def _remember_letters(self) -> None:
+        """Note which text is at the top of the view, before the rows become others."""
+        place = self._place
+        if place is not None and place.letters is None and place.row > 0:
+            place.letters = letters(place.entry.shown_rows()[: place.row])
+
+    def _move_to(self, target: int) -> None:
+        self._is_placing = True
+        try:
+            # Set without its watcher: the height of the text never changes the layout of the screen, only the bar.
+            self.set_reactive(Pane.virtual_size, Size(self.size.width, self.column.height))
+            self.vertical_scrollbar.window_virtual_size = self.column.height
+            self.scroll_y = self.scroll_target_y = target
+        finally:
+            self._is_placing = False
+        if self._place is not None and target > self.max_scroll_y:
+            self._follow()
+
+    def _follow(self) -> None:
+        self._place = None
+        self.content.folds_at_once = True
+        self.content.fold_late()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """A person scrolled, unless the pane itself did."""
+        super().watch_scroll_y(old_value, new_value)
+        if self._is_placing or not self.is_attached or not self.column.entries:
+            return
+        if round(new_value) >= self.max_scroll_y:
+            self._follow()
+        else:
+            index, row = self.column.find(round(new_value))
+            self._place = Place(self.column.entries[index], row)
+            self.content.folds_at_once = False
+        self._show_changes()
+
+    def scroll_to(
+        self,
+        x: float | None = None,
+        y: float | None = None,
+        *,
+        animate: bool = True,
+        speed: float | None = None,
+        duration: float | None = None,
+        easing: EasingFunction | str | None = None,
+        force: bool = False,
+        on_complete: CallbackType | None = None,
+        level: AnimationLevel = "basic",
+        immediate: bool = False,
+        release_anchor: bool = True,
+    ) -> None:
+        """Scroll at once: rows may get their exact height on the way, so that there is no fixed path to animate."""
+        super().scroll_to(x, y, animate=False, force=force, on_complete=on_complete, immediate=immediate)
+
+    def scroll_end(
+        self,
+        *,
+        animate: bool = True,
+        speed: float | None = None,
+        duration: float | None = None,
+        easing: EasingFunction | str | None = None,
+        force: bool = False,
+        on_complete: CallbackType | None = None,
+        level: AnimationLevel = "basic",
+        immediate: bool = False,
+        x_axis: bool = True,
+        y_axis: bool = True,
+    ) -> None:
+        """Show the end, and stay there."""
+        self._follow()
+        self.flush()
+        if on_complete is not None:
+            self.call_next(on_complete)
+
+    def on_mount(self) -> None:
+        """Show what was added before there was a screen."""
+        self.schedule()
+
+    def on_resize(self) -> None:
+        """Rows and view have other sizes."""
+        self.flush()
+
+    def on_click(self, event: events.Click) -> None:
+        """Two clicks select a word, three a line, instead of all there is."""
+        if event.chain < 2:
+            return
+        event.prevent_default()
+        _, offset = self.screen.get_widget_and_offset_at(event.screen_x, event.screen_y)
+        line = self.column.line(offset.y) if offset is not None else None
+        if offset is None or line is None:
+            return
+        start, end = word_at(line, offset.x) if event.chain == 2 else (line.lead, len(line.text))
+        self.screen.selections = {self: Selection(Offset(start, offset.y), Offset(end, offset.y))}
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """Return the selected text as it was written: without gutters, wraps undone."""
+        start = selection.start or Offset(0, 0)
+        end = selection.end or Offset(-1, self.column.height - 1)
+        lines = list(self.column.lines(start.y, end.y + 1))
+        return extract(lines, start.x, None if end.x < 0 else end.x), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """Show the selection as it is now."""
+        self.refresh()
+
+    def _run_ticker(self) -> None:
+        """Let a timer run while a card shows how long it has been running, and only then."""
+        if not self.content.has_running:
+            if self._ticker is not None:
+                self._ticker.stop()
+                self._ticker = None
+        elif self._ticker is None:
+            self._ticker = self.set_interval(1.0, self._tick)
+
+    def _tick(self) -> None:
+        self.content.tick()
+        self.schedule()

@@ -1,0 +1,159 @@
+"""Runs turns: one at a time, its events to the presenter, what the person does meanwhile to the conversation.
+
+This is the app's edge: a turn that fails in a way nobody foresaw ends in a notice, never in a dead app.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Literal, TypeAlias
+
+from qcode.protocol.conversation import Answer, Conversation
+from qcode.protocol.events import ApprovalRequested, TurnEnded, TurnEvent
+from qcode.protocol.stops import Outcome
+from qcode.tui.presenter import Presenter
+from qcode.tui.setup import AppSetup
+from qcode.tui.text import one_line
+from qcode.tui.widgets import Widgets
+
+State: TypeAlias = Literal["idle", "working", "asking"]
+
+
+class Turns:
+    """The turn that runs, if one does, and what waits for the next.
+
+    `spawn` runs a coroutine beside the app's messages; `announce` is told each change of state.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        setup: AppSetup,
+        widgets: Widgets,
+        *,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        announce: Callable[[State], None],
+    ) -> None:
+        self._conversation = conversation
+        self._widgets = widgets
+        self._spawn = spawn
+        self._announce = announce
+        self._idle: asyncio.Event | None = None
+        self._is_cancelling = False
+        self._presenter = Presenter(
+            widgets.transcript, widgets.status, self, setup.clock, max_continuations=setup.max_continuations
+        )
+
+    @property
+    def is_running(self) -> bool:
+        return self._idle is not None
+
+    def submit(self, text: str, shown: str) -> None:
+        """Start a turn with `text`, or queue it for the running one. `shown` is how it stood in the prompt."""
+        if self.is_running:
+            self._widgets.queued.add(text)
+            self._conversation.steer(text)
+            return
+        self._widgets.transcript.add_user(shown)
+        self._widgets.transcript.scroll_end(animate=False)
+        self._idle = asyncio.Event()
+        self._is_cancelling = False
+        self._announce("working")
+        self._spawn(self._run(text))
+
+    def stop(self) -> bool:
+        """Interrupt the turn and deny what it asks; return False where none runs or it was interrupted before."""
+        if not self.is_running or self._is_cancelling:
+            return False
+        self._is_cancelling = True
+        for call_id in self._widgets.approval.withdraw_all():
+            self._conversation.answer(call_id, Answer(is_allowed=False))
+        self._conversation.cancel()
+        self._widgets.prompt.focus()
+        return True
+
+    async def wait_until_idle(self, seconds: float) -> None:
+        """Return when no turn runs, or after `seconds`."""
+        if self._idle is not None:
+            try:
+                await asyncio.wait_for(self._idle.wait(), seconds)
+            except TimeoutError:
+                return
+
+    def answer(self, call_id: str, answer: Answer) -> None:
+        """Pass on what the person answered."""
+        self._conversation.answer(call_id, answer)
+        self._after_question()
+
+    def ask(self, request: ApprovalRequested) -> None:
+        """Put the question, unless the turn is being interrupted: then it is denied unseen."""
+        if self._is_cancelling:
+            self._conversation.answer(request.call.call_id, Answer(is_allowed=False))
+            return
+        self._widgets.approval.ask(request)
+        self._announce("asking")
+
+    def withdraw(self, call_id: str) -> None:
+        if self._widgets.approval.withdraw(call_id):
+            self._after_question()
+
+    def take_steering(self, text: str) -> None:
+        """Show what was queued as taken into the turn."""
+        self._widgets.queued.take(text)
+        self._widgets.transcript.add_user(text)
+
+    async def _run(self, text: str) -> None:
+        outcome = Outcome.ERROR
+        try:
+            outcome = await self._show(text)
+        except Exception as failure:  # noqa: BLE001  # the app's edge: whatever broke, the app and its text stay
+            self._presenter.abandon(_what_happened(failure))
+        finally:
+            if self._idle is not None:
+                self._idle.set()
+            self._idle = None
+        self._announce("idle")
+        self._go_on(outcome)
+
+    async def _show(self, text: str) -> Outcome:
+        events = self._conversation.submit(text)
+        try:
+            async for event in events:
+                self._presenter.present(event)
+                if isinstance(event, TurnEnded):
+                    return event.outcome
+                # A provider that never waits would otherwise keep keys and paint from their turn.
+                await asyncio.sleep(0)
+        finally:
+            await _close(events)
+        self._presenter.abandon("The turn broke off without an ending; what was shown is kept. Send the prompt again.")
+        return Outcome.ERROR
+
+    def _go_on(self, outcome: Outcome) -> None:
+        """Send what is still queued as the next prompt; after an interrupt or an error the person decides first."""
+        waiting = "\n\n".join(self._widgets.queued.take_all())
+        if not waiting:
+            return
+        if outcome in (Outcome.CANCELLED, Outcome.ERROR):
+            self._widgets.prompt.put_back(waiting)
+        else:
+            self.submit(waiting, waiting)
+
+    def _after_question(self) -> None:
+        if self._widgets.approval.request is None:
+            self._widgets.prompt.focus()
+            if self.is_running:
+                self._announce("working")
+
+
+async def _close(events: AsyncIterator[TurnEvent]) -> None:
+    """Close the stream of a turn, which cancels it if it still runs; a plain iterator has nothing to close."""
+    close = getattr(events, "aclose", None)
+    if close is not None:
+        await close()
+
+
+def _what_happened(failure: Exception) -> str:
+    said = ": ".join(part for part in (type(failure).__name__, one_line(str(failure), 300)) if part)
+    return f"qcode failed inside ({said}). What was shown is kept; send the prompt again."

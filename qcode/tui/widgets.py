@@ -1,0 +1,47 @@
+"""The widgets of the one screen, made together so that the parts that need several can be handed them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from qcode.tui.approval import ApprovalPanel
+from qcode.tui.completion import Choice
+from qcode.tui.help_panel import HelpPanel
+from qcode.tui.prompt import Prompt
+from qcode.tui.prompt_history import PromptHistory
+from qcode.tui.queued import QueuedPrompts
+from qcode.tui.setup import AppSetup
+from qcode.tui.slash_menu import SlashMenu
+from qcode.tui.status import Status
+from qcode.tui.status_line import StatusLine
+from qcode.tui.transcript import Transcript
+
+
+@dataclass(frozen=True, slots=True)
+class Widgets:
+    """From top to bottom."""
+
+    transcript: Transcript
+    approval: ApprovalPanel
+    help: HelpPanel
+    queued: QueuedPrompts
+    menu: SlashMenu
+    prompt: Prompt
+    status: StatusLine
+
+
+def make_widgets(setup: AppSetup, status: Status, choices: Callable[[str], tuple[Choice, ...]]) -> Widgets:
+    """Return the widgets, not yet mounted. Only the prompt and an open question ever have the focus."""
+    transcript = Transcript(clock=setup.clock, id="transcript")
+    transcript.can_focus = False
+    menu = SlashMenu(id="menu")
+    return Widgets(
+        transcript,
+        ApprovalPanel(setup.clock, id="approval"),
+        HelpPanel(id="help"),
+        QueuedPrompts(id="queued"),
+        menu,
+        Prompt(menu, PromptHistory(setup.history_file), choices, id="prompt"),
+        StatusLine(status, setup.clock, id="status"),
+    )

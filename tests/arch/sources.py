@@ -1,0 +1,56 @@
+"""The source files of the product as the shape tests see them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PRODUCT = ROOT / "qcode"
+
+
+def modules() -> dict[str, Path]:
+    """Return the file of each module of the product, by dotted name; there are always some."""
+    found = {}
+    for path in sorted(PRODUCT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    assert len(found) > 50, "the product was not found"
+    return found
+
+
+def imported_modules(path: Path, names: set[str]) -> Iterator[str]:
+    """Yield the modules among `names` that a file imports anywhere in it, also inside functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                submodule = f"{node.module}.{alias.name}"
+                if submodule in names:
+                    yield submodule
+                elif node.module in names:
+                    yield node.module
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str]:
+    """Return the modules of one import cycle in order, its first repeated at the end; empty where there is none."""
+    done: set[str] = set()
+    for start in graph:
+        path: list[str] = []
+        stack = [(start, iter(sorted(graph[start])))] if start not in done else []
+        path.extend(name for name, _ in stack)
+        while stack:
+            name, rest = stack[-1]
+            following = next((other for other in rest if other in path or other not in done), None)
+            if following is None:
+                done.add(name)
+                stack.pop()
+                path.pop()
+            elif following in path:
+                return [*path[path.index(following) :], following]
+            else:
+                stack.append((following, iter(sorted(graph[following]))))
+                path.append(following)
+    return []

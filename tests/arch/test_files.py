@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.arch.sources import ROOT
+
+BUILT = {"__pycache__", "dist", "build", "node_modules"}
+PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[0-9][0-9a-zA-Z.!+]*")
+# Where a file says on which machine it was made: an installed interpreter, a private index, a file address.
+MACHINE = re.compile(
+    r"/[\w./-]+/(?:site-packages|\.pyenv|\.venv)/|--(?:extra-)?index-url|^index-url|file:///(?:home|opt|work|root)"
+)
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """Yield the text files of the checkout, without what is built or hidden; `.ci` counts."""
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if name == ".ci" or not (name.startswith(".") or name in BUILT)]
+        folders[:] = [name for name in folders if not name.endswith(".egg-info")]
+        for name in names:
+            path = Path(folder, name)
+            try:
+                yield path.relative_to(ROOT), path.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                continue
+
+
+def test_constraints_hold_names_and_versions_only() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if not PIN.fullmatch(line)] == []
+    names = [_normal(line.partition("==")[0]) for line in lines]
+    assert len(names) == len(set(names))
+
+
+def test_every_dependency_of_run_and_test_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    names = {_normal(re.split(r"[<>=!~\[; ]", requirement, maxsplit=1)[0]) for requirement in wanted}
+    pinned = {_normal(line.partition("==")[0]) for line in _constraints()}
+    assert names - pinned == set()
+
+
+def _constraints() -> list[str]:
+    return (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_no_file_says_on_which_machine_it_was_made() -> None:
+    own = Path(__file__).relative_to(ROOT)
+    found = {str(path): match[0] for path, text in texts() if path != own and (match := MACHINE.search(text))}
+    assert found == {}
+
+
+def test_no_file_of_the_product_names_the_folder_it_was_made_in() -> None:
+    folder = str(ROOT)
+    if folder.count("/") < 2:
+        pytest.skip("the checkout lies at the top of the file system: its name says nothing")
+    assert [str(path) for path, text in texts() if path.parts[0] != "tests" and folder in text] == []
+
+
+def test_the_license_is_the_one_the_package_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["license"] == "Apache-2.0"
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+
+
+@pytest.mark.parametrize("name", ["run", "test", "check", "fmt", "lint", "types", "arch", "snap-update", "bench"])
+def test_make_knows_its_targets(name: str) -> None:
+    done = subprocess.run(["make", "-n", name], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+
+
+def test_make_check_runs_the_tests_the_types_and_the_contracts() -> None:
+    done = subprocess.run(["make", "-n", "check"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+    for command in ("-m pytest", "ruff check .", "ruff format --check .", "/mypy", "lint-imports", ".ci/ran.py"):
+        assert command in done.stdout
+
+
+def test_a_report_without_a_test_that_ran_fails_the_check(tmp_path: Path) -> None:
+    def code(tests: int, skipped: int) -> int:
+        report = tmp_path / "tests.xml"
+        report.write_text(f'<testsuites><testsuite tests="{tests}" skipped="{skipped}"/></testsuites>')
+        done = subprocess.run([sys.executable, str(ROOT / ".ci" / "ran.py"), str(report)], capture_output=True)
+        return done.returncode
+
+    assert [code(0, 0), code(3, 3), code(3, 2)] == [1, 1, 0]
+
+
+def test_the_pages_of_docs_are_all_in_the_index() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")} - {"README.md"}
+    decisions = (ROOT / "docs" / "decisions" / "README.md").read_text(encoding="utf-8")
+    missing = {page for page in pages if f"({page})" not in index and f"({Path(page).name})" not in decisions}
+    assert missing == set()
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    broken = []
+    for path, text in texts():
+        if path.suffix == ".md":
+            for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text):
+                if not (ROOT / path.parent / target).exists():
+                    broken.append(f"{path}: {target}")
+    assert broken == []

@@ -1,0 +1,90 @@
+"""What a start really loads, seen in `sys.modules` of a fresh process: the run-time twin of the import contracts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.arch.sources import modules
+
+SDKS = ("openai", "anthropic", "google.genai", "google.auth", "boto3", "mcp")
+HEAVY = ("pydantic", "httpx2", "httpcore2", "tiktoken", "requests", "cryptography")
+
+
+def loaded_after(program: str) -> set[str]:
+    """Run `program` in a fresh interpreter and return the modules it loaded; it fails if the program does."""
+    ending = "\nimport json, sys\nsys.stderr.write(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program + ending], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def among(loaded: set[str], *roots: str) -> set[str]:
+    """Return the roots that are loaded, as themselves or by a part."""
+    return {root for root in roots if any(name == root or name.startswith(f"{root}.") for name in loaded)}
+
+
+@pytest.mark.parametrize("flag", ["--version", "--help", "-h"])
+def test_version_and_help_load_nothing_of_the_product_but_their_text(flag: str) -> None:
+    loaded = loaded_after(
+        f"import sys; sys.argv = ['qcode', {flag!r}]\nfrom qcode.__main__ import main\nassert main() == 0"
+    )
+    assert {name for name in loaded if name.startswith("qcode")} == {"qcode", "qcode.__main__", "qcode.usage"}
+    assert among(loaded, *SDKS, *HEAVY, "textual", "rich", "asyncio", "argparse") == set()
+
+
+def test_the_app_loads_no_engine_provider_or_sdk_before_its_first_paint() -> None:
+    loaded = loaded_after("import qcode.tui.app")
+    assert "textual" in loaded
+    assert among(loaded, *SDKS, *HEAVY, "qcode.engine", "qcode.providers") == set()
+
+
+def test_pipe_mode_loads_no_app_engine_provider_or_sdk() -> None:
+    loaded = loaded_after("import qcode.headless")
+    assert among(loaded, *SDKS, *HEAVY, "textual", "rich", "qcode.engine", "qcode.providers", "qcode.tui") == set()
+
+
+def test_there_is_a_codec_for_each_wire_protocol() -> None:
+    assert {name.split(".")[2] for name in _of_kind("codec")} >= {"openai_chat", "anthropic", "gemini"}
+
+
+def _of_kind(kind: str) -> list[str]:
+    return [name for name in modules() if name.startswith("qcode.providers.") and name.endswith(f".{kind}")]
+
+
+@pytest.mark.parametrize("name", _of_kind("codec"))
+def test_a_codec_loads_no_sdk_and_no_other_protocol(name: str) -> None:
+    loaded = loaded_after(f"import {name}")
+    assert among(loaded, *SDKS, *HEAVY) == set()
+    others = {other.rpartition(".")[0] for other in _of_kind("codec")} - {name.rpartition(".")[0]}
+    assert among(loaded, *others) == set()
+
+
+@pytest.mark.parametrize("name", _of_kind("client"))
+def test_a_client_loads_its_sdk_only_when_it_connects(name: str) -> None:
+    assert among(loaded_after(f"import {name}"), *SDKS, *HEAVY) == set()
+
+
+def test_looking_up_a_model_loads_no_sdk() -> None:
+    loaded = loaded_after("from qcode.providers.catalog import lookup\nassert lookup('openai', 'gpt-4o')")
+    assert among(loaded, *SDKS, *HEAVY, "qcode.providers.catalog.build") == set()
+
+
+def test_the_entry_point_prints_the_version_of_the_package() -> None:
+    done = subprocess.run([sys.executable, "-m", "qcode", "--version"], capture_output=True, text=True, check=True)
+    from qcode import __version__
+
+    assert done.stdout == f"qcode {__version__}\n"
+
+
+def test_help_survives_a_reader_that_goes_away() -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"('{sys.executable}' -m qcode --help; echo $? >&2) | true"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stderr.strip() in ("0", "141")

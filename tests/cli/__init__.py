@@ -1,0 +1,1 @@
+"""The composition root: what is typed, what is chosen, what is wired."""

@@ -1,0 +1,99 @@
+"""What was typed becomes a value, or one line that says what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.cli.arguments import LATEST, UsageError, option_strings, parse
+from qcode.usage import HELP
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["-p", "say hi"],
+        ["say hi", "-p"],
+        ["--print", "say hi"],
+        ["--prompt", "say hi"],
+        ["-p", "--trust", "say hi"],
+        ["-m", "demo/demo", "say hi", "-p"],
+        ["-p", "--", "say hi"],
+    ],
+)
+def test_the_prompt_may_stand_anywhere(argv: list[str]) -> None:
+    arguments = parse(argv)
+    assert (arguments.prompt, arguments.is_pipe) == ("say hi", True)
+
+
+def test_a_prompt_alone_opens_the_app() -> None:
+    arguments = parse(["say hi"])
+    assert (arguments.prompt, arguments.is_pipe) == ("say hi", False)
+
+
+def test_after_two_dashes_a_prompt_may_begin_with_one() -> None:
+    assert parse(["-p", "--", "--help me"]).prompt == "--help me"
+
+
+def test_sessions_are_named_or_the_latest() -> None:
+    assert parse([]).resume is None
+    assert parse(["-c"]).resume == LATEST
+    assert parse(["-r", "2026"]).resume == "2026"
+    assert not parse(["-c"]).chooses_session
+    assert parse(["-r"]).chooses_session
+
+
+def test_rules_are_split_at_commas_outside_brackets() -> None:
+    arguments = parse(["--allowed-tools", "shell(git log -n {1,2}), edit(src/**)", "--allowed-tools", "read(a,b)"])
+    assert arguments.allowed == ("shell(git log -n {1,2})", "edit(src/**)", "read(a,b)")
+
+
+def test_flags_that_were_not_given_set_nothing() -> None:
+    assert parse(["-p", "x"]).flags() == {}
+
+
+def test_flags_name_the_keys_they_set() -> None:
+    flags = parse(["-m", "demo/demo", "--max-output-tokens", "9", "--no-escalation", "--yolo"]).flags()
+    assert flags == {
+        "model": "demo/demo",
+        "output.max_tokens": 9,
+        "output.escalate": False,
+        "permissions.mode": "bypass",
+    }
+
+
+@pytest.mark.parametrize(
+    ("argv", "part"),
+    [
+        (["--modle", "x"], "--model"),
+        (["a", "b"], "quotes"),
+        (["-p", "a", "b"], "quotes"),
+        (["--max-turns", "-1"], "--max-turns"),
+        (["--max-budget-usd", "free"], "USD"),
+        (["--max-budget-usd", "nan"], "USD"),
+        (["--fork-session"], "-c or -r"),
+        (["--mod", "x"], "--mod"),
+    ],
+)
+def test_what_is_wrong_is_said(argv: list[str], part: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        parse(argv)
+    assert part in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@given(st.lists(st.text(max_size=8), max_size=6))
+def test_any_command_line_is_a_value_or_a_usage_error(argv: list[str]) -> None:
+    try:
+        arguments = parse(argv)
+    except UsageError as error:
+        assert str(error)
+    else:
+        assert arguments.output_format in ("text", "json", "stream-json")
+
+
+def test_help_names_every_flag_and_no_other() -> None:
+    words = {word.strip(",:[]") for line in HELP.splitlines() for word in line.split() if word.startswith("-")}
+    flags = {word for word in words if word.startswith("-") and word.strip("-")}
+    assert flags - {"--version", "-h", "--help", "-n"} == set(option_strings())

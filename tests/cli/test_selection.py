@@ -1,0 +1,74 @@
+"""Which provider and model a run talks to."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from qcode.cli.failure import StartError
+from qcode.cli.selection import found, named
+from qcode.config.settings import ProviderSettings, Settings
+from qcode.providers import local
+from qcode.providers.registry import PROVIDERS
+
+CUSTOM = Settings(providers={"lab": ProviderSettings(base_url="http://127.0.0.1:9/v1", default_model="tiny")})
+
+
+def test_a_full_name_is_taken_as_it_is() -> None:
+    assert named("openrouter/vendor/model:free", Settings(), "").name == "openrouter/vendor/model:free"
+
+
+def test_a_provider_alone_means_its_default_model() -> None:
+    assert named("anthropic", Settings(), "").name.startswith("anthropic/claude-")
+    assert named("lab", CUSTOM, "").name == "lab/tiny"
+
+
+def test_a_provider_of_the_configuration_is_a_provider() -> None:
+    chosen = named("lab/other", CUSTOM, "")
+    assert (chosen.spec.base_url, chosen.spec.needs_key) == ("http://127.0.0.1:9/v1", False)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "part"),
+    [("opnai/gpt", 2, "openai"), ("nothing-like-it-at-all", 2, "PROVIDER/MODEL"), ("ollama", 2, "-m ollama/MODEL")],
+)
+def test_a_name_that_cannot_be_resolved_is_explained(name: str, code: int, part: str) -> None:
+    with pytest.raises(StartError) as raised:
+        named(name, Settings(), "")
+    assert raised.value.code == code
+    assert part in str(raised.value)
+
+
+def test_the_first_credential_decides_and_is_named() -> None:
+    env = {"OPENAI_API_KEY": "a", "GEMINI_API_KEY": "b"}
+    chosen = asyncio.run(found(Settings(), env, None, has_demo=True))
+    assert chosen.spec.name == "openai"
+    assert "OPENAI_API_KEY" in chosen.note
+
+
+@pytest.fixture
+def nobody_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep servers that may run on this machine out of the test."""
+
+    async def none(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(local, "find_local_server", none)
+
+
+@pytest.mark.usefixtures("nobody_local")
+def test_without_anything_the_app_gets_the_demo_and_a_pipe_an_error() -> None:
+    assert asyncio.run(found(Settings(), {}, None, has_demo=True)).name == "demo/demo"
+    with pytest.raises(StartError) as raised:
+        asyncio.run(found(Settings(), {}, None, has_demo=False))
+    assert raised.value.code == 41
+
+
+def test_a_local_server_is_found_before_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ollama(*_: object) -> tuple[object, str]:
+        return PROVIDERS["ollama"], "qwen3-coder"
+
+    monkeypatch.setattr(local, "find_local_server", ollama)
+    chosen = asyncio.run(found(Settings(), {}, None, has_demo=True))
+    assert chosen.name == "ollama/qwen3-coder"

@@ -1,0 +1,148 @@
+"""Which layer wins, and that each value remembers its origin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qcode.config.errors import ConfigError
+from qcode.config.settings import Origin
+from tests.config.writing import Folders
+
+
+def test_flags_beat_environment_beats_project_beats_user(folders: Folders, tmp_path: Path) -> None:
+    folders.user("model = 'user'\nsmall_model = 'user'")
+    assert folders.load().model == "user"
+    folders.in_project("\nmodel = 'project'")
+    assert folders.load().model == "project"
+    assert folders.load().origin("model") == Origin("file", f"{folders.project_file}:2", True)
+    assert folders.load().small_model == "user"
+    env = {"QCODE_MODEL": " env "}
+    assert folders.load(env).model == "env"
+    assert folders.load(env).origin("model") == Origin("env", "QCODE_MODEL")
+    extra = tmp_path / "extra.toml"
+    extra.write_text("model = 'extra'")
+    assert folders.load(env, settings_file=extra).model == "extra"
+    found = folders.load(env, {"model": "flag"}, settings_file=extra)
+    assert found.model == "flag"
+    assert found.origin("model") == Origin("flag", "--model")
+
+
+def test_a_default_says_that_it_is_one(folders: Folders) -> None:
+    assert str(folders.load().origin("network.idle_timeout_s")) == "default"
+    assert folders.user("[network]\nidle_timeout_s = 90").load().origin("network.idle_timeout_s").kind == "file"
+
+
+def test_a_flag_not_given_sets_nothing(folders: Folders) -> None:
+    settings = folders.user("model = 'x'").load(flags={"model": None, "output.escalate": False})
+    assert (settings.model, settings.output.escalate) == ("x", False)
+    assert settings.origin("output.escalate").where == "--no-escalation"
+
+
+def test_a_flag_for_one_provider_gives_it_an_endpoint(folders: Folders) -> None:
+    flags = {"providers.openai.base_url": "http://localhost:1/v1"}
+    settings = folders.load({"OPENAI_BASE_URL": "https://elsewhere.example"}, flags)
+    assert settings.providers["openai"].base_url == "http://localhost:1/v1"
+    assert settings.origin("providers.openai.base_url").where == "--base-url"
+
+
+def test_a_bad_flag_is_named_as_it_was_typed(folders: Folders) -> None:
+    with pytest.raises(ConfigError, match=r"^--max-output-tokens must be a whole number of at least 1"):
+        folders.load(flags={"output.max_tokens": 0})
+    with pytest.raises(ConfigError, match=r"no key output\.cap; the nearest is output\."):
+        folders.load(flags={"output.cap": 1})
+
+
+def test_endpoints_come_from_the_environment_over_files(folders: Folders) -> None:
+    folders.user("[providers.openai]\nbase_url = 'http://file'\ndefault_model = 'm'")
+    env = {
+        "OPENAI_BASE_URL": "http://env",
+        "ANTHROPIC_BASE_URL": "http://a",
+        "GOOGLE_GEMINI_BASE_URL": "",
+    }
+    providers = folders.load(env).providers
+    assert (providers["openai"].base_url, providers["openai"].default_model) == ("http://env", "m")
+    assert providers["openai-responses"].base_url == "http://env"
+    assert providers["anthropic"].type == "anthropic"
+    assert "gemini" not in providers
+    with pytest.raises(ConfigError, match=r"^OPENAI_BASE_URL must be an address"):
+        folders.load({"OPENAI_BASE_URL": "localhost"})
+
+
+def test_rules_of_all_layers_hold_together(folders: Folders) -> None:
+    folders.user("[permissions]\ndeny = ['read(a)']\nask = ['read(b)']\nallow = ['read(c)']")
+    folders.in_project("[permissions]\ndeny = []\nask = ['read(b)', 'read(d)']")
+    flags: dict[str, list[str]] = {"permissions.allow": ["read(e)"], "permissions.deny": ["read(f)"]}
+    settings = folders.load(flags=flags)
+    assert settings.permissions.deny == ("read(a)", "read(f)")
+    assert settings.permissions.ask == ("read(b)", "read(d)")
+    assert settings.permissions.allow == ("read(c)", "read(e)")
+    assert settings.origin("permissions.allow").where == f"{folders.user_file}:4, --allowed-tools"
+
+
+def test_tables_of_two_files_are_merged_key_by_key(folders: Folders) -> None:
+    folders.user("[models.'a/b']\nimages = true\ncontext_window = 5000\n[ui.keys]\nx = 'f2'")
+    folders.in_project("[models.'a/b']\ncontext_window = 6000")
+    model = folders.load().models["a/b"]
+    assert (model.images, model.context_window) == (True, 6000)
+    assert folders.load().origin('models."a/b".images').where == f"{folders.user_file}:2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[permissions]\nmode = 'plan'",
+        "[permissions]\nallow = ['shell(ls)']",
+        "[providers.x]\ntype = 'openai'",
+        "[providers.openai]\nbase_url = 'http://evil.example'",
+        "[providers.openai]\nheaders = { A = 'b' }",
+        "[providers.openai]\nmax_retries = 1",
+        "[providers.openai]\nnetwork = { max_retries = 1 }",
+        "[providers]\n[providers.openai]",
+        "[tools]\nsandbox = 'off'",
+        "[tools]\nsandbox = 'auto'",
+        "[ui.keys]\n'approval.deny' = 'y'",
+    ],
+)
+def test_a_project_cannot_set_what_lowers_protection(folders: Folders, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"\.qcode/config\.toml:2: a project may "):
+        folders.in_project(text).load()
+    assert folders.load(is_trusted=False).providers == {}
+
+
+def test_a_project_may_demand_a_sandbox(folders: Folders) -> None:
+    assert folders.user("[tools]\nsandbox='off'").in_project("[tools]\nsandbox='required'").load().tools.sandbox == (
+        "required"
+    )
+
+
+def test_a_project_server_is_marked_and_cannot_take_a_name_over(folders: Folders) -> None:
+    folders.user("[mcp_servers.mine]\ncommand = 'mine'\nenv = { TOKEN = 'canary' }")
+    folders.in_project("[mcp_servers.theirs]\ncommand = 'theirs'")
+    servers = folders.load().mcp_servers
+    assert (servers["mine"].is_from_project, servers["theirs"].is_from_project) == (False, True)
+    folders.in_project("[mcp_servers.mine]\ncommand = 'evil'")
+    with pytest.raises(ConfigError, match=r"\.qcode/config\.toml:2: mcp_servers\.mine is already in your own"):
+        folders.load()
+
+
+def test_an_untrusted_project_is_not_even_read(folders: Folders) -> None:
+    folders.in_project("this is [ no TOML")
+    settings = folders.load(is_trusted=False)
+    assert settings.model is None
+    assert settings.warnings == (f"{folders.project_file} is not used: this folder is not trusted",)
+
+
+def test_the_persons_own_file_is_never_judged_as_a_projects(folders: Folders) -> None:
+    folders.in_project("[permissions]\nmode = 'plan'")
+    folders.user_file.symlink_to(folders.project_file)
+    assert folders.load().permissions.mode == "plan"
+
+
+def test_values_cannot_be_changed_afterwards(folders: Folders) -> None:
+    settings = folders.user("[providers.x]\ntype='openai'\nheaders={A='b'}").load()
+    with pytest.raises(TypeError):
+        settings.providers["x"].headers["A"] = "c"  # type: ignore[index]  # that it is refused is the point
+    with pytest.raises(AttributeError):
+        settings.output.max_tokens = 1  # type: ignore[misc]  # that it is refused is the point

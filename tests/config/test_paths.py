@@ -1,0 +1,55 @@
+"""Where files live."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qcode.config.errors import ConfigError
+from qcode.config.paths import ConfigPaths
+
+
+def test_one_variable_moves_everything(tmp_path: Path) -> None:
+    paths = ConfigPaths.from_env({"QCODE_HOME": str(tmp_path)})
+    assert paths.config_file == tmp_path / "config.toml"
+    assert (paths.state_dir, paths.cache_dir) == (tmp_path / "state", tmp_path / "cache")
+
+
+def test_a_relative_home_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert ConfigPaths.from_env({"QCODE_HOME": "here"}).config_dir == tmp_path / "here"
+
+
+def test_a_tilde_stands_for_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert ConfigPaths.from_env({"QCODE_HOME": "~/q"}).config_dir == tmp_path / "q"
+    with pytest.raises(ConfigError, match="QCODE_HOME"):
+        ConfigPaths.from_env({"QCODE_HOME": "~nobody-of-that-name/q"})
+
+
+@pytest.mark.parametrize("env", [{}, {"QCODE_HOME": ""}, {"QCODE_HOME": "  "}])
+def test_without_it_the_platform_decides(env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CONFIG", "STATE", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
+    paths = ConfigPaths.from_env(env)
+    assert all("qcode" in folder.name for folder in (paths.config_dir, paths.state_dir, paths.cache_dir))
+    assert len({paths.config_dir, paths.state_dir, paths.cache_dir}) == 3
+
+
+def test_loading_imports_nothing_from_outside_the_standard_library(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from qcode.config.load import load\n"
+        "from qcode.config.paths import ConfigPaths\n"
+        "home = Path(sys.argv[1])\n"
+        "(home / 'config.toml').write_text('model = \"a/b\"')\n"
+        "load(ConfigPaths.from_env({'QCODE_HOME': sys.argv[1]}), {}, {}, home / 'project', True)\n"
+        "known = sys.stdlib_module_names | {'qcode'}\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} - known - before))\n"
+    )
+    run = [sys.executable, "-c", "import sys\nbefore = {n.partition('.')[0] for n in sys.modules}\n" + code]
+    assert subprocess.run([*run, str(tmp_path)], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -1,0 +1,91 @@
+"""Runs qcode as a program of its own, in a folder and a home that belong to the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.server import FakeServer, ProtocolName, wire_of
+
+KEY = "sk-canary-0123456789abcdef"
+PROTOCOLS: tuple[ProtocolName, ...] = ("openai", "anthropic", "gemini")
+KEY_VARIABLES: Mapping[str, str] = {
+    "openai": "OPENAI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+    "gemini": "GEMINI_API_KEY",
+}
+HELLO = 'def hello(name):\n    return f"Hello, {name}"\n'
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def result(self) -> dict[str, Any]:
+        (result,) = [line for line in self.lines if line["type"] == "result"]
+        assert self.lines[-1] is not None
+        assert self.lines[-1]["type"] == "result"
+        return result
+
+
+class Place:
+    """A workspace and a home, both empty; `run` starts qcode there."""
+
+    def __init__(self, base: Path) -> None:
+        self.home = base / "home"
+        self.work = base / "work"
+        self.home.mkdir()
+        self.work.mkdir()
+
+    def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return an environment without any key, proxy or setting of the machine."""
+        kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+        return {**kept, "HOME": str(self.home), "NO_COLOR": "1", **(extra or {})}
+
+    def run(
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+        timeout: float = 60,
+    ) -> Finished:
+        done = subprocess.run(
+            self.command(*arguments),
+            cwd=self.work,
+            env=self.environment(env),
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            timeout=timeout,
+        )
+        return Finished(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def ask(self, server: FakeServer, *arguments: str, stdin: bytes | None = None) -> Finished:
+        """Run qcode against `server`, with the key of its protocol."""
+        protocol = protocol_of(server)
+        given = ("-m", f"{protocol}/test-model", "--base-url", server.base_url, *arguments)
+        return self.run(*given, env={KEY_VARIABLES[protocol]: KEY}, stdin=stdin)
+
+    @staticmethod
+    def command(*arguments: str) -> list[str]:
+        return [sys.executable, "-m", "qcode", *arguments]
+
+
+def protocol_of(server: FakeServer) -> ProtocolName:
+    (name,) = [name for name in PROTOCOLS if isinstance(server.wire, type(wire_of(name)))]
+    return name

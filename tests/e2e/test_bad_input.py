@@ -1,0 +1,179 @@
+"""Everything that can be wrong before or beside a reply: one clear line, the right code, nothing lost, no traceback."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+
+import pytest
+
+from tests.e2e.running import KEY, Finished, Place
+from tests.fakes.server import FakeServer
+from tests.fakes.turns import Turn, refused
+
+
+def one_line(done: Finished) -> str:
+    """Return the one line a person gets; fail on a traceback or a second line."""
+    assert "Traceback" not in done.err
+    assert done.out == ""
+    (line,) = done.err.splitlines()
+    assert line.startswith("qcode: ")
+    return line
+
+
+def test_no_key_names_the_variable(place: Place) -> None:
+    done = place.run("-m", "anthropic/claude-sonnet-4", "-p", "hi")
+    assert done.code == 41
+    assert "ANTHROPIC_API_KEY" in one_line(done)
+
+
+def test_nothing_to_talk_to_says_what_to_set_in_three_lines(place: Place) -> None:
+    done = place.run("-p", "hi")
+    assert done.code == 41
+    assert len(done.err.splitlines()) == 3
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "demo/demo"):
+        assert name in done.err
+
+
+def test_an_unknown_provider_names_the_nearest(place: Place) -> None:
+    done = place.run("-m", "antropic/claude", "-p", "hi")
+    assert done.code == 2
+    assert "anthropic" in one_line(done)
+
+
+def test_a_model_without_a_provider_resolves_or_names_the_nearest(place: Place) -> None:
+    known = place.run("-m", "claude-sonnet-4-20250514", "-p", "hi")
+    assert known.code == 41
+    unknown = place.run("-m", "clade-sonet-4", "-p", "hi")
+    assert unknown.code == 2
+    assert "claude-sonnet-4" in one_line(unknown)
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic", "gemini"])
+def test_a_model_the_host_does_not_know_gives_the_nearest_names(protocol: str, place: Place) -> None:
+    script = [refused(404, "model not found", code="model_not_found" if protocol == "openai" else None)]
+    with FakeServer(protocol, script, models=("tiny-1", "large-2")) as server:  # type: ignore[arg-type]  # one of three
+        done = place.ask(server, "-p", "hi")
+    assert done.code == 1
+    assert "tiny-1" in one_line(done)
+
+
+def test_an_address_where_nobody_listens_is_named(place: Place) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
+        done = place.run("-m", "openai/m", "--base-url", address, "-p", "hi", env={"OPENAI_API_KEY": KEY})
+    assert done.code == 75
+    assert f"127.0.0.1:{address.split(':')[2].split('/')[0]}" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (("--max-outputtokens", "5"), "--max-output-tokens"),
+        (("--max-turns", "0"), "--max-turns"),
+        (("--max-output-tokens", "many"), "whole number"),
+        (("-o", "xml"), "stream-json"),
+        (("--permission-mode", "free"), "accept-edits"),
+        (("-m",), "--model"),
+        (("-c", "-r", "abc"), "-r"),
+        (("--yolo", "--permission-mode", "plan"), "--yolo"),
+    ],
+)
+def test_a_wrong_flag_is_explained(flags: tuple[str, ...], part: str, place: Place) -> None:
+    done = place.run("-p", "hi", *flags)
+    assert done.code == 2
+    assert part in one_line(done)
+
+
+def test_two_prompts_are_refused(place: Place) -> None:
+    done = place.run("-p", "one", "two", "-m", "demo/demo")
+    assert done.code == 2
+    assert "quotes" in one_line(done)
+
+
+def test_no_prompt_is_refused(place: Place) -> None:
+    done = place.run("-p", "-m", "demo/demo")
+    assert done.code == 2
+    assert "prompt" in one_line(done)
+
+
+def test_input_that_is_not_text_is_refused(place: Place) -> None:
+    done = place.run("-p", "hi", "-m", "demo/demo", stdin=b"\xff\xfe\x00\x01\xff")
+    assert done.code == 42
+    assert "standard input" in one_line(done)
+
+
+def test_a_standard_input_that_cannot_be_read_is_refused(place: Place) -> None:
+    with (place.work).joinpath("x").open("wb") as writable:
+        done = subprocess.run(
+            place.command("-p", "hi", "-m", "demo/demo"),
+            cwd=place.work,
+            env=place.environment(),
+            stdin=writable,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+    assert done.returncode == 42
+    assert done.stderr.startswith("qcode: standard input cannot be read")
+
+
+def test_a_closed_standard_input_is_none(place: Place) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{' '.join(place.command('-p', 'hello', '-m', 'demo/demo'))} <&-"],
+        cwd=place.work,
+        env=place.environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["missing.txt", "."])
+def test_a_file_that_cannot_be_attached_is_named(name: str, place: Place) -> None:
+    done = place.run("-p", "hi", "-m", "demo/demo", "-f", name)
+    assert done.code == 42
+    assert name in one_line(done)
+
+
+def test_a_folder_that_is_not_there_is_named(place: Place) -> None:
+    done = place.run("-p", "hi", "-m", "demo/demo", "-C", "nowhere")
+    assert done.code == 42
+    assert "nowhere" in one_line(done)
+
+
+def test_a_bad_config_names_file_and_line(place: Place) -> None:
+    (place.home / "config.toml").write_text("[output]\nmax_token = 5\n")
+    done = place.run("-p", "hi", "-m", "demo/demo", env={"QCODE_HOME": str(place.home)})
+    assert done.code == 52
+    line = one_line(done)
+    assert "config.toml:2" in line
+    assert "max_tokens" in line
+
+
+def test_a_state_folder_that_cannot_be_written_costs_a_warning_and_no_answer(place: Place) -> None:
+    (place.home / "state").write_text("a file where the folder should be")
+    with FakeServer("openai", [Turn(text="Still here.")]) as server:
+        done = place.run(
+            "-m", "openai/m", "--base-url", server.base_url, "-p", "hi",
+            env={"QCODE_HOME": str(place.home), "OPENAI_API_KEY": KEY},
+        )  # fmt: skip
+    assert (done.code, done.out) == (0, "Still here.\n")
+    assert len(done.err.splitlines()) == 1
+    assert "Traceback" not in done.err
+
+
+def test_a_session_that_is_not_there_is_named(place: Place) -> None:
+    done = place.run("-p", "hi", "-m", "demo/demo", "--resume", "20200101-000000-abcd")
+    assert done.code == 42
+    assert "20200101" in one_line(done)
+
+
+def test_a_prompt_larger_than_the_window_is_refused_with_the_figures(place: Place) -> None:
+    (place.work / "big.txt").write_text("word " * 250_000)
+    done = place.run("-p", "hi", "-m", "openai/unknown", "-f", "big.txt", env={"OPENAI_API_KEY": KEY})
+    assert done.code == 42
+    assert "200,000" in one_line(done)

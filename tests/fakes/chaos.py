@@ -1,0 +1,117 @@
+"""A provider that makes trouble around another one: seeded, so that a failing run can be run again.
+
+The trouble is what hosts really do: pieces of any size, refused requests, dropped streams, missing usage, stop
+words that are new or wrong. What was done is listed in `injected`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.provider import Provider
+from qcode.protocol.reply import (
+    ReasoningDelta,
+    ReplyEnded,
+    ReplyEvent,
+    TextDelta,
+    ToolArgsDelta,
+    UsageReported,
+)
+from qcode.protocol.stops import StopReason
+
+_REFUSALS = (ErrorKind.RATE_LIMIT, ErrorKind.OVERLOADED, ErrorKind.SERVER, ErrorKind.TIMEOUT, ErrorKind.CONNECTION)
+_LIES = (StopReason.END_TURN, StopReason.TOOL_USE, StopReason.MAX_TOKENS)
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """How often each trouble happens, from 0 (never) to 1 (always).
+
+    `split` for each delta; `fail` (refused before the first event), `drop` (the connection breaks somewhere),
+    `no_usage`, `unknown_stop` (a word no list knows) and `wrong_stop` (a known word that is not true) for each reply.
+    """
+
+    split: float = 0.5
+    fail: float = 0.0
+    drop: float = 0.0
+    no_usage: float = 0.0
+    unknown_stop: float = 0.0
+    wrong_stop: float = 0.0
+
+
+class ChaosProvider:
+    """Passes `inner` on with troubles at `rates`; after `most` failures and drops it only splits and withholds."""
+
+    def __init__(self, inner: Provider, seed: int, rates: Rates | None = None, *, most: int | None = None) -> None:
+        self.name = inner.name
+        self.host = inner.host
+        self.injected: list[str] = []
+        self._inner = inner
+        self._random = random.Random(seed)
+        self._rates = rates or Rates()
+        self._left = most
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        if self._may_break(self._rates.fail, "fail"):
+            kind = self._random.choice(_REFUSALS)
+            raise ProviderError(kind, f"chaos: {kind}", retry_after=0.0 if kind is ErrorKind.RATE_LIMIT else None)
+        drops_at = self._random.randrange(1, 12) if self._may_break(self._rates.drop, "drop") else None
+        withholds_usage = self._happens(self._rates.no_usage, "no_usage")
+        seen = 0
+        inner = self._inner.stream(request)
+        try:
+            async for event in inner:
+                if isinstance(event, UsageReported) and withholds_usage:
+                    continue
+                for piece in self._pieces(self._twisted(event)):
+                    if seen == drops_at or (drops_at and isinstance(piece, ReplyEnded)):
+                        raise ProviderError(ErrorKind.CONNECTION, "chaos: the connection broke")
+                    yield piece
+                    seen += 1
+        finally:
+            close = getattr(inner, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def model_names(self) -> tuple[str, ...]:
+        return await self._inner.model_names()
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    def _twisted(self, event: ReplyEvent) -> ReplyEvent:
+        if not isinstance(event, ReplyEnded):
+            return event
+        if self._happens(self._rates.unknown_stop, "unknown_stop"):
+            return ReplyEnded(StopReason.UNKNOWN, "something_new")
+        if self._happens(self._rates.wrong_stop, "wrong_stop"):
+            return ReplyEnded(self._random.choice(_LIES), "not_true")
+        return event
+
+    def _pieces(self, event: ReplyEvent) -> Iterator[ReplyEvent]:
+        if not isinstance(event, TextDelta | ReasoningDelta | ToolArgsDelta) or len(event.text) < 2:
+            yield event
+            return
+        text = event.text
+        while len(text) > 1 and self._happens(self._rates.split, ""):
+            at = self._random.randrange(1, len(text))
+            yield replace(event, text=text[:at])
+            text = text[at:]
+        yield replace(event, text=text)
+
+    def _may_break(self, rate: float, what: str) -> bool:
+        if self._left == 0 or not self._happens(rate, what):
+            return False
+        if self._left is not None:
+            self._left -= 1
+        return True
+
+    def _happens(self, rate: float, what: str) -> bool:
+        happens = self._random.random() < rate
+        if happens and what:
+            self.injected.append(what)
+        return happens

@@ -1,0 +1,181 @@
+"""Gemini as a fake host speaks it: `models/{model}:streamGenerateContent?alt=sse` and the models list, v1 and v1beta.
+
+The format is the one of the Gemini API reference: events end with CRLF, there is no end marker, usage is on every
+chunk, thinking is counted beside the candidates. Calls arrive whole, so a call cut inside never arrives.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from qcode.protocol.json import parse_object
+from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
+from qcode.protocol.stops import StopReason
+from qcode.protocol.usage import Usage
+from tests.fakes.turns import Asked, Frame, Refusal, Turn, complaint_about, merged
+
+STOP_WORDS = {
+    StopReason.END_TURN: "STOP",
+    StopReason.TOOL_USE: "STOP",
+    StopReason.MAX_TOKENS: "MAX_TOKENS",
+    StopReason.CONTEXT_WINDOW_EXCEEDED: "OTHER",
+    StopReason.REFUSAL: "SAFETY",
+    StopReason.PAUSED: "OTHER",
+    StopReason.MALFORMED_CALL: "MALFORMED_FUNCTION_CALL",
+    StopReason.UNKNOWN: "SOMETHING_NEW",
+}
+_STATUS = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+_REPLY = re.compile(r"/v1(?:beta)?/models/([^/:]+):streamGenerateContent")
+
+
+class GeminiWire:
+    name = "gemini"
+    newline = "\r\n"
+    suffix = ""
+    request_id_header = "x-request-id"
+
+    def is_models(self, path: str) -> bool:
+        return path in ("/v1/models", "/v1beta/models")
+
+    def is_reply(self, path: str) -> bool:
+        return _REPLY.fullmatch(path) is not None
+
+    def key_of(self, headers: Mapping[str, str], query: Mapping[str, str]) -> str:
+        return headers.get("x-goog-api-key") or query.get("key", "")
+
+    def models(self, names: tuple[str, ...]) -> dict[str, Any]:
+        rows = [
+            {
+                "name": f"models/{name}",
+                "displayName": name,
+                "inputTokenLimit": 1_048_576,
+                "outputTokenLimit": 65_536,
+                "supportedGenerationMethods": ["generateContent"],
+            }
+            for name in names
+        ]
+        return {"models": rows}
+
+    def error(self, refusal: Refusal) -> dict[str, Any]:
+        status = refusal.code or _STATUS.get(refusal.status, "UNKNOWN")
+        return {"error": {"code": refusal.status, "message": refusal.message, "status": status}}
+
+    def error_frame(self, refusal: Refusal) -> Frame:
+        return Frame(json.dumps(self.error(refusal)))
+
+    def read(self, asked: Asked) -> Asked:
+        body = asked.body
+        found = _REPLY.fullmatch(asked.path)
+        config = body.get("generationConfig") or {}
+        system = "".join(part.get("text", "") for part in (body.get("systemInstruction") or {}).get("parts", []))
+        declared = [each for tool in body.get("tools") or [] for each in tool.get("functionDeclarations") or []]
+        return Asked(
+            asked.path, asked.query, asked.headers, body,
+            model=found[1] if found else "", cap=config.get("maxOutputTokens"), system=system,
+            messages=_messages(body.get("contents") or []), tools=tuple(each["name"] for each in declared),
+        )  # fmt: skip
+
+    def complaint(self, asked: Asked) -> str | None:
+        if asked.query.get("alt") != "sse":
+            return "this host only streams server-sent events"
+        if asked.cap is not None and asked.cap < 1:
+            return f"maxOutputTokens must be positive, got {asked.cap}"
+        return complaint_about(asked.messages)
+
+    def frames(self, turn: Turn, asked: Asked) -> list[Frame]:
+        usage = _usage(turn.usage)
+        late = bool(turn.faults.late_usage)
+        running = None if turn.usage is None or late else {"promptTokenCount": turn.usage.input or 0}
+        frames = [_chunk(asked, [{"text": piece, "thought": True}], running) for piece in turn.reasoning_pieces]
+        frames += [_chunk(asked, [{"text": piece}], running) for piece in turn.text_pieces]
+        whole = [(call, parse_object(call.arguments)) for call in turn.calls]
+        for number, (call, arguments) in enumerate(whole):
+            if arguments is None:
+                continue
+            function: dict[str, Any] = {"name": call.name, "args": arguments}
+            if call.call_id:
+                function["id"] = call.call_id
+            part: dict[str, Any] = {"functionCall": function}
+            if number == 0:
+                part["thoughtSignature"] = turn.signature
+            frames.append(_chunk(asked, [part], running))
+        ending = _chunk(asked, [{"text": ""}], None if late else usage, turn.stop_word(STOP_WORDS), "stop")
+        return [*frames, ending, *([_chunk(asked, None, usage, part="usage")] if late and usage else [])]
+
+
+def _chunk(
+    asked: Asked,
+    parts: list[dict[str, Any]] | None,
+    usage: dict[str, Any] | None,
+    finish_reason: str | None = None,
+    part: Any = "body",
+) -> Frame:
+    chunk: dict[str, Any] = {"modelVersion": asked.model, "responseId": "fake-response"}
+    if parts is not None:
+        candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"}, "index": 0}
+        if finish_reason is not None:
+            candidate["finishReason"] = finish_reason
+        chunk["candidates"] = [candidate]
+    if usage:
+        chunk["usageMetadata"] = usage
+    return Frame(json.dumps(chunk, ensure_ascii=False), part=part)
+
+
+def _usage(usage: Usage | None) -> dict[str, Any] | None:
+    if usage is None:
+        return None
+    thoughts = usage.reasoning or 0
+    values = {
+        "promptTokenCount": usage.input or 0,
+        "candidatesTokenCount": (usage.output or 0) - thoughts,
+        "totalTokenCount": (usage.input or 0) + (usage.output or 0),
+    }
+    if usage.reasoning is not None:
+        values["thoughtsTokenCount"] = thoughts
+    if usage.cache_read is not None:
+        values["cachedContentTokenCount"] = usage.cache_read
+    return values
+
+
+def _messages(contents: list[Mapping[str, Any]]) -> tuple[Message, ...]:
+    """Return `contents`; a call without an id gets one from its place, and so does the response that answers it."""
+    messages: list[Message] = []
+    for number, content in enumerate(contents):
+        role = "assistant" if content.get("role") == "model" else "user"
+        first = number if role == "assistant" else number - 1
+        blocks: list[Block] = []
+        counts = {"functionCall": 0, "functionResponse": 0}
+        for part in content.get("parts") or []:
+            kind = next((each for each in counts if each in part), "")
+            blocks.append(_block(part, f"{first}-{counts.get(kind, 0)}"))
+            if kind:
+                counts[kind] += 1
+        messages.append(Message("assistant" if role == "assistant" else "user", tuple(blocks)))
+    return merged(messages)
+
+
+def _block(part: Mapping[str, Any], minted: str) -> Block:
+    if "functionCall" in part:
+        call = part["functionCall"]
+        return ToolCall(call.get("id") or minted, call["name"], json.dumps(call.get("args") or {}))
+    if "functionResponse" in part:
+        answer = part["functionResponse"]
+        response = answer.get("response") or {}
+        content = response.get("output", response.get("result", response.get("error")))
+        text = content if isinstance(content, str) else json.dumps(response)
+        return ToolResult(answer.get("id") or minted, answer["name"], text, "error" in response)
+    if part.get("thought"):
+        return Reasoning(part.get("text", ""))
+    return Text(part["text"]) if "text" in part else Image("", "")

@@ -1,0 +1,308 @@
+"""A fake model host on the loopback, in its own thread: real HTTP, real SSE, the real formats, and every fault.
+
+`with FakeServer("openai", [Turn(text="hi")]) as server:` and point a client at `server.base_url`. By hand:
+`python -m tests.fakes.server --protocol openai --scenario docstring --port 8000`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Literal, Protocol, TypeAlias
+
+from tests.fakes import http11
+from tests.fakes.anthropic_wire import AnthropicWire
+from tests.fakes.gemini_wire import GeminiWire
+from tests.fakes.openai_wire import OpenAIWire
+from tests.fakes.turns import Asked, Faults, Frame, Refusal, Script, Turn
+
+ProtocolName: TypeAlias = Literal["openai", "anthropic", "gemini"]
+PROTOCOLS: tuple[ProtocolName, ...] = ("openai", "anthropic", "gemini")
+_PATIENCE = 10.0
+
+
+class Wire(Protocol):
+    """One protocol as a host speaks it."""
+
+    name: str
+    newline: str
+    suffix: str
+    request_id_header: str
+
+    def is_models(self, path: str) -> bool: ...
+    def is_reply(self, path: str) -> bool: ...
+    def key_of(self, headers: Mapping[str, str], query: Mapping[str, str]) -> str: ...
+    def models(self, names: tuple[str, ...]) -> dict[str, Any]: ...
+    def error(self, refusal: Refusal) -> dict[str, Any]: ...
+    def error_frame(self, refusal: Refusal) -> Frame: ...
+    def read(self, asked: Asked) -> Asked:
+        """Return `asked` with what its body says in neutral words."""
+        ...
+
+    def complaint(self, asked: Asked) -> str | None:
+        """Return why a strict host would answer 400, or None."""
+        ...
+
+    def frames(self, turn: Turn, asked: Asked) -> list[Frame]: ...
+
+
+def wire_of(protocol: ProtocolName) -> Wire:
+    if protocol == "openai":
+        return OpenAIWire()
+    return AnthropicWire() if protocol == "anthropic" else GeminiWire()
+
+
+class FakeServer:
+    """Answers the n-th reply request with the n-th turn of `script`, or with what the function `script` returns.
+
+    A request the protocol forbids gets a 400 and uses no turn (`is_strict`); so does one beyond the script. With
+    `api_key` other keys get a 401. `requests` holds every reply request in order, refused ones included, and
+    `complaints` why requests were forbidden. `hangups` counts streams that the client left before their end,
+    `stalls` those that reached a stall. Attributes may be read from any thread.
+    """
+
+    def __init__(
+        self,
+        protocol: ProtocolName | Wire,
+        script: Script,
+        *,
+        models: tuple[str, ...] = ("fake-1", "fake-2"),
+        api_key: str | None = None,
+        is_strict: bool = True,
+        port: int = 0,
+    ) -> None:
+        self.wire: Wire = wire_of(protocol) if isinstance(protocol, str) else protocol
+        self.port = port
+        self.requests: list[Asked] = []
+        self.complaints: list[str] = []
+        self.hangups = 0
+        self.stalls = 0
+        self._script = script
+        self._turns_used = 0
+        self._models = models
+        self._api_key = api_key
+        self._is_strict = is_strict
+        self._changed = threading.Condition()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="fake-server", daemon=True)
+        self._is_ready = threading.Event()
+        self._failure: BaseException | None = None
+
+    @property
+    def base_url(self) -> str:
+        """What the protocol's own SDK takes as its base URL."""
+        return f"http://127.0.0.1:{self.port}{self.wire.suffix}"
+
+    @property
+    def caps(self) -> list[int | None]:
+        """The output cap that each request carried."""
+        return [asked.cap for asked in self.requests]
+
+    def start(self) -> FakeServer:
+        self._thread.start()
+        self._is_ready.wait(_PATIENCE)
+        self._raise_failure()
+        return self
+
+    def stop(self) -> None:
+        """Close every connection and end the thread; safe to call twice."""
+        if self._loop is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join(_PATIENCE)
+
+    def release(self) -> None:
+        """Let every stalled stream go on, those that stall later too."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._released.set)
+
+    def wait_until(self, holds: Callable[[FakeServer], bool], timeout_s: float = _PATIENCE) -> None:
+        """Block this thread until `holds(self)`; an `AssertionError` after `timeout_s`. Asked again on each change."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: holds(self), timeout_s):
+                raise AssertionError(
+                    f"the fake server waited in vain: {len(self.requests)} requests, {self.stalls} stalls, "
+                    f"{self.hangups} hangups"
+                )
+
+    def __enter__(self) -> FakeServer:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if error is None:
+            self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._released = asyncio.Event()
+        connections: set[asyncio.Task[None]] = set()
+
+        def ended(task: asyncio.Task[None]) -> None:
+            connections.discard(task)
+            if not task.cancelled():
+                self._failure = self._failure or task.exception()
+
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.ensure_future(self._serve(reader, writer))
+            connections.add(task)
+            task.add_done_callback(ended)
+
+        try:
+            server = await asyncio.start_server(connected, "127.0.0.1", self.port, limit=2**26)
+        except OSError as error:
+            self._failure = error
+            self._is_ready.set()
+            return
+        self.port = server.sockets[0].getsockname()[1]
+        self._is_ready.set()
+        await self._stopping.wait()
+        server.close()
+        for task in connections:
+            task.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+        await server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            request = await http11.read_request(reader)
+            if request is not None:
+                await self._answer(*request, reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            self._note_hangup()
+        except http11.BadRequestError as error:
+            await http11.write_whole(writer, 400, {}, self.wire.error(Refusal(400, f"not a request: {error}")))
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            raise
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def _answer(
+        self, method: str, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        refusal = self._door(method, asked)
+        if refusal is None and self.wire.is_models(asked.path):
+            await http11.write_whole(writer, 200, {}, self.wire.models(self._models))
+            return
+        if refusal is None:
+            asked = self.wire.read(asked)
+            turn = self._next_turn(asked)
+            refusal = turn.refusal
+            if refusal is None:
+                await self._stream_until_hangup(turn, asked, reader, writer)
+                return
+        headers = {self.wire.request_id_header: "req_fake", **refusal.headers}
+        body = self.wire.error(refusal) if refusal.body is None else refusal.body
+        await http11.write_whole(writer, refusal.status, headers, body)
+
+    def _door(self, method: str, asked: Asked) -> Refusal | None:
+        """Return why the request does not get as far as the script, or None."""
+        wanted = "GET" if self.wire.is_models(asked.path) else "POST"
+        if not (self.wire.is_models(asked.path) or self.wire.is_reply(asked.path)) or method != wanted:
+            return Refusal(404, f"nothing is served at {method} {asked.path}")
+        if self._api_key is not None and self.wire.key_of(asked.headers, asked.query) != self._api_key:
+            return Refusal(401, "the key is not valid")
+        return None
+
+    def _next_turn(self, asked: Asked) -> Turn:
+        with self._changed:
+            self.requests.append(asked)
+            complaint = self.wire.complaint(asked) if self._is_strict else None
+            if complaint is None and not callable(self._script) and self._turns_used >= len(self._script):
+                complaint = f"the script of the fake server is over after {len(self._script)} turns"
+            if complaint is not None:
+                self.complaints.append(complaint)
+            self._changed.notify_all()
+        if complaint is not None:
+            return Turn(refusal=Refusal(400, complaint))
+        if callable(self._script):
+            return self._script(asked)
+        self._turns_used += 1
+        return self._script[self._turns_used - 1]
+
+    async def _stream_until_hangup(
+        self, turn: Turn, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Stream `turn`; end at once, and count it, where the client leaves before the end."""
+        is_written = asyncio.Event()
+        streaming = asyncio.ensure_future(self._stream(turn, asked, writer, is_written))
+        leaving = asyncio.ensure_future(reader.read(1))
+        try:
+            await asyncio.wait({streaming, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not streaming.done():
+                writer.transport.abort()
+                if not is_written.is_set():
+                    self._note_hangup()
+                return
+            await streaming
+        finally:
+            streaming.cancel()
+            leaving.cancel()
+            await asyncio.gather(streaming, leaving, return_exceptions=True)
+
+    async def _stream(self, turn: Turn, asked: Asked, writer: asyncio.StreamWriter, is_written: asyncio.Event) -> None:
+        faults = turn.faults
+        await asyncio.sleep(faults.first_byte_delay)
+        await http11.start_stream(writer, {self.wire.request_id_header: "req_fake"})
+        events = list(http11.pieces(_kept(self.wire.frames(turn, asked), faults), faults, self.wire.newline))
+        stall, error, cut = (
+            None if at is None else min(at, len(events))
+            for at in (faults.stall_after, faults.error_after, faults.cut_after)
+        )
+        for index, data in enumerate([*events, b""]):
+            if stall == index:
+                await self._stall()
+            if cut == index:
+                if faults.cut_inside and data:
+                    await http11.write_chunk(writer, data[: len(data) // 2])
+                return
+            if error == index:
+                frame = self.wire.error_frame(faults.error)
+                data = http11.render(frame, self.wire.newline)
+            if index == len(events) - 1:
+                is_written.set()
+            if data:
+                await http11.write_chunk(writer, data, faults.split_every)
+            if error == index:
+                break
+        await http11.end_stream(writer)
+
+    async def _stall(self) -> None:
+        with self._changed:
+            self.stalls += 1
+            self._changed.notify_all()
+        await self._released.wait()
+
+    def _note_hangup(self) -> None:
+        with self._changed:
+            self.hangups += 1
+            self._changed.notify_all()
+
+
+def _kept(frames: list[Frame], faults: Faults) -> list[Frame]:
+    if faults.without_end:
+        return [frame for frame in frames if frame.part == "body"]
+    if faults.without_done:
+        return [frame for frame in frames if frame.part != "done"]
+    return frames
+
+
+if __name__ == "__main__":
+    from tests.fakes.by_hand import main
+
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""Pipe mode as a program of its own, for tests that send it signals: `python -m tests.headless.program SCRIPT FORMAT`.
+
+It says `ready` on stderr once the turn waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from typing import cast
+
+from qcode.headless import OutputFormat, interrupts, run_headless
+from qcode.protocol.events import StepStarted, TurnEvent
+from qcode.protocol.reply import TextDelta
+from tests.headless.scripted import SETUP, Scripted, Step, UntilCancelled, ended, reply
+
+
+def steps(script: str) -> tuple[Step, ...]:
+    """Return what a named script plays; the wait of a deaf one never hears that it was cancelled."""
+    if script == "long":
+        return (reply("x" * 1_000_000), ended("x" * 1_000_000))
+    return (StepStarted(1), TextDelta(0, "so far"), UntilCancelled("so far", is_deaf=script != "waiting"))
+
+
+class Saying(Scripted):
+    """Tells the test when there is nothing left to play before the wait."""
+
+    async def submit(self, prompt: str) -> AsyncGenerator[TurnEvent]:
+        async for event in super().submit(prompt):
+            yield event
+            if isinstance(event, TextDelta):
+                sys.stderr.write("ready\n")
+                sys.stderr.flush()
+
+
+def main() -> int:
+    script, format = sys.argv[1], cast(OutputFormat, sys.argv[2])
+    if script == "patient":
+        interrupts.GRACE = 3600
+    conversation = Saying(*steps(script))
+    return asyncio.run(
+        run_headless(conversation, "p", format=format, stdout=sys.stdout.buffer, stderr=sys.stderr.buffer, setup=SETUP)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

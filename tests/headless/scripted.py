@@ -1,0 +1,177 @@
+"""A conversation that plays a list of events, and what a test needs to run pipe mode on it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from qcode.headless import HeadlessSetup, OutputFormat, run_headless
+from qcode.protocol.conversation import Answer, ApprovalMode
+from qcode.protocol.events import ApiCalls, ReplyFinished, TurnEnded, TurnEvent
+from qcode.protocol.messages import Message, Text, ToolCall, assistant
+from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.usage import Usage
+
+
+class UntilCancelled:
+    """In a script: nothing happens until the turn is cancelled, then it ends with the given text."""
+
+    def __init__(self, text: str = "", *, is_deaf: bool = False) -> None:
+        self.text = text
+        self.is_deaf = is_deaf
+
+
+Step: TypeAlias = TurnEvent | UntilCancelled | Exception
+
+
+class Scripted:
+    """Plays `steps`; remembers answers and whether it was cancelled or closed."""
+
+    session_id = "s-1"
+    model = "demo/scripted"
+    mode: ApprovalMode = "default"
+    messages: tuple[Message, ...] = ()
+
+    def __init__(self, *steps: Step) -> None:
+        self.steps = steps
+        self.prompts: list[str] = []
+        self.answers: dict[str, Answer] = {}
+        self.is_cancelled = False
+        self.is_closed = False
+        self._cancelled = asyncio.Event()
+
+    async def submit(self, prompt: str) -> AsyncGenerator[TurnEvent]:
+        self.prompts.append(prompt)
+        try:
+            for step in self.steps:
+                if isinstance(step, Exception):
+                    raise step
+                if isinstance(step, UntilCancelled):
+                    yield await self._until_cancelled(step)
+                    return
+                yield step
+        finally:
+            self.is_closed = True
+
+    async def _until_cancelled(self, step: UntilCancelled) -> TurnEnded:
+        if step.is_deaf:
+            await asyncio.Event().wait()
+        await self._cancelled.wait()
+        return ended(step.text, outcome=Outcome.CANCELLED)
+
+    def answer(self, call_id: str, answer: Answer) -> None:
+        self.answers[call_id] = answer
+
+    def steer(self, text: str) -> None:
+        raise AssertionError("pipe mode steers nothing")
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self._cancelled.set()
+
+    def clear(self) -> None:
+        raise AssertionError("pipe mode clears nothing")
+
+    def set_model(self, name: str) -> None:
+        raise AssertionError("pipe mode switches no model")
+
+    def set_mode(self, mode: ApprovalMode) -> None:
+        raise AssertionError("pipe mode switches no mode")
+
+
+SETUP = HeadlessSetup(
+    session_id="s-1",
+    cwd="/project",
+    model="demo/scripted",
+    tools=("read", "shell"),
+    permission_mode="default",
+    version="9.9.9",
+)
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """stdout as JSON lines; each must be one object on one line."""
+        assert self.stdout.endswith(b"\n")
+        return [json.loads(line) for line in self.stdout.decode().splitlines()]
+
+    @property
+    def result(self) -> dict[str, Any]:
+        results = [line for line in self.lines if line["type"] == "result"]
+        assert len(results) == 1
+        assert self.lines[-1]["type"] == "result"
+        return results[0]
+
+
+def run(conversation: Scripted, format: OutputFormat = "text", **changes: Any) -> Ran:
+    """Run one turn over two real pipes that are read to their end."""
+    out, err = _Reader(), _Reader()
+
+    async def main() -> int:
+        with os.fdopen(out.write_end, "wb") as stdout, os.fdopen(err.write_end, "wb") as stderr:
+            setup = replace(SETUP, **changes)
+            return await run_headless(conversation, "do it", format=format, stdout=stdout, stderr=stderr, setup=setup)
+
+    code = asyncio.run(main())
+    return Ran(code, out.text(), err.text().decode())
+
+
+class _Reader:
+    """A pipe whose read end a thread drains, as the next program of a shell pipeline would."""
+
+    def __init__(self) -> None:
+        self._read_end, self.write_end = os.pipe()
+        self._parts: list[bytes] = []
+        self._thread = threading.Thread(target=self._drain)
+        self._thread.start()
+
+    def _drain(self) -> None:
+        with os.fdopen(self._read_end, "rb") as stream:
+            self._parts.append(stream.read())
+
+    def text(self) -> bytes:
+        self._thread.join()
+        return b"".join(self._parts)
+
+
+def ended(text: str = "done", **changes: Any) -> TurnEnded:
+    """Return the end of a turn that went well, with `changes`."""
+    base = TurnEnded(
+        outcome=Outcome.END_TURN,
+        stop=StopReason.END_TURN,
+        raw_stop="stop",
+        text=text,
+        replies=1,
+        usage=Usage(input=120, output=30, cache_read=100, cache_write=5, reasoning=7),
+        cost=Decimal("0.0123"),
+        api_calls=ApiCalls(initial=1),
+        is_answered=bool(text),
+    )
+    return replace(base, **changes)
+
+
+def reply(text: str, *calls: ToolCall, **changes: Any) -> ReplyFinished:
+    stop = StopReason.TOOL_USE if calls else StopReason.END_TURN
+    base = ReplyFinished(stop, "stop", 1, assistant(Text(text), *calls) if text or calls else None)
+    return replace(base, **changes)
+
+
+def call(name: str = "shell", arguments: str = '{"command":"npm test"}', call_id: str = "c1") -> ToolCall:
+    return ToolCall(call_id, name, arguments)
+
+
+def kinds(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """Return `type` or, for system lines, `subtype` of each line."""
+    return [line["subtype"] if line["type"] == "system" else line["type"] for line in lines]

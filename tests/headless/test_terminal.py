@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import io
+import os
+import pty
+import struct
+import termios
+from dataclasses import replace
+
+import pyte
+import pytest
+
+from qcode.headless import run_headless
+from qcode.headless.margin import Margin, one_line
+from qcode.headless.progress import Progress, elapsed
+from qcode.protocol import events as ev
+from qcode.protocol.events import TurnEvent
+from qcode.protocol.reply import ReasoningDelta, TextDelta
+from tests.headless.scripted import SETUP, Scripted, call, ended, reply
+
+
+class Terminal:
+    """A pseudo terminal of 60 columns whose bytes end up in an emulator."""
+
+    def __init__(self) -> None:
+        self.master, self.slave = pty.openpty()
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 8, 60, 0, 0))
+        self.stream = os.fdopen(self.slave, "wb", buffering=0)
+
+    def finish(self) -> tuple[bytes, list[str]]:
+        """Return the bytes written and the lines that stay on screen."""
+        os.set_blocking(self.master, False)
+        data = b""
+        try:
+            while part := os.read(self.master, 65_536):
+                data += part
+        except OSError:
+            pass
+        self.stream.close()
+        os.close(self.master)
+        screen = pyte.Screen(60, 8)
+        pyte.ByteStream(screen).feed(data)
+        return data, [line.rstrip() for line in screen.display if line.strip()]
+
+
+def test_the_live_line_is_shown_and_leaves_no_trace() -> None:
+    terminal, stdout = Terminal(), io.BytesIO()
+    setup = replace(SETUP, is_stderr_tty=True)
+    conversation = Scripted(ev.StepStarted(1), ev.Notice("warning", "take care"), reply("x"), ended("x"))
+    code = asyncio.run(
+        run_headless(conversation, "p", format="text", stdout=stdout, stderr=terminal.stream, setup=setup)
+    )
+    data, lines = terminal.finish()
+    assert (code, stdout.getvalue()) == (0, b"x\n")
+    assert lines == ["qcode: take care"]
+    assert data.endswith((b"\n", b"\r\x1b[2K"))
+
+
+def test_the_live_line_never_wraps() -> None:
+    terminal = Terminal()
+
+    async def main() -> None:
+        margin = Margin(terminal.stream, is_terminal=True)
+        await margin.show("a" * 200)
+        await margin.show("b" * 200)
+
+    asyncio.run(main())
+    assert terminal.finish()[1] == ["b" * 59]
+
+
+def test_a_message_takes_the_place_of_the_live_line() -> None:
+    terminal = Terminal()
+
+    async def main() -> None:
+        margin = Margin(terminal.stream, is_terminal=True)
+        await margin.show("waiting for the model (3 s)")
+        await margin.say("no")
+
+    asyncio.run(main())
+    assert terminal.finish()[1] == ["qcode: no"]
+
+
+def test_without_a_terminal_there_is_no_live_line() -> None:
+    stderr = io.BytesIO()
+    asyncio.run(Margin(stderr, is_terminal=False).show("working"))
+    assert stderr.getvalue() == b""
+
+
+def test_an_answer_on_a_terminal_cannot_steer_it() -> None:
+    terminal = Terminal()
+    conversation = Scripted(ended("safe \x1b]0;title\x07\x1b[31mtext\u202e\n"))
+    asyncio.run(
+        run_headless(conversation, "p", format="text", stdout=terminal.stream, stderr=io.BytesIO(), setup=SETUP)
+    )
+    data, lines = terminal.finish()
+    assert b"\x1b" not in data
+    assert lines == ["safe text"]
+
+
+def test_messages_from_outside_are_one_clean_line() -> None:
+    assert one_line("a\r\nb\tc \x1b[2J\u202e d\n") == "a b c d"
+
+
+@pytest.mark.parametrize(
+    ("event", "status"),
+    [
+        (ev.StepStarted(1), "waiting for the model"),
+        (ev.StepStarted(4), "waiting for the model (reply 4)"),
+        (ReasoningDelta(0, "secret"), "thinking"),
+        (TextDelta(0, "secret"), "writing, 6 characters"),
+        (ev.ToolCallProgress(1, "c1", "write", 1200), "preparing write, 1,200 characters"),
+        (ev.Retry(True, "max_tokens", 2, 64_000), "cut off, continuing (attempt 2)"),
+        (ev.Retry(False, "max_tokens", 1, 64_000), "cut off, starting over with 64,000 tokens"),
+        (ev.ToolStarted(call()), "running shell"),
+        (ev.Waiting(4.2, "overloaded"), "waiting 4 s: overloaded"),
+        (ev.UsageUpdated(ended().usage, None, 1, 2), "starting"),
+    ],
+)
+def test_the_status_says_what_is_happening_in_our_own_words(event: TurnEvent, status: str) -> None:
+    progress = Progress()
+    progress.see(event)
+    assert progress.status == status
+
+
+def test_elapsed_time_reads_well() -> None:
+    assert [elapsed(seconds) for seconds in (0.4, 59.9, 60, 3725)] == ["0 s", "59 s", "1 min 00 s", "62 min 05 s"]

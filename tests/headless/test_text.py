@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.headless.answer import AnswerSoFar
+from qcode.headless.run import _utf8
+from qcode.protocol import events as ev
+from qcode.protocol.errors import ErrorInfo
+from qcode.protocol.reply import TextDelta
+from qcode.protocol.stops import Limit, Outcome
+from qcode.protocol.tools import ToolOutcome
+from tests.headless.scripted import Scripted, call, ended, reply, run
+
+
+def test_stdout_is_the_answer_and_stderr_is_quiet() -> None:
+    ran = run(Scripted(TextDelta(0, "hel"), TextDelta(0, "lo"), reply("hello"), ended("hello")))
+    assert (ran.code, ran.stdout, ran.stderr) == (0, b"hello\n", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [("a", "a\n"), ("a\n", "a\n"), ("a\n\n", "a\n\n"), ("", ""), ("\n", "\n"), ("é\u2028😀", "é\u2028😀\n")],
+)
+def test_a_final_newline_is_added_only_where_text_lacks_one(text: str, printed: str) -> None:
+    assert run(Scripted(ended(text))).stdout.decode() == printed
+
+
+def test_text_that_is_taken_back_is_never_printed() -> None:
+    conversation = Scripted(
+        TextDelta(0, "a first try that is lo"),
+        ev.Retry(False, "max_tokens", 1, 64_000),
+        TextDelta(0, "the answer"),
+        reply("the answer"),
+        ended("the answer"),
+    )
+    assert run(conversation).stdout == b"the answer\n"
+
+
+def test_text_before_a_call_is_no_answer_and_goes_to_stderr_with_v_only() -> None:
+    def script() -> Scripted:
+        return Scripted(reply("let me look", call()), ev.StepStarted(2), reply("found"), ended("found"))
+
+    quiet, verbose = run(script()), run(script(), is_verbose=True)
+    assert quiet.stdout == verbose.stdout == b"found\n"
+    assert quiet.stderr == ""
+    assert "let me look\n" in verbose.stderr
+
+
+@pytest.mark.parametrize("text", ["\ud83d\ude00", "lone \udc80 end", "\ud800", "nul \x00 esc \x1b[31m"])
+def test_odd_text_never_breaks_stdout(text: str) -> None:
+    printed = run(Scripted(ended(text))).stdout.decode("utf-8")
+    assert printed.endswith("\n")
+    assert "\x1b[31m" in printed or "\x1b" not in text
+
+
+def test_a_surrogate_pair_is_its_character_and_a_lone_one_is_replaced() -> None:
+    assert _utf8("\ud83d\ude00") == "😀".encode()
+    assert _utf8("a\udc80b") == "a\ufffdb".encode()
+
+
+@given(st.text())
+def test_text_that_utf8_can_hold_is_printed_as_it_is(text: str) -> None:
+    assert _utf8(text) == text.encode("utf-8")
+
+
+def test_a_long_answer_arrives_whole() -> None:
+    text = "".join(f"line {number}\n" for number in range(60_000))
+    assert run(Scripted(ended(text))).stdout.decode() == text
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "says"),
+    [
+        ({"outcome": Outcome.MAX_TOKENS}, 56, "qcode: the answer is incomplete: still cut by the output limit; raise"),
+        ({"outcome": Outcome.REFUSAL, "raw_stop": "SAFETY"}, 57, "qcode: the model refused, or its reply was filtered"),
+        (
+            {"outcome": Outcome.MAX_TURN_REQUESTS, "limit": Limit.TURNS, "replies": 3},
+            53,
+            "qcode: stopped after 3 model replies: the limit of --max-turns was reached",
+        ),
+        (
+            {"outcome": Outcome.ERROR, "error": ErrorInfo("server", "503\nService\tdown \x1b[31m!", 503, "req_1")},
+            75,
+            "qcode: 503 Service down ! (request req_1)",
+        ),
+        ({"outcome": Outcome.ERROR}, 1, "qcode: the turn failed without saying why"),
+        ({"outcome": Outcome.CANCELLED}, 130, "qcode: interrupted; the text so far was kept"),
+    ],
+)
+def test_an_ending_that_falls_short_keeps_the_text_and_says_why_in_one_line(
+    changes: dict[str, object], code: int, says: str
+) -> None:
+    ran = run(Scripted(ended("what there is", **changes)))
+    assert (ran.code, ran.stdout) == (code, b"what there is\n")
+    assert ran.stderr.startswith(says)
+    assert ran.stderr.count("\n") == 1
+
+
+def test_the_note_of_the_last_reply_explains_a_cut() -> None:
+    ran = run(Scripted(reply("t", note="cut after 64,000 tokens"), ended("t", outcome=Outcome.MAX_TOKENS)))
+    assert ran.stderr == "qcode: cut after 64,000 tokens\n"
+
+
+def test_warnings_are_shown_and_information_only_with_v() -> None:
+    def script() -> Scripted:
+        return Scripted(ev.Notice("info", "by the way"), ev.Notice("warning", "take care"), ended())
+
+    assert run(script()).stderr == "qcode: take care\n"
+    assert "qcode: by the way\n" in run(script(), is_verbose=True).stderr
+
+
+def test_v_tells_what_happened_and_what_it_took() -> None:
+    calls = ev.ApiCalls(initial=1, escalations=1, continuations=3)
+    conversation = Scripted(
+        ev.Retry(False, "max_tokens", 1, 64_000),
+        ev.Retry(True, "max_tokens", 1, 64_000),
+        ev.Waiting(2.0, "rate limit", 1),
+        ev.ToolFinished(call(), ToolOutcome("x", summary="3 passed"), "done"),
+        ended("t", api_calls=calls, discarded_output_tokens=8000),
+    )
+    lines = run(conversation, is_verbose=True).stderr.splitlines()
+    assert lines == [
+        "qcode: model demo/scripted, permission mode default",
+        "qcode: the reply was cut (max_tokens): starting over with up to 64,000 tokens",
+        "qcode: the reply was cut (max_tokens): continuing it, attempt 1",
+        "qcode: waiting 2.0 s before try 1: rate limit",
+        "qcode: shell: done, 3 passed",
+        "qcode: 5 API calls (1 initial + 1 escalation + 3 continuations), 120 tokens in, 30 tokens out "
+        "(8,000 of them discarded), $0.0123",
+    ]
+
+
+def test_the_answer_so_far_follows_the_turn() -> None:
+    answer = AnswerSoFar()
+    seen: list[str] = []
+    for event in (
+        TextDelta(0, "short"),
+        ev.Retry(False, "max_tokens", 1, 64_000),
+        TextDelta(0, "abc"),
+        TextDelta(0, "defgh"),
+        ev.PartialRestored("short"),
+        TextDelta(0, "!"),
+        reply("short!"),
+        ev.StepStarted(2),
+        reply("", call()),
+        TextDelta(0, "next"),
+    ):
+        answer.see(event)
+        seen.append(answer.text)
+    assert seen == [
+        "short",
+        "short",
+        "short",
+        "abcdefgh",
+        "short",
+        "short!",
+        "short!",
+        "short!",
+        "short!",
+        "next",
+    ]

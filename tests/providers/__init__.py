@@ -1,0 +1,1 @@
+"""Codecs on recorded chunks, clients against a local server, the model catalog."""

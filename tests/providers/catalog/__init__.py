@@ -1,0 +1,1 @@
+"""The model catalog: names, facts, corrections, and the script that rebuilds the table."""

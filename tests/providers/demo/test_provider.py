@@ -1,0 +1,260 @@
+"""The demo model as a provider: true caps, no memory, and recovery that finds its place."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from qcode.engine import synthetic
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.json import parse_object
+from qcode.protocol.messages import Message, Text, ToolCall, assistant, user
+from qcode.protocol.reply import ReplyStarted, ToolCallStarted
+from qcode.protocol.stops import StopReason
+from qcode.providers.demo import DEMO_FACTS, SCENARIOS, DemoProvider, Scenario
+from qcode.providers.demo.prose import HUGE_CHARS, VERY_LONG_CHARS, guide
+from tests.providers.demo.asking import UNCUT, Reply, reply_to, request, result
+
+_CAPS = (1, 7, 50, 8_000, 64_000)
+
+
+@pytest.mark.parametrize("cap", _CAPS)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.request)
+def test_no_reply_is_longer_than_its_cap_and_a_cut_one_fills_it(scenario: Scenario, cap: int) -> None:
+    provider = DemoProvider(pace=0)
+    asked = request([user(scenario.request)], cap)
+    if scenario.is_rate_limited:
+        with pytest.raises(ProviderError):
+            reply_to(asked, provider)
+    reply = reply_to(asked, provider)
+    size = len(reply.text) + len(reply.reasoning) + len(reply.arguments)
+    assert reply.usage.output == -(-size // 4) <= cap
+    if reply.stop is StopReason.MAX_TOKENS:
+        assert size == cap * 4
+    else:
+        assert reply.ended_blocks
+
+
+def test_a_request_is_answered_the_same_whenever_it_is_sent() -> None:
+    asked = request([user("a long reply")], 8_000)
+    provider = DemoProvider(pace=0)
+    assert reply_to(asked, provider) == reply_to(asked, provider) == reply_to(asked)
+
+
+def test_an_escalated_request_gets_the_same_reply_longer() -> None:
+    cut = reply_to(request([user("a long reply")], 8_000))
+    whole = reply_to(request([user("a long reply")], 64_000))
+    assert (cut.stop, whole.stop) == (StopReason.MAX_TOKENS, StopReason.END_TURN)
+    assert whole.text.startswith(cut.text)
+    assert cut.ended_blocks == []
+
+
+@pytest.mark.parametrize("way", ["resume", "broken", "prefill", "typed"])
+def test_a_very_long_reply_is_continued_to_its_end_without_a_seam(way: str) -> None:
+    first = user("a very long reply")
+    said = reply_to(request([first], 64_000)).text
+    assert reply_to(request([first], 8_000)).stop is StopReason.MAX_TOKENS
+    messages = [first, assistant(Text(said))]
+    asks = {
+        "resume": synthetic.resume_text(said),
+        "broken": synthetic.broken_stream_text(said),
+        "typed": "please continue",
+    }
+    asked = request([*messages, user(asks[way])] if way in asks else messages, 64_000)
+    rest = reply_to(replace(asked, is_prefill=way == "prefill"))
+    assert rest.stop is StopReason.END_TURN
+    assert said + rest.text == guide(VERY_LONG_CHARS)
+
+
+def test_several_continuations_go_on_in_either_way_of_telling_it() -> None:
+    first = user("a long reply")
+    apart: list[Message] = [first]
+    said = ""
+    for _ in range(4):
+        joined = [first, assistant(Text(said)), user(synthetic.resume_text(said))] if said else [first]
+        part = reply_to(request(apart, 1_000)).text
+        assert part == reply_to(request(joined, 1_000)).text
+        said += part
+        apart += [assistant(Text(part)), user(synthetic.resume_text(said))]
+    assert said == guide(40_000)[: 4 * 4_000]
+
+
+def test_a_continuation_makes_the_call_that_was_meant() -> None:
+    cut = reply_to(request([user("list the folder")], 3))
+    messages = [user("list the folder"), assistant(Text(cut.text)), user(synthetic.resume_text(cut.text))]
+    reply = reply_to(request(messages))
+    assert (cut.text + reply.text, reply.stop) == ("I will look at the folder with the `glob` tool.\n", "tool_use")
+    assert parse_object(reply.arguments) == {"pattern": "*"}
+
+
+def test_going_on_with_a_reply_that_was_complete_adds_nothing() -> None:
+    whole = reply_to(request([user("hello")])).text
+    asked = request([user("hello"), assistant(Text(whole)), user(synthetic.resume_text(whole))])
+    assert (reply_to(asked).text, reply_to(asked).stop) == ("", StopReason.END_TURN)
+
+
+def test_words_that_only_sound_like_going_on_are_a_new_wish() -> None:
+    said = reply_to(request([user("hello")])).text
+    for wish in ("continue", "read the limit where I stopped and go on with notes.md"):
+        reply = reply_to(request([user("run ls"), assistant(Text("Not from the script.")), user(wish)]))
+        assert reply.text == said or "notes.md" in reply.text
+
+
+def test_the_rest_of_a_cut_call_is_sent_as_raw_json() -> None:
+    wish = user("write a huge file")
+    cut = reply_to(request([wish], 64_000))
+    asking = user(synthetic.resumed_call_text("write", cut.arguments))
+    told = request([wish, assistant(Text(cut.text)), asking], 64_000, tools=())
+    merged = request([Message("user", (*wish.blocks, *asking.blocks))], 64_000)
+    for asked in (told, merged):
+        rest = reply_to(replace(asked, allows_calls=False))
+        arguments = json.loads(cut.arguments + rest.text)
+        assert arguments == {"path": "huge_demo.md", "content": guide(HUGE_CHARS)}
+        assert not rest.has_calls
+
+
+def test_a_cut_write_is_split_after_its_rejection() -> None:
+    first = user("write a huge file")
+    messages: list[Message] = [first]
+    for cap in (8_000, 64_000):
+        reply = reply_to(request(messages, cap))
+        assert (reply.stop, reply.call.name) == (StopReason.MAX_TOKENS, "write")
+        assert parse_object(reply.arguments) is None
+    stored = ToolCall(reply.call.call_id, "write", synthetic.marker_arguments(reply.arguments))
+    rejection = synthetic.split_guidance("write", reply.arguments, 64_000, 1)
+    messages += [assistant(Text(reply.text), stored), result(stored, rejection, is_error=True)]
+    file, names = "", []
+    while (reply := reply_to(request(messages, 8_000))).stop is StopReason.TOOL_USE:
+        names.append(reply.call.name)
+        arguments = json.loads(reply.arguments)
+        if reply.call.name == "write":
+            file = arguments["content"]
+        else:
+            assert file.count(arguments["old_text"]) == 1
+            file = file.replace(arguments["old_text"], arguments["new_text"])
+        messages += [reply.message, result(reply.call, "done")]
+    assert names == ["write", "edit", "edit", "edit"]
+    assert reply.stop is StopReason.END_TURN
+    assert all(f"Part {part}, line {line}." in file for part in (1, 2, 3) for line in range(1, 6))
+
+
+def test_a_rate_limit_is_raised_once_for_each_time_it_is_asked_for() -> None:
+    provider = DemoProvider(pace=0)
+    asked = request([user("please show me a rate limit")])
+    for _ in range(2):
+        with pytest.raises(ProviderError) as caught:
+            reply_to(asked, provider)
+        assert (caught.value.kind, caught.value.retry_after) == (ErrorKind.RATE_LIMIT, 3.0)
+        assert "second try" in reply_to(asked, provider).text
+
+
+def test_thinking_comes_before_the_answer_and_not_with_low_effort() -> None:
+    asked = request([user("think about it")])
+    reply = reply_to(asked)
+    assert reply.reasoning
+    assert "**25**" in reply.text
+    assert reply.usage.reasoning == -(-len(reply.reasoning) // 4)
+    assert reply_to(replace(asked, effort="low")).reasoning == ""
+
+
+def test_thinking_without_end_answers_when_it_is_told_to() -> None:
+    wish = user("overthink it")
+    for cap in (8_000, 64_000):
+        reply = reply_to(request([wish], cap))
+        assert (reply.stop, reply.text) == (StopReason.MAX_TOKENS, "")
+    nudged = reply_to(request([Message("user", (*wish.blocks, Text(synthetic.ANSWER_NOW)))], 64_000))
+    assert (nudged.stop, nudged.reasoning) == (StopReason.END_TURN, "")
+    assert "**42**" in nudged.text
+
+
+def test_a_call_is_made_only_where_its_tool_is_offered() -> None:
+    for asked in (request([user("run ls")], tools=()), replace(request([user("run ls")]), allows_calls=False)):
+        reply = reply_to(asked)
+        assert (reply.stop, reply.has_calls) == (StopReason.END_TURN, False)
+        assert "not offered" in reply.text
+
+
+def test_what_was_added_meanwhile_is_noted() -> None:
+    call = reply_to(request([user("run ls")])).call
+    results = Message("user", (*result(call, "a.py").blocks, Text("and hurry")))
+    assert reply_to(request([user("run ls"), assistant(call), results])).text.startswith("You added: and hurry")
+
+
+def test_input_is_counted_like_output() -> None:
+    small = request([user("hi")], tools=())
+    assert reply_to(small).usage.input == -(-len("Be brief." + "hi") // 4)
+    assert (reply_to(request([user("hi" * 400)])).usage.input or 0) > 200
+
+
+def test_call_ids_do_not_repeat_in_a_transcript() -> None:
+    first = reply_to(request([user("run ls")])).call
+    messages = [user("run ls"), assistant(first), result(first, "a.py"), assistant(Text("ok")), user("run ls")]
+    assert reply_to(request(messages)).call.call_id != first.call_id
+
+
+def test_another_model_is_unknown_here() -> None:
+    with pytest.raises(ProviderError) as caught:
+        reply_to(replace(request([user("hi")]), model="demo-2"))
+    assert caught.value.kind is ErrorKind.UNKNOWN_MODEL
+
+
+def test_it_is_one_model_that_costs_nothing() -> None:
+    async def ask() -> tuple[str, ...]:
+        provider = DemoProvider()
+        names = await provider.model_names()
+        await provider.close()
+        await provider.close()
+        return names
+
+    assert asyncio.run(ask()) == ("demo",)
+    assert DEMO_FACTS.price is not None
+    assert DEMO_FACTS.price.output == 0
+
+
+def test_a_reply_keeps_its_pace_however_long_it_is() -> None:
+    pauses: list[float] = []
+
+    async def note(seconds: float) -> None:
+        pauses.append(seconds)
+
+    provider = DemoProvider(sleep=note)
+    first = [user("a very long reply")]
+    said = reply_to(request(first, 64_000), provider).text
+    reply_to(request(first, 8_000), provider)
+    reply_to(request([*first, assistant(Text(said)), user(synthetic.resume_text(said))], 64_000), provider)
+    assert sum(pauses) < 6
+    pauses.clear()
+    short = reply_to(request([user("hello")]), provider)
+    assert len(pauses) > 20
+    assert max(len(getattr(event, "text", "")) for event in short.events) < 60
+
+
+def test_a_reply_can_be_cancelled_between_two_chunks() -> None:
+    async def run() -> int:
+        seen = 0
+
+        async def read() -> None:
+            nonlocal seen
+            async for _ in DemoProvider(pace=3_600).stream(request([user("hello")], UNCUT)):
+                seen += 1
+                started.set()
+
+        started = asyncio.Event()
+        reading = asyncio.ensure_future(read())
+        await started.wait()
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        assert reading.cancelled()
+        return seen
+
+    assert asyncio.run(run()) <= 2
+
+
+def test_a_healthy_stream_begins_and_ends_as_the_protocol_says() -> None:
+    reply: Reply = reply_to(request([user("list the folder")]))
+    assert isinstance(reply.events[0], ReplyStarted)
+    assert [event.block for event in reply.events if isinstance(event, ToolCallStarted)] == [1]
+    assert reply.ended_blocks == [0, 1]

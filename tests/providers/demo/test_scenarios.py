@@ -1,0 +1,152 @@
+"""What the demo model plays for which words, with results as the tools give them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from qcode.protocol.json import JsonObject, parse_object
+from qcode.protocol.messages import Message, ToolCall, user
+from qcode.providers.demo import SCENARIOS, Scenario
+from qcode.providers.demo.scenarios import find_scenario
+from tests.providers.demo.asking import Reply, reply_to, request, result
+
+
+def _arguments(call: ToolCall) -> JsonObject:
+    arguments = parse_object(call.arguments)
+    assert arguments is not None
+    return arguments
+
+
+def _after(wish: str, *contents: str, is_error: bool = False) -> Reply:
+    """Return the reply after each content was given as the result of the next call; the last may be an error."""
+    messages: list[Message] = [user(wish)]
+    for number, content in enumerate(contents):
+        reply = reply_to(request(messages))
+        failed = is_error and number == len(contents) - 1
+        messages += [reply.message, result(reply.call, content, is_error=failed)]
+    return reply_to(request(messages))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.request)
+def test_what_the_table_says_to_type_plays_that_row(scenario: Scenario) -> None:
+    assert find_scenario(scenario.request) is scenario
+    assert scenario.title
+    assert scenario.shows
+
+
+@pytest.mark.parametrize(
+    ("wish", "title"),
+    [
+        ("What files are here?", "A look around"),
+        ("ls", "A look around"),
+        ("Please show me the files in this folder", "A look around"),
+        ("Can you read pyproject.toml for me?", "Reading a file"),
+        ("what does the readme say", "Reading a file"),
+        ("Fix the bug in src/app.py", "An edit"),
+        ("could you run `git status`?", "A shell command"),
+        ("Please execute pytest -x", "A shell command"),
+        ("Give me a long answer about parsers", "A reply cut once"),
+        ("write a really long story", "A reply cut twice"),
+        ("read a file that does not exist", "A tool that fails"),
+        ("Show me how you think", "Thinking"),
+        ("Write an enormous file called big.md", "A cut file write"),
+        ("run into a 429", "A rate limit"),
+        ("some piped context about long answers\n\nlist the folder", "A look around"),
+        ("list the folder\n\n# contents of an attached file\n\nx = 1", "A look around"),
+    ],
+)
+def test_plain_words_find_their_scenario(wish: str, title: str) -> None:
+    found = find_scenario(wish)
+    assert found is not None
+    assert found.title == title
+
+
+@pytest.mark.parametrize("wish", ["hello", "What can you do?", "fix my life", "", "tell me a joke"])
+def test_anything_else_is_told_what_this_is_and_how_to_get_a_real_model(wish: str) -> None:
+    reply = reply_to(request([user(wish)]))
+    assert "built-in demo model" in reply.text
+    assert all(name in reply.text for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"))
+    assert all(scenario.request in reply.text for scenario in SCENARIOS)
+
+
+@pytest.mark.parametrize(
+    ("wish", "name", "arguments"),
+    [
+        ("list the folder", "glob", {"pattern": "*"}),
+        ("read it, the file", "read", {"path": "README.md"}),
+        ("show me `src/my-app/main.py`", "read", {"path": "src/my-app/main.py"}),
+        ("add a docstring to tools/hello.py please", "read", {"path": "tools/hello.py"}),
+        ("replace `a.b` with `c.d` in notes.txt", "read", {"path": "notes.txt"}),
+        ("run ls -la src", "shell", {"command": "ls -la src"}),
+        ("run ls -la .", "shell", {"command": "ls -la ."}),
+        ("Run ls!", "shell", {"command": "ls"}),
+        ("Please run `git status`.", "shell", {"command": "git status"}),
+        ("read a missing file", "read", {"path": "no-such-file.txt"}),
+    ],
+)
+def test_the_first_call_is_what_was_asked_for(wish: str, name: str, arguments: JsonObject) -> None:
+    call = reply_to(request([user(wish)])).call
+    assert (call.name, _arguments(call)) == (name, arguments)
+
+
+def test_a_docstring_is_added_to_the_file_that_was_read(tmp_path: Path) -> None:
+    file = tmp_path / "hello.py"
+    file.write_text("def greet(name):\n    return f'hello {name}'\n")
+    read = "\n".join(f"{number:>6}\t{line}" for number, line in enumerate(file.read_text().splitlines(), 1))
+    reply = _after("add a docstring to hello.py", read)
+    arguments = json.loads(reply.call.arguments)
+    assert reply.call.name == "edit"
+    assert file.read_text().count(arguments["old_text"]) == 1
+    file.write_text(file.read_text().replace(arguments["old_text"], arguments["new_text"]))
+    assert file.read_text() == 'def greet(name):\n    """Greet."""\n    return f\'hello {name}\'\n'
+    assert "Done: I added a docstring to `greet`" in _after("add a docstring to hello.py", read, "edited").text
+
+
+def test_a_file_that_is_not_there_is_written() -> None:
+    wish = "add a docstring to hello.py"
+    missing = "No such file: hello.py"
+    reply = _after(wish, missing, is_error=True)
+    assert reply.call.name == "write"
+    assert "def main" in str(_arguments(reply.call)["content"])
+    messages = [user(wish)]
+    first = reply_to(request(messages))
+    messages += [first.message, result(first.call, missing, is_error=True), reply.message, result(reply.call, "ok")]
+    assert "`hello.py` is new" in reply_to(request(messages)).text
+
+
+def test_an_empty_file_is_written() -> None:
+    assert _after("add a docstring to hello.py", "(empty file)").call.name == "write"
+
+
+@pytest.mark.parametrize("wish", ["list the folder", "read README.md", "run ls", "edit hello.py", "write a huge file"])
+def test_a_denied_call_is_explained_and_not_tried_again(wish: str) -> None:
+    reply = _after(wish, "The person denied this call.", is_error=True)
+    assert not reply.has_calls
+    assert "The person denied this call." in reply.text
+
+
+def test_a_denied_edit_is_explained() -> None:
+    reply = _after("add a docstring to a.py", "     1\tx = 1", "Denied.", is_error=True)
+    assert "Denied." in reply.text
+
+
+def test_nothing_to_change_is_said() -> None:
+    assert "nothing of that kind" in _after("add a docstring to a.py", '     1\t"""Said."""').text
+
+
+def test_a_failing_tool_is_explained() -> None:
+    assert "As expected" in _after("read a missing file", "No such file", is_error=True).text
+    assert "worked after all" in _after("read a missing file", "     1\thello").text
+
+
+def test_results_are_shown_in_short() -> None:
+    listing = "\n".join(f"file_{number}.py" for number in range(40))
+    text = _after("list the folder", listing).text
+    assert "file_11.py" in text
+    assert "file_12.py" not in text
+    assert "28 more lines" in text
+    assert "On branch main" in _after("run git status", "On branch main").text
+    assert "I read 2 lines of `README.md`" in _after("read README.md", "     1\t# Title\n     2\ttext").text

@@ -1,0 +1,75 @@
+"""Cutting, resuming and slicing what the demo model says."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.protocol.messages import Reasoning, Text, ToolCall
+from qcode.providers.demo import prose
+from qcode.providers.demo.script import Script, body_of, cut_at, rest_of_text, size_of, slices, tokens_of
+
+_BLOCKS = st.one_of(
+    st.builds(Text, st.text(max_size=30)),
+    st.builds(Reasoning, st.text(max_size=30)),
+    st.builds(ToolCall, st.just("c"), st.just("read"), st.text(max_size=30)),
+)
+_SCRIPTS = st.lists(_BLOCKS, max_size=4).map(tuple)
+
+
+@given(_SCRIPTS, st.integers(1, 40))
+def test_a_cut_script_is_the_beginning_of_the_whole_and_fills_the_cap(script: Script, cap: int) -> None:
+    kept = cut_at(script, cap)
+    whole = "".join(map(body_of, script))
+    assert "".join(map(body_of, kept)) == whole[: cap * 4]
+    assert size_of(kept) == min(size_of(script), cap * 4)
+
+
+@given(_SCRIPTS, st.integers(1, 40))
+def test_what_was_said_and_the_rest_are_the_whole(script: Script, cap: int) -> None:
+    said = _text(cut_at(script, cap))
+    rest = rest_of_text(script, said)
+    assert rest is not None
+    assert said + _text(rest) == _text(script)
+    assert [block for block in rest if isinstance(block, ToolCall)] == [
+        block for block in script if isinstance(block, ToolCall)
+    ]
+    assert not any(isinstance(block, Reasoning) for block in rest)
+
+
+@given(st.text(max_size=200), st.integers(1, 50))
+def test_slices_join_to_the_text(text: str, size: int) -> None:
+    pieces = list(slices(text, size))
+    assert "".join(pieces) == text
+    assert all(pieces)
+
+
+def test_a_partial_that_was_never_said_has_no_rest() -> None:
+    assert rest_of_text((Text("one two three"),), "something else") is None
+
+
+def test_a_partial_with_another_beginning_is_found_by_its_end() -> None:
+    assert rest_of_text((Text("one two three"),), "... two") is None
+    assert rest_of_text((Text("one two three"),), "two ") == (Text("three"),)
+
+
+def test_a_token_that_was_begun_counts() -> None:
+    assert [tokens_of(size) for size in (0, 1, 4, 5)] == [0, 1, 1, 2]
+
+
+def test_no_two_lines_of_a_long_text_are_alike() -> None:
+    for text in (prose.guide(prose.VERY_LONG_CHARS), prose.musing(prose.ENDLESS_CHARS)):
+        lines = [line for line in text.split("\n") if line and line != "```"]
+        assert len(lines) > 1_000
+        assert len(set(lines)) == len(lines)
+
+
+def test_long_texts_are_as_long_as_the_ladder_needs() -> None:
+    assert 8_500 < tokens_of(len(prose.guide(prose.LONG_CHARS))) < 20_000
+    assert 65_000 < tokens_of(len(prose.guide(prose.VERY_LONG_CHARS))) < 120_000
+    assert tokens_of(len(prose.guide(prose.HUGE_CHARS))) > 65_000
+    assert tokens_of(len(prose.musing(prose.ENDLESS_CHARS))) > 65_000
+
+
+def _text(script: Script) -> str:
+    return "".join(block.text for block in script if isinstance(block, Text))

@@ -1,0 +1,162 @@
+"""Reply events as plain JSON, and streams as bytes: what fixtures and tests compare."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from qcode.protocol.errors import ProviderError
+from qcode.protocol.json import Json, JsonObject
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.reply import ReplyEvent
+from qcode.providers.anthropic.codec import Decoder as AnthropicDecoder
+from qcode.providers.anthropic.codec import encode as encode_anthropic
+from qcode.providers.gemini.codec import Decoder as GeminiDecoder
+from qcode.providers.gemini.codec import encode as encode_gemini
+from qcode.providers.openai_chat.codec import Decoder as ChatDecoder
+from qcode.providers.openai_chat.codec import encode as encode_chat
+from qcode.providers.openai_chat.quirks import COMPATIBLE
+from qcode.providers.sse import SseParser
+from qcode.providers.streaming import Decoder, decode_event
+
+FIXTURES = Path(__file__).parent / "fixtures"
+PROTOCOLS = ("openai", "anthropic", "gemini")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recorded stream: its JSON objects, whether the end mark came, and what must become of it."""
+
+    protocol: str
+    name: str
+    chunks: list[JsonObject]
+    has_end_mark: bool
+    events: list[Json]
+    error: JsonObject | None
+
+    def __str__(self) -> str:
+        return f"{self.protocol}-{self.name}"
+
+
+def recordings() -> list[Recording]:
+    found: list[Recording] = []
+    for path in sorted(FIXTURES.glob("*/*.json")):
+        data = json.loads(path.read_text("utf-8"))
+        found.append(
+            Recording(
+                protocol=path.parent.name,
+                name=path.stem,
+                chunks=data["chunks"],
+                has_end_mark=data.get("done", False),
+                events=data["events"],
+                error=data.get("error"),
+            )
+        )
+    return found
+
+
+def recording(protocol: str, name: str) -> Recording:
+    return next(found for found in recordings() if (found.protocol, found.name) == (protocol, name))
+
+
+def decoder(protocol: str) -> Decoder:
+    match protocol:
+        case "anthropic":
+            return AnthropicDecoder(tag="7")
+        case "gemini":
+            return GeminiDecoder(tag="7")
+        case _:
+            return ChatDecoder(tag="7")
+
+
+def encode(protocol: str, request: ModelRequest) -> JsonObject:
+    match protocol:
+        case "anthropic":
+            return encode_anthropic(request)
+        case "gemini":
+            return encode_gemini(request)
+        case _:
+            return encode_chat(request, COMPATIBLE)
+
+
+def plain(event: ReplyEvent) -> Json:
+    """Return `[type, field, ...]`, fields that are None left out at the end."""
+    fields = [_plain_value(getattr(event, field.name)) for field in dataclasses.fields(event)]
+    while fields and fields[-1] is None:
+        fields.pop()
+    listed: Json = json.loads(json.dumps([type(event).__name__, *fields]))
+    return listed
+
+
+def _plain_value(value: object) -> object:
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
+
+
+def plain_error(error: ProviderError) -> JsonObject:
+    facts = {"kind": error.kind.value, "message": error.message, "code": error.code, "status": error.status}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def joined(events: Iterable[ReplyEvent]) -> list[Json]:
+    """Return plain events with the deltas of one block that follow each other joined."""
+    listed: list[Json] = []
+    for event in events:
+        item = plain(event)
+        assert isinstance(item, list)
+        last = listed[-1] if listed else None
+        is_delta = item[0] in ("TextDelta", "ReasoningDelta", "ToolArgsDelta")
+        if is_delta and isinstance(last, list) and last[:2] == item[:2]:
+            last[2] = str(last[2]) + str(item[2])
+        else:
+            listed.append(item)
+    return listed
+
+
+def replay(found: Recording) -> tuple[list[Json], JsonObject | None]:
+    """Feed the objects to the decoder as they are; return what came out, and the error where it failed."""
+    target = decoder(found.protocol)
+    events: list[ReplyEvent] = []
+    try:
+        for chunk in found.chunks:
+            events += target.feed(chunk)
+        if found.has_end_mark:
+            target.end()
+        events += target.finish()
+    except ProviderError as error:
+        return [plain(event) for event in events], plain_error(error)
+    return [plain(event) for event in events], None
+
+
+def replay_bytes(protocol: str, pieces: Sequence[bytes]) -> tuple[list[Json], JsonObject | None]:
+    """Feed bytes through the parser and the decoder, as the clients do."""
+    parser, target = SseParser(), decoder(protocol)
+    events: list[ReplyEvent] = []
+    try:
+        for sent in [*(event for piece in pieces for event in parser.feed(piece)), *parser.flush()]:
+            if not target.is_ended:
+                events += decode_event(sent, target)
+        events += target.finish()
+    except ProviderError as error:
+        return [plain(event) for event in events], plain_error(error)
+    return [plain(event) for event in events], None
+
+
+def as_sse(found: Recording, *, newline: str = "\n") -> bytes:
+    """Return a recording as the bytes its provider would send."""
+    lines: list[str] = []
+    for chunk in found.chunks:
+        if found.protocol == "anthropic":
+            lines.append(f"event: {chunk.get('type', 'message')}")
+        lines += [f"data: {_as_text(chunk)}", ""]
+    if found.has_end_mark:
+        lines += ["data: [DONE]", ""]
+    return "".join(line + newline for line in lines).encode("utf-8")
+
+
+def _as_text(chunk: JsonObject) -> str:
+    """Half a character can be sent only as an escape."""
+    text = json.dumps(chunk, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(chunk)

@@ -1,0 +1,252 @@
+"""Failures by what servers really answer: kind, message, wait, and no key and no page in any of them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.json import Json, JsonObject
+from qcode.providers.errors import Origin, attributed, from_answer, from_stream, redact, retry_after
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+KEY = "sk-live-0123456789abcdef"
+ORIGIN = Origin(provider="acme", address="https://acme.test/v1", key_source="ACME_API_KEY", key=KEY)
+
+
+def answer(status: int, body: Json | bytes, headers: dict[str, str] | None = None) -> ProviderError:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return from_answer(ORIGIN, status, headers or {}, content, now=NOW)
+
+
+def openai(
+    message: str, kind: str = "invalid_request_error", code: str | None = None, param: str | None = None
+) -> Json:
+    return {"error": {"message": message, "type": kind, "code": code, "param": param}}
+
+
+def anthropic(kind: str, message: str) -> Json:
+    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_9"}
+
+
+def google(code: int, status: str, message: str, *details: Json) -> Json:
+    return {"error": {"code": code, "status": status, "message": message, "details": list(details)}}
+
+
+_QUOTA_TEXT = "You exceeded your current quota, please check your plan and billing details."
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (401, openai("Incorrect API key provided", code="invalid_api_key"), ErrorKind.AUTH),
+        (401, anthropic("authentication_error", "invalid x-api-key"), ErrorKind.AUTH),
+        (403, anthropic("permission_error", "Your key may not use this resource"), ErrorKind.AUTH),
+        (400, google(400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key."), ErrorKind.AUTH),
+        (404, openai("The model `gpt-9` does not exist", code="model_not_found"), ErrorKind.UNKNOWN_MODEL),
+        (404, anthropic("not_found_error", "model: claude-9"), ErrorKind.UNKNOWN_MODEL),
+        (404, google(404, "NOT_FOUND", "models/gemini-9 is not found for API version v1beta"), ErrorKind.UNKNOWN_MODEL),
+        (404, {"error": "model 'llama9' not found"}, ErrorKind.UNKNOWN_MODEL),
+        (404, {"detail": "Not Found"}, ErrorKind.BAD_REQUEST),
+        (404, b"<html><title>404 Not Found</title></html>", ErrorKind.BAD_REQUEST),
+        (400, openai("acme/x is not a valid model ID"), ErrorKind.UNKNOWN_MODEL),
+        (400, openai("Model Not Exist"), ErrorKind.UNKNOWN_MODEL),
+        (400, openai("'temperature' is not supported with this model", param="temperature"), ErrorKind.BAD_REQUEST),
+        (400, openai("This model's maximum context length is 8192 tokens", code="context_length_exceeded"),
+         ErrorKind.CONTEXT_OVERFLOW),
+        (400, anthropic("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
+         ErrorKind.CONTEXT_OVERFLOW),
+        (400, anthropic("invalid_request_error",
+                        "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000"),
+         ErrorKind.CONTEXT_OVERFLOW),
+        (400, google(400, "INVALID_ARGUMENT",
+                     "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."),
+         ErrorKind.CONTEXT_OVERFLOW),
+        (400, {"object": "error", "message": "max_total_tokens (33802) must be <= max_seq_len (32768)", "code": 400},
+         ErrorKind.CONTEXT_OVERFLOW),
+        (400, {"error": {"code": 400, "message": "the request exceeds the available context size",
+                         "type": "exceed_context_size_error"}}, ErrorKind.CONTEXT_OVERFLOW),
+        (413, anthropic("request_too_large", "Request exceeds the maximum size"), ErrorKind.CONTEXT_OVERFLOW),
+        (400, openai("max_tokens is too large: 64000. This model supports at most 16384 completion tokens",
+                     param="max_tokens"), ErrorKind.BAD_REQUEST),
+        (400, anthropic("invalid_request_error",
+                        "max_tokens: 65536 > 64000, which is the maximum allowed number of output tokens"),
+         ErrorKind.BAD_REQUEST),
+        (422, {"detail": [{"loc": ["body", "max_tokens"], "msg": "must be at most 8192"}]}, ErrorKind.BAD_REQUEST),
+        (400, anthropic("invalid_request_error", "Your credit balance is too low to access the API"), ErrorKind.QUOTA),
+        (402, {"error": {"message": "Insufficient Balance"}}, ErrorKind.QUOTA),
+        (429, openai(_QUOTA_TEXT, "insufficient_quota", "insufficient_quota"), ErrorKind.QUOTA),
+        (403, anthropic("billing_error", "Your plan has ended"), ErrorKind.QUOTA),
+        (429, openai("Rate limit reached for gpt-x", "requests", "rate_limit_exceeded"), ErrorKind.RATE_LIMIT),
+        (429, anthropic("rate_limit_error", "This request would exceed your rate limit"), ErrorKind.RATE_LIMIT),
+        (429, google(429, "RESOURCE_EXHAUSTED", _QUOTA_TEXT), ErrorKind.RATE_LIMIT),
+        (429, google(429, "RESOURCE_EXHAUSTED", _QUOTA_TEXT,
+                     {"violations": [{"quotaId": "GenerateRequestsPerMinutePerProjectPerModel"}]}),
+         ErrorKind.RATE_LIMIT),
+        (429, google(429, "RESOURCE_EXHAUSTED", _QUOTA_TEXT,
+                     {"violations": [{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]}),
+         ErrorKind.QUOTA),
+        (429, b"", ErrorKind.RATE_LIMIT),
+        (408, b"", ErrorKind.SERVER),
+        (409, b"", ErrorKind.SERVER),
+        (500, anthropic("api_error", "Internal server error"), ErrorKind.SERVER),
+        (502, b"<html><h1>Bad Gateway</h1></html>", ErrorKind.SERVER),
+        (503, google(503, "UNAVAILABLE", "The model is overloaded."), ErrorKind.OVERLOADED),
+        (529, anthropic("overloaded_error", "Overloaded"), ErrorKind.OVERLOADED),
+        (302, b"", ErrorKind.BAD_RESPONSE),
+    ],
+)  # fmt: skip
+def test_an_answer_is_told_by_its_status_and_its_words(status: int, body: Json | bytes, kind: ErrorKind) -> None:
+    error = answer(status, body)
+    assert (error.kind, error.status) == (kind, status)
+    assert "\n" not in error.message
+
+
+@pytest.mark.parametrize(
+    ("sent", "kind"),
+    [
+        (anthropic("overloaded_error", "Overloaded"), ErrorKind.OVERLOADED),
+        (anthropic("rate_limit_error", "Slow down"), ErrorKind.RATE_LIMIT),
+        (anthropic("api_error", "Internal server error"), ErrorKind.SERVER),
+        (anthropic("timeout_error", "The request timed out"), ErrorKind.SERVER),
+        (anthropic("invalid_request_error", "prompt is too long: 9 tokens > 8 maximum"), ErrorKind.CONTEXT_OVERFLOW),
+        (anthropic("invalid_request_error", "messages: bad"), ErrorKind.BAD_REQUEST),
+        (anthropic("authentication_error", "no"), ErrorKind.AUTH),
+        (anthropic("billing_error", "no"), ErrorKind.QUOTA),
+        (openai("The server had an error", "server_error"), ErrorKind.SERVER),
+        (openai("Over", "insufficient_quota", "insufficient_quota"), ErrorKind.QUOTA),
+        (openai("Too long", code="context_length_exceeded"), ErrorKind.CONTEXT_OVERFLOW),
+        ({"error": {"code": 429, "message": "Rate limited upstream"}}, ErrorKind.RATE_LIMIT),
+        ({"error": {"code": 502, "message": "Upstream gone"}}, ErrorKind.SERVER),
+        ({"error": "something broke"}, ErrorKind.SERVER),
+        ({"object": "error", "message": "bad input", "type": "BadRequestError", "code": 400}, ErrorKind.BAD_REQUEST),
+        (google(503, "UNAVAILABLE", "Try later"), ErrorKind.OVERLOADED),
+        (google(500, "INTERNAL", "Oops"), ErrorKind.SERVER),
+    ],
+)
+def test_an_error_inside_a_stream_is_told_by_its_type(sent: Json, kind: ErrorKind) -> None:
+    assert isinstance(sent, dict)
+    assert from_stream(sent).kind is kind
+
+
+def test_every_error_type_of_the_anthropic_sdk_is_told_apart_from_a_bad_request_by_accident() -> None:
+    from typing import get_args
+
+    from anthropic.types.shared.error_type import ErrorType
+
+    kinds = {word: from_stream({"error": {"type": word, "message": "x"}}).kind for word in get_args(ErrorType)}
+    assert {word for word, kind in kinds.items() if kind is ErrorKind.BAD_REQUEST} == {"invalid_request_error"}
+    assert {word for word, kind in kinds.items() if kind is ErrorKind.AUTH} == {
+        "authentication_error",
+        "permission_error",
+    }
+
+
+def test_a_refused_key_is_named_by_its_variable_and_never_shown() -> None:
+    error = answer(401, openai(f"Incorrect API key provided: {KEY}. Find yours at https://acme.test"))
+    assert "ACME_API_KEY" in error.message
+    assert KEY not in error.message
+    assert KEY not in repr(ORIGIN)
+
+
+def test_a_server_that_wants_a_key_where_none_was_sent_is_said_so() -> None:
+    error = from_answer(Origin("local"), 401, {}, b'{"error":"Unauthorized"}', now=NOW)
+    assert error.message == "local wants a key: Unauthorized; run: qcode auth login local"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["sk-proj-****************abcd", "sk-ant-api03-XyZ_123-abc", "AIzaSyA1234567890abcdef", "gsk_abcdefghijkl", KEY],
+)
+def test_whatever_looks_like_a_key_is_taken_out(text: str) -> None:
+    assert redact(f"key {text} is wrong", KEY) == "key *** is wrong"
+
+
+def test_ordinary_words_are_not_taken_for_keys() -> None:
+    line = "max_tokens: 65536 > 64000; key_values_1; task-list; sk-1"
+    assert redact(line, "") == line
+
+
+def test_the_message_of_a_refused_request_holds_the_servers_words_and_no_number_of_ours() -> None:
+    text = "max_tokens: 65536 > 64000, which is the maximum allowed number of output tokens"
+    assert answer(400, anthropic("invalid_request_error", text)).message == f"acme refused the request: {text}"
+
+
+def test_the_code_and_parameter_a_server_names_are_kept() -> None:
+    error = answer(400, openai("too large", code="integer_above_max_value", param="max_tokens"))
+    assert (error.code, error.param) == ("integer_above_max_value", "max_tokens")
+
+
+def test_what_a_router_quotes_from_the_host_behind_it_is_kept() -> None:
+    body: JsonObject = {
+        "error": {"code": 400, "message": "Provider returned error", "metadata": {"raw": "supports at most 16384"}}
+    }
+    assert "supports at most 16384" in answer(400, body).message
+
+
+def test_a_long_message_is_cut_and_stays_one_line() -> None:
+    message = answer(400, openai("line\nbreak \x1b[31m" + "x" * 5000)).message
+    assert len(message) < 700
+    assert message.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"<!DOCTYPE html><html><head><title>502 Bad\n Gateway</title></head><body>" + b"x" * 9000,
+         "acme: a web page instead of an answer: 502 Bad Gateway (502)"),
+        (b"<html><body><h1>Oh &amp; <b>no</b></h1></body></html>",
+         "acme: a web page instead of an answer: Oh & no (502)"),
+        (b"", "acme: Bad Gateway (502)"),
+        (b"upstream connect error", "acme: upstream connect error (502)"),
+        (b"null", "acme: Bad Gateway (502)"),
+        (b"[]", "acme: Bad Gateway (502)"),
+        (b'[{"error":{"code":502,"message":"in a list"}}]', "acme: in a list (502)"),
+        (b"\xff\xfe\x00", "acme: \ufffd\ufffd (502)"),
+    ],
+)  # fmt: skip
+def test_a_page_or_an_empty_body_becomes_one_line(body: bytes, expected: str) -> None:
+    assert answer(502, body).message == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after": "Sun, 01 Mar 2026 12:00:30 GMT"}, 30.0),
+        ({"retry-after": "Sun, 01 Mar 2026 11:00:00 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-3"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({}, None),
+    ],
+)
+def test_the_wait_a_server_asks_for_is_read_as_seconds(headers: dict[str, str], expected: float | None) -> None:
+    assert retry_after(headers, now=NOW) == expected
+    assert answer(429, b"", headers).retry_after == expected
+
+
+def test_the_wait_inside_a_google_error_is_read() -> None:
+    details: Json = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "23.5s"}
+    assert answer(429, google(429, "RESOURCE_EXHAUSTED", _QUOTA_TEXT, details)).retry_after == 23.5
+
+
+@pytest.mark.parametrize("name", ["request-id", "x-request-id"])
+def test_the_servers_id_of_the_request_is_kept(name: str) -> None:
+    assert answer(500, b"", {name: "req_1"}).request_id == "req_1"
+    assert answer(500, anthropic("api_error", "x")).request_id == "req_9"
+
+
+def test_an_error_of_a_decoder_gets_its_provider_and_keeps_its_facts() -> None:
+    bare = ProviderError(
+        ErrorKind.OVERLOADED, f"too much {KEY}", status=529, retry_after=3, request_id="r", code="c", param="p"
+    )
+    error = attributed(bare, ORIGIN)
+    assert error.message == "acme: too much *** (529)"
+    assert (error.kind, error.status, error.retry_after) == (bare.kind, 529, 3)
+    assert (error.request_id, error.code, error.param) == ("r", "c", "p")

@@ -1,0 +1,107 @@
+"""Finding a local server: the first that answers with a model that can call tools, and at no cost where none is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import AsyncExitStack
+
+import pytest
+
+from qcode.protocol.json import Json
+from qcode.providers.local import find_local_server
+from tests.providers.loopback import Answer, Loopback, Stall, free_port
+
+NAMES = ("ollama", "lmstudio", "llamacpp", "vllm")
+
+
+def json_answer(value: Json, status: int = 200) -> Answer:
+    return Answer([json.dumps(value).encode()], status, {"content-type": "application/json"}, is_chunked=False)
+
+
+def models(*names: str) -> Answer:
+    return json_answer({"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
+
+
+def found_at(servers: dict[str, Loopback], timeout: float = 2.0) -> tuple[str, str] | None:
+    async def main() -> tuple[str, str] | None:
+        async with AsyncExitStack() as stack:
+            ports = {name: free_port() for name in NAMES}
+            for name, server in servers.items():
+                await stack.enter_async_context(server)
+                ports[name] = int(server.url.rpartition(":")[2])
+            found = await find_local_server(timeout, ports)
+            return None if found is None else (found[0].name, found[1])
+
+    return asyncio.run(main())
+
+
+def ollama(*shown: Answer, names: tuple[str, ...] = ("nomic-embed-text", "llama3", "qwen3")) -> Loopback:
+    return Loopback(json_answer({"models": [{"name": name} for name in names]}), *shown)
+
+
+def test_nobody_listening_costs_no_time() -> None:
+    started = time.monotonic()
+    assert found_at({}) is None
+    assert time.monotonic() - started < 1
+
+
+@pytest.mark.parametrize("name", ["llamacpp", "vllm"])
+def test_the_first_model_that_is_for_chat_is_taken(name: str) -> None:
+    assert found_at({name: Loopback(models("bge-m3", "text-embedding-3", "qwen3-coder"))}) == (name, "qwen3-coder")
+
+
+def test_ollama_is_asked_which_model_can_call_tools() -> None:
+    plain, able = json_answer({"capabilities": ["completion"]}), json_answer({"capabilities": ["completion", "tools"]})
+    server = ollama(plain, able, names=("llama3", "qwen3"))
+    found = found_at({"ollama": server})
+    asked = [json.loads(request.body)["model"] for request in server.requests if request.path == "/api/show"]
+    assert sorted(asked) == ["llama3", "qwen3"]
+    # The two questions are asked at once, so which of them meets the second answer is open.
+    assert found == ("ollama", asked[1])
+
+
+def test_an_ollama_without_a_model_for_tools_is_passed_over() -> None:
+    servers = {"ollama": ollama(json_answer({"capabilities": ["completion"]})), "vllm": Loopback(models("qwen3"))}
+    assert found_at(servers) == ("vllm", "qwen3")
+
+
+def test_an_old_ollama_that_lists_no_abilities_gives_its_first_model_for_chat() -> None:
+    assert found_at({"ollama": ollama(json_answer({}, 404))}) == ("ollama", "llama3")
+
+
+def test_lm_studio_says_which_model_can_call_tools() -> None:
+    listed = json_answer({"data": [{"id": "a"}, {"id": "b", "capabilities": ["tool_use"]}]})
+    assert found_at({"lmstudio": Loopback(listed)}) == ("lmstudio", "b")
+
+
+def test_an_old_lm_studio_gives_its_first_model_for_chat() -> None:
+    assert found_at({"lmstudio": Loopback(json_answer({}, 404), models("a"))}) == ("lmstudio", "a")
+
+
+def test_ollama_goes_before_the_others() -> None:
+    servers = {"vllm": Loopback(models("a")), "ollama": ollama(json_answer({"capabilities": ["tools"]}))}
+    assert found_at(servers) == ("ollama", "llama3")
+
+
+def test_a_server_that_does_not_answer_in_time_is_passed_over() -> None:
+    started = time.monotonic()
+    servers = {"ollama": Loopback(Answer([Stall()])), "vllm": Loopback(models("a"))}
+    assert found_at(servers, timeout=0.3) == ("vllm", "a")
+    assert time.monotonic() - started < 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer([b"<html>hello</html>"], is_chunked=False),
+        Answer([b"not json"], is_chunked=False),
+        json_answer({"data": None}),
+        json_answer([1, 2]),
+        json_answer({"error": "no"}, 500),
+        models(),
+    ],
+)
+def test_something_else_on_the_port_is_no_model_server(answer: Answer) -> None:
+    assert found_at({"llamacpp": Loopback(answer)}) is None

@@ -1,0 +1,249 @@
+"""The registry: names, addresses, keys, and clients that cost nothing until they are used."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.providers.registry import (
+    PROTOCOLS,
+    PROVIDERS,
+    base_url_of,
+    connect,
+    custom,
+    key_of,
+    nearest,
+    quirks_of,
+    suggestions,
+)
+from qcode.providers.transport import Connection, Timeouts, is_local, is_loopback, proxy_variable, strip_version
+
+SDKS = ("openai", "anthropic", "google.genai", "httpx2", "pydantic")
+LOCAL = ("ollama", "lmstudio", "llamacpp", "vllm")
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_every_built_in_provider_can_be_made(name: str) -> None:
+    spec = PROVIDERS[name]
+    assert spec.name == name
+    assert spec.protocol in PROTOCOLS
+    provider = connect(spec, api_key="k-123456")
+    assert provider.name == name
+    if spec.protocol != "demo":
+        assert provider.host == spec.base_url
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_a_local_server_needs_no_key(name: str) -> None:
+    assert connect(PROVIDERS[name]).name == name
+
+
+@pytest.mark.parametrize("name", [name for name, spec in PROVIDERS.items() if spec.needs_key])
+def test_a_missing_key_names_the_variables_that_would_supply_it(name: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        connect(PROVIDERS[name])
+    assert caught.value.kind is ErrorKind.NO_CREDENTIAL
+    assert PROVIDERS[name].key_variables
+    assert all(variable in caught.value.message for variable in PROVIDERS[name].key_variables)
+
+
+def test_a_provider_at_a_local_address_needs_no_key() -> None:
+    assert connect(PROVIDERS["openai"], base_url="http://localhost:9/v1").host == "http://localhost:9/v1"
+
+
+@pytest.mark.parametrize("key", ["sk-ü", "sk a", "sk-a\nb", "sk-\x00"])
+def test_a_key_that_cannot_be_one_is_refused_without_showing_it(key: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        connect(PROVIDERS["openai"], api_key=key, key_source="OPENAI_API_KEY")
+    assert caught.value.kind is ErrorKind.AUTH
+    assert "OPENAI_API_KEY" in caught.value.message
+    assert key not in caught.value.message
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://x", "http://", "not an address"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ProviderError, match="base URL") as caught:
+        connect(PROVIDERS["ollama"], base_url=url)
+    assert caught.value.kind is ErrorKind.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("name", "sent", "host"),
+    [
+        ("openai", "https://gate.test/v1/", "https://gate.test/v1"),
+        ("anthropic", "https://gate.test/v1", "https://gate.test"),
+        ("anthropic", "https://gate.test/api/anthropic/", "https://gate.test/api/anthropic"),
+        ("gemini", "https://gate.test/v1beta", "https://gate.test"),
+    ],
+)
+def test_a_base_url_is_what_the_sdk_takes_and_one_with_a_version_works_too(name: str, sent: str, host: str) -> None:
+    assert connect(PROVIDERS[name], base_url=sent, api_key="k-123456").host == host
+
+
+def test_the_first_variable_that_is_set_supplies_the_key_and_is_named() -> None:
+    spec = PROVIDERS["gemini"]
+    assert key_of(spec, {"GOOGLE_API_KEY": "b"}) == ("b", "GOOGLE_API_KEY")
+    assert key_of(spec, {"GEMINI_API_KEY": "a", "GOOGLE_API_KEY": "b"}) == ("a", "GEMINI_API_KEY")
+    assert key_of(spec, {"GEMINI_API_KEY": "  "}) == ("", "")
+
+
+def test_the_address_comes_from_its_variable_or_is_the_built_in_one() -> None:
+    spec = PROVIDERS["anthropic"]
+    assert base_url_of(spec, {"ANTHROPIC_BASE_URL": "http://x"}) == ("http://x", "ANTHROPIC_BASE_URL")
+    assert base_url_of(spec, {}) == ("https://api.anthropic.com", "")
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [("antropic", "anthropic"), ("OpenAI", "openai"), ("olama", "ollama"), ("lm-studio", "lmstudio"), ("zzzz", None)],
+)
+def test_the_nearest_name_is_offered(typed: str, expected: str | None) -> None:
+    assert nearest(typed) == expected
+
+
+def test_models_are_suggested_by_likeness() -> None:
+    names = ("claude-sonnet-4-5", "claude-haiku-4-5", "claude-opus-4-6")
+    assert suggestions("claude-sonet-4.5", names)[0] == "claude-sonnet-4-5"
+    assert suggestions("llama", names) == ()
+
+
+def test_the_field_for_the_cap_follows_the_address_unless_it_is_set() -> None:
+    spec = PROVIDERS["openai"]
+    assert quirks_of(spec, "https://api.openai.com/v1").max_tokens_field == "max_completion_tokens"
+    assert quirks_of(spec, "https://me.openai.azure.com/openai/v1").max_tokens_field == "max_completion_tokens"
+    assert quirks_of(spec, "https://openai.com.evil.test/v1").max_tokens_field == "max_tokens"
+    assert quirks_of(spec, "http://localhost:8000/v1").max_tokens_field == "max_tokens"
+    own = custom("mine", "openai", "http://x.test", max_tokens_field="max_completion_tokens", reasoning_field="why")
+    assert quirks_of(own, own.base_url).max_tokens_field == "max_completion_tokens"
+    assert quirks_of(own, own.base_url).reasoning_field == "why"
+
+
+def test_a_custom_provider_needs_a_key_only_where_it_names_a_variable() -> None:
+    keyless = custom("mine", "openai", "https://x.test/v1", headers={"authorization": "Bearer t"})
+    assert connect(keyless).name == "mine"
+    keyed = custom("mine", "anthropic", "https://x.test", api_key_env="MY_KEY")
+    assert key_of(keyed, {"MY_KEY": "k"}) == ("k", "MY_KEY")
+    with pytest.raises(ProviderError, match="MY_KEY"):
+        connect(keyed)
+
+
+def test_a_custom_provider_of_a_known_name_keeps_what_is_known_of_it() -> None:
+    spec = custom("deepseek", "openai", "", api_key_env="MY_KEY")
+    assert spec.base_url == PROVIDERS["deepseek"].base_url
+    assert spec.quirks == PROVIDERS["deepseek"].quirks
+    assert custom("deepseek", "anthropic", "https://x.test").quirks != PROVIDERS["deepseek"].quirks
+
+
+@pytest.mark.parametrize(
+    ("url", "loopback", "local"),
+    [
+        ("http://localhost:1/v1", True, True),
+        ("http://127.8.0.1", True, True),
+        ("http://[::1]:8000", True, True),
+        ("http://api.localhost", True, True),
+        ("http://192.168.1.7:8000", False, True),
+        ("http://10.0.0.1", False, True),
+        ("http://gpu-box:8000", False, True),
+        ("http://gpu.local", False, True),
+        ("https://api.openai.com", False, False),
+        ("https://localhost.evil.test", False, False),
+        ("https://8.8.8.8", False, False),
+    ],
+)
+def test_loopback_and_local_addresses_are_told_apart(url: str, loopback: bool, local: bool) -> None:
+    assert (is_loopback(url), is_local(url)) == (loopback, local)
+
+
+def test_local_hosts_may_be_silent_for_longer() -> None:
+    limits = Timeouts(idle=9, idle_local=60)
+    assert Connection("x", "http://localhost:1", timeouts=limits).idle_limit == 60
+    assert Connection("x", "https://api.test", timeouts=limits).idle_limit == 9
+
+
+def test_the_default_limits_are_the_documented_ones() -> None:
+    limits = Timeouts()
+    assert (limits.connect, limits.first_event, limits.idle, limits.idle_local) == (10, 600, 90, 600)
+
+
+@pytest.mark.parametrize(
+    ("url", "environ", "expected"),
+    [
+        ("https://x.test", {"HTTPS_PROXY": "http://p"}, "HTTPS_PROXY"),
+        ("http://x.test", {"HTTPS_PROXY": "http://p"}, ""),
+        ("http://x.test", {"ALL_PROXY": "http://p"}, "ALL_PROXY"),
+        ("http://localhost:1", {"ALL_PROXY": "http://p"}, ""),
+        ("https://x.test", {}, ""),
+    ],
+)
+def test_the_variable_a_proxy_comes_from_is_known(url: str, environ: dict[str, str], expected: str) -> None:
+    assert proxy_variable(url, environ) == expected
+
+
+@pytest.mark.parametrize("url", ["https://x.test/v1", "https://x.test/v1beta/", "https://x.test"])
+def test_a_version_is_taken_off_the_end_of_an_address_only(url: str) -> None:
+    assert strip_version(url) == "https://x.test"
+    assert strip_version("https://x.test/v1/proxy") == "https://x.test/v1/proxy"
+
+
+def test_a_connection_never_shows_its_key() -> None:
+    connection = Connection("x", "https://x.test", api_key="sk-secret-123", headers={"authorization": "sk-secret-123"})
+    assert "sk-secret-123" not in repr(connection)
+
+
+_MODULES = (
+    "qcode.providers.registry",
+    "qcode.providers.local",
+    "qcode.providers.openai_chat.client",
+    "qcode.providers.anthropic.client",
+    "qcode.providers.gemini.client",
+)
+
+
+def _loaded_after(code: str) -> set[str]:
+    script = f"import sys, json\n{code}\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded: set[str] = set(json.loads(done.stdout))
+    return loaded
+
+
+def test_importing_and_connecting_loads_no_sdk() -> None:
+    code = "\n".join(f"import {module}" for module in _MODULES) + (
+        "\nfrom qcode.providers.registry import PROVIDERS, connect"
+        "\n[connect(spec, api_key='k-123456') for spec in PROVIDERS.values() if spec.protocol != 'demo']"
+    )
+    assert not _loaded_after(code) & set(SDKS)
+
+
+def test_a_provider_loads_only_its_own_client() -> None:
+    code = "from qcode.providers.registry import PROVIDERS, connect\nconnect(PROVIDERS['ollama'])"
+    loaded = _loaded_after(code)
+    assert "qcode.providers.openai_chat.client" in loaded
+    assert not loaded & {"qcode.providers.anthropic.client", "qcode.providers.gemini.client", "qcode.providers.demo"}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "own"), [("openai", "openai"), ("anthropic", "anthropic"), ("gemini", "google.genai")]
+)
+def test_a_request_loads_only_the_sdk_of_its_provider(protocol: str, own: str) -> None:
+    code = f"""
+import asyncio
+from qcode.protocol.errors import ProviderError
+from qcode.protocol.messages import user
+from qcode.protocol.model import ModelRequest
+from qcode.providers.registry import PROVIDERS, connect
+async def main():
+    provider = connect(PROVIDERS[{protocol!r}], base_url="http://127.0.0.1:1/v1", api_key="k-123456")
+    try:
+        async for _ in provider.stream(ModelRequest("m", "", (user("x"),), (), 10)): pass
+    except ProviderError as error:
+        assert error.kind == "unreachable", error
+    await provider.close()
+asyncio.run(main())
+"""
+    loaded = _loaded_after(code)
+    assert own in loaded
+    assert not loaded & ({"openai", "anthropic", "google.genai"} - {own})

@@ -1,0 +1,1 @@
+"""The runtime: sessions on disk, the briefing of the model, and the loop that performs effects."""

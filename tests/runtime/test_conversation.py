@@ -1,0 +1,276 @@
+"""A conversation over the real driver, store, rules and tools, with a provider that plays a script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from qcode.config.settings import Tools
+from qcode.engine.knowledge import KnownModel
+from qcode.engine.retries import RetrySettings
+from qcode.protocol.conversation import Answer, ApprovalMode
+from qcode.protocol.errors import ErrorKind
+from qcode.protocol.events import (
+    ApprovalRequested,
+    Notice,
+    PartialRestored,
+    ToolFinished,
+    ToolOutput,
+    TurnEnded,
+    TurnEvent,
+    TurnStarted,
+    Waiting,
+)
+from qcode.protocol.messages import Text, ToolResult, assistant, user
+from qcode.protocol.reply import TextDelta
+from qcode.protocol.stops import Outcome
+from qcode.runtime.conversation import Connected, Conversation, Wiring
+from qcode.runtime.limits import LimitStore
+from qcode.runtime.store.store import SessionStore
+from qcode.runtime.toolbox import Toolbox
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
+from tests.fakes.scripted import (
+    Hang,
+    ScriptedProvider,
+    begun,
+    call_reply,
+    cut_text,
+    fails,
+    text_reply,
+)
+
+
+@dataclass
+class Talk:
+    """A conversation and what surrounds it."""
+
+    conversation: Conversation
+    provider: ScriptedProvider
+    store: SessionStore
+    limits: LimitStore
+    work: Path
+
+    async def play(self, prompt: str, on_event: Callable[[TurnEvent], None] = lambda event: None) -> list[TurnEvent]:
+        events = []
+        async for event in self.conversation.submit(prompt):
+            on_event(event)
+            events.append(event)
+        return events
+
+
+def talk(base: Path, *replies: Sequence[object], mode: ApprovalMode = "default", max_retries: int = 5) -> Talk:
+    work = base / "work"
+    work.mkdir(exist_ok=True)
+    provider = ScriptedProvider(replies)  # type: ignore[arg-type]  # builders of the fake give its own steps
+    store = SessionStore(base / "state", work)
+    limits = LimitStore(base / "state")
+    policy = Policy(mode=mode, rules=Rules.of(), is_trusted=True, root=work)
+    toolbox = Toolbox(work, (), Tools(), {"PATH": "/usr/bin:/bin"}, judge=policy.judge_file)
+    retries = RetrySettings(max_retries=max_retries)
+    connected = Connected(provider, KnownModel(provider.name, "m"), "Be brief.", retries=retries)
+    wiring = Wiring(
+        connect=lambda name: connected,
+        new_session=lambda model: store.create(model, work),
+        toolbox=toolbox,
+        policy=policy,
+        limits=limits,
+    )
+    conversation = Conversation(wiring, connected, store.create("test/m", work))
+    return Talk(conversation, provider, store, limits, work)
+
+
+def ended(events: Sequence[TurnEvent]) -> TurnEnded:
+    assert isinstance(events[-1], TurnEnded)
+    return events[-1]
+
+
+def test_a_turn_is_stored_as_it_is_committed(tmp_path: Path) -> None:
+    it = talk(tmp_path, cut_text("lost"), cut_text("One, "), text_reply("two."))
+    events = asyncio.run(it.play("count"))
+    assert ended(events).text == "One, two."
+    loaded = it.store.load(it.conversation.session_id)
+    assert loaded.messages == it.conversation.messages == (user("count"), assistant(Text("One, two.")))
+    assert [attempt.is_discarded for attempt in loaded.entries[1].attempts] == [True, False, False]
+
+
+def test_an_approval_waits_for_the_person_and_always_is_remembered(tmp_path: Path) -> None:
+    it = talk(
+        tmp_path,
+        call_reply("shell", {"command": "touch a"}),
+        text_reply("Done."),
+        call_reply("shell", {"command": "touch a"}),
+        text_reply("Again."),
+    )
+    asked: list[ApprovalRequested] = []
+
+    def answering(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            asked.append(event)
+            it.conversation.answer(event.call.call_id, Answer(is_allowed=True, scope="always"))
+
+    async def both() -> None:
+        await it.play("touch", answering)
+        await it.play("touch it again", answering)
+
+    asyncio.run(both())
+    assert (it.work / "a").exists()
+    assert "touch a" in asked[0].preview
+    assert len(asked) == (1 if asked[0].rule else 2)
+
+
+def test_a_denial_reaches_the_model_with_its_reason(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("shell", {"command": "touch a"}), text_reply("All right."))
+
+    def denying(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            it.conversation.answer(event.call.call_id, Answer(is_allowed=False, reason="use git instead"))
+
+    asyncio.run(it.play("touch", denying))
+    assert not (it.work / "a").exists()
+    (result,) = [block for block in it.provider.requests[1].messages[-1].blocks if isinstance(block, ToolResult)]
+    assert result.is_error
+    assert "use git instead" in result.content
+
+
+def test_a_cancel_while_streaming_ends_at_once_and_keeps_the_text(tmp_path: Path) -> None:
+    hang = Hang()
+    it = talk(tmp_path, [*begun("Half a ", "sentence"), hang])
+
+    def cancelling(event: TurnEvent) -> None:
+        if isinstance(event, TextDelta) and event.text == "sentence":
+            it.conversation.cancel()
+
+    events = asyncio.run(it.play("go", cancelling))
+    assert ended(events).outcome is Outcome.CANCELLED
+    assert it.store.load(it.conversation.session_id).messages[-1] == assistant(Text("Half a sentence"))
+    assert len(it.provider.requests) == 1
+
+
+def test_a_cancel_in_a_backoff_sends_nothing_more(tmp_path: Path) -> None:
+    it = talk(tmp_path, fails(ErrorKind.RATE_LIMIT, retry_after=100), text_reply("never"))
+
+    def cancelling(event: TurnEvent) -> None:
+        if isinstance(event, Waiting):
+            it.conversation.cancel()
+
+    events = asyncio.run(it.play("go", cancelling))
+    assert ended(events).outcome is Outcome.CANCELLED
+    assert len(it.provider.requests) == 1
+
+
+def test_a_cancel_while_escalating_brings_the_partial_back(tmp_path: Path) -> None:
+    hang = Hang()
+    it = talk(tmp_path, cut_text("The partial"), [*begun("The"), hang])
+    seen: list[str] = []
+
+    def cancelling(event: TurnEvent) -> None:
+        if isinstance(event, TextDelta):
+            seen.append(event.text)
+            if event.text == "The":
+                it.conversation.cancel()
+
+    events = asyncio.run(it.play("go", cancelling))
+    assert [event.text for event in events if isinstance(event, PartialRestored)] == ["The partial"]
+    assert ended(events).text == "The partial"
+
+
+def test_leaving_the_iterator_keeps_what_was_shown(tmp_path: Path) -> None:
+    it = talk(tmp_path, [*begun("Shown "), Hang()])
+
+    async def leave() -> None:
+        events = it.conversation.submit("go")
+        async for event in events:
+            if isinstance(event, TextDelta):
+                break
+        await events.aclose()
+
+    asyncio.run(leave())
+    assert it.store.load(it.conversation.session_id).messages[-1] == assistant(Text("Shown "))
+
+
+def test_a_shell_command_shows_its_output_while_it_runs(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("shell", {"command": "echo one; echo two"}), text_reply("Ok."), mode="bypass")
+    events = asyncio.run(it.play("run"))
+    assert "one" in "".join(event.text for event in events if isinstance(event, ToolOutput))
+    (finished,) = [event for event in events if isinstance(event, ToolFinished)]
+    assert finished.state == "done"
+    assert "two" in finished.outcome.content
+
+
+def test_cancelling_a_shell_command_ends_it(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("shell", {"command": "echo begun; sleep 60"}), mode="bypass")
+
+    def cancelling(event: TurnEvent) -> None:
+        if isinstance(event, ToolOutput):
+            it.conversation.cancel()
+
+    async def within_seconds() -> list[TurnEvent]:
+        async with asyncio.timeout(5):
+            return await it.play("run", cancelling)
+
+    events = asyncio.run(within_seconds())
+    assert ended(events).outcome is Outcome.CANCELLED
+    (result,) = [block for block in it.conversation.messages[-1].blocks if isinstance(block, ToolResult)]
+    assert result.is_error
+
+
+def test_steering_joins_the_running_turn(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("glob", {"pattern": "*"}), text_reply("Ok."))
+
+    def steering(event: TurnEvent) -> None:
+        if isinstance(event, TurnStarted):
+            it.conversation.steer("and be quick")
+
+    asyncio.run(it.play("list", steering))
+    assert it.provider.requests[1].messages[-1].text == "and be quick"
+
+
+def test_a_limit_that_was_learned_holds_for_the_next_turn_and_process(tmp_path: Path) -> None:
+    refusal = fails(ErrorKind.BAD_REQUEST, message="max_tokens must be at most 4096")
+    it = talk(tmp_path, refusal, text_reply("a"), text_reply("b"))
+
+    async def both() -> None:
+        await it.play("one")
+        await it.play("two")
+
+    asyncio.run(both())
+    assert it.provider.caps == [8000, 4096, 4096]
+    assert it.limits.knowledge(it.provider.host, "m").output == 4096
+
+
+def test_a_store_that_fails_costs_one_notice_and_no_text(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("no folder")
+    it = talk(tmp_path, text_reply("Here."), text_reply("Still."))
+
+    async def both() -> list[TurnEvent]:
+        return [*await it.play("one"), *await it.play("two")]
+
+    events = asyncio.run(both())
+    assert [event.text for event in events if isinstance(event, TurnEnded)] == ["Here.", "Still."]
+    assert len([event for event in events if isinstance(event, Notice)]) == 1
+
+
+def test_a_bug_in_a_provider_is_an_error_and_no_crash(tmp_path: Path) -> None:
+    it = talk(tmp_path, [RuntimeError("boom")])
+    events = asyncio.run(it.play("go"))
+    error = ended(events).error
+    assert error is not None
+    assert (error.kind, "boom" in error.message) == ("internal", True)
+
+
+def test_clearing_begins_a_new_session(tmp_path: Path) -> None:
+    it = talk(tmp_path, text_reply("a"), text_reply("b"))
+
+    async def both() -> tuple[str, str]:
+        await it.play("one")
+        before = it.conversation.session_id
+        it.conversation.clear()
+        await it.play("two")
+        return before, it.conversation.session_id
+
+    before, after = asyncio.run(both())
+    assert before != after
+    assert [message.text for message in it.provider.requests[1].messages] == ["two"]

@@ -1,0 +1,90 @@
+"""No key that was loaded, and none that looks like one, passes the redactor; a secret does not print."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.safety.redaction import REDACTED, Redactor, Secret
+
+CANARY = 'canary "key" ü/1234'
+
+
+def test_a_loaded_key_is_taken_out_in_every_spelling() -> None:
+    redactor = Redactor([Secret(CANARY), "plain-value-1"])
+    text = (
+        f"{CANARY} {json.dumps({'k': CANARY})} {json.dumps(CANARY, ensure_ascii=False)} {quote(CANARY)} plain-value-1"
+    )
+    redacted = redactor.redact(text)
+    assert "1234" not in redacted
+    assert "plain-value" not in redacted
+    assert redacted.count(REDACTED) == 5
+
+
+def test_the_longer_of_two_values_goes_as_a_whole() -> None:
+    assert Redactor(["secret-1", "secret-1-and-more"]).redact("x secret-1-and-more y") == f"x {REDACTED} y"
+
+
+def test_a_short_value_does_not_eat_words() -> None:
+    assert Redactor(["the", ""]).redact("the text") == "the text"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sk-" + "a1B2" * 8,
+        "sk-ant-api03-" + "x_Y-" * 8,
+        "sk-proj-" + "a1B2" * 8,
+        "AIza" + "Sy0_" * 9,
+        "ghp_" + "a1B2" * 9,
+        "github_pat_" + "a1B2_" * 8,
+        "glpat-" + "a1B2c3D4e5F6g7H8i9J0",
+        "xoxb-" + "123456789012-abcdef",
+        "AKIA" + "ABCDEFGH12345678",
+        "hf_" + "aB" * 17,
+        "eyJhbGciOiJI.eyJzdWIiOiIx.c2lnbmF0dXJl",
+        "-----BEGIN RSA PRIVATE KEY-----\nabc\ndef\n-----END RSA PRIVATE KEY-----",
+        "-----BEGIN OPENSSH PRIVATE KEY-----\ncut off",
+    ],
+)
+def test_well_known_shapes_are_taken_out(key: str) -> None:
+    assert Redactor().redact(f"before {key}") == f"before {REDACTED}"
+
+
+def test_headers_and_urls_keep_their_names() -> None:
+    redactor = Redactor()
+    assert redactor.redact("Authorization: Bearer abcdefgh1234") == f"Authorization: Bearer {REDACTED}"
+    assert redactor.redact('"x-api-key": "abcdefgh1234"') == f'"x-api-key": "{REDACTED}"'
+    assert redactor.redact("https://user:hunter22@host/x") == f"https://user:{REDACTED}@host/x"
+
+
+@pytest.mark.parametrize(
+    "text", ["task-list-of-things-to-do-today", "https://host:8080/path", "the bearer of news", "sk-1"]
+)
+def test_ordinary_text_stays(text: str) -> None:
+    assert Redactor().redact(text) == text
+
+
+@given(st.text(max_size=60), st.lists(st.text(min_size=6, max_size=12), max_size=3))
+def test_redacting_twice_changes_nothing_more(text: str, values: list[str]) -> None:
+    redactor = Redactor(value for value in values if value not in REDACTED)
+    once = redactor.redact(text + "".join(values))
+    assert redactor.redact(once) == once
+
+
+def test_a_secret_does_not_print() -> None:
+    secret = Secret("hunter22")
+    assert "hunter22" not in f"{secret} {secret!r} {secret!s} {secret:>20} {[secret]} {vars}"
+    assert secret.reveal() == "hunter22"
+    assert secret == Secret("hunter22") != Secret("other")
+    assert len({secret, Secret("hunter22")}) == 1
+    assert not Secret("")
+    with pytest.raises(TypeError):
+        pickle.dumps(secret)
+    with pytest.raises(TypeError):
+        json.dumps({"key": secret})

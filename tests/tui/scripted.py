@@ -1,0 +1,168 @@
+"""A conversation that plays lists of events, stops at gates, and records what it was asked to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from qcode.protocol.conversation import Answer, ApprovalMode
+from qcode.protocol.errors import ErrorInfo
+from qcode.protocol.events import ApiCalls, ReplyFinished, StepStarted, TurnEnded, TurnEvent, TurnStarted
+from qcode.protocol.messages import Message, Text, ToolCall, assistant, user
+from qcode.protocol.reply import TextDelta
+from qcode.protocol.stops import Limit, Outcome, StopReason
+from qcode.protocol.usage import Usage
+
+
+@dataclass
+class Gate:
+    """A place in a script where the turn waits; `reached` is set when it does."""
+
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def open(self) -> None:
+        self.opened.set()
+
+
+@dataclass(frozen=True)
+class UntilAnswered:
+    """A place in a script where the turn waits for the answer to a call."""
+
+    call_id: str
+
+
+Step = TurnEvent | Gate | UntilAnswered | Exception
+Script = Iterable[Step]
+
+
+class ScriptedConversation:
+    """Plays `scripts` in order, one for each submit; after them, turns that end at once."""
+
+    def __init__(
+        self,
+        *scripts: Script,
+        model: str = "demo/scripted",
+        mode: ApprovalMode = "default",
+        messages: tuple[Message, ...] = (),
+    ) -> None:
+        self._scripts = list(scripts)
+        self.session_id = "s1"
+        self.model = model
+        self.mode: ApprovalMode = mode
+        self.messages = messages
+        self.prompts: list[str] = []
+        self.answers: list[tuple[str, Answer]] = []
+        self.steered: list[str] = []
+        self.cancels = 0
+        self.clears = 0
+        self._answered = asyncio.Event()
+        self._cancelled = asyncio.Event()
+
+    async def submit(self, prompt: str) -> AsyncIterator[TurnEvent]:
+        self.prompts.append(prompt)
+        self._cancelled = asyncio.Event()
+        script = self._scripts.pop(0) if self._scripts else [ended()]
+        yield TurnStarted(prompt)
+        for step in script:
+            if isinstance(step, Exception):
+                raise step
+            if isinstance(step, Gate):
+                step.reached.set()
+                await self._either(step.opened)
+            elif isinstance(step, UntilAnswered):
+                while step.call_id not in dict(self.answers) and not self._cancelled.is_set():
+                    await self._either(self._answered)
+                    self._answered.clear()
+            else:
+                yield step
+            if self._cancelled.is_set():
+                yield ended(Outcome.CANCELLED)
+                return
+
+    def answer(self, call_id: str, answer: Answer) -> None:
+        self.answers.append((call_id, answer))
+        self._answered.set()
+
+    def steer(self, text: str) -> None:
+        self.steered.append(text)
+
+    def cancel(self) -> None:
+        self.cancels += 1
+        self._cancelled.set()
+
+    def clear(self) -> None:
+        self.clears += 1
+        self.messages = ()
+
+    def set_model(self, name: str) -> None:
+        if "/" not in name:
+            raise ValueError(f"No model is called {name!r}; demo/scripted is near.")
+        self.model = name
+
+    def set_mode(self, mode: ApprovalMode) -> None:
+        self.mode = mode
+
+    async def _either(self, event: asyncio.Event) -> None:
+        waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._cancelled.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+
+class FixedClock:
+    """A clock that a test moves."""
+
+    def __init__(self, now: float = 1_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def call(name: str = "shell", arguments: str = '{"command": "ls -la"}', call_id: str = "c1") -> ToolCall:
+    return ToolCall(call_id, name, arguments)
+
+
+def reply(
+    text: str, *calls: ToolCall, stop: StopReason = StopReason.END_TURN, parts: int = 1, note: str = ""
+) -> ReplyFinished:
+    return ReplyFinished(stop, stop.value, parts, assistant(Text(text), *calls), note=note)
+
+
+def says(text: str) -> list[TurnEvent]:
+    """One step whose reply is `text`."""
+    return [StepStarted(1), TextDelta(0, text), reply(text)]
+
+
+def ended(
+    outcome: Outcome = Outcome.END_TURN,
+    *,
+    error: str = "",
+    limit: Limit | None = None,
+    usage: Usage | None = None,
+    cost: str | None = "0.0021",
+    api_calls: ApiCalls | None = None,
+    discarded: int = 0,
+) -> TurnEnded:
+    return TurnEnded(
+        outcome,
+        StopReason.END_TURN,
+        "stop",
+        "",
+        1,
+        usage or Usage(1_200, 300),
+        Decimal(cost) if cost is not None else None,
+        api_calls or ApiCalls(initial=1),
+        discarded_output_tokens=discarded,
+        limit=limit,
+        error=ErrorInfo("auth", error) if error else None,
+    )
+
+
+def said(text: str) -> tuple[Message, ...]:
+    return (user("hello"), assistant(Text(text)))

@@ -1,0 +1,235 @@
+"""Questions: who is asked what, which keys count, what is answered."""
+
+from __future__ import annotations
+
+import pytest
+
+from qcode.protocol.conversation import Answer
+from qcode.protocol.events import ApprovalRequested, ReplyFinished, ToolFinished, ToolStarted
+from qcode.protocol.stops import StopReason
+from qcode.protocol.tools import ToolOutcome
+from qcode.tui.approval import GUARD_SECONDS, options_for, preview_content
+from qcode.tui.text import visible
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply, says
+
+CALL = call()
+
+
+def _request(rule: str = "shell(ls *)", preview: str = "ls -la", call_id: str = "c1") -> ApprovalRequested:
+    return ApprovalRequested(call(call_id=call_id), "Run this command?", preview, rule)
+
+
+def _asking(request: ApprovalRequested) -> Script:
+    result = ToolFinished(CALL, ToolOutcome("total 0"), "done")
+    return [_finished(), request, UntilAnswered("c1"), ToolStarted(CALL), result, ended()]
+
+
+def _finished() -> ReplyFinished:
+    return reply("I will look.", CALL, stop=StopReason.TOOL_USE)
+
+
+async def _until_asked(run: Running) -> None:
+    await run.send("look")
+    await run.until(lambda: run.app.parts.approval.request is not None)
+    await run.pilot.pause()
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (("1",), Answer(True)),
+        (("y",), Answer(True)),
+        (("enter",), Answer(True)),
+        (("2",), Answer(True, "always")),
+        (("a",), Answer(True, "always")),
+        (("down", "enter"), Answer(True, "always")),
+        (("3",), Answer(False)),
+        (("n",), Answer(False)),
+        (("up", "up", "enter"), Answer(False)),
+        (("4", *"use -a", "enter"), Answer(False, reason="use -a")),
+        (("t", *"no", "enter"), Answer(False, reason="no")),
+    ],
+)
+def test_numbers_letters_and_arrows_answer(keys: tuple[str, ...], answer: Answer) -> None:
+    conversation = ScriptedConversation(_asking(_request()))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press(*("space" if key == " " else key for key in keys))
+        await run.until_idle()
+        assert conversation.answers == [("c1", answer)]
+        assert run.app.parts.approval.request is None
+        assert not run.app.parts.approval.display
+        assert run.app.focused is run.app.parts.prompt
+
+    drive(test, conversation)
+
+
+def test_without_a_rule_always_is_not_offered() -> None:
+    assert [option.kind for option in options_for(_request(rule=""))] == ["once", "no", "tell"]
+    conversation = ScriptedConversation(_asking(_request(rule="")))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("a", "4")
+        assert conversation.answers == []
+        await run.pilot.press("2")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Answer(False))]
+
+    drive(test, conversation)
+
+
+def test_keys_in_the_first_300_ms_are_ignored_and_so_is_the_rest_of_their_burst() -> None:
+    conversation = ScriptedConversation(_asking(_request()))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        for _ in range(5):
+            run.clock.now += 0.2
+            await run.pilot.press("y", "enter", "1", "a")
+        assert conversation.answers == []
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("y")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Answer(True))]
+
+    drive(test, conversation)
+
+
+def test_a_second_question_has_its_own_300_ms() -> None:
+    second = _request(call_id="c2")
+    script: Script = [_finished(), _request(), second, UntilAnswered("c1"), UntilAnswered("c2"), ended()]
+    conversation = ScriptedConversation(script)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("y", "y")
+        assert conversation.answers == [("c1", Answer(True))]
+        assert run.app.parts.approval.request == second
+        run.clock.now += 2 * GUARD_SECONDS
+        await run.pilot.press("n")
+        await run.until_idle()
+        assert conversation.answers[1:] == [("c2", Answer(False))]
+
+    drive(test, conversation)
+
+
+def test_escape_denies_and_cancels_the_turn() -> None:
+    conversation = ScriptedConversation(_asking(_request()))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press("escape")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Answer(False))]
+        assert conversation.cancels == 1
+        assert not run.app.parts.approval.display
+        assert "interrupted" in run.text
+
+    drive(test, conversation)
+
+
+def test_escape_in_the_reason_goes_back_to_the_choices() -> None:
+    conversation = ScriptedConversation(_asking(_request()))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("t", "y", "escape")
+        assert not run.app.parts.approval.is_telling
+        assert conversation.answers == []
+        assert conversation.cancels == 0
+        await run.pilot.press("n")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Answer(False))]
+
+    drive(test, conversation)
+
+
+def test_the_transcript_scrolls_and_the_prompt_keeps_its_text_meanwhile() -> None:
+    text = "\n\n".join(f"line {number}" for number in range(100))
+    gate = Gate()
+    script: Script = [*says(text), gate, _request(), UntilAnswered("c1"), ended()]
+    conversation = ScriptedConversation(script)
+
+    async def test(run: Running) -> None:
+        await run.send("look")
+        await gate.reached.wait()
+        await run.type("draft")
+        gate.open()
+        await run.until(lambda: run.app.parts.approval.request is not None)
+        transcript = run.app.parts.transcript
+        await run.until(lambda: transcript.max_scroll_y > 20)
+        await run.pilot.press("ctrl+home")
+        assert transcript.scroll_offset.y == 0
+        await run.pilot.press("pagedown")
+        assert transcript.scroll_offset.y > 0
+        assert run.app.parts.prompt.text == "draft"
+        await run.pilot.press("escape")
+        await run.until_idle()
+
+    drive(test, conversation)
+
+
+def test_a_request_settled_elsewhere_is_withdrawn() -> None:
+    gate = Gate()
+    settled = ToolFinished(CALL, ToolOutcome("timed out", is_error=True), "failed")
+    conversation = ScriptedConversation([_finished(), _request(), gate, settled, ended()])
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        gate.open()
+        await run.until_idle()
+        assert not run.app.parts.approval.display
+        assert conversation.answers == []
+
+    drive(test, conversation)
+
+
+def test_a_long_preview_scrolls_and_never_hides_question_or_choices() -> None:
+    preview = "\n".join(f"echo {number}" for number in range(200))
+    conversation = ScriptedConversation(_asking(_request(preview=preview)))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        scroll = run.app.query_one("#approval-preview")
+        assert scroll.size.height < 12
+        await run.pilot.press("shift+down", "shift+down")
+        assert scroll.scroll_offset.y == 2
+        for part in ("#approval-question", "#approval-options", "#prompt", "#status"):
+            region = run.app.query_one(part).region
+            assert region.height > 0
+            assert run.app.screen.region.contains_region(region)
+        await run.pilot.press("n")
+        await run.until_idle()
+
+    drive(test, conversation)
+
+
+def test_what_runs_is_shown_character_by_character() -> None:
+    hidden = "ls \x1b[2K\u202e\u200b\tcafé\nrm"
+    assert visible(hidden) == "ls \\x1b[2K\\u202e\\u200b\tcafé\nrm"
+    assert preview_content(hidden).plain.startswith("ls \\x1b[2K\\u202e\\u200b")
+
+
+def test_brackets_in_a_question_are_no_markup() -> None:
+    request = ApprovalRequested(CALL, "Run [bold]this[/]?", "echo [red]x[/red] [/]", "shell([x])")
+    conversation = ScriptedConversation([_finished(), request, UntilAnswered("c1"), ended()])
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        screen = run.app.export_screenshot()
+        shown = screen.replace("&#160;", " ")
+        assert "Run [bold]this[/]?" in shown
+        assert "echo [red]x[/red] [/]" in shown
+        assert "shell([x])" in shown
+        await run.pilot.press("escape")
+        await run.until_idle()
+
+    drive(test, conversation)

@@ -1,0 +1,229 @@
+"""Each command as a person types it, and the table itself."""
+
+from __future__ import annotations
+
+from qcode.protocol.messages import Reasoning, Text, ToolResult, assistant, user
+from qcode.tui.commands import COMMANDS, key_names, nearest, split_command
+from tests.tui.harness import SETUP, Running, drive
+from tests.tui.scripted import Gate, ScriptedConversation, call, ended, said, says
+
+
+def _panel(run: Running) -> str:
+    from textual.content import Content
+    from textual.widgets import Static
+
+    content = run.app.query_one("#help-text", Static).content
+    assert isinstance(content, Content)
+    return content.plain
+
+
+def test_help_lists_every_typed_command_and_topic() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/help")
+        await run.pilot.pause()
+        for command in COMMANDS:
+            if command.names:
+                assert command.usage in _panel(run)
+        assert "/help demo" in _panel(run)
+
+    drive(test)
+
+
+def test_help_on_a_topic_a_command_or_nothing_known() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/help demo")
+        await run.pilot.pause()
+        assert _panel(run) == "The demo model plays [every] feature."
+        await run.send("/help exit")
+        await run.pilot.pause()
+        assert "Leave qcode." in _panel(run)
+        await run.send("/help dmo")
+        await run.pilot.pause()
+        assert "Did you mean /help demo?" in run.text
+
+    drive(test)
+
+
+def test_an_unknown_command_names_the_nearest_and_keeps_the_text() -> None:
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await run.send("/thme light")
+        await run.pilot.pause()
+        assert "There is no command /thme. Did you mean /theme?" in run.text
+        assert run.app.parts.prompt.text == "/thme light"
+        assert conversation.prompts == []
+
+    drive(test, conversation)
+
+
+def test_model_lists_and_switches_and_reports_a_refusal() -> None:
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await run.send("/model")
+        await run.pilot.pause()
+        assert "Model: demo/scripted" in run.text
+        assert "demo/other" in run.text
+        await run.send("/model demo/other")
+        await run.pilot.pause()
+        assert conversation.model == "demo/other"
+        assert "demo/other" in run.status
+        await run.send("/model gpt")
+        await run.pilot.pause()
+        assert "No model is called 'gpt'; demo/scripted is near." in run.text
+        assert conversation.model == "demo/other"
+
+    drive(test, conversation)
+
+
+def test_mode_switches_but_not_to_what_only_a_flag_may_set() -> None:
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await run.send("/mode plan")
+        await run.pilot.pause()
+        assert conversation.mode == "plan"
+        await run.send("/mode bypass")
+        await run.pilot.pause()
+        assert conversation.mode == "plan"
+        assert "--permission-mode" in run.text
+
+    drive(test, conversation)
+
+
+def test_clear_and_its_alias_start_a_new_session() -> None:
+    for name in ("clear", "new"):
+        conversation = ScriptedConversation([*says("old words"), ended()])
+
+        async def test(run: Running, name: str = name, conversation: ScriptedConversation = conversation) -> None:
+            await run.send("hello")
+            await run.until_idle()
+            assert "old words" in run.text
+            await run.send(f"/{name}")
+            await run.pilot.pause()
+            assert conversation.clears == 1
+            assert "old words" not in run.text
+            assert "qcode 0.1.0" in run.text
+            assert run.app.parts.status.status.tokens == 0
+
+        drive(test, conversation)
+
+
+def test_clear_waits_for_the_turn_to_be_interrupted() -> None:
+    gate = Gate()
+    conversation = ScriptedConversation([gate, ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.send("/clear")
+        await run.pilot.pause()
+        assert conversation.clears == 0
+        assert "Press Esc to interrupt it" in run.text
+        gate.open()
+        await run.until_idle()
+
+    drive(test, conversation)
+
+
+def test_quit_and_its_alias_leave_with_code_0() -> None:
+    for name in ("quit", "exit"):
+
+        async def test(run: Running, name: str = name) -> None:
+            await run.send(f"/{name}")
+            await run.until(lambda: run.app.return_value is not None)
+            assert run.app.return_value == 0
+
+        drive(test)
+
+
+def test_theme_lists_switches_and_names_the_nearest() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/theme")
+        await run.pilot.pause()
+        assert "dark (in use), high-contrast, light, terminal" in run.text.replace("\n", " ")
+        await run.send("/theme light")
+        await run.pilot.pause()
+        assert run.app.theme == "light"
+        await run.send("/theme lihgt")
+        await run.pilot.pause()
+        assert "Did you mean light?" in run.text
+        assert run.app.theme == "light"
+
+    drive(test)
+
+
+def test_copy_takes_the_last_reply_whole_and_says_what_was_done() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/copy")
+        await run.pilot.pause()
+        assert run.app.clipboard == "**bold** and `code`"
+        assert "Copied the last reply (19 characters)" in run.text
+
+    drive(test, ScriptedConversation(messages=said("**bold** and `code`")))
+
+
+def test_copy_without_a_reply_says_so() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/copy")
+        await run.pilot.pause()
+        assert "There is no reply to copy yet." in run.text
+
+    drive(test)
+
+
+def test_commands_that_are_not_enabled_are_unknown_everywhere() -> None:
+    async def test(run: Running) -> None:
+        await run.type("/")
+        assert [choice.text for choice in run.app.parts.menu.choices] == ["/help ", "/quit"]
+        await run.pilot.press("backspace")
+        await run.send("/theme light")
+        await run.pilot.pause()
+        assert "There is no command /theme." in run.text
+        assert run.app.theme == "dark"
+
+    drive(test, commands=frozenset({"help", "quit"}))
+
+
+def test_a_resumed_session_shows_what_was_said() -> None:
+    shell = call()
+    messages = (
+        user("look around"),
+        assistant(Reasoning("hm"), Text("I look."), shell),
+        type(user(""))("user", (ToolResult("c1", "shell", "a.py"),)),
+        assistant(Text("There is a.py.")),
+    )
+
+    async def test(run: Running) -> None:
+        for words in ("look around", "I look.", "shell", "ls -la", "a.py", "There is a.py."):
+            assert words in run.text
+
+    drive(test, ScriptedConversation(messages=messages))
+
+
+def test_ids_and_names_are_unique_and_every_command_can_be_reached() -> None:
+    ids = [command.id for command in COMMANDS]
+    names = [name for command in COMMANDS for name in command.names]
+    keys = [key for command in COMMANDS for key in command.keys]
+    for values in (ids, names, keys):
+        assert len(values) == len(set(values))
+    for command in COMMANDS:
+        assert command.names or command.keys
+        assert command.title and command.help.endswith(".")
+
+
+def test_what_looks_like_a_command_and_what_does_not() -> None:
+    assert split_command("/model  demo/x ") == ("model", "demo/x")
+    assert split_command("/") == ("", "")
+    for text in ("/etc/hosts", "/* comment */", "hello /help", "/help\nme", "//"):
+        assert split_command(text) is None
+
+
+def test_keys_are_named_as_on_keyboards() -> None:
+    assert key_names(("ctrl+o", "pageup", "question_mark", "escape", "shift+tab")) == "Ctrl+O, PgUp, ?, Esc, Shift+Tab"
+
+
+def test_nothing_near_is_no_suggestion() -> None:
+    assert nearest("xyzzy", ["help", "quit"]) == ""
+    assert SETUP.commands is None

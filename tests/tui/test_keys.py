@@ -1,0 +1,364 @@
+"""What each key of the app does, pressed in a running app."""
+
+from __future__ import annotations
+
+from qcode.protocol.reply import TextDelta
+from qcode.protocol.stops import Outcome
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import Gate, ScriptedConversation, ended, said, says
+
+
+def _long_turn() -> tuple[Gate, ScriptedConversation]:
+    gate = Gate()
+    return gate, ScriptedConversation([TextDelta(0, "half a sen"), gate, *says("never"), ended()])
+
+
+def test_enter_sends_the_prompt_and_empties_it() -> None:
+    conversation = ScriptedConversation([*says("Good morning."), ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("hello there")
+        await run.until_idle()
+        assert conversation.prompts == ["hello there"]
+        assert run.app.parts.prompt.text == ""
+        assert "Good morning." in run.text
+        assert "hello there" in run.text
+
+    drive(test, conversation)
+
+
+def test_an_empty_prompt_is_not_sent() -> None:
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await run.pilot.press("space", "enter")
+        await run.pilot.pause()
+        assert conversation.prompts == []
+
+    drive(test, conversation)
+
+
+def test_four_ways_to_a_new_line_send_nothing() -> None:
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await run.pilot.press("a", "shift+enter", "b", "alt+enter", "c", "ctrl+j", "d", "backslash", "enter", "e")
+        assert run.app.parts.prompt.text == "a\nb\nc\nd\ne"
+        assert conversation.prompts == []
+
+    drive(test, conversation)
+
+
+def test_escape_interrupts_at_once_and_keeps_what_was_shown() -> None:
+    gate, conversation = _long_turn()
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.pilot.press("escape")
+        await run.until_idle()
+        assert conversation.cancels == 1
+        assert "half a sen" in run.text
+        assert "interrupted" in run.text
+        assert "never" not in run.text
+
+    drive(test, conversation)
+
+
+def test_escape_twice_clears_the_prompt_and_up_brings_it_back() -> None:
+    async def test(run: Running) -> None:
+        await run.type("draft")
+        await run.pilot.press("escape")
+        assert run.app.parts.prompt.text == "draft"
+        assert "press Esc again to clear the prompt" in run.status
+        await run.pilot.press("escape")
+        assert run.app.parts.prompt.text == ""
+        await run.pilot.press("up")
+        assert run.app.parts.prompt.text == "draft"
+
+    drive(test)
+
+
+def test_ctrl_c_interrupts_then_clears_then_quits_on_the_second_press() -> None:
+    gate, conversation = _long_turn()
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.type("next")
+        await run.pilot.press("ctrl+c")
+        await run.until_idle()
+        assert conversation.cancels == 1
+        assert run.app.parts.prompt.text == "next"
+        await run.pilot.press("ctrl+c")
+        assert run.app.parts.prompt.text == ""
+        await run.pilot.press("ctrl+c")
+        assert "press Ctrl+C again to quit" in run.status
+        assert run.app.is_running
+        await run.pilot.press("ctrl+c")
+        await run.until(lambda: run.app.return_value is not None)
+        assert run.app.return_value == 0
+
+    drive(test, conversation)
+
+
+def test_two_presses_of_ctrl_c_far_apart_do_not_quit() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("ctrl+c")
+        run.clock.now += 60
+        await run.pilot.press("ctrl+c")
+        await run.pilot.pause()
+        assert run.app.return_value is None
+        assert "again to quit" in run.status
+
+    drive(test)
+
+
+def test_ctrl_c_copies_a_selection_instead_of_clearing_it() -> None:
+    async def test(run: Running) -> None:
+        await run.type("draft")
+        await run.pilot.press("shift+home", "ctrl+c")
+        assert run.app.clipboard == "draft"
+        assert run.app.parts.prompt.text == "draft"
+
+    drive(test)
+
+
+def test_ctrl_d_quits_only_on_an_empty_prompt() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("a", "b", "left", "ctrl+d")
+        assert run.app.parts.prompt.text == "a"
+        assert run.app.return_value is None
+        await run.pilot.press("backspace", "ctrl+d")
+        await run.until(lambda: run.app.return_value is not None)
+        assert run.app.return_value == 0
+
+    drive(test)
+
+
+def test_quitting_interrupts_the_turn_and_waits_for_its_end() -> None:
+    gate, conversation = _long_turn()
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.pilot.press("ctrl+d")
+        await run.until(lambda: run.app.return_value is not None)
+        assert conversation.cancels == 1
+        assert not run.app.turns.is_running
+
+    drive(test, conversation)
+
+
+def test_shift_tab_cycles_three_modes_and_never_reaches_bypass() -> None:
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        seen = []
+        for _ in range(6):
+            await run.pilot.press("shift+tab")
+            seen.append(conversation.mode)
+            assert conversation.mode in run.status
+        assert seen == ["accept-edits", "plan", "default"] * 2
+
+    drive(test, conversation)
+
+
+def test_shift_tab_leaves_bypass_for_default() -> None:
+    conversation = ScriptedConversation(mode="bypass")
+
+    async def test(run: Running) -> None:
+        assert "without asking" in run.text
+        await run.pilot.press("shift+tab")
+        assert conversation.mode == "default"
+
+    drive(test, conversation)
+
+
+def test_question_mark_and_f1_show_and_hide_the_keys() -> None:
+    async def test(run: Running) -> None:
+        for key in ("question_mark", "f1"):
+            await run.pilot.press(key)
+            assert run.app.parts.help.is_open
+            assert run.app.parts.prompt.text == ""
+            await run.pilot.press(key)
+            assert not run.app.parts.help.is_open
+
+    drive(test)
+
+
+def test_question_mark_in_a_prompt_is_a_character() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("a", "question_mark")
+        assert run.app.parts.prompt.text == "a?"
+        assert not run.app.parts.help.is_open
+
+    drive(test)
+
+
+def test_escape_closes_help_before_it_interrupts() -> None:
+    gate, conversation = _long_turn()
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.pilot.press("f1", "escape")
+        assert not run.app.parts.help.is_open
+        assert conversation.cancels == 0
+        gate.open()
+        await run.until_idle()
+
+    drive(test, conversation)
+
+
+def test_page_keys_scroll_the_transcript_while_the_prompt_has_the_focus() -> None:
+    conversation = ScriptedConversation(messages=said("\n\n".join(f"line {number}" for number in range(100))))
+
+    async def test(run: Running) -> None:
+        transcript = run.app.parts.transcript
+        await run.until(lambda: transcript.max_scroll_y > 50)
+        await run.pilot.press("ctrl+home")
+        assert transcript.scroll_offset.y == 0
+        await run.pilot.press("pagedown")
+        assert transcript.scroll_offset.y > 0
+        await run.pilot.press("pageup")
+        assert transcript.scroll_offset.y == 0
+        await run.pilot.press("ctrl+end")
+        assert transcript.scroll_offset.y == transcript.max_scroll_y
+
+    drive(test, conversation)
+
+
+def test_ctrl_p_opens_the_palette_and_its_keys_are_its_own() -> None:
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await run.pilot.press("ctrl+p")
+        await run.until(lambda: len(run.app.screen_stack) == 2)
+        await run.pilot.press(*"newsess")
+        await run.until(lambda: _has_palette_hit(run))
+        await run.pilot.press("enter")
+        await run.until(lambda: len(run.app.screen_stack) == 1 and conversation.clears == 1)
+        await run.pilot.press("ctrl+p")
+        await run.until(lambda: len(run.app.screen_stack) == 2)
+        await run.pilot.press("escape")
+        await run.until(lambda: len(run.app.screen_stack) == 1)
+        assert run.app.focused is run.app.parts.prompt
+
+    drive(test, conversation)
+
+
+def _has_palette_hit(run: Running) -> bool:
+    from textual.widgets import OptionList
+
+    rows = run.app.screen.query(OptionList)
+    return bool(rows) and rows.first().option_count == 1 and rows.first().highlighted is not None
+
+
+def test_a_key_can_be_given_to_any_command_by_its_id() -> None:
+    conversation = ScriptedConversation(messages=said("the reply"))
+
+    async def test(run: Running) -> None:
+        await run.pilot.press("ctrl+y")
+        assert run.app.clipboard == "the reply"
+        await run.pilot.press("shift+tab")
+        assert conversation.mode == "default"
+        await run.pilot.press("f9")
+        assert conversation.mode == "accept-edits"
+        assert "'copyy'" in run.text
+
+    drive(test, conversation, keys={"copy": "ctrl+y", "next-mode": "f9", "copyy": "f8"})
+
+
+def test_typing_after_the_focus_was_lost_goes_to_the_prompt() -> None:
+    async def test(run: Running) -> None:
+        run.app.set_focus(None)
+        await run.pilot.press("h", "i")
+        assert run.app.parts.prompt.text == "hi"
+
+    drive(test)
+
+
+def test_what_is_typed_while_the_model_works_steers_the_turn() -> None:
+    from qcode.protocol.events import SteeringAdded
+
+    gate, taken = Gate(), Gate()
+    conversation = ScriptedConversation([gate, SteeringAdded("also tests"), taken, *says("done"), ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.send("also tests")
+        await run.pilot.pause()
+        assert conversation.steered == ["also tests"]
+        assert run.app.parts.queued.texts == ("also tests",)
+        gate.open()
+        await taken.reached.wait()
+        assert run.app.parts.queued.texts == ()
+        assert "also tests" in run.text
+        taken.open()
+        await run.until_idle()
+        assert conversation.prompts == ["go"]
+
+    drive(test, conversation)
+
+
+def test_what_was_queued_and_not_taken_becomes_the_next_prompt() -> None:
+    gate = Gate()
+    conversation = ScriptedConversation([gate, *says("one"), ended()], [*says("two"), ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.send("more")
+        await run.send("and more")
+        await run.pilot.pause()
+        gate.open()
+        await run.until(lambda: len(conversation.prompts) == 2)
+        await run.until_idle()
+        assert conversation.prompts[1] == "more\n\nand more"
+        assert "two" in run.text
+        assert run.app.parts.queued.texts == ()
+
+    drive(test, conversation)
+
+
+def test_what_was_queued_goes_back_to_the_prompt_after_an_interrupt_or_an_error() -> None:
+    for ending in (None, ended(Outcome.ERROR, error="no such key")):
+        gate = Gate()
+        conversation = ScriptedConversation([gate, ending or ended()])
+
+        async def test(
+            run: Running,
+            gate: Gate = gate,
+            is_interrupted: bool = ending is None,
+            conversation: ScriptedConversation = conversation,
+        ) -> None:
+            await run.send("go")
+            await gate.reached.wait()
+            await run.send("more")
+            await run.pilot.pause()
+            if is_interrupted:
+                await run.pilot.press("escape")
+            gate.open()
+            await run.until_idle()
+            assert conversation.prompts == ["go"]
+            assert run.app.parts.prompt.text == "more"
+
+        drive(test, conversation)
+
+
+def test_ctrl_o_folds_and_ctrl_l_redraws() -> None:
+    folded = []
+    redrawn = []
+
+    async def test(run: Running) -> None:
+        transcript = run.app.parts.transcript
+        transcript.toggle_folds = lambda: folded.append(True)  # type: ignore[method-assign]  # a probe
+        refresh = run.app.refresh
+        run.app.refresh = lambda **how: (redrawn.append(how), refresh(**how))[1]  # type: ignore[method-assign]  # a probe
+        await run.pilot.press("ctrl+o", "ctrl+l")
+        assert folded == [True]
+        assert {"repaint": True, "layout": True} in redrawn
+
+    drive(test)

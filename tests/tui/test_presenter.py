@@ -1,0 +1,280 @@
+"""Every event of a turn, as calls on a transcript that only records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from qcode.protocol.errors import ErrorInfo
+from qcode.protocol.events import (
+    ApiCalls,
+    ApprovalRequested,
+    ContinuationAttempt,
+    Notice,
+    OutputEscalated,
+    PartialRestored,
+    ReplyFinished,
+    Retry,
+    StepStarted,
+    ToolCallProgress,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+    TurnEvent,
+    TurnStarted,
+    UsageUpdated,
+    Waiting,
+)
+from qcode.protocol.reply import ReasoningDelta, TextDelta
+from qcode.protocol.stops import Limit, Outcome, StopReason
+from qcode.protocol.tools import ToolOutcome
+from qcode.protocol.usage import Usage
+from qcode.tui.calls import main_argument
+from qcode.tui.presenter import Presenter
+from qcode.tui.status import Activity
+from tests.tui.scripted import FixedClock, call, ended, reply
+
+
+class Recorder:
+    """A transcript, a status line and a person in one, who only write down what is asked of them."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.activity: Activity | None = None
+
+    def append_text(self, text: str) -> None:
+        self.calls.append(("text", text))
+
+    def append_reasoning(self, text: str) -> None:
+        self.calls.append(("reasoning", text))
+
+    def settle(self) -> None:
+        self.calls.append(("settle",))
+
+    def restart(self, label: str) -> None:
+        self.calls.append(("restart", label))
+
+    def restore(self, text: str, reasoning: str = "") -> None:
+        self.calls.append(("restore", text, reasoning))
+
+    def add_mark(self, text: str) -> None:
+        self.calls.append(("mark", text))
+
+    def add_notice(self, level: str, text: str) -> None:
+        self.calls.append(("notice", level, text))
+
+    def add_card(self, call_id: str, name: str, argument: str) -> None:
+        self.calls.append(("card", call_id, name, argument))
+
+    def update_card(self, call_id: str, **changes: str | None) -> None:
+        self.calls.append(("update", call_id, {key: value for key, value in changes.items() if value is not None}))
+
+    def show_activity(self, activity: Activity | None) -> None:
+        self.activity = activity
+
+    def show_usage(self, event: UsageUpdated) -> None:
+        self.calls.append(("usage", event.context_tokens))
+
+    def add_turn(self, usage: Usage, cost: Decimal | None) -> None:
+        self.calls.append(("turn", usage, cost))
+
+    def ask(self, request: ApprovalRequested) -> None:
+        self.calls.append(("ask", request.call.call_id))
+
+    def withdraw(self, call_id: str) -> None:
+        self.calls.append(("withdraw", call_id))
+
+    def take_steering(self, text: str) -> None:
+        self.calls.append(("steering", text))
+
+    def of(self, *kinds: str) -> list[tuple[Any, ...]]:
+        return [entry for entry in self.calls if entry[0] in kinds]
+
+
+def present(*events: TurnEvent) -> Recorder:
+    recorder = Recorder()
+    presenter = Presenter(recorder, recorder, recorder, FixedClock())
+    for event in (TurnStarted("go"), StepStarted(1), *events):
+        presenter.present(event)
+    return recorder
+
+
+def test_text_and_thinking_go_to_the_transcript_as_they_come() -> None:
+    shown = present(ReasoningDelta(0, "hm"), TextDelta(1, "a"), TextDelta(1, "b"), reply("ab"))
+    assert shown.of("text", "reasoning", "settle") == [("reasoning", "hm"), ("text", "a"), ("text", "b"), ("settle",)]
+
+
+def test_an_escalation_starts_the_reply_over_and_names_both_caps_in_either_order() -> None:
+    retry, escalated = Retry(False, "max_tokens", 1, 64_000), OutputEscalated(8_000, 64_000)
+    shown = present(TextDelta(0, "half"), retry, escalated, TextDelta(0, "whole"))
+    assert shown.of("text", "restart") == [
+        ("text", "half"),
+        ("restart", "cut at 8,000 tokens; asking again with 64,000"),
+        ("text", "whole"),
+    ]
+    assert present(TextDelta(0, "half"), retry, TextDelta(0, "whole")).of("restart") == [
+        ("restart", "cut at the output limit; asking again with 64,000")
+    ]
+
+
+def test_a_continuation_is_a_mark_in_the_same_text() -> None:
+    shown = present(
+        TextDelta(0, "one "), Retry(True, "max_tokens", 1, 64_000), ContinuationAttempt(1, 9, 9, 9), TextDelta(0, "two")
+    )
+    assert shown.of("text", "mark", "restart", "settle") == [
+        ("text", "one "),
+        ("mark", "continued 1/3"),
+        ("text", "two"),
+    ]
+    assert shown.activity is not None
+    assert shown.activity.text == "continued 1/3: writing"
+
+
+def test_recovery_stays_in_the_status_until_the_reply_is_decided() -> None:
+    retry = Retry(False, "max_tokens", 1, 64_000)
+    shown = present(TextDelta(0, "half"), retry, OutputEscalated(8_000, 64_000), TextDelta(0, "whole"))
+    assert shown.activity is not None
+    assert shown.activity.text == "reply was cut, asking again: writing"
+    shown = present(retry, OutputEscalated(8_000, 64_000), reply("whole"), StepStarted(2), TextDelta(0, "x"))
+    assert shown.activity is not None
+    assert shown.activity.text == "writing"
+
+
+def test_a_replay_before_anything_was_shown_is_silent() -> None:
+    assert present(Retry(False, "transport", 1, 8_000), TextDelta(0, "x")).of("restart", "mark") == []
+    assert present(TextDelta(0, "x"), Retry(False, "transport", 1, 8_000), TextDelta(0, "x")).of("restart") == [
+        ("restart", "connection lost; asking again")
+    ]
+
+
+def test_a_lost_connection_that_goes_on_says_so() -> None:
+    assert present(TextDelta(0, "x"), Retry(True, "transport", 2, 8_000)).of("mark") == [
+        ("mark", "connection lost, continued 2/3")
+    ]
+
+
+def test_a_partial_that_comes_back_replaces_the_new_attempt() -> None:
+    shown = present(
+        TextDelta(0, "half"), Retry(False, "max_tokens", 1, 9), TextDelta(0, "x"), PartialRestored("half", "r")
+    )
+    assert shown.of("restore", "mark") == [
+        ("restore", "half", "r"),
+        ("mark", "the new attempt came to nothing; this is the first one again"),
+    ]
+
+
+def test_a_call_has_one_card_from_its_first_character_to_its_result() -> None:
+    shell = call()
+    shown = present(
+        ToolCallProgress(1, "c1", "shell", 1_200),
+        ToolCallProgress(1, "c1", "shell", 2_400),
+        reply("", shell, stop=StopReason.TOOL_USE),
+        ToolStarted(shell),
+        ToolOutput("c1", "file\n"),
+        ToolFinished(shell, ToolOutcome("file\n", summary="1 line"), "done"),
+    )
+    assert shown.of("card") == [("card", "c1", "shell", "")]
+    states = [entry[2].get("state") for entry in shown.of("update")]
+    assert states == ["writing", "writing", "waiting", "running", None, "done", None]
+    assert ("update", "c1", {"append": "file\n"}) in shown.calls
+    assert shown.calls[-1] == ("update", "c1", {"summary": "1 line"})
+
+
+def test_output_that_did_not_stream_comes_with_the_result_and_a_diff_stands_for_it() -> None:
+    shell = call()
+    shown = present(ToolStarted(shell), ToolFinished(shell, ToolOutcome("all of it", is_error=True), "failed"))
+    assert ("update", "c1", {"output": "all of it"}) in shown.calls
+    shown = present(ToolStarted(shell), ToolFinished(shell, ToolOutcome("edited a", diff="@@ -1 +1 @@"), "done"))
+    assert ("update", "c1", {"diff": "@@ -1 +1 @@"}) in shown.calls
+
+
+def test_a_rejected_call_that_never_started_has_its_card_and_reason() -> None:
+    write = call("write", '{"path": "big.py"}', "c9")
+    shown = present(reply("", write), ToolFinished(write, ToolOutcome("MUST be split", is_error=True), "rejected"))
+    assert shown.of("card") == [("card", "c9", "write", "big.py")]
+    assert ("update", "c9", {"state": "rejected", "argument": "big.py"}) in shown.calls
+    assert ("update", "c9", {"output": "MUST be split"}) in shown.calls
+
+
+def test_the_card_of_a_discarded_attempt_is_not_touched_again() -> None:
+    shown = present(
+        ToolCallProgress(1, "c1", "write", 100),
+        Retry(False, "max_tokens", 1, 9),
+        OutputEscalated(1, 9),
+        reply("x"),
+        ended(),
+    )
+    after = shown.calls[shown.calls.index(("restart", "cut at 1 tokens; asking again with 9")) :]
+    assert [entry for entry in after if entry[0] == "update"] == []
+
+
+def test_open_cards_are_cancelled_with_the_turn() -> None:
+    shown = present(ToolStarted(call()), ended(Outcome.CANCELLED))
+    assert ("update", "c1", {"state": "cancelled"}) in shown.calls
+    assert shown.of("mark") == [("mark", "interrupted")]
+    assert shown.of("notice") == []
+    assert shown.activity is None
+
+
+def test_a_question_stops_the_clock_and_reaches_the_person() -> None:
+    shown = present(ApprovalRequested(call(), "Run?", "ls"))
+    assert shown.of("ask") == [("ask", "c1")]
+    assert shown.activity is not None
+    assert not shown.activity.is_moving
+
+
+def test_a_wait_is_a_countdown() -> None:
+    shown = present(Waiting(3.0, "rate limited", 2))
+    assert shown.activity == Activity("rate limited", 1_000.0, 1_003.0, 2)
+
+
+def test_the_note_of_a_reply_is_said_once() -> None:
+    cut = ReplyFinished(StopReason.MAX_TOKENS, "length", 4, None, note="Still cut after 5 requests.")
+    once = [("notice", "warning", "Still cut after 5 requests.")]
+    assert present(cut, ended(Outcome.MAX_TOKENS)).of("notice") == once
+    repeated = Notice("warning", "Still cut after 5 requests.")
+    assert present(cut, repeated, ended(Outcome.MAX_TOKENS)).of("notice") == once
+    interrupted = ReplyFinished(StopReason.UNKNOWN, "", 1, None, note="Interrupted.")
+    assert present(interrupted, ended(Outcome.CANCELLED)).of("notice") == []
+
+
+def test_every_ending_says_what_happened_and_what_to_do() -> None:
+    def notices(outcome: Outcome, **how: Any) -> list[tuple[Any, ...]]:
+        return present(ended(outcome, **how)).of("notice")
+
+    assert notices(Outcome.END_TURN) == []
+    assert notices(Outcome.ERROR, error="No key for anthropic. Set ANTHROPIC_API_KEY.") == [
+        ("notice", "error", "No key for anthropic. Set ANTHROPIC_API_KEY.")
+    ]
+    assert "still cut" in notices(Outcome.MAX_TOKENS)[0][2]
+    assert "refused" in notices(Outcome.REFUSAL)[0][2]
+    for limit, flag in (
+        (Limit.TURNS, "--max-turns"),
+        (Limit.TOOL_CALLS, "--max-tool-calls"),
+        (Limit.COST, "--max-budget-usd"),
+    ):
+        assert flag in notices(Outcome.MAX_TURN_REQUESTS, limit=limit)[0][2]
+
+
+def test_an_error_message_cannot_carry_escape_sequences_or_lines() -> None:
+    error = ErrorInfo("server", "bad\x1b[31m\nnews")
+    shown = present(replace(ended(Outcome.ERROR), error=error))
+    assert shown.of("notice") == [("notice", "error", "bad⏎news")]
+
+
+def test_what_recovery_cost_is_said_at_the_end() -> None:
+    calls = ApiCalls(initial=1, escalations=1, continuations=3)
+    assert present(ended(Outcome.MAX_TOKENS, api_calls=calls, discarded=8_000)).of("notice")[-1] == (
+        "notice",
+        "info",
+        "5 API calls (1 initial + 1 escalation + 3 continuations), 8,000 discarded output tokens",
+    )
+
+
+def test_the_argument_that_matters_is_one_clean_line() -> None:
+    assert main_argument(call(arguments='{"timeout": 5, "command": "ls\\n-la\\u001b[2J"}')) == "ls⏎-la"
+    assert main_argument(call(arguments='{"path": "a.py", "content": "x"}')) == "a.py"
+    assert main_argument(call(arguments='{"depth": 2, "what": "this"}')) == "this"
+    assert main_argument(call(arguments="{}")) == ""
+    assert main_argument(call(arguments='{"command": ["git", "log"]}')) == "git log"

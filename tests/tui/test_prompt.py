@@ -1,0 +1,236 @@
+"""The prompt: pastes, history, completion, growth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from textual import events
+
+from qcode.tui.pastes import Pastes, normalize_newlines
+from qcode.tui.prompt_history import PromptHistory
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import ScriptedConversation
+
+
+async def _paste(run: Running, text: str) -> None:
+    run.app.parts.prompt.post_message(events.Paste(text))
+    await run.pilot.pause()
+
+
+def test_a_paste_with_line_ends_never_sends() -> None:
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await _paste(run, "one\r\ntwo\rthree\n")
+        assert run.app.parts.prompt.text == "one\ntwo\nthree\n"
+        assert conversation.prompts == []
+
+    drive(test, conversation)
+
+
+def test_a_big_paste_is_folded_and_sent_whole() -> None:
+    conversation = ScriptedConversation()
+    lines = "\n".join(f"row {number}" for number in range(120))
+
+    async def test(run: Running) -> None:
+        await run.type("see ")
+        await _paste(run, lines)
+        assert run.app.parts.prompt.text == "see [Pasted text #1 +120 lines]"
+        await run.pilot.press("enter")
+        await run.until_idle()
+        assert conversation.prompts == [f"see {lines}"]
+        assert "[Pasted text #1 +120 lines]" in run.text
+        assert "row 77" not in run.text
+
+    drive(test, conversation)
+
+
+def test_tab_unfolds_a_paste_and_backspace_removes_it_whole() -> None:
+    async def test(run: Running) -> None:
+        await _paste(run, "x" * 2_000)
+        assert run.app.parts.prompt.text == "[Pasted text #1 +2,000 chars]"
+        await run.pilot.press("backspace")
+        assert run.app.parts.prompt.text == ""
+        await _paste(run, "y" * 2_000)
+        assert run.app.parts.prompt.text == "[Pasted text #2 +2,000 chars]"
+        await run.pilot.press("tab")
+        assert run.app.parts.prompt.text == "y" * 2_000
+
+    drive(test)
+
+
+def test_only_labels_of_this_run_are_expanded() -> None:
+    pastes = Pastes()
+    label = pastes.fold("long " * 400)
+    assert pastes.expand(f"{label} and [Pasted text #9 +12 lines]") == "long " * 400 + " and [Pasted text #9 +12 lines]"
+
+
+def test_a_label_inside_a_paste_is_not_expanded_again() -> None:
+    pastes = Pastes()
+    first = pastes.fold("a" * 1_001)
+    second = pastes.fold(first + "b" * 1_001)
+    assert pastes.expand(second) == first + "b" * 1_001
+
+
+def test_ten_lines_and_a_thousand_characters_are_not_folded() -> None:
+    for text in ("\n".join("abcdefghij"), "z" * 1_000, "a\n" * 10):
+        assert Pastes().fold(text) == text
+    assert Pastes().fold("a\n" * 11) == "[Pasted text #1 +11 lines]"
+
+
+def test_all_line_ends_become_line_feeds() -> None:
+    assert normalize_newlines("a\r\nb\rc\nd") == "a\nb\nc\nd"
+
+
+def test_up_and_down_walk_the_history_and_keep_the_draft() -> None:
+    async def test(run: Running) -> None:
+        prompt = run.app.parts.prompt
+        for text in ("first", "second"):
+            await run.send(text)
+            await run.until_idle()
+        await run.type("draft")
+        await run.pilot.press("up")
+        assert prompt.text == "second"
+        await run.pilot.press("up")
+        assert prompt.text == "first"
+        await run.pilot.press("up")
+        assert prompt.text == "first"
+        await run.pilot.press("down", "down")
+        assert prompt.text == "draft"
+
+    drive(test)
+
+
+def test_up_moves_inside_a_text_before_it_walks() -> None:
+    async def test(run: Running) -> None:
+        await run.send("old")
+        await run.until_idle()
+        await run.pilot.press("a", "ctrl+j", "b", "up")
+        assert run.app.parts.prompt.text == "a\nb"
+        await run.pilot.press("up")
+        assert run.app.parts.prompt.text == "old"
+
+    drive(test)
+
+
+def test_history_is_kept_across_runs_in_a_private_file(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "history"
+    PromptHistory(path).add("two\nlines ✓")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert PromptHistory(path).older("") == "two\nlines ✓"
+
+
+def test_a_torn_line_in_the_history_file_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    path.write_text('"one"\n{"no": 1}\n"tor\n"two"\n', encoding="utf-8")
+    assert PromptHistory(path).entries == ("one", "two")
+
+
+def test_an_unwritable_history_still_works_for_this_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    history = PromptHistory(tmp_path / "file" / "history")
+    history.add("kept")
+    assert not history.is_kept
+    assert history.older("") == "kept"
+
+
+def test_the_history_file_does_not_grow_without_bound(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    path.write_text("".join(f'"entry {number}"\n' for number in range(5_000)), encoding="utf-8")
+    history = PromptHistory(path)
+    assert len(history.entries) == 1_000
+    assert history.entries[-1] == "entry 4999"
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 1_000
+
+
+def test_the_same_prompt_twice_is_one_entry() -> None:
+    history = PromptHistory()
+    history.add("a")
+    history.add("a")
+    history.add("  ")
+    assert history.entries == ("a",)
+
+
+def test_the_slash_menu_follows_what_is_typed() -> None:
+    async def test(run: Running) -> None:
+        menu = run.app.parts.menu
+        await run.type("/")
+        assert len(menu.choices) >= 8
+        await run.type("mo")
+        assert [choice.label for choice in menu.choices] == ["/model [name]", "/mode [name]"]
+        await run.pilot.press("escape")
+        assert not menu.is_open
+        await run.pilot.press("backspace")
+        assert menu.is_open
+        await run.pilot.press("backspace", "backspace")
+        assert not menu.is_open
+
+    drive(test)
+
+
+def test_tab_completes_a_command_and_then_its_argument() -> None:
+    async def test(run: Running) -> None:
+        await run.type("/th")
+        await run.pilot.press("tab")
+        assert run.app.parts.prompt.text == "/theme "
+        await run.type("li")
+        await run.pilot.press("tab")
+        assert run.app.parts.prompt.text == "/theme light"
+        await run.pilot.press("enter")
+        await run.pilot.pause()
+        assert run.app.theme == "light"
+
+    drive(test)
+
+
+def test_enter_on_a_menu_row_runs_it_or_offers_its_choices() -> None:
+    async def test(run: Running) -> None:
+        await run.type("/k")
+        await run.pilot.press("enter")
+        await run.pilot.pause()
+        assert run.app.parts.help.is_open
+        await run.type("/the")
+        await run.pilot.press("enter")
+        assert run.app.parts.prompt.text == "/theme "
+        await run.pilot.press("down", "down", "enter")
+        await run.pilot.pause()
+        assert run.app.theme == "high-contrast"
+
+    drive(test)
+
+
+def test_a_path_is_no_command() -> None:
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await run.send("/etc/hosts is what?")
+        await run.until_idle()
+        assert conversation.prompts == ["/etc/hosts is what?"]
+
+    drive(test, conversation)
+
+
+def test_the_prompt_grows_to_a_third_of_the_screen() -> None:
+    async def test(run: Running) -> None:
+        prompt = run.app.parts.prompt
+        assert prompt.size.height == 1
+        await run.pilot.press("a", "ctrl+j", "b", "ctrl+j", "c")
+        await run.pilot.pause()
+        assert prompt.size.height == 3
+        await run.pilot.press(*(["ctrl+j"] * 30))
+        await run.pilot.pause()
+        assert prompt.size.height == 10
+        assert run.app.parts.transcript.size.height >= 15
+
+    drive(test, size=(80, 30))
+
+
+def test_what_was_typed_after_an_unknown_command_is_not_lost() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("slash", "h", "l", "p", "x", "enter", "a", "b")
+        await run.pilot.pause()
+        assert "There is no command /hlpx. Did you mean /help?" in run.text
+        assert run.app.parts.prompt.text in ("/hlpx\nab", "/hlpxab")
+
+    drive(test)

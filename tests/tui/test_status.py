@@ -1,0 +1,182 @@
+"""The status line at every width, and its timer."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.protocol.events import ToolStarted, UsageUpdated, Waiting
+from qcode.protocol.usage import Usage
+from qcode.tui.figures import cost_text, count_text, seconds_text, tokens_text
+from qcode.tui.status import Activity, Status, render_status
+from qcode.tui.totals import Totals
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import Gate, Script, ScriptedConversation, call, ended, says
+
+FULL = Status(
+    model="anthropic/claude-opus",
+    mode="accept-edits",
+    context_tokens=50_000,
+    context_window=200_000,
+    tokens=61_300,
+    cost=Decimal("0.4231"),
+    branch="feature/limits",
+    activity=Activity("writing", 100.0),
+)
+
+
+def test_a_wide_line_shows_everything() -> None:
+    line = render_status(FULL, 160, 112.5).plain
+    for part in (
+        "writing 12s · Esc to cancel",
+        "anthropic/claude-opus",
+        "accept-edits",
+        "━━──────",
+        "25%",
+        "61.3k tokens",
+    ):
+        assert part in line
+    assert line.endswith("$0.42  feature/limits")
+
+
+@pytest.mark.parametrize("width", [200, 120, 100, 80, 60, 50, 40, 30, 20, 8])
+def test_every_width_is_filled_exactly_and_keeps_the_mode(width: int) -> None:
+    line = render_status(FULL, width, 112.5)
+    assert line.cell_length == max(width, len("accept-edits"))
+    assert "accept-edits" in line.plain
+
+
+def test_parts_go_in_the_order_of_their_worth() -> None:
+    gone = []
+    for width in range(160, 20, -1):
+        line = render_status(FULL, width, 112.5).plain
+        for part in (
+            "feature/limits",
+            "61.3k tokens",
+            "anthropic/",
+            "━━",
+            "$0.42",
+            "Esc to cancel",
+            "25%",
+            "claude-opus",
+        ):
+            if part not in line and part not in gone:
+                gone.append(part)
+    assert gone == [
+        "feature/limits",
+        "61.3k tokens",
+        "anthropic/",
+        "━━",
+        "$0.42",
+        "Esc to cancel",
+        "25%",
+        "claude-opus",
+    ]
+
+
+def test_forty_columns_say_what_happens_and_in_which_mode() -> None:
+    line = render_status(FULL, 40, 112.5).plain
+    assert "writing 12s" in line
+    assert line.endswith("accept-edits")
+
+
+def test_a_wait_counts_down_and_a_long_reason_is_cut_before_the_figures() -> None:
+    waiting = Activity("The provider is overloaded and asks everybody to come back later.", 100.0, 105.0, attempt=2)
+    for width in (160, 80, 40):
+        line = render_status(Status(mode="default", activity=waiting), width, 102.2).plain
+        assert "retrying in 3 s (attempt 2)" in line
+    assert "later, retrying" in render_status(Status(mode="default", activity=waiting), 160, 102.2).plain
+
+
+@given(st.text(max_size=40), st.text(max_size=40), st.integers(1, 200), st.integers(0, 10**9), st.integers(0, 10**9))
+def test_any_text_and_any_number_fits(model: str, branch: str, width: int, tokens: int, window: int) -> None:
+    status = Status(model, "plan", tokens, window, tokens, None, False, branch, Activity("running x", 0.0))
+    line = render_status(status, width, 1.0)
+    assert line.cell_length <= max(width, len("plan"))
+    assert not set(line.plain) & set("\n\r\x1b\x07")
+
+
+def test_figures_read_as_people_write_them() -> None:
+    assert [tokens_text(n) for n in (0, 999, 1_000, 8_249, 99_949, 128_000, 999_950, 1_300_000)] == [
+        "0", "999", "1k", "8.2k", "99.9k", "128k", "1M", "1.3M",
+    ]  # fmt: skip
+    assert [cost_text(Decimal(c)) for c in ("0", "0.00001", "0.0042", "0.1", "12.346")] == [
+        "$0", "<$0.0001", "$0.0042", "$0.10", "$12.35",
+    ]  # fmt: skip
+    assert [seconds_text(s) for s in (-1, 4.9, 125, 3_720)] == ["0s", "4s", "2m05s", "1h02m"]
+    assert [count_text(1, "line"), count_text(1_200, "line")] == ["1 line", "1,200 lines"]
+
+
+def test_totals_say_when_a_part_of_the_cost_is_unknown() -> None:
+    totals = Totals().plus(100, Decimal("0.5")).plus(50, None)
+    assert (totals.tokens, totals.cost, totals.has_unknown_cost) == (150, Decimal("0.5"), True)
+    assert "$0.50+" in render_status(Status(cost=totals.cost, has_unknown_cost=True), 80, 0.0).plain
+
+
+def test_tokens_and_cost_add_up_over_the_turns_of_a_session() -> None:
+    gate = Gate()
+    live = UsageUpdated(Usage(2_000, 500), Decimal("0.01"), 2_500, 10_000)
+    scripts: list[Script] = [
+        [*says("a"), ended()],
+        [live, gate, *says("b"), ended(usage=Usage(4_000, 500), cost="0.02")],
+    ]
+    conversation = ScriptedConversation(*scripts)
+
+    async def test(run: Running) -> None:
+        await run.send("one")
+        await run.until_idle()
+        assert "1.5k tokens  $0.0021" in run.status
+        await run.send("two")
+        await gate.reached.wait()
+        status = run.app.parts.status.status
+        assert (status.tokens, status.cost) == (4_000, Decimal("0.0121"))
+        assert (status.context_tokens, status.context_window) == (2_500, 10_000)
+        gate.open()
+        await run.until_idle()
+        assert (run.app.parts.status.status.tokens, run.app.parts.status.status.cost) == (6_000, Decimal("0.0221"))
+
+    drive(test, conversation)
+
+
+def test_the_timer_runs_only_while_something_moves() -> None:
+    from qcode.protocol.events import ApprovalRequested
+
+    running, asking = Gate(), Gate()
+    request = ApprovalRequested(call(), "Run?", "ls")
+    conversation = ScriptedConversation([ToolStarted(call()), running, request, asking, ended()])
+
+    async def test(run: Running) -> None:
+        line = run.app.parts.status
+        assert not line.is_ticking
+        await run.send("go")
+        await running.reached.wait()
+        assert line.is_ticking
+        assert "running shell" in run.status
+        running.open()
+        await asking.reached.wait()
+        assert not line.is_ticking
+        assert "waiting for your answer" in run.status
+        asking.open()
+        await run.until_idle()
+        assert not line.is_ticking
+
+    drive(test, conversation)
+
+
+def test_a_wait_is_shown_with_its_countdown_and_can_be_cancelled() -> None:
+    gate = Gate()
+    conversation = ScriptedConversation([Waiting(5.0, "rate limited", 1), gate, ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        run.clock.now += 2
+        assert "rate limited, retrying in 3 s (attempt 1) · Esc to cancel" in run.status
+        await run.pilot.press("escape")
+        await run.until_idle()
+        assert conversation.cancels == 1
+
+    drive(test, conversation)

@@ -1,0 +1,126 @@
+"""What the app does with a terminal: keys as they arrive, its title, and the state it leaves behind."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pexpect
+import pyte
+import pytest
+from textual._xterm_parser import XTermParser
+
+from qcode.tui import terminal
+from qcode.tui.prompt import NEW_LINE_KEYS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SCRIPT = """
+import sys
+from qcode.tui.app import AppSetup, QcodeApp
+from tests.tui.scripted import Gate, ScriptedConversation, ended, says
+from qcode.protocol.reply import TextDelta
+
+conversation = ScriptedConversation([*says("a reply"), ended()], [TextDelta(0, "half"), Gate()])
+setup = AppSetup(version="0.1.0", cwd="~/pro\\x1b]0;evil\\x07ject", has_bell=True)
+code = QcodeApp(conversation, setup=setup).run()
+print("code", code, "prompts", conversation.prompts, "cancels", conversation.cancels, flush=True)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("sequence", ["\x1b\r", "\n", "\x1b[13;2u", "\x1b[13;3u", "\x1b[27;2;13~", "\x1b[27;3;13~"])
+def test_shift_enter_alt_enter_and_ctrl_j_are_new_lines_however_a_terminal_sends_them(sequence: str) -> None:
+    terminal.teach_alt_enter()
+    keys = [event.key for event in XTermParser().feed(sequence)]  # type: ignore[attr-defined]  # only keys come here
+    assert len(keys) == 1
+    assert keys[0] in NEW_LINE_KEYS
+
+
+def test_a_plain_enter_is_no_new_line() -> None:
+    terminal.teach_alt_enter()
+    assert [event.key for event in XTermParser().feed("\r")] == ["enter"]  # type: ignore[attr-defined]
+
+
+def test_a_title_cannot_end_its_sequence_early() -> None:
+    assert terminal.set_title("a\x07b\x1b\\c\nd") == "\x1b]0;abc⏎d\x07"
+
+
+def test_a_copy_is_wrapped_for_tmux_and_only_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TMUX", raising=False)
+    assert terminal.copy_through_tmux("x") == ""
+    monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
+    assert base64.b64encode("é".encode()).decode() in terminal.copy_through_tmux("é")
+    assert terminal.copy_through_tmux("é").startswith("\x1bPtmux;\x1b\x1b]52;c;")
+
+
+class Terminal:
+    """The app in a pseudo terminal, and an emulator that reads what it writes."""
+
+    def __init__(self, folder: Path, script: str = SCRIPT) -> None:
+        path = folder / "start.py"
+        path.write_text(textwrap.dedent(script), encoding="utf-8")
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+        env.pop("TMUX", None)
+        self.child = pexpect.spawn(sys.executable, [str(path)], dimensions=(24, 80), env=env, cwd=str(ROOT), timeout=30)
+        self.screen = pyte.Screen(80, 24)
+        self._stream = pyte.ByteStream(self.screen)
+        self.written = b""
+
+    def until(self, text: str) -> None:
+        """Read until `text` is on the emulator's screen."""
+        while text not in "\n".join(self.screen.display):
+            data = self.child.read_nonblocking(65_536, timeout=30)
+            self.written += data
+            self._stream.feed(data)
+
+    def finish(self) -> str:
+        """Read to the end and return what came after the app's own screen was left."""
+        self.written += self.child.read()
+        self.child.close()
+        return self.written.decode("utf-8", "replace").rpartition("\x1b[?1049l")[2]
+
+
+def test_a_session_in_a_real_terminal_leaves_it_as_it_was(tmp_path: Path) -> None:
+    session = Terminal(tmp_path)
+    session.until("qcode 0.1.0")
+    session.child.send("one\x1b\rtwo\x1b[200~\rthree\x1b[201~\r")
+    session.until("a reply")
+    session.child.send("\x04")
+    rest = session.finish()
+    assert session.child.exitstatus == 0
+    assert "code 0 prompts ['one\\ntwo\\nthree'] cancels 0" in rest
+    written = session.written.decode("utf-8", "replace")
+    for begun, undone in (("\x1b[?1049h", "\x1b[?1049l"), ("\x1b[?2004h", "\x1b[?2004l"), ("\x1b[22;0t", "\x1b[23;0t")):
+        assert written.rfind(undone) > written.rfind(begun) >= 0
+    assert "evil" not in written
+    assert "\x07" in written
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_restores_the_terminal_and_gives_its_exit_code(tmp_path: Path, number: signal.Signals) -> None:
+    session = Terminal(tmp_path)
+    session.until("qcode 0.1.0")
+    session.child.send("one\r")
+    session.until("a reply")
+    session.child.send("two\r")
+    session.until("half")
+    session.child.kill(number)
+    rest = session.finish()
+    assert f"code {128 + number}" in rest
+    assert session.child.exitstatus == 128 + number
+
+
+def test_the_app_loads_no_sdk_and_no_engine() -> None:
+    code = (
+        "import sys, qcode.tui.app\n"
+        "rooms = {name.split('.')[1] for name in sys.modules if name.startswith('qcode.')}\n"
+        "print(sorted(rooms), sorted({'openai', 'anthropic', 'google', 'httpx2', 'pydantic'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "['protocol', 'safety', 'tui'] []"

@@ -1,0 +1,172 @@
+"""The life of a turn in the app: failures, crashes, the first prompt, what reaches the screen raw."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+from textual import events
+
+from qcode.protocol.events import Notice
+from qcode.protocol.reply import TextDelta
+from qcode.protocol.stops import Outcome
+from qcode.tui.app import QcodeApp
+from tests.tui.harness import Running, drive, make_app
+from tests.tui.scripted import Gate, ScriptedConversation, Step, ended, says
+
+
+def test_a_turn_that_breaks_ends_in_a_notice_and_the_app_goes_on() -> None:
+    conversation = ScriptedConversation(
+        [TextDelta(0, "some"), RuntimeError("wires crossed\nbadly")], [*says("fine"), ended()]
+    )
+
+    async def test(run: Running) -> None:
+        await run.send("one")
+        await run.until_idle()
+        assert "some" in run.text
+        assert "qcode failed inside (RuntimeError: wires crossed⏎badly)" in run.text.replace("\n  ", " ")
+        assert run.app.parts.status.status.activity is None
+        await run.send("two")
+        await run.until_idle()
+        assert "fine" in run.text
+
+    drive(test, conversation)
+
+
+def test_a_turn_without_its_last_event_is_said_to_have_broken_off() -> None:
+    async def test(run: Running) -> None:
+        await run.send("one")
+        await run.until_idle()
+        assert "The turn broke off without an ending" in run.text.replace("\n", " ")
+
+    drive(test, ScriptedConversation([TextDelta(0, "some")]))
+
+
+def test_the_message_of_an_error_is_shown_as_it_is() -> None:
+    async def test(run: Running) -> None:
+        await run.send("one")
+        await run.until_idle()
+        assert "No key for openai. [Set] OPENAI_API_KEY." in run.text
+
+    drive(test, ScriptedConversation([ended(Outcome.ERROR, error="No key for openai. [Set] OPENAI_API_KEY.")]))
+
+
+def test_the_first_prompt_is_sent_when_the_screen_is_up() -> None:
+    conversation = ScriptedConversation([*says("hello"), ended()])
+
+    async def test(run: Running) -> None:
+        await run.until(lambda: bool(conversation.prompts))
+        await run.until_idle()
+        assert conversation.prompts == ["begin"]
+        assert "hello" in run.text
+
+    drive(test, conversation, first_prompt="begin")
+
+
+def test_what_warms_up_runs_in_a_thread_of_its_own() -> None:
+    seen: list[str] = []
+    done = threading.Event()
+
+    def warm_up() -> None:
+        seen.append(threading.current_thread().name)
+        done.set()
+        raise ImportError("no such SDK")
+
+    async def test(run: Running) -> None:
+        await run.until(done.is_set)
+        await run.pilot.pause()
+        assert seen != [threading.main_thread().name]
+        assert run.app.is_running
+
+    drive(test, warm_up=warm_up)
+
+
+def test_markup_and_escape_sequences_in_a_reply_are_text() -> None:
+    text = "[bold]not bold[/bold] [/] [link=x] \x1b]0;title\x07 \x1b[2Jend"
+
+    async def test(run: Running) -> None:
+        await run.send("[red]hi[/red]")
+        await run.until_idle()
+        assert "[red]hi[/red]" in run.text
+        assert "[bold]not bold[/bold] [/] [link=x]" in run.text
+        rows = [strip.text for y in range(24) for strip in [run.app.screen._compositor.render_strips()[y]]]
+        assert not any("\x1b" in row or "\x07" in row for row in rows)
+
+    drive(test, ScriptedConversation([*says(text), ended()]))
+
+
+def test_a_provider_that_never_waits_does_not_lock_the_keys() -> None:
+    apps: list[QcodeApp] = []
+    sent: list[int] = []
+
+    def flood() -> Iterator[Step]:
+        """Text without a pause, until a key was echoed."""
+        while apps[0].parts.prompt.text != "x" and len(sent) < 50_000:
+            sent.append(len(sent))
+            if len(sent) == 1:
+                apps[0].post_message(events.Key("x", "x"))
+            yield TextDelta(0, f"word{len(sent)}\n\n")
+        yield ended()
+
+    async def test(run: Running) -> None:
+        apps.append(run.app)
+        run.app.turns.submit("go", "go")
+        await run.until_idle()
+        assert run.app.parts.prompt.text == "x"
+        assert 0 < len(sent) < 1_000
+
+    drive(test, ScriptedConversation(flood()))
+
+
+def test_a_second_escape_does_not_cancel_twice() -> None:
+    gate = Gate()
+    conversation = ScriptedConversation([gate, ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.pilot.press("escape", "escape")
+        await run.until_idle()
+        assert conversation.cancels == 1
+
+    drive(test, conversation)
+
+
+def test_notices_of_the_start_and_a_theme_that_is_not_there_are_shown() -> None:
+    async def test(run: Running) -> None:
+        assert "an old key" in run.text
+        assert "There is no theme 'solar'; dark is used." in run.text
+
+    drive(test, notices=(Notice("warning", "an old key"),), theme="solar")
+
+
+def test_a_crash_ends_with_one_line_and_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    app = make_app(ScriptedConversation())
+
+    async def crash() -> None:
+        def fail() -> None:
+            secret = "sk-canary"
+            raise ValueError(f"it broke after {len(secret)} steps")
+
+        app.call_later(fail)
+
+    async def pilot(_: object) -> None:
+        await crash()
+
+    assert app.run(headless=True, size=(80, 24), auto_pilot=pilot) == 1
+    said = capsys.readouterr().err
+    assert "qcode stopped: ValueError: it broke after 9 steps" in said
+    assert "sk-canary" not in said
+    assert "Traceback" not in said
+
+
+def test_run_returns_the_exit_code() -> None:
+    app = make_app(ScriptedConversation())
+
+    async def pilot(running: object) -> None:
+        app.exit(143)
+        await asyncio.Event().wait() if running is None else None
+
+    assert app.run(headless=True, size=(80, 24), auto_pilot=pilot) == 143

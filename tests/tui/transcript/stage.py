@@ -1,0 +1,73 @@
+"""A small app around one transcript, with a clock that a test moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+
+from qcode.tui.transcript import Transcript
+
+
+class Stage(App[None]):
+    CSS = "Transcript { height: 1fr; padding: 0; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 100.0
+        self.transcript = Transcript(clock=lambda: self.now)
+
+    def compose(self) -> ComposeResult:
+        yield self.transcript
+
+    @property
+    def top(self) -> int:
+        return round(self.transcript.scroll_y)
+
+    @property
+    def end(self) -> int:
+        return round(self.transcript.max_scroll_y)
+
+    def is_anchored(self) -> bool:
+        return self.transcript.is_anchored
+
+    def is_ticking(self) -> bool:
+        return self.transcript._ticker is not None
+
+    def is_due(self) -> bool:
+        return self.transcript._is_due
+
+    def view(self) -> list[str]:
+        """Return what is painted of the transcript, row by row."""
+        height = self.transcript.size.height
+        return [self.transcript.render_line(y).text.rstrip() for y in range(height)]
+
+
+Scene = Callable[[Stage, Pilot[None]], Awaitable[None]]
+
+
+def play(scene: Scene, size: tuple[int, int] = (60, 12)) -> None:
+    """Run `scene` with an app of `size`."""
+
+    async def run() -> None:
+        stage = Stage()
+        async with stage.run_test(size=size) as pilot:
+            await settle(stage, pilot)
+            await scene(stage, pilot)
+
+    asyncio.run(run())
+
+
+async def settle(stage: Stage, pilot: Pilot[None]) -> None:
+    """Show all changes and let the screen catch up."""
+    stage.transcript.flush()
+    await pilot.pause()
+
+
+def fill(transcript: Transcript, count: int) -> None:
+    """Add `count` settled replies of three rows each, a blank row between them."""
+    for number in range(count):
+        transcript.append_text(f"- reply {number}\n- body {number}\n- end {number}\n")
+        transcript.settle()

@@ -1,0 +1,75 @@
+"""Highlighting of fenced code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from qcode.tui.transcript.code import CodeBlock, Highlighter
+from qcode.tui.transcript.line import Span, ink
+from tests.tui.transcript.rendering import facts, slots_of
+
+DOCSTRING = ["def f():", '    """One', "    if two", '    """', "    return 1  # three"]
+
+
+def slots(spans: list[Span]) -> set[str]:
+    return {slot for _, paint in spans for slot in paint.slots}
+
+
+def test_code_has_the_colours_of_its_language() -> None:
+    source = "```python\ndef f():\n    return 'x'  # why\n```"
+    assert slots_of(source, "def") == ("code-block", "code-keyword")
+    assert slots_of(source, "'x'") == ("code-block", "code-string")
+    assert slots_of(source, "# why") == ("code-block", "code-comment")
+
+
+def test_an_unknown_language_stays_plain() -> None:
+    assert slots_of("```nosuchlanguage\nif x\n```", "if x") == ("code-block",)
+
+
+def test_code_that_grows_keeps_the_state_of_the_lexer_between_lines() -> None:
+    highlighter = Highlighter("python")
+    rows = [row for line in DOCSTRING for row in highlighter.more([line])]
+    assert slots(rows[2]) == {"code-block", "code-string"}
+    assert rows == highlighter.whole(DOCSTRING)
+
+
+def test_a_line_that_may_still_grow_does_not_move_the_lexer_on() -> None:
+    highlighter = Highlighter("python")
+    highlighter.more(['x = """'])
+    highlighter.more(['"""'], is_kept=False)
+    assert slots(highlighter.more(["if inside"])[0]) == {"code-block", "code-string"}
+
+
+@pytest.mark.parametrize(
+    "language", ["json", "yaml", "html", "bash", "perl", "c", "js", "ruby", "pycon", "diff", "http", "php", "console"]
+)
+def test_every_line_is_spelled_as_written_whatever_the_lexer_does(language: str) -> None:
+    lines = ["", "  <a b='c'>", "cat <<EOF", "{", '"k": [1, 2', "EOF", ">>> x", "/* a", "b */", "+x", "GET / HTTP/1.1"]
+    highlighter = Highlighter(language)
+    grown = [row for line in lines for row in highlighter.more([line])]
+    for rows in (grown, highlighter.whole(lines)):
+        assert ["".join(text for text, _ in row) for row in rows] == lines
+
+
+def test_a_finished_block_is_the_same_however_it_grew() -> None:
+    grown = CodeBlock("python", 30)
+    for count in range(1, len(DOCSTRING) + 1):
+        grown.grow(DOCSTRING[:count])
+    assert facts(grown.finish(DOCSTRING)) == facts(CodeBlock("python", 30).finish(DOCSTRING))
+
+
+def test_a_very_long_line_is_shown_without_colours() -> None:
+    line = "x = " + "1 + " * 1000
+    assert Highlighter("python").whole([line]) == [[(line, ink("code-block"))]]
+
+
+def test_pygments_and_the_parser_are_not_loaded_with_the_widget() -> None:
+    program = (
+        "import sys, qcode.tui.transcript; "
+        "print([name for name in ('pygments.lexers', 'pygments.lexer', 'markdown_it.main') if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

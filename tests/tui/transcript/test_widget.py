@@ -1,0 +1,246 @@
+"""The transcript in an app: what is shown, where the view stands, what a theme changes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from textual.pilot import Pilot
+from textual.theme import Theme
+
+from tests.tui.transcript.stage import Stage, fill, play, settle
+
+
+def test_everything_said_is_shown_in_order() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        shown.add_welcome(["qcode", "a folder"])
+        shown.add_user("do **this**\nand [that]")
+        shown.append_reasoning("hm")
+        stage.now += 3
+        shown.append_text("Some **bold** text")
+        shown.settle()
+        shown.add_card("1", "shell", "ls")
+        shown.add_notice("warning", "careful")
+        await settle(stage, pilot)
+        expected = ["qcode", "a folder", "", "> do **this**", "  and [that]", "", "∴ Thought for 3 s", ""]
+        expected += ["Some bold text", "", "○ shell ls  waiting", "", "! careful"]
+        assert shown.plain_text().split("\n") == expected
+        assert [row for row in stage.view() if row] == [row for row in expected if row]
+
+    play(scene, (60, 20))
+
+
+def test_text_added_before_there_is_a_screen_is_shown_on_it() -> None:
+    async def run() -> None:
+        stage = Stage()
+        stage.transcript.add_user("early")
+        assert stage.transcript.plain_text() == "> early"
+        async with stage.run_test(size=(40, 8)) as pilot:
+            await settle(stage, pilot)
+            assert stage.view()[0] == "> early"
+
+    asyncio.run(run())
+
+
+def test_changes_appear_by_themselves_within_a_frame() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        for piece in ("one ", "two ", "three"):
+            stage.transcript.append_text(piece)
+            await pilot.pause()
+        while stage.view()[0] != "one two three":
+            await pilot.pause()
+        assert stage.transcript.plain_text() == "one two three"
+
+    play(scene)
+
+
+def test_the_end_stays_in_view_until_the_person_scrolls_away() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        fill(shown, 20)
+        await settle(stage, pilot)
+        assert stage.view()[-1] == "• end 19"
+        shown.scroll_page_up()
+        await pilot.pause()
+        assert not stage.is_anchored()
+        before = stage.view()
+        for piece in ("more\n\n", "and more\n\n", "- a\n- b\n") * 4:
+            shown.append_text(piece)
+            await settle(stage, pilot)
+            assert stage.view() == before
+        shown.settle()
+        shown.add_user("another")
+        await settle(stage, pilot)
+        assert stage.view() == before
+        shown.scroll_end()
+        await settle(stage, pilot)
+        assert stage.is_anchored()
+        assert stage.view()[-1] == "> another"
+        shown.append_text("the end")
+        await settle(stage, pilot)
+        assert stage.view()[-1] == "the end"
+
+    play(scene)
+
+
+def test_scrolling_to_the_end_by_hand_anchors_again() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        fill(shown, 10)
+        await settle(stage, pilot)
+        shown.scroll_up()
+        await pilot.pause()
+        assert not stage.is_anchored()
+        shown.scroll_down()
+        await pilot.pause()
+        assert stage.is_anchored()
+
+    play(scene)
+
+
+def test_keys_scroll_by_pages_and_to_both_ends() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        fill(shown, 50)
+        await settle(stage, pilot)
+        shown.focus()
+        await pilot.press("home")
+        assert stage.view()[0] == "• reply 0"
+        await pilot.press("pagedown")
+        assert stage.view()[0] == "• reply 3"
+        await pilot.press("end")
+        assert stage.view()[-1] == "• end 49"
+        await pilot.press("pageup", "pagedown")
+        assert stage.is_anchored()
+
+    play(scene)
+
+
+def test_paging_up_through_rows_that_were_only_guessed_misses_none() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        for number in range(60):
+            shown.append_text(f"- n{number} " + "word " * (number % 7 * 20) + "\n\n# h\n\n\n\ntext\n")
+            shown.settle()
+        await settle(stage, pilot)
+        seen: list[str] = stage.view()
+        while stage.top > 0:
+            above = stage.view()
+            shown.scroll_page_up()
+            await pilot.pause()
+            rows = stage.view()
+            overlap = next(count for count in range(13) if rows[len(rows) - count :] == above[:count] or count == 12)
+            seen = rows[: len(rows) - overlap] + seen if overlap < 12 else rows + seen
+        assert "\n".join(seen).split() == shown.plain_text().split()
+
+    play(scene)
+
+
+@pytest.mark.parametrize("size", [(30, 12), (90, 12), (60, 7), (24, 30)])
+def test_a_resize_keeps_the_text_at_the_top_of_the_view(size: tuple[int, int]) -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        for number in range(40):
+            words = " ".join(f"w{number}x{index}" for index in range(60))
+            shown.append_text(words)
+            shown.settle()
+        await settle(stage, pilot)
+        shown.scroll_to(y=stage.end // 2)
+        await pilot.pause()
+        first = stage.view()[0].split()[0] if stage.view()[0] else stage.view()[1].split()[0]
+        before = stage.view()
+        for width, height in (size, (50, 9), size):
+            await pilot.resize_terminal(width, height)
+            await settle(stage, pilot)
+            assert first in " ".join(stage.view()[:2])
+        await pilot.resize_terminal(60, 12)
+        await settle(stage, pilot)
+        assert stage.view() == before
+
+    play(scene)
+
+
+def test_a_resize_at_the_end_stays_at_the_end() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        fill(stage.transcript, 30)
+        await settle(stage, pilot)
+        for size in ((20, 5), (70, 30), (40, 8)):
+            await pilot.resize_terminal(*size)
+            await settle(stage, pilot)
+            assert stage.view()[-1] == "• end 29"
+            assert stage.is_anchored()
+
+    play(scene)
+
+
+def test_a_live_reply_survives_a_resize() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        shown.append_text("```py\nx = 1\ny =")
+        await settle(stage, pilot)
+        await pilot.resize_terminal(30, 12)
+        await settle(stage, pilot)
+        shown.append_text(" 2\n```\nafter")
+        shown.settle()
+        assert shown.plain_text().split("\n") == [" py", " x = 1", " y = 2", "after"]
+
+    play(scene)
+
+
+def test_clear_leaves_nothing() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        fill(stage.transcript, 30)
+        stage.transcript.scroll_home()
+        await settle(stage, pilot)
+        stage.transcript.clear()
+        await settle(stage, pilot)
+        assert stage.transcript.plain_text() == ""
+        assert set(stage.view()) == {""}
+        assert stage.is_anchored()
+        stage.transcript.append_text("new")
+        await settle(stage, pilot)
+        assert stage.view()[0] == "new"
+
+    play(scene)
+
+
+def test_a_theme_change_recolours_and_moves_nothing() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        shown.append_text("# Title\n\n" + "text\n\n" * 20)
+        await settle(stage, pilot)
+        shown.scroll_home()
+        await pilot.pause()
+
+        def colour() -> object:
+            return next(
+                segment.style.color for segment in shown.render_line(0) if segment.style and segment.text == "Title"
+            )
+
+        rows, before = stage.view(), colour()
+        stage.register_theme(Theme("other", primary="#ff0000", background="#ffffff", dark=False))
+        stage.theme = "other"
+        await settle(stage, pilot)
+        assert stage.view() == rows
+        assert colour() != before
+
+    play(scene)
+
+
+def test_no_timer_runs_while_nothing_happens() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        shown.append_text("x")
+        shown.settle()
+        shown.add_card("1", "shell", "ls")
+        shown.update_card("1", state="running")
+        await settle(stage, pilot)
+        assert stage.is_ticking()
+        shown.update_card("1", state="done")
+        await settle(stage, pilot)
+        while stage.is_due():
+            await pilot.pause()
+        assert not stage.is_ticking()
+
+    play(scene)

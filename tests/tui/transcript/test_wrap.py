@@ -1,0 +1,63 @@
+"""Breaking text into rows."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from qcode.tui.transcript.line import extract, ink
+from qcode.tui.transcript.wrap import break_cells, break_text, clusters, crop, wrap
+
+
+def rows(text: str, width: int) -> list[str]:
+    return [text[start:end] for start, end, _ in break_text(text, width)]
+
+
+def test_text_breaks_at_words_and_the_space_is_swallowed() -> None:
+    assert rows("one two three", 8) == ["one two", "three"]
+
+
+def test_a_word_longer_than_the_row_is_cut() -> None:
+    assert rows("a " + "x" * 12, 5) == ["a", "xxxxx", "xxxxx", "xx"]
+
+
+def test_wide_characters_break_between_each_other_and_count_twice() -> None:
+    assert rows("日本語のテキスト", 7) == ["日本語", "のテキ", "スト"]
+
+
+def test_closing_punctuation_stays_with_what_it_closes() -> None:
+    assert rows("日本語。日本", 6) == ["日本", "語。日", "本"]
+
+
+def test_joined_emoji_and_combining_marks_are_never_torn() -> None:
+    family = "👨‍👩‍👧"
+    assert list(clusters(f"e\u0301{family}❤️")) == ["e\u0301", family, "❤️"]
+    assert all(family in row for row in rows(family * 6, 4))
+
+
+def test_leading_spaces_are_kept() -> None:
+    assert rows("    indented text here", 14) == ["    indented", "text here"]
+
+
+def test_code_is_cut_at_the_width_and_nothing_is_swallowed() -> None:
+    text = "if x:  return y  "
+    assert "".join(text[start:end] for start, end, _ in break_cells(text, 6)) == text
+
+
+def test_wrapped_rows_copy_back_to_the_text_they_came_from() -> None:
+    text = "The quick  brown fox\njumps over averyveryverylongword indeed"
+    assert extract(wrap([(text, ink())], 9)) == text
+
+
+def test_crop_leaves_room_for_its_ellipsis() -> None:
+    assert crop("abcdef", 4) == "abc…"
+    assert crop("abcd", 4) == "abcd"
+    assert cell_len(crop("日本語", 4)) <= 4
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cc", "Cs"]), max_size=80), st.integers(4, 30))
+def test_no_row_is_wider_than_asked_for_and_no_word_is_lost(text: str, width: int) -> None:
+    pieces = rows(text, width)
+    assert all(cell_len(piece) <= width for piece in pieces)
+    assert "".join(pieces).replace(" ", "") == text.replace(" ", "")
