@@ -11,8 +11,8 @@ import json
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from qcode.protocol.errors import ErrorKind, ProviderError
@@ -87,7 +87,9 @@ def feed_json(sent: Json, decoder: Decoder) -> list[ReplyEvent]:
     return events
 
 
-async def read_reply(response: httpx2.Response, decoder: Decoder, connection: Connection) -> AsyncIterator[ReplyEvent]:
+async def read_reply(
+    response: httpx2.Response, decoder: Decoder, connection: Connection
+) -> AsyncGenerator[ReplyEvent, None]:
     """Yield the events of a streamed 200 answer; raise `ProviderError` where it breaks, stalls or makes no sense."""
     import httpx2
 
@@ -227,7 +229,8 @@ class SdkProvider(ABC, Generic[ClientT]):
                         response = await stack.enter_async_context(self._open(client, request))
                 except TimeoutError as error:
                     raise ProviderError(ErrorKind.TIMEOUT, f"no answer within {limits.first_event:g} s") from error
-                async for event in read_reply(response, decoder, self._connection):
+                events = await stack.enter_async_context(aclosing(read_reply(response, decoder, self._connection)))
+                async for event in events:
                     yield event
         except ProviderError as error:
             raise attributed(error, self._connection.origin) from error

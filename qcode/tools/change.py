@@ -12,7 +12,7 @@ from qcode.tools import diffs
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.disk import Loaded
 from qcode.tools.refusal import Refused
-from qcode.tools.tool import Preview, failed
+from qcode.tools.tool import Preview
 from qcode.tools.visible import visible
 from qcode.tools.workspace import Place, Workspace
 
@@ -44,10 +44,7 @@ def preview_change(spec: ToolSpec, plan: Plan, arguments: JsonObject, workspace:
 
 
 def perform(spec: ToolSpec, plan: Plan, arguments: JsonObject, workspace: Workspace) -> ToolOutcome:
-    """Work the change out again and make it."""
-    try:
-        change = plan(check(spec, arguments), workspace)
-        workspace.write(change.place, change.data, change.old)
-    except Refused as refused:
-        return failed(str(refused))
+    """Work the change out again and make it; raise `Refused` where it cannot be made."""
+    change = plan(check(spec, arguments), workspace)
+    workspace.write(change.place, change.data, change.old)
     return ToolOutcome(change.report, summary=diffs.count(change.diff), diff=change.diff)

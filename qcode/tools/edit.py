@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.tools import diffs, matching, text
 from qcode.tools.arguments import Arguments
 from qcode.tools.change import Change, perform, preview_change
 from qcode.tools.refusal import Refused
-from qcode.tools.tool import Preview, ToolContext, off_loop
+from qcode.tools.tool import Preview, ToolContext, answered
 from qcode.tools.workspace import Workspace
 
 
@@ -40,7 +38,7 @@ class Edit:
         return preview_change(self.spec, _plan, arguments, workspace)
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
-        return await off_loop(partial(perform, self.spec, _plan, arguments, workspace))
+        return await answered(lambda: perform(self.spec, _plan, arguments, workspace))
 
 
 def _plan(arguments: Arguments, workspace: Workspace) -> Change:

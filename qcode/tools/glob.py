@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from functools import partial
 from pathlib import Path
 
 from qcode.protocol.json import JsonObject
@@ -12,7 +11,7 @@ from qcode.tools import walk
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.patterns import compile_pattern, split_fixed
 from qcode.tools.refusal import Refused
-from qcode.tools.tool import Preview, ToolContext, failed, off_loop
+from qcode.tools.tool import Preview, ToolContext, answered
 from qcode.tools.visible import visible
 from qcode.tools.workspace import Place, Workspace
 
@@ -48,10 +47,7 @@ class Glob:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
         stop = threading.Event()
-        try:
-            return await off_loop(partial(_find, check(self.spec, arguments), workspace, stop), stop.set)
-        except Refused as refused:
-            return failed(str(refused))
+        return await answered(lambda: _find(check(self.spec, arguments), workspace, stop), stop.set)
 
 
 def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> ToolOutcome:
@@ -64,7 +60,7 @@ def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> 
         folder, fixed = fixed, ""
     place = folder_at(workspace, folder)
     start = place.path / fixed
-    if fixed and start.is_dir():
+    if fixed and workspace.is_folder(start):
         place = folder_at(workspace, str(start))
         start = place.path
     found, is_whole = _matches(place.base, start, rest, stop)
@@ -84,7 +80,7 @@ def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> 
 def folder_at(workspace: Workspace, path: str) -> Place:
     """Return the folder that `path` names; raise `Refused` where there is none."""
     place = workspace.resolve(path)
-    if not place.path.is_dir():
+    if not workspace.is_folder(place.path):
         raise Refused(f"{place.shown} is not a folder" if workspace.exists(place) else f"{place.shown} does not exist")
     return place
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
@@ -14,7 +14,7 @@ from qcode.tools.arguments import Arguments, check
 from qcode.tools.environment import find_program
 from qcode.tools.refusal import Refused
 from qcode.tools.search import Line, Query, Search
-from qcode.tools.tool import Preview, ToolContext, failed, off_loop
+from qcode.tools.tool import Preview, ToolContext, answered
 from qcode.tools.visible import visible
 from qcode.tools.workspace import Workspace
 
@@ -66,16 +66,17 @@ class Grep:
         return Preview("Search files?", f"{visible(checked.text('pattern'))} in {visible(checked.text('path', '.'))}")
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
-        try:
+        environment = os.environ if context.environment is None else context.environment
+        running = Search()
+
+        def work() -> ToolOutcome:
             checked = check(self.spec, arguments)
-            environment = os.environ if context.environment is None else context.environment
-            query = await off_loop(partial(_query, checked, workspace))
-            running = Search(query, find_program("rg", environment, workspace))
-            output = checked.text("output", "content")
-            work = partial(_collect, running, query, output, workspace, context.max_output_chars)
-            return await off_loop(work, running.stop)
-        except Refused as refused:
-            return failed(str(refused))
+            query = _query(checked, workspace)
+            lines = running.lines(query, find_program("rg", environment, workspace))
+            report = _Report(checked.text("output", "content"), context.max_output_chars, has_context=query.around > 0)
+            return report.outcome(_gather(report, lines, query, workspace) + _notes(running))
+
+        return await answered(work, running.stop)
 
 
 def _query(arguments: Arguments, workspace: Workspace) -> Query:
@@ -95,16 +96,16 @@ def _query(arguments: Arguments, workspace: Workspace) -> Query:
         around=arguments.integer("context", 0) if output == "content" else 0,
         max_count=1 if output == "files" else 0,
     )
-    if place.path.is_dir():
+    if workspace.is_folder(place.path):
         return query
     workspace.load(place)  # refuses what is no ordinary file
     return replace(query, start=place.path.parent, only=place.path.name)
 
 
-def _collect(running: Search, query: Query, output: str, workspace: Workspace, most_chars: int) -> ToolOutcome:
-    report = _Report(output, most_chars, has_context=query.around > 0)
+def _gather(report: _Report, lines: Generator[Line, None, None], query: Query, workspace: Workspace) -> list[str]:
+    """Fill the report, and return what to say about files that were left out."""
     hidden: set[str] = set()
-    with closing(running.lines()) as lines:
+    with closing(lines):
         for line in lines:
             if line.file in hidden:
                 continue
@@ -113,14 +114,18 @@ def _collect(running: Search, query: Query, output: str, workspace: Workspace, m
                 hidden.add(line.file)
             elif not report.add(shown, line):
                 break
+    if not hidden:
+        return []
+    return [f"[matches in {len(hidden)} more files that may hold secrets; name one with path to ask for it]"]
+
+
+def _notes(running: Search) -> list[str]:
     notes = []
-    if hidden:
-        notes.append(f"[matches in {len(hidden)} more files that may hold secrets; name one with path to ask for it]")
     if running.is_timed_out:
         notes.append(f"[the search was ended after {search.LIMIT_S:g} s; narrow it with path or glob]")
     if running.is_cut:
         notes.append("[there are too many files to search them all; narrow it with path]")
-    return report.outcome(notes)
+    return notes
 
 
 class _Report:

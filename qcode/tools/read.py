@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from functools import partial
 
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.tools import text
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.refusal import Refused
-from qcode.tools.tool import Preview, ToolContext, failed, off_loop
+from qcode.tools.tool import Preview, ToolContext, answered
 from qcode.tools.visible import visible
 from qcode.tools.workspace import Place, Workspace
 
@@ -53,15 +52,12 @@ class Read:
         return Preview(f"Read {visible(path)}?", visible(path))
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
-        try:
-            return await off_loop(partial(_read, check(self.spec, arguments), workspace))
-        except Refused as refused:
-            return failed(str(refused))
+        return await answered(lambda: _read(check(self.spec, arguments), workspace))
 
 
 def _read(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
     place = workspace.resolve(arguments.text("path"))
-    if place.path.is_dir():
+    if workspace.is_folder(place.path):
         below = f"{place.shown}/*" if place.parts else "*"
         raise Refused(f"{place.shown} is a folder; list it with glob, pattern {below!r}")
     if not workspace.exists(place):

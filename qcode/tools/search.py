@@ -52,9 +52,7 @@ class Line:
 class Search:
     """One run of a search. `stop` may be called from any thread, before, during and after it."""
 
-    def __init__(self, query: Query, ripgrep: str | None) -> None:
-        self._query = query
-        self._ripgrep = ripgrep
+    def __init__(self) -> None:
         self._stopped = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
@@ -68,15 +66,18 @@ class Search:
             if self._process is not None and self._process.poll() is None:
                 self._process.kill()
 
-    def lines(self) -> Generator[Line, None, None]:
-        """Yield what is found, file by file in order of their paths; raise `Refused` for a bad pattern."""
-        stdin = b"" if self._ripgrep is not None else self._listing()
+    def lines(self, query: Query, ripgrep: str | None) -> Generator[Line, None, None]:
+        """Yield what is found, file by file in order of their paths; raise `Refused` for a bad pattern.
+
+        `ripgrep` is its absolute path, None to search with our own scanner.
+        """
+        stdin = b"" if ripgrep is not None else self._listing(query)
         with self._lock:
             if self._stopped.is_set():
                 return
             self._process = process = subprocess.Popen(
-                self._argv(),
-                cwd=self._query.start,
+                _argv(query, ripgrep),
+                cwd=query.start,
                 env=MINIMAL,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -107,23 +108,9 @@ class Search:
         self.is_timed_out = True
         self.stop()
 
-    def _argv(self) -> list[str]:
-        query = self._query
-        if self._ripgrep is None:
-            return [sys.executable, "-I", "-S", str(_SCANNER)]
-        argv = [self._ripgrep, "--no-config", "--json", "--hidden", "--no-require-git", "--no-ignore-global"]
-        argv += ["--no-ignore-dot", "--no-messages", "--sort", "path"]
-        argv += ["--ignore-case"] if query.ignore_case else []
-        argv += ["--context", str(query.around)] if query.around else []
-        argv += ["--max-count", str(query.max_count)] if query.max_count else []
-        if query.glob and not query.only:
-            argv += ["--glob", query.glob]
-        return [*argv, "--glob", "!.git", "--regexp", query.pattern, "--", query.only or "./"]
-
-    def _listing(self) -> bytes:
+    def _listing(self, query: Query) -> bytes:
         """Return the input of the scanner: the files that ripgrep would look at."""
-        query = self._query
-        files = [query.only] if query.only else list(self._files())
+        files = [query.only] if query.only else list(self._files(query))
         asked = {
             "pattern": query.pattern,
             "ignore_case": query.ignore_case,
@@ -133,17 +120,30 @@ class Search:
         }
         return json.dumps(asked).encode("utf-8", "surrogateescape")
 
-    def _files(self) -> Iterator[str]:
-        wants, pattern = not self._query.glob.startswith("!"), self._query.glob.removeprefix("!")
+    def _files(self, query: Query) -> Iterator[str]:
+        wants, pattern = not query.glob.startswith("!"), query.glob.removeprefix("!")
         anchored = pattern.removeprefix("/") if "/" in pattern else f"**/{pattern}"
         matcher = compile_pattern(anchored) if pattern else None
         try:
-            for item in walk.files(self._query.root, self._query.start, self._stopped.is_set):
+            for item in walk.files(query.root, query.start, self._stopped.is_set):
                 is_file = item.entry.is_file(follow_symlinks=False)
                 if is_file and (matcher is None or bool(matcher.fullmatch(item.relative)) == wants):
                     yield item.relative
         except walk.TooMany:
             self.is_cut = True
+
+
+def _argv(query: Query, ripgrep: str | None) -> list[str]:
+    if ripgrep is None:
+        return [sys.executable, "-I", "-S", str(_SCANNER)]
+    argv = [ripgrep, "--no-config", "--json", "--hidden", "--no-require-git", "--no-ignore-global"]
+    argv += ["--no-ignore-dot", "--no-messages", "--sort", "path"]
+    argv += ["--ignore-case"] if query.ignore_case else []
+    argv += ["--context", str(query.around)] if query.around else []
+    argv += ["--max-count", str(query.max_count)] if query.max_count else []
+    if query.glob and not query.only:
+        argv += ["--glob", query.glob]
+    return [*argv, "--glob", "!.git", "--regexp", query.pattern, "--", query.only or "./"]
 
 
 def _read(stream: IO[bytes]) -> Iterator[Line]:

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.tools.refusal import Refused, explain
 from qcode.tools.workspace import Workspace
 
 _T = TypeVar("_T")
@@ -59,6 +60,16 @@ class Tool(Protocol):
 def failed(message: str, summary: str = "") -> ToolOutcome:
     """Return an error result; `summary` is its first line unless given."""
     return ToolOutcome(message, is_error=True, summary=summary or message.split("\n", 1)[0])
+
+
+async def answered(work: Callable[[], ToolOutcome], stop: Callable[[], None] | None = None) -> ToolOutcome:
+    """`off_loop`, with a refusal or a failure of the system turned into an error result."""
+    try:
+        return await off_loop(work, stop)
+    except Refused as refused:
+        return failed(str(refused))
+    except OSError as error:
+        return failed(explain(error, "the file"))
 
 
 async def off_loop(work: Callable[[], _T], stop: Callable[[], None] | None = None) -> _T:

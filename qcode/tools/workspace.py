@@ -127,6 +127,10 @@ class Workspace:
         """Return whether anything is at `place`."""
         return os.path.lexists(place.path)
 
+    def is_folder(self, path: Path) -> bool:
+        """Return whether there is a folder at `path`; a path that cannot be looked at is none."""
+        return os.path.isdir(path)  # noqa: PTH112  # unlike pathlib's, it never raises
+
     def remember(self, place: Place, snapshot: Snapshot) -> None:
         """Note that the model has seen the file at `place` as it was in `snapshot`."""
         self._seen[place.path] = snapshot

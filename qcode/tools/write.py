@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.tools import diffs, text
@@ -11,7 +9,7 @@ from qcode.tools.arguments import Arguments
 from qcode.tools.change import Change, perform, preview_change
 from qcode.tools.refusal import Refused
 from qcode.tools.text import Document
-from qcode.tools.tool import Preview, ToolContext, off_loop
+from qcode.tools.tool import Preview, ToolContext, answered
 from qcode.tools.workspace import Workspace
 
 
@@ -39,7 +37,7 @@ class Write:
         return preview_change(self.spec, _plan, arguments, workspace)
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
-        return await off_loop(partial(perform, self.spec, _plan, arguments, workspace))
+        return await answered(lambda: perform(self.spec, _plan, arguments, workspace))
 
 
 def _plan(arguments: Arguments, workspace: Workspace) -> Change:

@@ -20,12 +20,16 @@ from textual.widgets import Input, Static
 from qcode.protocol.conversation import Answer
 from qcode.protocol.events import ApprovalRequested
 from qcode.tui.figures import count_text
-from qcode.tui.text import one_line, visible
+from qcode.tui.preview import preview_content
+from qcode.tui.text import one_line
 
 GUARD_SECONDS = 0.3
 
 Kind: TypeAlias = Literal["once", "always", "no", "tell"]
-_LETTERS: dict[str, Kind] = {"y": "once", "a": "always", "n": "no", "t": "tell"}
+_LETTERS: dict[Kind, str] = {"once": "y", "always": "a", "no": "n", "tell": "t"}
+_NUMBERS: dict[Kind, str] = {"once": "1", "always": "2", "no": "3", "tell": "4"}
+# A kind keeps its number also where "always" is not offered: fingers remember numbers.
+_KINDS: dict[str, Kind] = {key: kind for keys in (_LETTERS, _NUMBERS) for kind, key in keys.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +47,6 @@ def options_for(request: ApprovalRequested) -> tuple[Option, ...]:
         Option("no", "No"),
         Option("tell", "No, and say what to do instead"),
     )
-
-
-def preview_content(preview: str) -> Content:
-    """Return the command or diff, every character visible, the lines of a unified diff in their colours."""
-    text = visible(preview.rstrip("\n"))
-    if not (preview.startswith(("--- ", "diff ", "@@ ")) or "\n@@ " in preview):
-        return Content(text)
-    return Content("\n").join(Content.styled(line, _diff_style(line)) for line in text.split("\n"))
-
-
-def _diff_style(line: str) -> str:
-    if line.startswith(("--- ", "+++ ", "diff ")):
-        return "bold"
-    styles = {"+": "$text-success", "-": "$text-error", "@": "$text-primary"}
-    return styles.get(line[:1], "")
 
 
 class ApprovalPanel(Vertical, can_focus=True):
@@ -136,18 +125,18 @@ class ApprovalPanel(Vertical, can_focus=True):
         event.prevent_default()
         if self._is_guarded():
             return
-        kinds = [option.kind for option in self._options]
-        letter = _LETTERS.get(event.key)
+        kind = _KINDS.get(event.key)
         if event.key in ("up", "down"):
             self._move(-1 if event.key == "up" else 1)
         elif event.key in ("shift+up", "shift+down"):
             self._preview.scroll_relative(y=-1 if event.key == "shift+up" else 1, animate=False, force=True)
         elif event.key == "enter":
             self._choose(self.chosen)
-        elif event.key.isdecimal() and 1 <= int(event.key) <= len(kinds):
-            self._choose(kinds[int(event.key) - 1])
-        elif letter in kinds:
-            self._choose(letter)
+        elif kind is not None and any(option.kind == kind for option in self._options):
+            self._choose(kind)
+        else:
+            # Somebody is typing, and takes this for the prompt: the rest of the words must not answer.
+            self._quiet_until = self._clock() + GUARD_SECONDS
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -207,12 +196,10 @@ class ApprovalPanel(Vertical, can_focus=True):
         rows = [
             Content.assemble(
                 ("› " if place == self._index else "  ", "$text-accent"),
-                (f"{place + 1} {option.label}", "bold $text-accent" if place == self._index else ""),
-                (f" ({letter})", "$muted"),
+                (f"{_NUMBERS[option.kind]} {option.label}", "bold $text-accent" if place == self._index else ""),
+                (f" ({_LETTERS[option.kind]})", "$muted"),
             )
             for place, option in enumerate(self._options)
-            for letter, kind in _LETTERS.items()
-            if kind == option.kind
         ]
         self.query_one("#approval-options", Static).update(Content("\n").join(rows))
 

@@ -37,7 +37,6 @@ class Prompt(TextArea):
         history: PromptHistory,
         choices: Callable[[str], tuple[Choice, ...]],
         *,
-        placeholder: str = "",
         id: str | None = None,
     ) -> None:
         super().__init__(
@@ -45,7 +44,7 @@ class Prompt(TextArea):
             compact=True,
             highlight_cursor_line=False,
             show_line_numbers=False,
-            placeholder=placeholder,
+            placeholder="Ask for something, / for commands, ? for keys",
             id=id,
         )
         self.cursor_blink = False

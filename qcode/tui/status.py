@@ -113,7 +113,8 @@ def _left(status: Status, now: float, is_hinting: bool, room: int) -> Content:
         why = shorten(activity.text.rstrip(". "), max(0, room - cell_len(retrying) - 4))
         words, clock = f"{why}, {retrying}" if len(why) > 1 else retrying, ""
     else:
-        words, clock = activity.text, f" {seconds_text(now - activity.since)}"
+        words = activity.text
+        clock = f" {seconds_text(now - activity.since)}" if now - activity.since >= 1 else ""
     return Content.assemble(
         (f"{frame} ", "$text-accent"),
         (words, "$text-accent"),

@@ -1,92 +1,31 @@
-"""The three clients on their real SDKs against a scripted server: what works, what breaks, and how fast it ends."""
+"""The three clients on their real SDKs against a scripted server: what is sent, and what comes of a healthy stream."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 import json
-import time
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.provider import Provider
-from qcode.protocol.reply import ReplyEnded, ReplyEvent, TextDelta
 from qcode.providers.registry import PROVIDERS, connect
-from qcode.providers.transport import Timeouts
 from tests.providers.cases import CASES, MODELS
-from tests.providers.events import PROTOCOLS, as_sse, encode, plain, recording
-from tests.providers.loopback import Answer, Loopback, Reset, Stall, Step, free_port
-
-KEY = "sk-test-0123456789abcdef"
-KEY_HEADER = {"openai": "authorization", "anthropic": "authorization", "gemini": "x-goog-api-key"}
-JSON_HEADERS = {"content-type": "application/json"}
-FAST = Timeouts(connect=5, first_event=5, idle=5, idle_local=5)
-
-each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
-
-
-def provider_at(protocol: str, url: str, timeouts: Timeouts = FAST, **more: Any) -> Provider:
-    address = f"{url}/v1" if protocol == "openai" else url
-    spec = PROVIDERS[protocol]
-    return connect(spec, base_url=address, api_key=KEY, key_source=spec.key_variables[0], timeouts=timeouts, **more)
-
-
-def request_for(protocol: str, case: str = "plain") -> Any:
-    return replace(CASES[case], model=MODELS[protocol])
-
-
-def stream_of(protocol: str, name: str = "text") -> bytes:
-    return as_sse(recording(protocol, name))
-
-
-def first_part(protocol: str) -> bytes:
-    """A stream up to and with its first text, without a reason."""
-    sent = as_sse(recording(protocol, "broken_off" if protocol != "openai" else "neither_reason_nor_end_mark"))
-    assert b"H" in sent
-    return sent
-
-
-async def collect(provider: Provider, protocol: str, into: list[ReplyEvent] | None = None) -> list[ReplyEvent]:
-    events = into if into is not None else []
-    async for event in provider.stream(request_for(protocol)):
-        events.append(event)
-    return events
-
-
-def run_against(
-    answer: Answer,
-    protocol: str,
-    scene: Callable[[Provider, Loopback], Awaitable[None]],
-    timeouts: Timeouts = FAST,
-) -> None:
-    async def main() -> None:
-        async with Loopback(answer) as server:
-            provider = provider_at(protocol, server.url, timeouts)
-            try:
-                await scene(provider, server)
-            finally:
-                await provider.close()
-
-    asyncio.run(main())
-
-
-def failure_of(answer: Answer, protocol: str, timeouts: Timeouts = FAST) -> tuple[ProviderError, list[ReplyEvent]]:
-    events: list[ReplyEvent] = []
-    caught: list[ProviderError] = []
-
-    async def scene(provider: Provider, _server: Loopback) -> None:
-        with pytest.raises(ProviderError) as info:
-            await collect(provider, protocol, events)
-        caught.append(info.value)
-
-    run_against(answer, protocol, scene, timeouts)
-    assert KEY not in caught[0].message
-    assert "\n" not in caught[0].message
-    return caught[0], events
+from tests.providers.clients import (
+    FAST,
+    JSON_HEADERS,
+    KEY,
+    KEY_HEADER,
+    collect,
+    each_protocol,
+    provider_at,
+    request_for,
+    run_against,
+    stream_of,
+)
+from tests.providers.events import encode, plain, recording
+from tests.providers.loopback import Answer, Loopback
 
 
 @each_protocol
@@ -169,168 +108,6 @@ def test_a_base_url_works_with_and_without_a_version(protocol: str, suffix: str)
     asyncio.run(main())
 
 
-@each_protocol
-def test_a_refused_connection_names_the_address(protocol: str) -> None:
-    url = f"http://127.0.0.1:{free_port()}"
-
-    async def main() -> None:
-        provider = provider_at(protocol, url, base_url_source="ACME_BASE_URL")
-        with pytest.raises(ProviderError) as caught:
-            await collect(provider, protocol)
-        await provider.close()
-        assert caught.value.kind is ErrorKind.UNREACHABLE
-        assert url in caught.value.message
-        assert "ACME_BASE_URL" in caught.value.message
-
-    asyncio.run(main())
-
-
-@each_protocol
-def test_a_name_that_cannot_be_resolved_is_unreachable(protocol: str) -> None:
-    async def main() -> None:
-        provider = provider_at(protocol, "http://nowhere.invalid")
-        with pytest.raises(ProviderError, match=r"nowhere\.invalid") as caught:
-            await collect(provider, protocol)
-        await provider.close()
-        assert caught.value.kind is ErrorKind.UNREACHABLE
-
-    asyncio.run(main())
-
-
-@each_protocol
-@pytest.mark.parametrize("is_chunked", [True, False])
-def test_a_reset_in_the_middle_keeps_what_came_and_is_a_broken_connection(protocol: str, is_chunked: bool) -> None:
-    async def main() -> None:
-        async with Loopback(Answer([first_part(protocol), Stall()], is_chunked=is_chunked)) as server:
-            provider = provider_at(protocol, server.url)
-            events: list[ReplyEvent] = []
-            with pytest.raises(ProviderError) as caught:
-                async for event in provider.stream(request_for(protocol)):
-                    events.append(event)
-                    if isinstance(event, TextDelta):
-                        await server.is_stalling.wait()
-                        server.reset_all()
-            await provider.close()
-        assert caught.value.kind is ErrorKind.CONNECTION
-        assert any(isinstance(event, TextDelta) for event in events)
-
-    asyncio.run(main())
-
-
-@each_protocol
-def test_a_reset_before_any_answer_is_a_broken_connection(protocol: str) -> None:
-    async def main() -> None:
-        async with Loopback(Answer([Reset()])) as server:
-            provider = provider_at(protocol, server.url)
-            with pytest.raises(ProviderError) as caught:
-                await collect(provider, protocol)
-            await provider.close()
-        assert caught.value.kind is ErrorKind.CONNECTION
-
-    asyncio.run(main())
-
-
-@each_protocol
-@pytest.mark.parametrize("is_chunked", [True, False])
-def test_an_end_without_a_reason_is_never_success(protocol: str, is_chunked: bool) -> None:
-    error, events = failure_of(Answer([first_part(protocol)], is_chunked=is_chunked), protocol)
-    assert error.kind is ErrorKind.CONNECTION
-    assert any(isinstance(event, TextDelta) for event in events)
-    assert not any(isinstance(event, ReplyEnded) for event in events)
-
-
-@each_protocol
-def test_a_compressed_stream_that_is_cut_is_a_broken_connection(protocol: str) -> None:
-    sent = gzip.compress(stream_of(protocol))
-    headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
-    error, _ = failure_of(Answer([sent[: len(sent) // 2]], headers=headers), protocol)
-    assert error.kind is ErrorKind.CONNECTION
-
-
-@each_protocol
-@pytest.mark.parametrize(
-    ("status", "body", "kind"),
-    [
-        (401, b'{"error":{"message":"bad key","type":"authentication_error"}}', ErrorKind.AUTH),
-        (404, b'{"error":{"message":"model: x not found","type":"not_found_error"}}', ErrorKind.UNKNOWN_MODEL),
-        (400, b'{"error":{"message":"max_tokens > 8192","type":"invalid_request_error"}}', ErrorKind.BAD_REQUEST),
-        (500, b"<html><title>It broke</title></html>", ErrorKind.SERVER),
-        (500, "<html><title>Störung</title></html>".encode("latin-1"), ErrorKind.SERVER),
-        (502, b"", ErrorKind.SERVER),
-        (529, b'{"error":{"message":"Overloaded","type":"overloaded_error"}}', ErrorKind.OVERLOADED),
-    ],
-)
-def test_an_error_answer_is_told_by_its_status(protocol: str, status: int, body: bytes, kind: ErrorKind) -> None:
-    error, events = failure_of(Answer([body], status=status, headers=JSON_HEADERS), protocol)
-    assert (error.kind, error.status, events) == (kind, status, [])
-    assert error.message.startswith(protocol)
-    assert f"{protocol}: {protocol}" not in error.message
-    assert "<html" not in error.message
-
-
-@each_protocol
-def test_a_refused_key_is_named_by_its_variable(protocol: str) -> None:
-    body = json.dumps({"error": {"message": f"Incorrect API key provided: {KEY}"}}).encode()
-    error, _ = failure_of(Answer([body], status=401, headers=JSON_HEADERS), protocol)
-    assert PROVIDERS[protocol].key_variables[0] in error.message
-
-
-@each_protocol
-def test_a_rate_limit_carries_its_wait_and_the_request_is_sent_once(protocol: str) -> None:
-    headers = {"retry-after": "7", "x-request-id": "req_1", **JSON_HEADERS}
-
-    async def scene(provider: Provider, server: Loopback) -> None:
-        with pytest.raises(ProviderError) as caught:
-            await collect(provider, protocol)
-        error = caught.value
-        assert (error.kind, error.retry_after, error.request_id) == (ErrorKind.RATE_LIMIT, 7.0, "req_1")
-        assert len(server.requests) == 1
-
-    run_against(Answer([b'{"error":{"message":"slow"}}'], status=429, headers=headers), protocol, scene)
-
-
-@each_protocol
-def test_an_error_inside_a_200_stream_is_told_by_its_type(protocol: str) -> None:
-    name = "overloaded_in_stream" if protocol == "anthropic" else "error_in_stream"
-    error, events = failure_of(Answer([stream_of(protocol, name)]), protocol)
-    assert error.kind is ErrorKind.OVERLOADED
-    assert error.message.startswith(f"{protocol}: ")
-    assert any(isinstance(event, TextDelta) for event in events)
-
-
-@each_protocol
-def test_a_redirect_is_not_followed_and_the_key_goes_nowhere_else(protocol: str) -> None:
-    async def main() -> None:
-        async with Loopback(Answer([stream_of(protocol)])) as other:
-            headers = {"location": f"{other.url}/v1/messages"}
-            error_answer = Answer([], status=307, headers=headers)
-            async with Loopback(error_answer) as server:
-                provider = provider_at(protocol, server.url)
-                with pytest.raises(ProviderError, match="redirects") as caught:
-                    await collect(provider, protocol)
-                await provider.close()
-            assert caught.value.kind is ErrorKind.BAD_RESPONSE
-            assert other.requests == []
-
-    asyncio.run(main())
-
-
-@each_protocol
-def test_a_web_page_with_status_200_is_no_reply(protocol: str) -> None:
-    answer = Answer([b"\n<!doctype html><title>Sign in</title>"], headers={"content-type": "text/html"})
-    error, _ = failure_of(answer, protocol)
-    assert error.kind is ErrorKind.BAD_RESPONSE
-    assert "Sign in" in error.message
-
-
-@each_protocol
-def test_an_error_object_with_status_200_that_is_no_stream_is_an_error(protocol: str) -> None:
-    answer = Answer([b'{"error": {"message": "no such thing", "type": "api_error"}}'], headers=JSON_HEADERS)
-    error, _ = failure_of(answer, protocol)
-    assert error.kind is ErrorKind.SERVER
-    assert "no such thing" in error.message
-
-
 def test_a_server_that_does_not_stream_still_gives_a_reply() -> None:
     body = json.dumps(recording("openai", "not_streamed").chunks[0]).encode()
 
@@ -339,162 +116,6 @@ def test_a_server_that_does_not_stream_still_gives_a_reply() -> None:
         assert [plain(event) for event in events] == recording("openai", "not_streamed").events
 
     run_against(Answer([body], headers=JSON_HEADERS), "openai", scene)
-
-
-@each_protocol
-@pytest.mark.parametrize("stage", ["headers", "first event", "middle"])
-def test_silence_ends_in_a_timeout(protocol: str, stage: str) -> None:
-    steps: dict[str, list[Step]] = {
-        "headers": [Stall()],
-        "first event": [b": hello\n\n", Stall()],
-        "middle": [first_part(protocol), Stall()],
-    }
-    short = Timeouts(connect=5, first_event=5 if stage == "middle" else 0.1, idle=5, idle_local=0.1)
-    started = time.monotonic()
-    error, events = failure_of(Answer(steps[stage]), protocol, short)
-    assert error.kind is ErrorKind.TIMEOUT
-    assert bool(events) is (stage == "middle")
-    assert time.monotonic() - started < 4.5
-
-
-@each_protocol
-def test_comments_end_the_silence(protocol: str) -> None:
-    """Each piece comes well within the limit, all of them together do not."""
-
-    async def main() -> None:
-        pieces = [first_part(protocol), *[b": ping\n\n"] * 40, stream_of(protocol)]
-        async with Loopback(Answer(pieces)) as server:
-            server.pace = 0.02
-            short = Timeouts(connect=5, first_event=5, idle_local=0.5)
-            provider = provider_at(protocol, server.url, short)
-            events = await collect(provider, protocol)
-            await provider.close()
-            assert isinstance(events[-1], ReplyEnded)
-
-    asyncio.run(main())
-
-
-@each_protocol
-def test_silence_after_the_reason_ends_the_reply_well(protocol: str) -> None:
-    sent = stream_of(protocol).replace(b"data: [DONE]\n\n", b"")
-    if protocol == "anthropic":
-        sent = sent[: sent.index(b"event: message_stop")]
-    short = Timeouts(connect=5, first_event=5, idle_local=5, trailing=0.05)
-
-    async def scene(provider: Provider, server: Loopback) -> None:
-        events = await collect(provider, protocol)
-        assert isinstance(events[-1], ReplyEnded)
-        assert server.is_stalling.is_set()
-
-    run_against(Answer([sent, Stall()]), protocol, scene, short)
-
-
-@each_protocol
-@pytest.mark.parametrize("stage", ["headers", "middle"])
-def test_cancelling_closes_the_connection_at_once(protocol: str, stage: str) -> None:
-    steps: list[Step] = [Stall()] if stage == "headers" else [first_part(protocol), Stall()]
-
-    async def scene(provider: Provider, server: Loopback) -> None:
-        events: list[ReplyEvent] = []
-        task = asyncio.create_task(collect(provider, protocol, events))
-        await server.is_stalling.wait()
-        while stage == "middle" and not any(isinstance(event, TextDelta) for event in events):
-            await asyncio.sleep(0)
-        started = time.monotonic()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await asyncio.wait_for(server.has_hung_up.wait(), 1)
-        assert time.monotonic() - started < 0.2
-
-    run_against(Answer(steps), protocol, scene)
-
-
-@each_protocol
-def test_a_stream_left_early_is_closed(protocol: str) -> None:
-    async def scene(provider: Provider, server: Loopback) -> None:
-        stream: Any = provider.stream(request_for(protocol))
-        await anext(stream)
-        await stream.aclose()
-        await asyncio.wait_for(server.has_hung_up.wait(), 1)
-
-    run_against(Answer([first_part(protocol), Stall()]), protocol, scene)
-
-
-@each_protocol
-def test_loopback_bypasses_every_proxy(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.setenv(name, "socks5://127.0.0.1:1")
-    monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.delenv("NO_PROXY", raising=False)
-
-    async def scene(provider: Provider, _server: Loopback) -> None:
-        assert isinstance((await collect(provider, protocol))[-1], ReplyEnded)
-
-    run_against(Answer([stream_of(protocol)]), protocol, scene)
-
-
-@each_protocol
-def test_a_proxy_that_does_not_answer_is_named_by_its_variable(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
-
-    async def main() -> None:
-        provider = provider_at(protocol, "http://models.invalid")
-        with pytest.raises(ProviderError, match="HTTP_PROXY") as caught:
-            await collect(provider, protocol)
-        await provider.close()
-        assert caught.value.kind is ErrorKind.UNREACHABLE
-
-    asyncio.run(main())
-
-
-@each_protocol
-def test_a_proxy_address_that_is_none_is_one_line(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", "ftp://127.0.0.1:1")
-    monkeypatch.delenv("no_proxy", raising=False)
-
-    async def main() -> None:
-        provider = provider_at(protocol, "http://models.invalid")
-        with pytest.raises(ProviderError, match="http_proxy"):
-            await collect(provider, protocol)
-        await provider.close()
-
-    asyncio.run(main())
-
-
-@each_protocol
-def test_tls_to_a_server_that_speaks_none_is_said_so(protocol: str) -> None:
-    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
-        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        writer.close()
-
-    async def main() -> None:
-        async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
-            provider = provider_at(protocol, f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-            with pytest.raises(ProviderError, match="TLS") as caught:
-                await collect(provider, protocol)
-            await provider.close()
-        assert caught.value.kind is ErrorKind.UNREACHABLE
-
-    asyncio.run(main())
-
-
-@each_protocol
-def test_a_file_of_certificates_that_is_not_there_is_named_by_its_variable(
-    protocol: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.pem")
-
-    async def main() -> None:
-        provider = provider_at(protocol, "https://models.invalid")
-        with pytest.raises(ProviderError, match="SSL_CERT_FILE"):
-            await collect(provider, protocol)
-        await provider.close()
-
-    asyncio.run(main())
 
 
 _MODEL_LISTS = {
@@ -521,16 +142,6 @@ def test_the_models_of_a_host_are_listed_by_name(protocol: str) -> None:
         assert await provider.model_names() == ("a", "b")
 
     run_against(Answer([json.dumps(_MODEL_LISTS[protocol]).encode()], headers=JSON_HEADERS), protocol, scene)
-
-
-@each_protocol
-def test_a_host_that_lists_no_models_says_why(protocol: str) -> None:
-    async def scene(provider: Provider, _server: Loopback) -> None:
-        with pytest.raises(ProviderError) as caught:
-            await provider.model_names()
-        assert caught.value.kind is ErrorKind.AUTH
-
-    run_against(Answer([b'{"error":{"message":"no"}}'], status=403, headers=JSON_HEADERS), protocol, scene)
 
 
 @each_protocol

@@ -323,6 +323,14 @@ def test_what_one_protocol_signed_is_never_sent_to_another(protocol: str) -> Non
         assert (mark in json.dumps(body)) is (protocol == source)
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_signature_of_the_same_shape_from_elsewhere_is_not_taken_for_ones_own(protocol: str) -> None:
+    opaque = Opaque("elsewhere", '{"signature": "EqQB", "data": "EqQB", "thoughtSignature": "EqQB"}')
+    said = assistant(Reasoning("Hm.", opaque), Text("Ok.", opaque), ToolCall("c1", "f", "{}", opaque))
+    messages = (user("Go"), said, Message("user", (ToolResult("c1", "f", "ok"),)))
+    assert "EqQB" not in json.dumps(encode(protocol, replace(PLAIN, messages=messages)))
+
+
 @pytest.mark.parametrize(
     ("request_", "expected"),
     [

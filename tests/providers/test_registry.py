@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -203,9 +204,13 @@ _MODULES = (
 )
 
 
-def _loaded_after(code: str) -> set[str]:
+def _loaded_after(code: str, **environ: str) -> set[str]:
+    """Run `code` on its own, where no log has been set up; it must write nothing to the screen."""
     script = f"import sys, json\n{code}\nprint(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={**os.environ, **environ}
+    )
+    assert done.stderr == ""
     loaded: set[str] = set(json.loads(done.stdout))
     return loaded
 
@@ -228,7 +233,7 @@ def test_a_provider_loads_only_its_own_client() -> None:
 @pytest.mark.parametrize(
     ("protocol", "own"), [("openai", "openai"), ("anthropic", "anthropic"), ("gemini", "google.genai")]
 )
-def test_a_request_loads_only_the_sdk_of_its_provider(protocol: str, own: str) -> None:
+def test_a_request_loads_only_the_sdk_of_its_provider_and_keeps_off_the_screen(protocol: str, own: str) -> None:
     code = f"""
 import asyncio
 from qcode.protocol.errors import ProviderError
@@ -244,6 +249,8 @@ async def main():
     await provider.close()
 asyncio.run(main())
 """
-    loaded = _loaded_after(code)
+    # Two keys at once: SDKs log a warning about it, which must not reach the screen.
+    keys = {"GOOGLE_API_KEY": "a", "GEMINI_API_KEY": "b", "ANTHROPIC_API_KEY": "a", "ANTHROPIC_AUTH_TOKEN": "b"}
+    loaded = _loaded_after(code, **keys)
     assert own in loaded
     assert not loaded & ({"openai", "anthropic", "google.genai"} - {own})

@@ -8,7 +8,8 @@ from qcode.protocol.conversation import Answer
 from qcode.protocol.events import ApprovalRequested, ReplyFinished, ToolFinished, ToolStarted
 from qcode.protocol.stops import StopReason
 from qcode.protocol.tools import ToolOutcome
-from qcode.tui.approval import GUARD_SECONDS, options_for, preview_content
+from qcode.tui.approval import GUARD_SECONDS, options_for
+from qcode.tui.preview import preview_content
 from qcode.tui.text import visible
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply, says
@@ -74,11 +75,30 @@ def test_without_a_rule_always_is_not_offered() -> None:
     async def test(run: Running) -> None:
         await _until_asked(run)
         run.clock.now += GUARD_SECONDS
-        await run.pilot.press("a", "4")
-        assert conversation.answers == []
         await run.pilot.press("2")
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("a")
+        assert conversation.answers == []
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("3")
         await run.until_idle()
         assert conversation.answers == [("c1", Answer(False))]
+
+    drive(test, conversation)
+
+
+def test_words_meant_for_the_prompt_do_not_answer() -> None:
+    conversation = ScriptedConversation(_asking(_request()))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        for key in ("u", "s", "e", "space", "y", "a", "r", "n", "enter"):
+            await run.pilot.press(key)
+            run.clock.now += 0.1
+        assert conversation.answers == []
+        await run.pilot.press("escape")
+        await run.until_idle()
 
     drive(test, conversation)
 
@@ -216,6 +236,28 @@ def test_what_runs_is_shown_character_by_character() -> None:
     hidden = "ls \x1b[2K\u202e\u200b\tcafé\nrm"
     assert visible(hidden) == "ls \\x1b[2K\\u202e\\u200b\tcafé\nrm"
     assert preview_content(hidden).plain.startswith("ls \\x1b[2K\\u202e\\u200b")
+
+
+def test_a_line_end_in_a_command_is_marked() -> None:
+    assert preview_content("cd /tmp\nrm x\n").plain == "cd /tmp ⏎\nrm x"
+
+
+def test_a_diff_has_line_numbers_and_keeps_every_line() -> None:
+    diff = (
+        "--- a/old.py\n+++ b/new.py\n@@ -9,3 +9,3 @@ def f\n same\n-one old\n+one new\n\\ No newline at end of file\n"
+    )
+    content = preview_content(diff)
+    assert content.plain.split("\n") == [
+        "--- a/old.py",
+        "+++ b/new.py",
+        "@@ -9,3 +9,3 @@ def f",
+        " 9  same",
+        "10 -one old",
+        "10 +one new",
+        "\\ No newline at end of file",
+    ]
+    marked = [content.plain[span.start : span.end] for span in content.spans if " 35%" in str(span.style)]
+    assert marked == ["old", "new"]
 
 
 def test_brackets_in_a_question_are_no_markup() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.protocol.events import ToolStarted, UsageUpdated, Waiting
+from qcode.protocol.events import ApprovalRequested, ToolStarted, UsageUpdated, Waiting
 from qcode.protocol.usage import Usage
 from qcode.tui.figures import cost_text, count_text, seconds_text, tokens_text
 from qcode.tui.status import Activity, Status, render_status
@@ -142,26 +142,28 @@ def test_tokens_and_cost_add_up_over_the_turns_of_a_session() -> None:
 
 
 def test_the_timer_runs_only_while_something_moves() -> None:
-    from qcode.protocol.events import ApprovalRequested
-
     running, asking = Gate(), Gate()
     request = ApprovalRequested(call(), "Run?", "ls")
     conversation = ScriptedConversation([ToolStarted(call()), running, request, asking, ended()])
 
     async def test(run: Running) -> None:
         line = run.app.parts.status
-        assert not line.is_ticking
+        seen = [(line.is_ticking, run.status.partition("  ")[0])]
         await run.send("go")
         await running.reached.wait()
-        assert line.is_ticking
-        assert "running shell" in run.status
+        seen.append((line.is_ticking, run.status.partition("  ")[0]))
         running.open()
         await asking.reached.wait()
-        assert not line.is_ticking
-        assert "waiting for your answer" in run.status
+        seen.append((line.is_ticking, run.status.partition("  ")[0]))
         asking.open()
         await run.until_idle()
-        assert not line.is_ticking
+        seen.append((line.is_ticking, run.status.partition("  ")[0]))
+        assert seen == [
+            (False, ""),
+            (True, "⠋ running shell · Esc to cancel"),
+            (False, "waiting for your answer"),
+            (False, ""),
+        ]
 
     drive(test, conversation)
 

@@ -10,7 +10,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-import pexpect
+import pexpect  # type: ignore[import-untyped]  # it ships no types
 import pyte
 import pytest
 from textual._xterm_parser import XTermParser
@@ -90,6 +90,9 @@ def test_a_session_in_a_real_terminal_leaves_it_as_it_was(tmp_path: Path) -> Non
     session = Terminal(tmp_path)
     session.until("qcode 0.1.0")
     session.child.send("one\x1b\rtwo\x1b[200~\rthree\x1b[201~\r")
+    session.until("a reply")
+    session.screen.reset()
+    session.child.send("\x0c")
     session.until("a reply")
     session.child.send("\x04")
     rest = session.finish()

@@ -63,8 +63,7 @@ class Column:
         if not 0 <= y < self.height:
             return None
         index, row = self.find(y)
-        entry = self.entries[index]
-        return entry.line(row) if entry.is_laid_out(self.width) else None
+        return self.entries[index].line(row, self.width)
 
     def lines(self, start: int, end: int) -> Iterator[Line]:
         """Yield the lines of rows `start` to `end`, laid out as needed."""
@@ -86,6 +85,11 @@ class Column:
         """Return the first row that was laid out anew since the last call, None where none was."""
         fresh, self._fresh = self._fresh, []
         return min((self.top(index) + row for index, row in fresh if index < len(self.entries)), default=None)
+
+    def lay_out_all(self) -> None:
+        """Make all entries exact."""
+        for index in range(len(self.entries)):
+            self.lay_out(index)
 
     def lay_out_down(self, index: int, rows: int) -> None:
         """Make entries exact from `index` down until they fill `rows`."""
@@ -141,3 +145,11 @@ def word_at(line: Line, index: int) -> tuple[int, int]:
         if match.start() <= index < match.end():
             return match.span()
     return index, min(index + 1, len(text))
+
+
+def occurrences(lines: Sequence[Line], text: str) -> list[tuple[int, int, int]]:
+    """Return row, start and end of every place where `text` stands in one of `lines`, whatever its case."""
+    if not text.strip():
+        return []
+    pattern = re.compile(re.escape(text), re.IGNORECASE)
+    return [(y, *match.span()) for y, line in enumerate(lines) for match in pattern.finditer(line.text)]

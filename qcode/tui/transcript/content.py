@@ -47,8 +47,12 @@ class Content:
         changed, self._changed = self._changed, None
         return changed
 
+    @property
+    def has_moved(self) -> bool:
+        """Whether entries were taken away or put between others since the last `take_moved`."""
+        return self._has_moved
+
     def take_moved(self) -> bool:
-        """Return whether entries were taken away or put between others since the last call."""
         has_moved, self._has_moved = self._has_moved, False
         return has_moved
 
@@ -120,7 +124,7 @@ class Content:
 
     def restore(self, text: str, reasoning: str = "") -> None:
         """Put this in the place of the live blocks; it is live itself."""
-        at, old = self._take_live()
+        at, _ = self._take_live()
         if reasoning:
             thinking = Thinking(self._clock())
             thinking.append(reasoning)
@@ -131,8 +135,6 @@ class Content:
             self._text = Reply()
             self._text.append(text)
             self._add_live(self._text, at)
-        if self._live and old:
-            self._live[0].gap = old[0].gap
 
     def end_hold(self) -> None:
         """Take what is left of the old text away."""
@@ -168,7 +170,9 @@ class Content:
             return
         new_state = cast("CardState | None", state)
         card.change(state=new_state, argument=argument, output=output, append=append, diff=diff, summary=summary)
-        if card.state == "writing" and card not in self._live:
+        if card.state != "writing":
+            self._live = [entry for entry in self._live if entry is not card]
+        elif card not in self._live:
             self._live.append(card)
         (self._running.add if card.state == "running" else self._running.discard)(card)
         self._touch(card)
@@ -209,6 +213,7 @@ class Content:
         old = [*self._live, *([self.held] if self.held is not None else [])]
         at = min((self.entries.index(entry) for entry in old), default=len(self.entries))
         self._cards = {call_id: card for call_id, card in self._cards.items() if card not in old}
+        self._late_folds = [thinking for thinking in self._late_folds if thinking not in old]
         for entry in old:
             self._remove(entry)
         self.held = None

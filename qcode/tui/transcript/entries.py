@@ -59,8 +59,10 @@ class Entry:
         characters, breaks = self.size()
         return self.gap + 1 + breaks + characters // max(1, width)
 
-    def line(self, index: int) -> Line:
-        """Return one row as last laid out."""
+    def line(self, index: int, width: int) -> Line | None:
+        """Return a row as last laid out, although the text may have gone on since; None where no such row is."""
+        if width != self._width or index - self.gap >= len(self._lines):
+            return None
         return BLANK if index < self.gap else self._lines[index - self.gap]
 
     def rows(self, width: int) -> list[Line]:
@@ -256,20 +258,25 @@ class Held(Entry):
         self._old = old
         self._label = label
         self._covered = 0
+        self._dimmed: list[Line] = []
+        self._dimmed_width = 0
 
     def cover(self, rows: int, width: int) -> bool:
         """Take away what `rows` new rows replace; return whether anything is left."""
         if rows != self._covered:
             self._covered = rows
             self.touch()
-        return len(self.old_rows(width)) > rows
+        return len(self._old_rows(width)) > rows
 
-    def old_rows(self, width: int) -> list[Line]:
-        return [row for entry in self._old for row in entry.rows(width)]
+    def _old_rows(self, width: int) -> list[Line]:
+        if width != self._dimmed_width:
+            self._dimmed = [repaint(row, ink("old")) for entry in self._old for row in entry.rows(width)]
+            self._dimmed_width = width
+        return self._dimmed
 
     def lay_out(self, width: int) -> list[Line]:
-        old = self.old_rows(width)
-        rest = [repaint(row, ink("old")) for row in old[self._covered + 1 :]]
+        old = self._old_rows(width)
+        rest = old[self._covered + 1 :]
         if len(rest) > _LONG_REST:
             rest[-1] = mark_line(f"{self._label} · line {self._covered} of {len(old)}", width)
         return [mark_line(self._label, width), *rest]

@@ -56,6 +56,10 @@ class Pane(ScrollView):
 
     def schedule(self) -> None:
         """Something has changed: show it with the next frame."""
+        if self.content.has_moved:
+            # What is on screen would be looked up at places that are others now.
+            self.flush()
+            return
         if self._is_due or not self.is_attached:
             return
         self._is_due = True
@@ -241,6 +245,15 @@ class Pane(ScrollView):
             self.content.folds_at_once = False
         self._show_changes()
 
+    def reveal(self, y: int) -> None:
+        """Scroll only as far as it takes to have the row `y` in view, a few rows from the edge."""
+        margin = min(3, self.size.height // 3)
+        top = round(self.scroll_y)
+        if y < top + margin:
+            self.scroll_to(y=y - margin)
+        elif y >= top + self.size.height - margin:
+            self.scroll_to(y=y - self.size.height + margin + 1)
+
     def scroll_to(
         self,
         x: float | None = None,
@@ -279,6 +292,11 @@ class Pane(ScrollView):
         if on_complete is not None:
             self.call_next(on_complete)
 
+    def anchor(self, anchor: bool = True) -> None:
+        """Show the end and stay there; the pane keeps its place by itself, so that there is nothing to switch off."""
+        if anchor:
+            self.scroll_end()
+
     def on_mount(self) -> None:
         """Show what was added before there was a screen."""
         self.schedule()
@@ -304,6 +322,7 @@ class Pane(ScrollView):
         start = selection.start or Offset(0, 0)
         end = selection.end or Offset(-1, self.column.height - 1)
         lines = list(self.column.lines(start.y, end.y + 1))
+        self.schedule()
         return extract(lines, start.x, None if end.x < 0 else end.x), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:

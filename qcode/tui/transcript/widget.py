@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import monotonic
 
+from textual.geometry import Offset
+from textual.selection import Selection
+
+from qcode.tui.transcript.column import occurrences
 from qcode.tui.transcript.content import Content, Level
-from qcode.tui.transcript.line import join
+from qcode.tui.transcript.line import Line, join
 from qcode.tui.transcript.pane import Pane
 
 _WIDTH_BEFORE_MOUNT = 80
@@ -111,11 +115,35 @@ class Transcript(Pane):
 
     def plain_text(self) -> str:
         """Return everything shown, row by row at the present width, whether or not a frame has shown it yet."""
+        return join(self._all_lines())
+
+    def find(self, text: str, *, is_upwards: bool = True) -> tuple[int, int]:
+        """Select the next place where `text` stands in a row, whatever its case, and bring it into view.
+
+        The search goes on from what is selected, else from the nearest end of the view, and around. Return which one it
+        is, counted from the top, and how many there are; `(0, 0)` where there is none.
+        """
+        found = occurrences(self._all_lines(), text)
+        if not found:
+            return 0, 0
+        self.flush()
+        selection = self.text_selection
+        edge = round(self.scroll_y) + (self.size.height if is_upwards else -1)
+        here = (selection.start.y, selection.start.x) if selection and selection.start else (edge, 0)
+        before = sum((y, start) < here for y, start, _ in found)
+        is_on_one = before < len(found) and found[before][:2] == here
+        index = before - 1 if is_upwards else before + is_on_one
+        y, start, end = found[index % len(found)]
+        self.reveal(y)
+        self.screen.selections = {self: Selection(Offset(start, y), Offset(end, y))}
+        return index % len(found) + 1, len(found)
+
+    def _all_lines(self) -> list[Line]:
         column = self.column
         if not self.size.width:
             column.width = _WIDTH_BEFORE_MOUNT
-        self.cover()
-        rows = [row for entry in column.entries for row in entry.rows(column.width)]
         column.invalidate(0)
+        self.cover()
+        column.lay_out_all()
         self.schedule()
-        return join(rows)
+        return [row for entry in column.entries for row in entry.rows(column.width)]

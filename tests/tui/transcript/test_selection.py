@@ -97,3 +97,30 @@ def test_a_word_ends_where_a_path_ends() -> None:
     assert word_at(line, 6) == (4, 14)
     assert word_at(line, 3) == (3, 4)
     assert word_at(line, 17) == (16, 20)
+
+
+def test_find_goes_from_one_place_to_the_next_and_brings_it_into_view() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        fill(shown, 30)
+        await settle(stage, pilot)
+        assert shown.find("no such thing") == (0, 0)
+        assert [shown.find("REPLY 1")[0] for _ in range(3)] == [11, 10, 9]
+        await settle(stage, pilot)
+        assert stage.screen.get_selected_text() == "reply 1"
+        assert "• reply 17" in stage.view()
+        assert shown.find("reply 1", is_upwards=False) == (10, 11)
+        assert not shown.is_anchored
+
+    play(scene)
+
+
+def test_find_goes_around_at_both_ends() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        shown.append_text("one two one")
+        await settle(stage, pilot)
+        assert [shown.find("one") for _ in range(3)] == [(2, 2), (1, 2), (2, 2)]
+        assert shown.find("one", is_upwards=False) == (1, 2)
+
+    play(scene)

@@ -244,3 +244,29 @@ def test_no_timer_runs_while_nothing_happens() -> None:
         assert not stage.is_ticking()
 
     play(scene)
+
+
+def test_a_repaint_between_frames_shows_the_frame_before() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        shown.append_text("some text")
+        await settle(stage, pilot)
+        shown.append_text(" and more")
+        assert stage.view()[0] == "some text"
+        await settle(stage, pilot)
+        assert stage.view()[0] == "some text and more"
+
+    play(scene)
+
+
+def test_asking_for_the_text_does_not_keep_it_off_the_screen() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        shown.append_text("one")
+        await settle(stage, pilot)
+        shown.append_text(" two")
+        assert shown.plain_text() == "one two"
+        await settle(stage, pilot)
+        assert "one\xa0two" in stage.export_screenshot().replace("&#160;", "\xa0")
+
+    play(scene)

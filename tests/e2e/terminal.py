@@ -1,0 +1,108 @@
+"""A person at a terminal: qcode in a real pty, its screen kept by a terminal emulator."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+
+import pexpect
+import pyte
+
+from tests.e2e.running import Place
+
+PATIENCE_S = 20.0
+_LOOK_AGAIN_S = 0.2
+
+
+class Terminal:
+    """A program on a screen of `columns` by `rows`. Reading is what makes time pass; nothing sleeps."""
+
+    def __init__(
+        self, place: Place, *arguments: str, env: Mapping[str, str] | None = None, columns: int = 80, rows: int = 24
+    ) -> None:
+        self.screen = pyte.Screen(columns, rows)
+        self.raw = ""
+        self._stream = pyte.Stream(self.screen)
+        command = place.command(*arguments)
+        environment = {**place.environment(env), "TERM": "xterm-256color", "COLUMNS": "", "LINES": ""}
+        del environment["COLUMNS"], environment["LINES"]
+        self._child = pexpect.spawn(
+            command[0],
+            command[1:],
+            cwd=str(place.work),
+            env=environment,
+            dimensions=(rows, columns),
+            encoding="utf-8",
+            codec_errors="replace",
+        )
+
+    @property
+    def text(self) -> str:
+        return "\n".join(line.rstrip() for line in self.screen.display)
+
+    @property
+    def exit_code(self) -> int | None:
+        status = self._child.exitstatus
+        return None if status is None else int(status)
+
+    def wait_for(self, wanted: str | Callable[[str], bool], timeout_s: float = PATIENCE_S) -> str:
+        """Read until the screen shows `wanted`; return the screen. Fail with the screen after `timeout_s`.
+
+        A function is asked again now and then, also while nothing is written: it may press keys itself.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            text = self.text
+            if (wanted in text) if isinstance(wanted, str) else wanted(text):
+                return text
+            is_over = not self._read(_LOOK_AGAIN_S)
+            if is_over or time.monotonic() > deadline:
+                raise AssertionError(f"the screen never showed {wanted!r}:\n{self.text}")
+
+    def press(self, keys: str) -> None:
+        self._child.send(keys)
+
+    def send_signal(self, number: int) -> None:
+        self._child.kill(number)
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.screen.resize(rows, columns)
+        self._child.setwinsize(rows, columns)
+
+    def wait_for_end(self) -> int | None:
+        """Read until the program has ended; return its exit code, None where a signal ended it."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self._read(_LOOK_AGAIN_S):
+            assert time.monotonic() < deadline, f"the program did not end:\n{self.text}"
+        self._child.wait()
+        return self.exit_code
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._child.close(force=True)
+
+    def _read(self, timeout_s: float) -> bool:
+        """Take what the program writes within `timeout_s`; False where it has ended."""
+        try:
+            piece = self._child.read_nonblocking(65_536, timeout=timeout_s)
+        except pexpect.TIMEOUT:
+            return True
+        except pexpect.EOF:
+            return False
+        self.raw += piece
+        with contextlib.suppress(NotImplementedError):
+            self._stream.feed(_plain(piece))
+        return True
+
+
+def _plain(piece: str) -> str:
+    """Leave out sequences the emulator takes for text: kitty's key protocol (`CSI > ... u`, `CSI < u`)."""
+    for odd in ("\x1b[>25u", "\x1b[>1u", "\x1b[<u"):
+        piece = piece.replace(odd, "")
+    return piece

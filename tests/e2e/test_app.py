@@ -1,0 +1,134 @@
+"""The app in a real pty: what a person sees and types, and that the terminal is theirs again afterwards."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from qcode.protocol.stops import StopReason
+from tests.e2e.running import HELLO, KEY, KEY_VARIABLES, PROTOCOLS, Place
+from tests.e2e.terminal import Terminal
+from tests.fakes.by_hand import SCENARIOS
+from tests.fakes.server import FakeServer, ProtocolName
+from tests.fakes.turns import Faults, Turn
+
+ALTERNATE_SCREEN_OFF = "\x1b[?1049l"
+CURSOR_ON = "\x1b[?25h"
+
+
+def at(server: FakeServer, protocol: ProtocolName, place: Place, *more: str) -> Terminal:
+    flags = ("-m", f"{protocol}/test-model", "--base-url", server.base_url, *more)
+    return Terminal(place, *flags, env={KEY_VARIABLES[protocol]: KEY})
+
+
+def is_restored(terminal: Terminal) -> bool:
+    return ALTERNATE_SCREEN_OFF in terminal.raw and CURSOR_ON in terminal.raw
+
+
+class Answering:
+    """Presses `y` now and then until `wanted` shows: keys pressed too early after a question are ignored on purpose."""
+
+    def __init__(self, terminal: Terminal, wanted: str) -> None:
+        self._terminal = terminal
+        self._wanted = wanted
+        self._pressed_at = time.monotonic()
+
+    def __call__(self, text: str) -> bool:
+        if "Yes, once" in text and time.monotonic() - self._pressed_at > 0.6:
+            self._pressed_at = time.monotonic()
+            self._terminal.press("y")
+        return self._wanted in text
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_edit_is_asked_for_approved_and_done(protocol: ProtocolName, place: Place) -> None:
+    (place.work / "hello.py").write_text(HELLO)
+    with (
+        FakeServer(protocol, SCENARIOS["docstring"].make()) as server,
+        at(server, protocol, place, "--trust") as terminal,
+    ):
+        terminal.wait_for("test-model")
+        terminal.press("add a docstring to hello.py\r")
+        asked = terminal.wait_for("Yes, once")
+        assert "hello.py" in asked
+        assert '+    """' in asked
+        assert (place.work / "hello.py").read_text() == HELLO
+        terminal.wait_for(Answering(terminal, "Done:"))
+        assert '"""' in (place.work / "hello.py").read_text()
+        terminal.press("\x04")
+        assert terminal.wait_for_end() == 0
+        assert server.complaints == []
+        assert is_restored(terminal)
+
+
+def test_a_cut_reply_is_continued_before_the_eyes_of_the_person(place: Place) -> None:
+    script = [
+        Turn(text="Lost part.", stop=StopReason.MAX_TOKENS),
+        Turn(text="The story begins", stop=StopReason.MAX_TOKENS),
+        Turn(text=" and ends here."),
+    ]
+    with FakeServer("openai", script) as server, at(server, "openai", place) as terminal:
+        terminal.wait_for("test-model")
+        terminal.press("tell me a story\r")
+        shown = terminal.wait_for("and ends here.")
+        assert "continued 1/3" in shown
+        assert "Lost part." not in shown
+        assert server.caps == [8000, 64000, 64000]
+
+
+def test_escape_interrupts_and_keeps_what_was_shown(place: Place) -> None:
+    with (
+        FakeServer("openai", [Turn(text=["One. ", "Two. ", "Three."], faults=Faults(stall_after=3))]) as server,
+        at(server, "openai", place) as terminal,
+    ):
+        terminal.wait_for("test-model")
+        terminal.press("count\r")
+        terminal.wait_for("Two.")
+        terminal.press("\x1b")
+        shown = terminal.wait_for(lambda text: "nterrupted" in text)
+        assert "One. Two." in shown
+        server.wait_until(lambda seen: seen.hangups == 1)
+        assert len(server.requests) == 1
+
+
+def test_without_a_key_it_opens_on_the_demo_and_says_how_to_add_one(place: Place) -> None:
+    with Terminal(place) as terminal:
+        shown = terminal.wait_for("ANTHROPIC_API_KEY")
+        assert "demo" in shown
+        terminal.press("/help demo\r")
+        terminal.wait_for("a very long reply")
+        terminal.press("\x04")
+        assert terminal.wait_for_end() == 0
+
+
+def test_a_first_prompt_is_sent_at_once(place: Place) -> None:
+    with Terminal(place, "list the folder", "-m", "demo/demo") as terminal:
+        terminal.wait_for("glob")
+
+
+def test_it_survives_being_resized_while_it_streams(place: Place) -> None:
+    with Terminal(place, "a long reply", "-m", "demo/demo") as terminal:
+        terminal.wait_for("cut at")
+        terminal.resize(40, 15)
+        terminal.resize(120, 40)
+        terminal.wait_for("none missing")
+        terminal.press("\x04")
+        assert terminal.wait_for_end() == 0
+        assert is_restored(terminal)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_with_the_terminal_restored(number: int, place: Place) -> None:
+    with Terminal(place, "-m", "demo/demo") as terminal:
+        terminal.wait_for("demo/demo")
+        terminal.send_signal(number)
+        terminal.wait_for_end()
+        assert is_restored(terminal)
+
+
+def test_a_session_is_shown_again_when_it_goes_on(place: Place) -> None:
+    place.run("-p", "hello", "-m", "demo/demo")
+    with Terminal(place, "-c", "-m", "demo/demo") as terminal:
+        terminal.wait_for("For a real model")

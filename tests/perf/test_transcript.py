@@ -1,0 +1,175 @@
+"""What the transcript may cost, as ratios within one run.
+
+Rendering is the CPU time of taking text in and laying it out, up to the request to repaint. Painting a frame is
+Textual's, costs the same whatever the text and however long the chat, and is in the measurements that say "frames".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import Awaitable, Callable
+from time import process_time
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.tui.transcript.stage import Stage, fill, settle
+
+pytestmark = [pytest.mark.perf, pytest.mark.timeout(600)]
+
+DELTA = 24
+PER_FRAME = 10  # 200 deltas a second, 20 frames a second
+
+SECTION = '''## Section {n}: how it works
+
+The quick brown fox jumps over the lazy dog, then it **stops** to read `config.toml` and a [link](https://e.example/{n}).
+It goes on with a second line of the same paragraph, so that wrapping has something to do at every width.
+
+- first item with some text that is rather long and has to be wrapped somewhere near the end of it
+- second item with `code`
+  - nested item {n}
+
+```python
+class Thing{n}:
+    """A doc string that
+    goes over lines."""
+
+    def method(self, value: int) -> str:
+        for index in range(value):  # a comment
+            if index % 2 == 0:
+                print("value", index, end="")
+        return "done"
+```
+
+| name | value | text |
+|------|------:|------|
+| a{n} | 1 | something |
+| b{n} | 22 | something else |
+
+> a quote with *emphasis* that says something wise about section {n}
+
+'''
+REPLY = "".join(SECTION.replace("{n}", str(number)) for number in range(200))
+CODE = "```python\n" + "def function(argument):\n    return [item for item in argument if item]  # kept\n\n" * 1000
+
+Scene = Callable[[Stage, Pilot[None]], Awaitable[float]]
+
+
+def run(scene: Scene) -> float:
+    async def start() -> float:
+        stage = Stage()
+        async with stage.run_test(size=(80, 24)) as pilot:
+            await settle(stage, pilot)
+            gc.collect()
+            return await scene(stage, pilot)
+
+    return asyncio.run(start())
+
+
+def best(scene: Scene, times: int = 3) -> float:
+    return min(run(scene) for _ in range(times))
+
+
+def once(text: str) -> Scene:
+    """Rendering `text` in one piece."""
+
+    async def scene(stage: Stage, pilot: Pilot[None]) -> float:
+        begun = process_time()
+        stage.transcript.append_text(text)
+        stage.transcript.settle()
+        stage.transcript.flush()
+        return process_time() - begun
+
+    return scene
+
+
+def streamed(text: str, *, above: int = 0, with_frames: bool = False) -> Scene:
+    """Rendering `text` as it streams, below `above` settled replies."""
+
+    async def scene(stage: Stage, pilot: Pilot[None]) -> float:
+        fill(stage.transcript, above)
+        await settle(stage, pilot)
+        gc.collect()
+        rendering = 0.0
+        start = process_time()
+        for frame in range(0, len(text), DELTA * PER_FRAME):
+            begun = process_time()
+            for at in range(frame, min(len(text), frame + DELTA * PER_FRAME), DELTA):
+                stage.transcript.append_text(text[at : at + DELTA])
+            stage.transcript.flush()
+            rendering += process_time() - begun
+            await pilot.pause()
+        begun = process_time()
+        stage.transcript.settle()
+        stage.transcript.flush()
+        rendering += process_time() - begun
+        return process_time() - start if with_frames else rendering
+
+    return scene
+
+
+@pytest.mark.parametrize("text", [REPLY[:60_000], CODE[:60_000]], ids=["markdown", "one block of code"])
+def test_streaming_a_reply_costs_at_most_three_times_rendering_it_once(text: str) -> None:
+    run(once(text))
+    assert best(streamed(text)) <= 3 * best(once(text))
+
+
+def test_a_reply_under_a_thousand_messages_costs_hardly_more_than_in_an_empty_chat() -> None:
+    text = REPLY[:60_000]
+    run(once(text))
+    for with_frames in (False, True):
+        empty = best(streamed(text, with_frames=with_frames))
+        assert best(streamed(text, above=1_000, with_frames=with_frames)) <= 1.2 * empty
+
+
+def test_a_reply_twice_as_long_costs_twice_as_much() -> None:
+    run(once(REPLY))
+    assert best(streamed(REPLY[:120_000])) <= 2.4 * best(streamed(REPLY[:60_000]))
+
+
+def test_a_frame_of_a_streaming_reply_costs_at_most_twice_a_repaint() -> None:
+    text = REPLY[:30_000]
+
+    async def repaints(stage: Stage, pilot: Pilot[None]) -> float:
+        stage.transcript.append_text(text)
+        await settle(stage, pilot)
+        start = process_time()
+        for _ in range(0, len(text), DELTA * PER_FRAME):
+            stage.transcript.refresh()
+            await pilot.pause()
+        return process_time() - start
+
+    assert best(streamed(text, with_frames=True)) <= 2 * best(repaints)
+
+
+def test_a_thousand_messages_of_eight_lines_fit_in_sixty_megabytes() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> float:
+        tracemalloc.start()
+        try:
+            for number in range(1_000):
+                stage.transcript.append_text("".join(f"- {number} line {line} with **bold**\n" for line in range(8)))
+                stage.transcript.settle()
+            stage.transcript.plain_text()
+            await settle(stage, pilot)
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+
+    assert run(scene) <= 60e6
+
+
+def test_a_resumed_session_is_laid_out_where_it_is_seen_only() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> float:
+        begun = process_time()
+        for number in range(1_000):
+            stage.transcript.add_user(f"question {number}")
+            stage.transcript.append_text(REPLY[:2_000])
+            stage.transcript.settle()
+        await settle(stage, pilot)
+        return process_time() - begun
+
+    run(once(REPLY))
+    assert best(scene) <= best(once(REPLY[:200_000]))

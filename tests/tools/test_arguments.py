@@ -1,0 +1,71 @@
+"""Bad arguments are results that say what is wrong and what is expected; nothing raises."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from qcode.protocol.json import Json
+from qcode.tools.registry import BUILTIN, specs
+from tests.tools.conftest import TOOLS, Bench
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("read", {}, "missing argument 'path' (expected: path (string), offset (integer, optional)"),
+        ("read", {"file_path": "x"}, "unknown argument 'file_path'; did you mean 'path'?"),
+        ("read", {"path": 5}, "argument 'path' must be a string, not an integer"),
+        ("read", {"path": None}, "argument 'path' must be a string, not null"),
+        ("read", {"path": "x", "offset": "3"}, "argument 'offset' must be an integer, not a string"),
+        ("read", {"path": "x", "offset": True}, "must be an integer, not a boolean"),
+        ("read", {"path": "x", "offset": 0}, "argument 'offset' must be at least 1, not 0"),
+        ("edit", {"path": "x", "old_text": "a"}, "missing argument 'new_text'"),
+        ("edit", {"path": "x", "old_text": "a", "new_text": "b", "replace_all": "yes"}, "must be a boolean"),
+        ("write", {"path": "x", "content": "\ud83d"}, "lone surrogate"),
+        ("write", {"path": "x", "content": ["a"]}, "must be a string, not an array"),
+        ("grep", {"pattern": "x", "output": "json"}, "must be one of 'content', 'files', 'count', not 'json'"),
+        ("shell", {"command": "ls", "timeout_s": 0}, "must be at least 1"),
+        ("shell", {"command": " "}, "the command is empty"),
+        ("shell", {"command": "a\0b"}, "NUL"),
+    ],
+)
+def test_what_is_wrong_is_said(bench: Bench, name: str, arguments: dict[str, Json], said: str) -> None:
+    outcome = bench.run(name, **arguments)
+    assert outcome.is_error
+    assert said in outcome.content
+    assert bench.preview(name, **arguments).refusal == outcome.content
+    assert list(bench.root.iterdir()) == []
+
+
+def test_a_null_for_an_optional_argument_counts_as_left_out(bench: Bench) -> None:
+    bench.add("a.txt", "one\n")
+    assert bench.run("read", path="a.txt", offset=None, limit=None).content == "     1\tone"
+    assert bench.run("read", path="a.txt", offset=1.0).content == "     1\tone"
+
+
+VALUES = st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5) | st.lists(st.integers(), max_size=2)
+NAMES = st.sampled_from(
+    ["path", "content", "old_text", "new_text", "pattern", "glob", "offset", "limit", "output", "x"]
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(["read", "write", "edit", "glob", "grep"]), st.dictionaries(NAMES, VALUES, max_size=4))
+def test_no_arguments_make_a_tool_raise(bench: Bench, name: str, arguments: dict[str, Json]) -> None:
+    assert isinstance(bench.run(name, **arguments).content, str)
+    assert isinstance(bench.preview(name, **arguments).question, str)
+
+
+def test_the_registry_has_every_tool_once_and_says_what_it_does() -> None:
+    assert [spec.name for spec in specs()] == ["read", "write", "edit", "glob", "grep", "shell"]
+    assert set(TOOLS) == {tool.spec.name for tool in BUILTIN}
+    assert {spec.name for spec in specs() if spec.is_read_only} == {"read", "glob", "grep"}
+    assert {spec.name for spec in specs() if spec.writes_files} == {"write", "edit"}
+    for spec in specs():
+        properties = spec.parameters["properties"]
+        assert isinstance(properties, dict)
+        assert set(spec.required) <= set(properties)
+        assert spec.parameters["additionalProperties"] is False
+        assert all(isinstance(schema, dict) and schema["description"] for schema in properties.values())

@@ -1,0 +1,228 @@
+"""An edit changes the lines it is about and nothing else, or nothing at all."""
+
+from __future__ import annotations
+
+import codecs
+import os
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.tools import text
+from tests.tools.conftest import Bench
+
+ENDINGS = {"lf": ["\n", "\n"], "crlf": ["\r\n", "\r\n"], "cr": ["\r", "\r"], "mixed": ["\r\n", "\n"]}
+MARKS = {
+    "utf-8": (b"", "utf-8"),
+    "utf-8-mark": (codecs.BOM_UTF8, "utf-8"),
+    "utf-16-le": (codecs.BOM_UTF16_LE, "utf-16-le"),
+    "utf-16-be": (codecs.BOM_UTF16_BE, "utf-16-be"),
+}
+
+
+@pytest.mark.parametrize(
+    ("endings", "mark", "has_final", "mode", "kind"),
+    list(product(ENDINGS, MARKS, [True, False], [0o644, 0o755, 0o600], ["file", "link"])),
+)
+def test_everything_but_the_changed_line_is_kept(
+    bench: Bench, endings: str, mark: str, has_final: bool, mode: int, kind: str
+) -> None:
+    first, second = ENDINGS[endings]
+    last = second if has_final else ""
+    prefix, encoding = MARKS[mark]
+    target = bench.add("real.txt", prefix + f"één{first}two{second}three{last}".encode(encoding))
+    target.chmod(mode)
+    path = "real.txt"
+    if kind == "link":
+        (bench.root / "link.txt").symlink_to("real.txt")
+        path = "link.txt"
+    assert not bench.run("read", path=path).is_error
+    outcome = bench.run("edit", path=path, old_text="two", new_text="2")
+    assert not outcome.is_error, outcome.content
+    assert target.read_bytes() == prefix + f"één{first}2{second}three{last}".encode(encoding)
+    assert target.stat().st_mode & 0o7777 == mode
+    assert (bench.root / path).is_symlink() == (kind == "link")
+    assert sorted(entry.name for entry in bench.root.iterdir()) == sorted({"real.txt", path})
+    assert outcome.summary == "+1 -1 lines"
+
+
+def test_new_lines_take_the_ending_of_their_neighbours(bench: Bench) -> None:
+    target = bench.have_read("a.txt", "a\r\nb\r\nc\nd\n")
+    bench.run("edit", path="a.txt", old_text="b\n", new_text="b\nb2\n")
+    bench.run("edit", path="a.txt", old_text="d\n", new_text="d1\nd2\n")
+    assert target.read_bytes() == b"a\r\nb\r\nb2\r\nc\nd1\nd2\n"
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "b", "", "x y"]), st.sampled_from(["\n", "\r\n"])), max_size=12),
+    st.integers(0, 12),
+    st.lists(st.sampled_from(["new", "a", ""]), max_size=4),
+)
+def test_lines_outside_a_change_keep_their_endings(lines: list[tuple[str, str]], at: int, new: list[str]) -> None:
+    """Unique lines go in at any place of any mixture of endings."""
+    numbered = [f"{index}{line}{ending}" for index, (line, ending) in enumerate(lines)]
+    document = text.from_text("".join(numbered))
+    if text.encode(document) != "".join(numbered).encode():
+        raise AssertionError("the document is not what it was made from")
+    at = min(at, len(numbered))
+    plain = [line.replace("\r\n", "\n") for line in numbered]
+    changed = text.with_text(document, "".join([*plain[:at], *(f"+{line}\n" for line in new), *plain[at:]]))
+    result = text.encode(changed).decode()
+    assert result.startswith("".join(numbered[:at]))
+    assert result.endswith("".join(numbered[at:]))
+
+
+def test_an_unread_file_is_refused(bench: Bench) -> None:
+    target = bench.add("a.txt", "one\n")
+    for name, arguments in (("edit", {"old_text": "one", "new_text": "1"}), ("write", {"content": "1\n"})):
+        outcome = bench.run(name, path="a.txt", **arguments)
+        assert outcome.is_error
+        assert "read it first" in outcome.content
+    assert target.read_text() == "one\n"
+
+
+def test_a_file_that_changed_since_it_was_read_is_refused(bench: Bench) -> None:
+    target = bench.have_read("a.txt", "one\n")
+    target.write_text("one\nand more\n")
+    outcome = bench.run("edit", path="a.txt", old_text="one", new_text="1")
+    assert outcome.is_error
+    assert "changed since it was read (4 bytes when it was read, 13 now)" in outcome.content
+    assert target.read_text() == "one\nand more\n"
+    assert bench.preview("edit", path="a.txt", old_text="one", new_text="1").refusal == outcome.content
+
+
+def test_a_file_that_was_only_touched_is_fresh(bench: Bench) -> None:
+    target = bench.have_read("a.txt", "one\n")
+    os.utime(target, (1, 1))
+    assert not bench.run("edit", path="a.txt", old_text="one", new_text="1").is_error
+
+
+def test_edits_follow_each_other_without_reading_again(bench: Bench) -> None:
+    target = bench.have_read("a.txt", "one\ntwo\n")
+    assert not bench.run("edit", path="a.txt", old_text="one", new_text="1").is_error
+    assert not bench.run("edit", path="a.txt", old_text="two", new_text="2").is_error
+    assert not bench.run("write", path="a.txt", content="3\n").is_error
+    assert target.read_text() == "3\n"
+
+
+def test_an_ambiguous_passage_is_refused_with_its_lines(bench: Bench) -> None:
+    target = bench.have_read("a.txt", "x = 1\ny\nx = 1\n")
+    outcome = bench.run("edit", path="a.txt", old_text="x = 1", new_text="x = 2")
+    assert outcome.is_error
+    assert "2 times, at lines 1, 3" in outcome.content
+    assert target.read_text() == "x = 1\ny\nx = 1\n"
+    outcome = bench.run("edit", path="a.txt", old_text="x = 1", new_text="x = 2", replace_all=True)
+    assert "in 2 places" in outcome.content
+    assert target.read_text() == "x = 2\ny\nx = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new", "after"),
+    [
+        ("a  \nb\t\nc\n", "a\nb\n", "a\nB\n", "a  \nB\nc\n"),
+        ("\tif x:\n\t\tgo()\n", "    if x:\n        go()", "    if x:\n        stop()", "\tif x:\n\t\tstop()\n"),
+        ("  if x:\n    go()\n", "\tif x:\n\t\tgo()", "\tif x:\n\t\tgo()\n\t\tgo()", "  if x:\n    go()\n    go()\n"),
+        ("a\r\nb \r\nc\r\n", "a\r\nb\r\n", "a\r\nB\r\n", "a\r\nB\r\nc\r\n"),
+        ("a\nb  ", "b\n", "B\n", "a\nB"),
+        ("\tx\n", "  x", "    y\n  x", "\t\ty\n\tx\n"),
+    ],
+)
+def test_blanks_tabs_and_endings_are_tolerated_with_a_note(
+    bench: Bench, before: str, old: str, new: str, after: str
+) -> None:
+    target = bench.have_read("a.txt", before)
+    outcome = bench.run("edit", path="a.txt", old_text=old, new_text=new)
+    assert not outcome.is_error, outcome.content
+    assert target.read_bytes().decode() == after
+    assert "Note: matched ignoring" in outcome.content
+
+
+def test_a_tolerant_match_must_be_unique_too(bench: Bench) -> None:
+    bench.have_read("a.txt", "a  \nb\na\t\n")
+    assert "2 times, at lines 1, 3" in bench.run("edit", path="a.txt", old_text="a\n", new_text="A\n").content
+
+
+def test_no_match_names_the_nearest_passage(bench: Bench) -> None:
+    target = bench.have_read("a.py", "import os\n\n\ndef add(a, b):\n    return a + b\n\n\nx = 1\n")
+    outcome = bench.run("edit", path="a.py", old_text="def add(a, b):\n    return a - b\n", new_text="pass\n")
+    assert outcome.is_error
+    assert "nearest passage is at lines 4-5" in outcome.content
+    assert "-    return a - b\n+    return a + b" in outcome.content
+    assert "def add" in target.read_text()
+    assert "nothing there is like it" in bench.run("edit", path="a.py", old_text="%%%%", new_text="").content
+
+
+def test_line_numbers_in_the_passage_are_pointed_out(bench: Bench) -> None:
+    bench.have_read("a.txt", "one\ntwo\n")
+    outcome = bench.run("edit", path="a.txt", old_text="     1\tone\n     2\ttwo", new_text="x")
+    assert "leave them out" in outcome.content
+
+
+@pytest.mark.parametrize(("old", "new", "said"), [("", "x", "old_text is empty"), ("one", "one", "the same")])
+def test_an_edit_of_nothing_is_refused(bench: Bench, old: str, new: str, said: str) -> None:
+    bench.have_read("a.txt", "one\n")
+    assert said in bench.run("edit", path="a.txt", old_text=old, new_text=new).content
+
+
+def test_a_missing_file_is_not_edited(bench: Bench) -> None:
+    assert "use write to create it" in bench.run("edit", path="a.txt", old_text="a", new_text="b").content
+
+
+def test_hard_links_are_refused(bench: Bench) -> None:
+    target = bench.have_read("a.txt", "one\n")
+    os.link(target, bench.root / "b.txt")
+    outcome = bench.run("edit", path="a.txt", old_text="one", new_text="1")
+    assert outcome.is_error
+    assert "2 hard links" in outcome.content
+    assert (bench.root / "b.txt").read_text() == "one\n"
+
+
+def test_a_read_only_file_is_refused(bench: Bench) -> None:
+    target = bench.have_read("a.txt", "one\n")
+    target.chmod(0o444)
+    outcome = bench.run("edit", path="a.txt", old_text="one", new_text="1")
+    assert "read-only (mode 0444)" in outcome.content
+    assert target.read_text() == "one\n"
+
+
+def test_the_preview_is_the_diff_that_the_edit_then_makes(bench: Bench) -> None:
+    target = bench.have_read("a.txt", "".join(f"{n}\n" for n in range(20)))
+    arguments = {"path": "a.txt", "old_text": "7\n8\n", "new_text": "seven\n"}
+    preview = bench.preview("edit", **arguments)
+    before = target.read_bytes()
+    assert preview.refusal == ""
+    assert preview.question == "Change a.txt (+1 -2 lines)?"
+    outcome = bench.run("edit", **arguments)
+    assert before != target.read_bytes()
+    assert preview.detail == outcome.diff
+    assert "--- a/a.txt\n+++ b/a.txt\n@@ -5,8 +5,7 @@\n 4\n 5\n 6\n-7\n-8\n+seven\n 9\n" in outcome.diff
+
+
+def test_a_preview_shows_what_cannot_be_seen(bench: Bench) -> None:
+    bench.have_read("a.txt", "one\n")
+    detail = bench.preview("edit", path="a.txt", old_text="one", new_text="\x1b[2J\u202e\tend").detail
+    assert "+\\x1b[2J\\u202e\tend" in detail
+
+
+def test_large_files_are_edited_in_reasonable_time(bench: Bench) -> None:
+    lines = [f"line {n % 50}" for n in range(40_000)]
+    target = bench.have_read("a.txt", "\r\n".join(lines) + "\nlast\n")
+    assert not bench.run("edit", path="a.txt", old_text="line 49\nlast", new_text="end").is_error
+    assert target.read_bytes().endswith(b"line 48\r\nend\n")
+    assert bench.run("edit", path="a.txt", old_text="line x\nline y\n", new_text="z").is_error
+
+
+def test_a_file_replaced_by_a_link_meanwhile_is_not_followed(bench: Bench, tmp_path: Path) -> None:
+    target = bench.have_read("a.txt", "one\n")
+    place = bench.workspace.resolve("a.txt", "write")
+    loaded = bench.workspace.load(place)
+    target.unlink()
+    target.symlink_to(tmp_path / "far.txt")
+    from qcode.tools.refusal import Refused
+
+    with pytest.raises(Refused):
+        bench.workspace.write(place, b"x", loaded)
+    assert not (tmp_path / "far.txt").exists()

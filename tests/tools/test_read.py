@@ -1,0 +1,97 @@
+"""What the model sees of a file."""
+
+from __future__ import annotations
+
+import codecs
+
+import pytest
+
+from qcode.tools import read
+from tests.tools.conftest import Bench
+
+
+def test_lines_are_numbered(bench: Bench) -> None:
+    bench.add("a.txt", "one\n\n  three\n")
+    outcome = bench.run("read", path="a.txt")
+    assert outcome.content == "     1\tone\n     2\t\n     3\t  three"
+    assert (outcome.summary, outcome.is_error) == ("3 lines", False)
+
+
+def test_a_part_says_where_it_is_and_how_to_go_on(bench: Bench) -> None:
+    bench.add("a.txt", "".join(f"{n}\n" for n in range(1, 11)))
+    assert bench.run("read", path="a.txt", offset=4, limit=2).content == (
+        "     4\t4\n     5\t5\n[lines 4-5 of 10; read on with offset 6]"
+    )
+    assert bench.run("read", path="a.txt", offset=10).content == "    10\t10\n[lines 10-10 of 10]"
+    assert "has 10 lines" in bench.run("read", path="a.txt", offset=11).content
+
+
+def test_all_pieces_together_are_the_file(bench: Bench) -> None:
+    lines = [f"line {n} {'x' * (n % 97)}" for n in range(1, 6_001)]
+    bench.add("a.txt", "\n".join(lines))
+    seen: list[str] = []
+    while len(seen) < len(lines):
+        content = bench.run("read", path="a.txt", offset=len(seen) + 1).content
+        seen += [line.partition("\t")[2] for line in content.split("\n") if not line.startswith("[")]
+    assert seen == lines
+
+
+def test_long_lines_and_large_files_are_bounded(bench: Bench) -> None:
+    bench.add("long.txt", "x" * 5_000 + "\nend\n")
+    content = bench.run("read", path="long.txt").content
+    assert "[3,000 more characters on this line]\n     2\tend" in content
+    bench.add("large.txt", ("y" * 1_900 + "\n") * 1_000)
+    content = bench.run("read", path="large.txt").content
+    assert len(content.encode()) < read.MOST_BYTES + 200
+    assert "read on with offset" in content
+    bench.add("many.txt", "z\n" * 3_000)
+    assert bench.run("read", path="many.txt").content.endswith("[lines 1-2000 of 3000; read on with offset 2001]")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        codecs.BOM_UTF8 + "é\r\nb\r\n".encode(),
+        codecs.BOM_UTF16_LE + "é\r\nb\r\n".encode("utf-16-le"),
+        codecs.BOM_UTF16_BE + "é\nb".encode("utf-16-be"),
+        "é\rb\r".encode(),
+    ],
+)
+def test_encodings_and_endings_do_not_show(bench: Bench, data: bytes) -> None:
+    bench.add("a.txt", data)
+    assert bench.run("read", path="a.txt").content == "     1\té\n     2\tb"
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"\x7fELF\0\1", "binary file"),
+        ("é".encode("latin-1"), "neither UTF-8 nor UTF-16"),
+        (codecs.BOM_UTF32_LE + "ab".encode("utf-32-le"), "UTF-32"),
+        (codecs.BOM_UTF16_LE + b"\x00\xd8x", "neither UTF-8 nor UTF-16"),
+    ],
+)
+def test_what_is_no_text_is_refused_with_a_reason(bench: Bench, data: bytes, said: str) -> None:
+    bench.add("a.bin", data)
+    outcome = bench.run("read", path="a.bin")
+    assert outcome.is_error
+    assert said in outcome.content
+
+
+def test_what_is_not_there_is_refused_with_a_hint(bench: Bench) -> None:
+    bench.add("src/config.py")
+    assert "did you mean src/config.py?" in bench.run("read", path="src/confg.py").content
+    assert "list it with glob, pattern 'src/*'" in bench.run("read", path="src").content
+    assert bench.run("read", path="src/config.py/x").is_error
+    assert bench.run("read", path="x" * 300).is_error
+
+
+def test_an_empty_file_is_said_to_be_empty(bench: Bench) -> None:
+    bench.add("a.txt", "")
+    assert bench.run("read", path="a.txt").content == "[a.txt is empty]"
+
+
+def test_a_loop_of_links_is_refused(bench: Bench) -> None:
+    (bench.root / "a").symlink_to("b")
+    (bench.root / "b").symlink_to("a")
+    assert bench.run("read", path="a").is_error
