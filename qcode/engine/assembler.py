@@ -169,7 +169,7 @@ class Assembler:
         """Judge one call by its raw argument text. Only the last can be cut: decoding is sequential."""
         raw = draft.text
         if not raw.strip():
-            if is_cut and is_last and ended.stop is not StopReason.TOOL_USE:
+            if is_last and self._is_cut_before_arguments(ended, is_cut=is_cut):
                 return "incomplete"
             raw = "{}"
         arguments = parse_object(raw)
@@ -182,6 +182,12 @@ class Assembler:
         if is_cut and is_last and spec is not None and any(name not in arguments for name in spec.required):
             return "incomplete"
         return "complete"
+
+    def _is_cut_before_arguments(self, ended: ReplyEnded, *, is_cut: bool) -> bool:
+        """Say whether empty argument text is a cut: not where the reason says that the call was meant."""
+        if ended.stop is StopReason.TOOL_USE:
+            return False
+        return is_cut or (self.usage.output is None and ended.stop is not StopReason.END_TURN)
 
 
 def ends_early(raw: str) -> bool:

@@ -1,21 +1,26 @@
 """One request under way: what has come of it, what of that may be shown, and under which block number.
 
-A continuation passes its text through a seam before anything else sees it, so that what is shown, stored and judged
-is the same text.
+Text passes through the filter for inline thinking, then through the seam where it continues something, before
+anything else sees it, so that what is shown, stored and judged is the same text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
+from qcode.engine import overlap
 from qcode.engine.assembler import Assembler, Draft
 from qcode.engine.effects import Emit
+from qcode.engine.inline_thinking import InlineThinking, Piece
+from qcode.engine.repetition import RepetitionDetector
 from qcode.engine.seam import Seam
 from qcode.protocol.events import Attempt as AttemptRecord
 from qcode.protocol.events import AttemptKind, ToolCallProgress
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import (
     ReasoningDelta,
+    ReplyEnded,
     ReplyEvent,
     TextDelta,
     ToolArgsDelta,
@@ -23,11 +28,14 @@ from qcode.protocol.reply import (
 )
 from qcode.protocol.tools import ToolSpec
 
+Emits: TypeAlias = list[Emit]
+
 
 class Attempt:
     """`base` is what earlier attempts gave and this one goes on with; `seam` cleans its start, None leaves it.
 
     `is_silent`: nothing of it is for a front end (it asks for the rest of a call's arguments).
+    `has_inline_thinking`: the model writes its thinking as text.
     """
 
     def __init__(
@@ -39,43 +47,59 @@ class Attempt:
         base: list[Draft],
         seam: Seam | None = None,
         is_silent: bool = False,
+        is_broken: bool = False,
+        has_inline_thinking: bool = False,
     ) -> None:
         self.kind = kind
         self.request = request
         self.assembler = Assembler(tools)
         self.seam = seam
+        self.is_broken = is_broken
+        self.is_repeating = False
+        """The model repeats itself without end: nothing more of this attempt counts."""
         self.shown_text = 0
+        self.has_begun = False
         self.has_shown_anything = False
+        self.record_index = -1
         self._is_silent = is_silent
+        self._thinking = InlineThinking() if has_inline_thinking else None
         self._joined = len(base) - 1 if base and base[-1].kind == "text" else None
         self._offset = len(base)
         self._last_text = 0
         self._numbers: dict[int, int] = {}
+        self._text_repetition = RepetitionDetector(fence=_open_fence(base), is_arguments=is_silent)
+        self._args_repetition: tuple[int, RepetitionDetector] | None = None
 
-    def feed(self, event: ReplyEvent) -> list[Emit]:
+    def feed(self, event: ReplyEvent) -> Emits:
         """Take one event of the stream; return what a front end sees of it."""
+        self.has_begun = True
         if type(event) is TextDelta:
-            self._last_text = event.block
-            text = event.text if self.seam is None else self.seam.feed(event.text)
-            return self._take_text(event.block, text)
-        held = self.flush() if type(event) is ToolCallStarted else []
+            if self._thinking is None:
+                return self._take_text(event)
+            return self._take_pieces(event.block, self._thinking.feed(event.text))
+        held = self.flush() if isinstance(event, (ToolCallStarted, ReplyEnded)) else []
         draft = self.assembler.feed(event)
         if draft is None or self._is_silent:
             return held
         if isinstance(event, ReasoningDelta):
-            self.has_shown_anything = True
-            return [Emit(ReasoningDelta(self._number(event.block, joins=False), event.text))]
+            return self._show_reasoning(event) if event.text else held
         if isinstance(event, (ToolCallStarted, ToolArgsDelta)):
             self.has_shown_anything = True
+            if isinstance(event, ToolArgsDelta):
+                self._watch_arguments(event)
             number = self._number(event.block, joins=False)
             return [*held, Emit(ToolCallProgress(number, draft.call_id, draft.name, draft.size))]
         return held
 
-    def flush(self) -> list[Emit]:
-        """Release what the seam still holds: the stream has ended or broken."""
-        if self.seam is None:
-            return []
-        return self._take_text(self._last_text, self.seam.flush())
+    def flush(self) -> Emits:
+        """Release what the filters still hold: the text has ended."""
+        emits: Emits = []
+        if self._thinking is not None:
+            emits += self._take_pieces(self._last_text, self._thinking.flush())
+            self._thinking = None
+        if self.seam is not None:
+            emits += self._give_text(TextDelta(self._last_text, self.seam.flush()))
+        return emits
 
     def record(self, stop: str, *, is_discarded: bool = False) -> AttemptRecord:
         return AttemptRecord(self.kind, self.request.max_tokens, stop, self.assembler.usage, is_discarded)
@@ -89,18 +113,58 @@ class Attempt:
         return any(draft.kind == "call" for draft in self.drafts)
 
     @property
-    def reasoning(self) -> str:
-        return "".join(draft.text for draft in self.drafts if draft.kind == "reasoning")
+    def has_solid_text(self) -> bool:
+        """More than white space of it was shown."""
+        return self.shown_text > 0 and any(draft.kind == "text" and draft.text.strip() for draft in self.drafts)
 
-    def _take_text(self, block: int, text: str) -> list[Emit]:
-        if not text:
+    def _take_pieces(self, block: int, pieces: list[Piece]) -> Emits:
+        """Take text that the filter told from thinking; inline thinking gets a block of its own before the text."""
+        emits: Emits = []
+        for kind, text in pieces:
+            if kind == "text":
+                emits += self._take_text(TextDelta(block, text))
+                continue
+            thought = ReasoningDelta(-1 - block, text)
+            self.assembler.feed(thought)
+            if not self._is_silent:
+                emits += self._show_reasoning(thought)
+        if self._thinking is not None and self._thinking.is_settled:
+            self._thinking = None
+        return emits
+
+    def _take_text(self, event: TextDelta) -> Emits:
+        self._last_text = event.block
+        if self.seam is None:
+            return self._give_text(event)
+        return self._give_text(TextDelta(event.block, self.seam.feed(event.text)))
+
+    def _give_text(self, event: TextDelta) -> Emits:
+        if not event.text:
+            if self.seam is None:
+                self.assembler.feed(event)
             return []
-        self.assembler.feed(TextDelta(block, text))
+        end = self._text_repetition.feed(event.text)
+        if end is not None:
+            self.is_repeating = True
+            event = TextDelta(event.block, event.text[:end])
+        self.assembler.feed(event)
         if self._is_silent:
             return []
-        self.shown_text += len(text)
+        self.shown_text += len(event.text)
         self.has_shown_anything = True
-        return [Emit(TextDelta(self._number(block, joins=True), text))]
+        number = self._number(event.block, joins=True)
+        return [Emit(event if number == event.block else TextDelta(number, event.text))]
+
+    def _show_reasoning(self, event: ReasoningDelta) -> Emits:
+        self.has_shown_anything = True
+        number = self._number(event.block, joins=False)
+        return [Emit(event if number == event.block else ReasoningDelta(number, event.text))]
+
+    def _watch_arguments(self, event: ToolArgsDelta) -> None:
+        if self._args_repetition is None or self._args_repetition[0] != event.block:
+            self._args_repetition = (event.block, RepetitionDetector(is_arguments=True))
+        if self._args_repetition[1].feed(event.text) is not None:
+            self.is_repeating = True
 
     def _number(self, block: int, *, joins: bool) -> int:
         """Return the block's number in the whole reply; the first text goes on in the block it continues."""
@@ -113,3 +177,7 @@ class Attempt:
                 self._offset += 1
             self._numbers[block] = number
         return number
+
+
+def _open_fence(base: list[Draft]) -> str | None:
+    return overlap.open_fence(base[-1].text) if base and base[-1].kind == "text" else None

@@ -11,11 +11,13 @@ from qcode.protocol.model import ModelRequest
 BYTES_PER_TOKEN = 4
 TOKENS_PER_MESSAGE = 8
 TOKENS_PER_IMAGE = 1_600
+MAX_ESTIMATED_SHARE = 10
+"""A prompt counts as counted while at most one part in so many of it was estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSize:
-    """`is_counted`: all but the newest messages were counted by the provider."""
+    """`is_counted`: the provider counted it, all but what little was added since."""
 
     tokens: int
     is_counted: bool
@@ -57,7 +59,8 @@ class PromptCounter:
         count = len(self._counted_messages)
         if count and request.messages[:count] == self._counted_messages:
             added = sum(estimate_message(message) for message in request.messages[count:])
-            return PromptSize(self._counted_tokens + added, is_counted=True)
+            is_counted = added * MAX_ESTIMATED_SHARE <= self._counted_tokens
+            return PromptSize(self._counted_tokens + added, is_counted=is_counted)
         fixed = self._estimate_fixed(request)
         return PromptSize(fixed + sum(estimate_message(message) for message in request.messages), is_counted=False)
 

@@ -81,6 +81,11 @@ class SendRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class StopRequest:
+    """Close the stream of the request under way; nothing it still gives may be fed back."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunTool:
     """Run an approved call and feed `ToolEnded` back."""
 
@@ -129,4 +134,4 @@ class EndTurn:
     """The turn is over; whatever still runs is to be stopped. `TurnEnded` was emitted just before."""
 
 
-Effect: TypeAlias = SendRequest | RunTool | AskApproval | Wait | Emit | Append | Learn | EndTurn
+Effect: TypeAlias = SendRequest | StopRequest | RunTool | AskApproval | Wait | Emit | Append | Learn | EndTurn

@@ -29,12 +29,14 @@ _WINDOW_WORDS = re.compile(
 class LearnedLimit:
     """`output`: the largest cap the host takes; `window`: the whole context it has, in tokens.
 
-    `prompt` is how many tokens the server counted in the prompt, where its message says so.
+    `prompt` is how many tokens the server counted in the prompt, `total` how many in prompt and output cap together,
+    where its message says so.
     """
 
     kind: Literal["output", "window"]
     tokens: int
     prompt: int | None = None
+    total: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,12 @@ _FORMS = (
     _form("either", r"supports? (?:up to |a maximum of |only )#"),
     _form("either", r"less than #", is_exclusive=True),
 )
+_PROMPT = re.compile(
+    rf"{_NUMBER} (?:tokens )?(?:in|from) (?:the|your) (?:messages|prompt|input)"
+    rf"|(?:request|prompt|input) (?:has|contains|is) {_NUMBER} (?:input |prompt )?tokens",
+    re.IGNORECASE,
+)
+_TOTAL = re.compile(rf"requested (?:about )?{_NUMBER} tokens|max_total_tokens \({_NUMBER}\)", re.IGNORECASE)
 
 
 def learn_limit(message: str, param: str | None = None) -> LearnedLimit | None:
@@ -102,8 +110,16 @@ def learn_limit(message: str, param: str | None = None) -> LearnedLimit | None:
         kind = form.kind
         if kind == "either":
             kind = "output" if speaks_of_output else "window"
-        return LearnedLimit(kind, tokens, None if form.prompt is None else _number(found.group(form.prompt)))
+        if kind == "output":
+            return LearnedLimit(kind, tokens)
+        prompt = _first_number(_PROMPT, message) if form.prompt is None else _number(found.group(form.prompt))
+        return LearnedLimit(kind, tokens, prompt, _first_number(_TOTAL, message))
     return None
+
+
+def _first_number(pattern: re.Pattern[str], message: str) -> int | None:
+    found = pattern.search(message)
+    return None if found is None else _number(next(digits for digits in found.groups() if digits))
 
 
 def _number(digits: str) -> int:

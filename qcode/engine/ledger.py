@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
@@ -12,11 +13,13 @@ RequestCause: TypeAlias = Literal["initial", "escalations", "continuations", "re
 
 
 class Ledger:
-    """The sums of one turn. `cost` is None as soon as one request's cost is unknown."""
+    """The sums of one turn. `cost` is None as soon as one request's cost is unknown; `spent` is what a budget is held
+    against: the same with estimates in the place of counts that never came."""
 
     def __init__(self, price: Price | None) -> None:
         self.usage = Usage()
         self.cost: Decimal | None = Decimal(0) if price is not None else None
+        self.spent = Decimal(0)
         self.discarded_output_tokens = 0
         self._price = price
         self._counts: dict[RequestCause, int] = {}
@@ -24,18 +27,27 @@ class Ledger:
     def count(self, cause: RequestCause) -> None:
         self._counts[cause] = self._counts.get(cause, 0) + 1
 
-    def add(self, usage: Usage, *, is_discarded: bool = False, is_refused: bool = False) -> None:
-        """Add one request's usage. `is_refused`: the host never began to answer, so nothing was used."""
+    def add(self, usage: Usage, estimate: Usage, *, is_unused: bool = False) -> None:
+        """Add one request's usage. `is_unused`: the host never began to answer, so nothing was used."""
         self.usage = self.usage + usage
-        if is_discarded:
-            self.discarded_output_tokens += usage.output or 0
-        if not is_refused and self.cost is not None:
-            cost = cost_of(usage, self._price)
-            self.cost = None if cost is None else self.cost + cost
+        if is_unused:
+            return
+        cost = cost_of(usage, self._price)
+        self.cost = None if cost is None or self.cost is None else self.cost + cost
+        counts = replace(
+            usage,
+            input=estimate.input if usage.input is None else usage.input,
+            output=estimate.output if usage.output is None else usage.output,
+        )
+        self.spent += cost_of(counts, self._price) or 0
 
     def discard(self, usage: Usage) -> None:
         """Mark usage that was added before as belonging to an attempt that was thrown away."""
         self.discarded_output_tokens += usage.output or 0
+
+    def keep(self, usage: Usage) -> None:
+        """Take a `discard` back: the attempt is what is left after all."""
+        self.discarded_output_tokens -= usage.output or 0
 
     @property
     def api_calls(self) -> ApiCalls:

@@ -37,6 +37,7 @@ _LEAD_IN_STARTS = (
     "let me continue", "i am continuing", "i'm continuing", "here", "continu", "resum", "picking up", "carrying on",
 )  # fmt: skip
 MAX_LEAD_IN = 160
+MAX_FENCE_LINE = 200
 
 
 def repeated_tail(before: str, text: str) -> int:
@@ -125,15 +126,20 @@ def open_fence(before: str) -> str | None:
     """Return the marker of the code fence that is open at the end of `before`, None where there is none."""
     marker = None
     for line in before.split("\n"):
-        found = _FENCE.match(line)
-        if found is None:
-            continue
-        if marker is None:
-            if not (found.group(1)[0] == "`" and "`" in found.group(2)):
-                marker = found.group(1)
-        elif found.group(1).startswith(marker) and not found.group(2).strip():
-            marker = None
+        marker = fence_after(marker, line)
     return marker
+
+
+def fence_after(marker: str | None, line: str) -> str | None:
+    """Return the fence that is open behind `line`, given the one before it (CommonMark, fenced code blocks)."""
+    if "```" not in line and "~~~" not in line:
+        return marker
+    found = _FENCE.match(line)
+    if found is None:
+        return marker
+    if marker is None:
+        return None if found.group(1)[0] == "`" and "`" in found.group(2) else found.group(1)
+    return None if found.group(1).startswith(marker) and not found.group(2).strip() else marker
 
 
 def reopened_fence(text: str) -> int:
@@ -150,7 +156,7 @@ def reopened_fence(text: str) -> int:
 
 def may_become_fence(text: str) -> bool:
     rest = text.lstrip("\n")
-    if "\n" in rest:
+    if "\n" in rest or len(rest) > MAX_FENCE_LINE:
         return False
     rest = rest.lstrip(" ")
     return not rest or not rest.strip("`") or not rest.strip("~") or rest.startswith(("```", "~~~"))

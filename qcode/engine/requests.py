@@ -13,6 +13,7 @@ from qcode.engine.assembler import Draft
 from qcode.engine.caps import OutputSettings
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.retries import RetrySettings
+from qcode.engine.transcript import sendable_blocks
 from qcode.protocol.messages import Block, Message, Reasoning, Text, ToolCall, assistant, user
 from qcode.protocol.model import Effort, ModelRequest
 from qcode.protocol.tools import ToolSpec
@@ -47,12 +48,12 @@ def continuing_request(
     strip and would then write again.
     """
     text = text_of(base)
-    partial = assistant(*stored_blocks(base))
+    messages = _with_partial(plan.messages, base)
     request = first_request(plan, model, cap)
     if model.can_prefill and text == text.rstrip():
-        return replace(request, messages=(*plan.messages, partial), is_prefill=True)
+        return replace(request, messages=messages, is_prefill=True)
     ask = synthetic.broken_stream_text(text) if is_broken else synthetic.resume_text(text)
-    return replace(request, messages=(*plan.messages, partial, user(ask)))
+    return replace(request, messages=(*messages, user(ask)))
 
 
 def nudging_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
@@ -62,9 +63,9 @@ def nudging_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelReques
     return replace(request, messages=_with_added_text(plan.messages, synthetic.ANSWER_NOW), effort=effort)
 
 
-def repairing_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
-    """Ask for one well-formed call after one the provider could not read."""
-    messages = _with_added_text(plan.messages, synthetic.ONE_WELL_FORMED_CALL)
+def repairing_request(plan: ReplyPlan, model: KnownModel, base: Sequence[Draft], cap: int) -> ModelRequest:
+    """Ask for one well-formed call after one the provider could not read; `base` is the text before it that is kept."""
+    messages = _with_added_text(_with_partial(plan.messages, base), synthetic.ONE_WELL_FORMED_CALL)
     return replace(first_request(plan, model, cap), messages=messages)
 
 
@@ -74,11 +75,7 @@ def resumed_call_request(
     """Ask for the rest of a cut call's arguments; the call itself stays out of the history, its text part stays in."""
     ask = synthetic.resumed_call_text(call.name, raw)
     request = first_request(plan, model, cap)
-    blocks = stored_blocks([draft for draft in base if draft.kind != "call"])
-    if any(isinstance(block, Text) for block in blocks):
-        messages = (*plan.messages, assistant(*blocks), user(ask))
-    else:
-        messages = _with_added_text(plan.messages, ask)
+    messages = _with_added_text(_with_partial(plan.messages, base), ask)
     has_calls = any(message.calls for message in plan.messages)
     return replace(request, messages=messages, tools=request.tools if has_calls else (), allows_calls=False)
 
@@ -88,18 +85,19 @@ def text_of(drafts: Sequence[Draft]) -> str:
 
 
 def stored_blocks(drafts: Sequence[Draft]) -> tuple[Block, ...]:
-    """Return drafts as blocks of a message: calls with valid JSON, no text of white space only beside other blocks.
+    """Return drafts as blocks of a message: text exactly as it was shown, calls with valid JSON.
 
-    Reasoning that nobody signed is dropped at the end and before a call: no provider wants it back there.
+    Reasoning that nobody signed is dropped where it trails: at the end, and between a text and a call.
     """
     blocks: list[Block] = []
     for index, draft in enumerate(drafts):
         if draft.kind == "text":
-            if draft.text.strip():
+            if draft.text or draft.opaque is not None:
                 blocks.append(Text(draft.text, draft.opaque))
         elif draft.kind == "reasoning":
-            following = drafts[index + 1] if index + 1 < len(drafts) else None
-            if draft.opaque is not None or (following is not None and following.kind != "call"):
+            following = drafts[index + 1].kind if index + 1 < len(drafts) else None
+            is_trailing = following is None or (following == "call" and index > 0)
+            if draft.opaque is not None or not is_trailing:
                 blocks.append(Reasoning(draft.text, draft.opaque))
         else:
             blocks.append(stored_call(draft))
@@ -110,6 +108,16 @@ def stored_call(draft: Draft) -> ToolCall:
     raw = draft.text
     arguments = (raw if raw.strip() else "{}") if draft.state == "complete" else synthetic.marker_arguments(raw)
     return ToolCall(draft.call_id, draft.name, arguments, draft.opaque)
+
+
+def _with_partial(messages: tuple[Message, ...], base: Sequence[Draft]) -> tuple[Message, ...]:
+    """Add what the model said so far, without its calls, as the assistant's message; nothing where it said nothing."""
+    blocks = sendable_blocks(stored_blocks([draft for draft in base if draft.kind != "call"]))
+    if not any(isinstance(block, Text) for block in blocks):
+        return messages
+    if messages and messages[-1].role == "assistant":
+        return (*messages[:-1], assistant(*messages[-1].blocks, *blocks))
+    return (*messages, assistant(*blocks))
 
 
 def _with_added_text(messages: tuple[Message, ...], text: str) -> tuple[Message, ...]:

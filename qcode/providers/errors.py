@@ -220,11 +220,11 @@ def _compose(origin: Origin, kind: ErrorKind, message: str, status: int | None) 
     text = redact(one_line(message), origin.key) or "no reason given"
     match kind:
         case ErrorKind.AUTH:
-            how = f"run: qcode auth login {origin.provider}"
             if not origin.key:
+                how = "name its variable as api_key_env in the config"
                 return f"{origin.provider} wants a key: {text.rstrip('.')}; {how}"
             key = f"the key from {origin.key_source}" if origin.key_source else "the key"
-            return f"{origin.provider} refused {key}: {text.rstrip('.')}; set a valid one, or {how}"
+            return f"{origin.provider} refused {key}: {text.rstrip('.')}; set a valid one"
         case ErrorKind.BAD_REQUEST | ErrorKind.CONTEXT_OVERFLOW | ErrorKind.UNKNOWN_MODEL:
             # No status here: a limit is learned from the numbers in this line.
             return f"{origin.provider} refused the request: {text}"

@@ -207,7 +207,7 @@ def _checked_key(spec: ProviderSpec, address: str, api_key: str, key_source: str
     if not key:
         if spec.needs_key and not is_local(address):
             variables = " or ".join(spec.key_variables)
-            how = f"set {variables}, or run: qcode auth login {spec.name}" if variables else "set api_key_env"
+            how = f"set {variables}" if variables else "set api_key_env in the config"
             raise ProviderError(ErrorKind.NO_CREDENTIAL, f"{spec.name} needs a key: {how}")
         return ""
     if not (key.isascii() and key.isprintable() and " " not in key):

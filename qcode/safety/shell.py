@@ -183,7 +183,8 @@ class _Check:
             raise _Complaint("a wildcard at the start of a word could become an option")
         if any(part.startswith(".") and any(char in part for char in "*?") for part in parts) or "**" in pattern:
             raise _Complaint("a wildcard whose meaning is not certain")
-        matches = glob.iglob(self._absolute(pattern))  # noqa: PTH207  # bash's rules for dots, not pathlib's
+        start = anchored(pattern, glob.escape(str(self.ground.root)), glob.escape(home_of(self.ground)))
+        matches = glob.iglob(start)  # noqa: PTH207  # bash's rules for dots, not pathlib's
         found = list(islice(matches, _MOST_MATCHES + 1))
         if len(found) > _MOST_MATCHES:
             raise _Complaint("a wildcard with very many matches")

@@ -133,13 +133,13 @@ def _copy_attributes(folder: int, name: str, target: int) -> None:
     """Copy extended attributes, access lists among them, as far as the system knows and permits them."""
     if not hasattr(os, "listxattr"):
         return
-    source = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW, dir_fd=folder)
-    try:
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):
+        source = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW, dir_fd=folder)
+        try:
             for attribute in os.listxattr(source):
                 os.setxattr(target, attribute, os.getxattr(source, attribute))
-    finally:
-        os.close(source)
+        finally:
+            os.close(source)
 
 
 def _check_unchanged(folder: int, name: str, old: Loaded | None, shown: str) -> None:

@@ -47,6 +47,7 @@ def _plan(arguments: Arguments, workspace: Workspace) -> Change:
         raise Refused(f"{place.shown} does not exist; use write to create it")
     loaded = workspace.load(place)
     workspace.check_fresh(place, loaded)
+    workspace.check_writable(place, loaded)
     old = text.decode(loaded.data, place.shown)
     asked, given = (_plain(arguments.text(name)) for name in ("old_text", "new_text"))
     edited = matching.apply(old.text, asked, given, place.shown, replaces_all=arguments.flag("replace_all"))

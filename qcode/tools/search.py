@@ -137,7 +137,7 @@ def _argv(query: Query, ripgrep: str | None) -> list[str]:
     if ripgrep is None:
         return [sys.executable, "-I", "-S", str(_SCANNER)]
     argv = [ripgrep, "--no-config", "--json", "--hidden", "--no-require-git", "--no-ignore-global"]
-    argv += ["--no-ignore-dot", "--no-messages", "--sort", "path"]
+    argv += ["--no-ignore-dot", "--no-messages", "--crlf", "--sort", "path"]
     argv += ["--ignore-case"] if query.ignore_case else []
     argv += ["--context", str(query.around)] if query.around else []
     argv += ["--max-count", str(query.max_count)] if query.max_count else []

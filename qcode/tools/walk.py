@@ -36,35 +36,45 @@ def files(root: Path, start: Path, is_stopped: Callable[[], bool]) -> Iterator[E
     Rules are those of the `.gitignore` files from `root` on and of `.git/info/exclude`. A start that is itself ignored
     was asked for by name, so rules above it do not count there.
     """
-    rules = _rules_above(root, start)
     prefix = "/".join(start.relative_to(root).parts)
-    pending: list[tuple[str, _Rules]] = [(prefix, rules)]
     left = MOST_ENTRIES
+    pending = [_Level.of(root, prefix, _rules_above(root, start))]
     while pending:
-        folder, rules = pending.pop()
+        level = pending[-1]
+        entry = next(level.entries, None)
+        if entry is None:
+            pending.pop()
+            continue
+        left -= 1
+        if left < 0:
+            raise TooMany
+        if is_stopped():
+            return
+        path = f"{level.folder}/{entry.name}" if level.folder else entry.name
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if entry.name == ".git" or _is_ignored(level.rules, path, is_folder=is_folder):
+            continue
+        if is_folder:
+            pending.append(_Level.of(root, path, level.rules))
+        else:
+            yield Entry(path[len(prefix) + 1 if prefix else 0 :], entry)
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """A folder that the walk is in: what is left of it, and the rules that hold there."""
+
+    folder: str
+    rules: _Rules
+    entries: Iterator[os.DirEntry[str]]
+
+    @staticmethod
+    def of(root: Path, folder: str, rules: _Rules) -> _Level:
         try:
             entries = sorted(os.scandir(root / folder), key=lambda entry: entry.name)
         except OSError:
-            continue
-        left -= len(entries)
-        if left < 0:
-            raise TooMany
-        rules = _with_rules_of(rules, root, folder)
-        below: list[tuple[str, _Rules]] = []
-        for entry in entries:
-            if is_stopped():
-                return
-            if entry.name == ".git":
-                continue
-            path = f"{folder}/{entry.name}" if folder else entry.name
-            is_folder = entry.is_dir(follow_symlinks=False)
-            if _is_ignored(rules, path, is_folder=is_folder):
-                continue
-            if is_folder:
-                below.append((path, rules))
-            else:
-                yield Entry(path[len(prefix) + 1 if prefix else 0 :], entry)
-        pending += reversed(below)
+            entries = []
+        return _Level(folder, _with_rules_of(rules, root, folder), iter(entries))
 
 
 def _rules_above(root: Path, start: Path) -> _Rules:

@@ -147,15 +147,21 @@ class Workspace:
                 "Nothing was changed"
             )
 
-    def write(self, place: Place, data: bytes, old: Loaded | None) -> None:
-        """Put `data` in place of `old` (None: there is no file yet; missing folders are made) and remember it."""
-        if old is not None and old.links > 1:
+    def check_writable(self, place: Place, old: Loaded) -> None:
+        """Raise `Refused` where the file cannot be replaced without losing something."""
+        if old.links > 1:
             raise Refused(
                 f"{place.shown} has {old.links} hard links, so a change would split it from its other names; "
                 "change it in the shell if that is wanted. Nothing was changed"
             )
-        if old is not None and not (old.mode & 0o222 and os.access(place.path, os.W_OK)):
+        is_there = self.exists(place)
+        if not old.mode & 0o222 or (is_there and not os.access(place.path, os.W_OK)):
             raise Refused(f"{place.shown} is read-only (mode {old.mode:04o}). Nothing was changed")
+
+    def write(self, place: Place, data: bytes, old: Loaded | None) -> None:
+        """Put `data` in place of `old` (None: there is no file yet; missing folders are made) and remember it."""
+        if old is not None:
+            self.check_writable(place, old)
         try:
             with self._lock, disk.open_folder(place.base, place.parts[:-1], creates=old is None) as folder:
                 snapshot = disk.replace_file(folder, place.parts[-1], data, old, place.shown)

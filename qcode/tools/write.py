@@ -51,6 +51,7 @@ def _plan(arguments: Arguments, workspace: Workspace) -> Change:
         return Change(place, None, text.encode(document), diff, f"Created {place.shown} ({size}).")
     loaded = workspace.load(place)
     workspace.check_fresh(place, loaded)
+    workspace.check_writable(place, loaded)
     old = text.decode(loaded.data, place.shown)
     new = _in_place_of(old, content)
     data = text.encode(new)

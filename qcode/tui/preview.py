@@ -60,5 +60,5 @@ def _changed_line(line: str, row: Row | None) -> Content:
     content = Content.styled(line, f"$text-{color}")
     if row is not None and row.text == line[1:]:
         for start, end in row.changed:
-            content = content.stylize(f"on ${color} 35%", start + 1, end + 1)
+            content = content.stylize("reverse", start + 1, end + 1)
     return content

@@ -44,7 +44,7 @@ class Prompt(TextArea):
             compact=True,
             highlight_cursor_line=False,
             show_line_numbers=False,
-            placeholder="Ask for something, / for commands, ? for keys",
+            placeholder="Ask · / commands · ? keys",
             id=id,
         )
         self.cursor_blink = False

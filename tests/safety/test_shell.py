@@ -259,6 +259,14 @@ def test_a_recursive_search_asks_where_it_would_read_secrets(repo: Path) -> None
     assert judge("grep -rn --exclude-dir=.git x .") == "allow"
 
 
+def test_links_below_a_searched_folder_do_not_matter(repo: Path, tmp_path: Path) -> None:
+    """grep -r does not follow them; -R does, and asks."""
+    (repo / "src/out").symlink_to(tmp_path / "outside.txt")
+    assert judge_shell("grep -rn x src", repo, home=tmp_path / "home").verdict == "allow"
+    assert judge_shell("grep -Rn x src", repo, home=tmp_path / "home").verdict == "ask"
+    assert judge_shell("cat src/out", repo, home=tmp_path / "home").verdict == "ask"
+
+
 def test_wildcards_are_judged_by_what_they_match(repo: Path, tmp_path: Path) -> None:
     def judge(command: str) -> str:
         return judge_shell(command, repo, home=tmp_path / "home").verdict

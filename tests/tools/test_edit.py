@@ -75,6 +75,13 @@ def test_lines_outside_a_change_keep_their_endings(lines: list[tuple[str, str]],
     assert result.endswith("".join(numbered[at:]))
 
 
+@given(st.text(alphabet=st.sampled_from("a\r\n\u2028\x85é\U0001f600\ufeff"), max_size=12), st.sampled_from(list(MARKS)))
+def test_a_document_is_again_the_bytes_it_came_from(raw: str, mark: str) -> None:
+    prefix, encoding = MARKS[mark]
+    data = prefix + raw.encode(encoding)
+    assert text.encode(text.decode(data, "x")) == data
+
+
 def test_an_unread_file_is_refused(bench: Bench) -> None:
     target = bench.add("a.txt", "one\n")
     for name, arguments in (("edit", {"old_text": "one", "new_text": "1"}), ("write", {"content": "1\n"})):

@@ -256,7 +256,7 @@ def test_a_diff_has_line_numbers_and_keeps_every_line() -> None:
         "10 +one new",
         "\\ No newline at end of file",
     ]
-    marked = [content.plain[span.start : span.end] for span in content.spans if " 35%" in str(span.style)]
+    marked = [content.plain[span.start : span.end] for span in content.spans if span.style == "reverse"]
     assert marked == ["old", "new"]
 
 

@@ -129,7 +129,7 @@ def test_escalated(snap_compare: Compare) -> None:
 
 
 def test_error(snap_compare: Compare) -> None:
-    message = "No key for anthropic. Set ANTHROPIC_API_KEY, or run qcode auth login anthropic."
+    message = "No key for anthropic. Set ANTHROPIC_API_KEY."
     app = _app([StepStarted(1), ended(Outcome.ERROR, error=message, usage=Usage())])
     assert snap_compare(app, run_before=_when(_is_over))
     assert "No key for anthropic." in _shown(app)

@@ -10,7 +10,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-import pexpect  # type: ignore[import-untyped]  # it ships no types
+import pexpect
 import pyte
 import pytest
 from textual._xterm_parser import XTermParser

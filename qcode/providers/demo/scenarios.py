@@ -54,8 +54,8 @@ def play_help(scene: Scene) -> Script:
         "I am the **built-in demo model** of qcode. I follow a script on this machine, without a network and without "
         "a key, so that you can see how qcode behaves. I cannot think about what you wrote.\n\n"
         f"Things to type:\n\n{tries}\n\n"
-        "For a real model, set `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` or `GEMINI_API_KEY` and start qcode again, or run "
-        "`qcode auth login PROVIDER`. A local server (Ollama, LM Studio, llama.cpp, vLLM) needs no key.\n"
+        "For a real model, set `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` or `GEMINI_API_KEY` and start qcode again. "
+        "A local server (Ollama, LM Studio, llama.cpp, vLLM) needs no key.\n"
     )
 
 

@@ -1,0 +1,162 @@
+"""Every scenario of the demo model, played by the whole program without a key and without a network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.e2e.running import HELLO, Finished, Place
+from tests.e2e.terminal import Terminal
+
+ALLOWED = ("--trust", "--permission-mode", "bypass")
+
+
+def play(place: Place, request: str, *flags: str) -> Finished:
+    return place.run("-m", "demo/demo", "-p", request, "-o", "stream-json", *flags)
+
+
+def used(done: Finished) -> list[tuple[str, dict[str, Any]]]:
+    """Return the calls of committed messages, as name and arguments."""
+    return [
+        (block["name"], block["input"])
+        for line in done.lines
+        if line["type"] == "assistant"
+        for block in line["message"]["content"]
+        if block["type"] == "tool_use"
+    ]
+
+
+def results(done: Finished) -> list[dict[str, Any]]:
+    return [
+        block
+        for line in done.lines
+        if line["type"] == "user"
+        for block in line["message"]["content"]
+        if block["type"] == "tool_result"
+    ]
+
+
+def of_subtype(done: Finished, subtype: str) -> list[dict[str, Any]]:
+    return [line for line in done.lines if line.get("subtype") == subtype]
+
+
+def test_it_says_that_it_is_a_demo_and_how_to_add_a_key(place: Place) -> None:
+    done = play(place, "hello there")
+    assert done.code == 0
+    assert "demo model" in done.result["result"]
+    assert "ANTHROPIC_API_KEY" in done.result["result"]
+
+
+def test_list_the_folder(place: Place) -> None:
+    (place.work / "apple.txt").write_text("x")
+    done = play(place, "list the folder")
+    assert [name for name, _ in used(done)] == ["glob"]
+    assert "apple.txt" in done.result["result"]
+
+
+def test_read_a_file(place: Place) -> None:
+    (place.work / "README.md").write_text("# Apples\n")
+    done = play(place, "read README.md")
+    assert used(done) == [("read", {"path": "README.md"})]
+    assert "Apples" in results(done)[0]["content"]
+
+
+def test_an_edit(place: Place) -> None:
+    (place.work / "hello.py").write_text(HELLO)
+    done = play(place, "add a docstring to hello.py", "--trust", "--permission-mode", "accept-edits")
+    assert [name for name, _ in used(done)] == ["read", "edit"]
+    assert '"""' in (place.work / "hello.py").read_text()
+
+
+def test_an_edit_that_nobody_approves_changes_nothing(place: Place) -> None:
+    (place.work / "hello.py").write_text(HELLO)
+    done = play(place, "add a docstring to hello.py", "--trust")
+    assert (place.work / "hello.py").read_text() == HELLO
+    assert [denial["tool_name"] for denial in done.result["permission_denials"]] == ["edit"]
+
+
+def test_a_shell_command(place: Place) -> None:
+    (place.work / "apple.txt").write_text("x")
+    done = play(place, "run ls", *ALLOWED)
+    assert [name for name, _ in used(done)] == ["shell"]
+    assert "apple.txt" in results(done)[0]["content"]
+
+
+def test_a_tool_that_fails(place: Place) -> None:
+    done = play(place, "read a missing file")
+    assert [result["is_error"] for result in results(done)] == [True]
+    assert done.code == 0
+    assert done.result["result"]
+
+
+def test_thinking(place: Place) -> None:
+    done = play(place, "think about something", "--include-partial-messages")
+    deltas = [line["event"]["delta"] for line in done.lines if line["type"] == "stream_event"]
+    assert {delta["type"] for delta in deltas} == {"thinking_delta", "text_delta"}
+    assert done.result["result"]
+
+
+def test_a_long_reply_is_cut_and_escalated(place: Place) -> None:
+    done = play(place, "a long reply")
+    (retry,) = of_subtype(done, "retry")
+    assert (retry["is_continuation"], retry["max_tokens"]) == (False, 64_000)
+    assert done.result["api_calls"]["total"] == 2
+    assert done.result["discarded_output_tokens"] == 8_000
+    sections = [line for line in done.result["result"].splitlines() if line.startswith("## ")]
+    assert len(sections) == len(set(sections)) > 50
+
+
+def test_a_very_long_reply_is_continued_without_a_seam(place: Place) -> None:
+    done = play(place, "a very long reply")
+    assert done.result["api_calls"] == {
+        "total": 3, "initial": 1, "escalations": 1, "continuations": 1, "repairs": 0, "retries": 0,
+    }  # fmt: skip
+    sections = [line for line in done.result["result"].splitlines() if line.startswith("## ")]
+    assert len(sections) == len(set(sections)) > 500
+    assert done.code == 0
+
+
+def test_a_cut_write_is_rejected_and_then_split(place: Place) -> None:
+    done = play(place, "write a huge file", "--trust", "--permission-mode", "accept-edits")
+    assert done.code == 0
+    first = results(done)[0]
+    assert first["is_error"]
+    assert "MUST split" in first["content"]
+    names = [name for name, _ in used(done)]
+    assert names[:2] == ["write", "write"]
+    assert "edit" in names[2:]
+    assert not any(result["is_error"] for result in results(done)[1:])
+    written = next(arguments["path"] for name, arguments in used(done) if "path" in arguments)
+    assert (place.work / written).stat().st_size > 100
+
+
+def test_a_rate_limit_is_waited_out(place: Place) -> None:
+    done = play(place, "rate limit")
+    (waited,) = of_subtype(done, "api_retry")
+    assert waited["delay_ms"] == 3000
+    assert done.result["api_calls"]["retries"] == 1
+    assert done.code == 0
+
+
+def test_overthinking_is_answered_in_the_end(place: Place) -> None:
+    done = play(place, "overthink it")
+    assert done.result["api_calls"]["repairs"] == 1
+    assert done.result["result"]
+
+
+def test_the_app_counts_a_rate_limit_down(place: Place) -> None:
+    with Terminal(place, "rate limit", "-m", "demo/demo", columns=100) as terminal:
+        terminal.wait_for("retrying in 2 s")
+        terminal.wait_for("retrying in 1 s")
+        terminal.wait_for(lambda text: "retrying" not in text and "demo" in text)
+
+
+def test_the_app_folds_thinking(place: Place) -> None:
+    with Terminal(place, "think about something", "-m", "demo/demo") as terminal:
+        terminal.wait_for("∴ Thought")
+
+
+def test_the_app_shows_a_rejected_write_and_its_split(place: Place) -> None:
+    flags = ("-m", "demo/demo", "--trust", "--permission-mode", "accept-edits")
+    with Terminal(place, "write a huge file", *flags, rows=60) as terminal:
+        terminal.wait_for("write")
+        terminal.wait_for(lambda text: "edit" in text and "Done" in text)

@@ -1,0 +1,268 @@
+"""glob and grep: what is found, what is left out, and that both search programs agree."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.protocol.json import Json
+from qcode.tools import glob, grep, search
+from qcode.tools.patterns import compile_pattern
+from qcode.tools.workspace import Access, Workspace
+from tests.tools.conftest import TOOLS, Bench
+
+HAS_RIPGREP = shutil.which("rg") is not None
+WITH = [pytest.param(True, marks=pytest.mark.skipif(not HAS_RIPGREP, reason="ripgrep is not installed")), False]
+
+
+@pytest.fixture
+def tree(bench: Bench) -> Bench:
+    bench.add(".gitignore", "*.log\n/build/\n!keep.log\nignored_dir/\n")
+    bench.add(".git/config", "needle\n")
+    bench.add(".github/ci.yml", "needle\n")
+    bench.add("a.py", "needle one\nplain\nNeedle two\n")
+    bench.add("src/b.py", "x\ny\nneedle\nz\n")
+    bench.add("src/deep/c.ts", "a needle in a line\r\n")
+    bench.add("src/.gitignore", "secret.txt\n!debug.log\n")
+    bench.add("src/secret.txt", "needle\n")
+    bench.add("src/debug.log", "needle\n")
+    bench.add("x.log", "needle\n")
+    bench.add("keep.log", "needle\n")
+    bench.add("build/out.py", "needle\n")
+    bench.add("src/build/in.py", "needle\n")
+    bench.add("ignored_dir/y.py", "needle\n")
+    bench.add("binary.bin", b"needle\0needle\n")
+    (bench.root / "link.py").symlink_to("a.py")
+    (bench.root / "linked").symlink_to("src")
+    return bench
+
+
+def _without_ripgrep(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grep, "find_program", lambda *arguments: None)
+
+
+def _files(bench: Bench, **arguments: Json) -> list[str]:
+    outcome = bench.run("glob", **arguments)
+    assert not outcome.is_error, outcome.content
+    return sorted(line for line in outcome.content.split("\n") if not line.startswith("["))
+
+
+def test_glob_leaves_out_what_git_ignores(tree: Bench) -> None:
+    assert _files(tree, pattern="**/*.py") == ["a.py", "link.py", "src/b.py", "src/build/in.py"]
+    assert _files(tree, pattern="**/*.log") == ["keep.log", "src/debug.log"]
+    assert _files(tree, pattern="**/*.yml") == [".github/ci.yml"]
+    assert _files(tree, pattern="**/config") == []
+
+
+def test_glob_looks_only_where_a_pattern_says(tree: Bench) -> None:
+    assert _files(tree, pattern="*.py") == ["a.py", "link.py"]
+    assert _files(tree, pattern="./src/*") == ["src/.gitignore", "src/b.py", "src/debug.log"]
+    assert _files(tree, pattern="src/**") == _files(tree, pattern="**", path="src")
+    assert _files(tree, pattern="{src/b,a}.py") == ["a.py", "src/b.py"]
+    assert _files(tree, pattern="src/deep/c.ts") == ["src/deep/c.ts"]
+    assert _files(tree, pattern=f"{tree.root}/src/[a-b].py") == ["src/b.py"]
+    assert _files(tree, pattern="**", path=".github") == [".github/ci.yml"]
+    assert "3 below match **/*.ts" not in tree.run("glob", pattern="*.ts").content
+    assert "1 below match **/*.ts" in tree.run("glob", pattern="*.ts").content
+
+
+def test_an_ignored_folder_is_looked_into_when_it_is_named(tree: Bench) -> None:
+    assert _files(tree, pattern="*", path="build") == ["build/out.py"]
+    assert _files(tree, pattern="ignored_dir/*.py") == ["ignored_dir/y.py"]
+
+
+def test_glob_gives_the_newest_first_and_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    for index in range(5):
+        os.utime(bench.add(f"{index}.txt"), (index, index))
+    monkeypatch.setattr(glob, "MOST_FILES", 3)
+    assert bench.run("glob", pattern="*.txt").content == "4.txt\n3.txt\n2.txt\n[2 more files; narrow the pattern]"
+
+
+def test_a_walk_that_is_too_long_says_so(tree: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qcode.tools.walk.MOST_ENTRIES", 5)
+    assert "the search stopped after 5 entries" in tree.run("glob", pattern="**/nothing").content
+
+
+@pytest.mark.parametrize("pattern", ["../*", "src/../../*", "", "[z-a]", "/etc/*", "{" + "a,b}{" * 12 + "a,b}"])
+def test_bad_patterns_are_refused(tree: Bench, pattern: str) -> None:
+    assert tree.run("glob", pattern=pattern).is_error
+
+
+@given(st.text(alphabet="ab*?[]{},!/.^-\\", max_size=12), st.text(alphabet="ab/.", max_size=8))
+def test_any_pattern_compiles_or_is_refused(pattern: str, path: str) -> None:
+    from qcode.tools.refusal import Refused
+
+    try:
+        matcher = compile_pattern(pattern)
+    except Refused:
+        return
+    assert matcher.fullmatch(path) is None or isinstance(matcher.fullmatch(path), re.Match)
+    if not re.search(r"[*?\[{]", pattern) and not pattern.startswith("./"):
+        assert (matcher.fullmatch(path) is not None) == (pattern == path)
+
+
+CALLS: list[dict[str, Json]] = [
+    {"pattern": "needle"},
+    {"pattern": "needle", "ignore_case": True},
+    {"pattern": "needle", "context": 1},
+    {"pattern": "needle", "context": 3, "ignore_case": True},
+    {"pattern": "needle", "output": "files"},
+    {"pattern": "needle", "output": "count", "ignore_case": True},
+    {"pattern": "needle", "glob": "*.py"},
+    {"pattern": "needle", "glob": "src/**/*.py"},
+    {"pattern": "needle", "glob": "!*.py"},
+    {"pattern": "needle", "glob": "*.{ts,yml}"},
+    {"pattern": "needle", "path": "src"},
+    {"pattern": "needle", "path": "src", "glob": "deep/*"},
+    {"pattern": "needle", "path": "src/b.py"},
+    {"pattern": "needle", "path": "x.log"},
+    {"pattern": "^n.*e$"},
+    {"pattern": "line$"},
+    {"pattern": "nowhere"},
+    {"pattern": "needle", "path": "ignored_dir"},
+    {"pattern": "needle", "path": "linked"},
+]
+
+
+@pytest.mark.skipif(not HAS_RIPGREP, reason="ripgrep is not installed")
+@pytest.mark.parametrize("arguments", CALLS, ids=[str(call) for call in CALLS])
+def test_both_programs_give_the_same(tree: Bench, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Json]) -> None:
+    with_ripgrep = tree.run("grep", **arguments)
+    _without_ripgrep(tree, monkeypatch)
+    assert tree.run("grep", **arguments) == with_ripgrep
+    assert not with_ripgrep.is_error
+
+
+@pytest.mark.parametrize("has_ripgrep", WITH)
+class TestGrep:
+    @pytest.fixture(autouse=True)
+    def choose(self, tree: Bench, monkeypatch: pytest.MonkeyPatch, has_ripgrep: bool) -> None:
+        if not has_ripgrep:
+            _without_ripgrep(tree, monkeypatch)
+
+    def test_lines_come_below_their_file(self, tree: Bench) -> None:
+        outcome = tree.run("grep", pattern="needle", path="src", context=1)
+        assert outcome.content == (
+            "src/b.py\n2-y\n3:needle\n4-z\n\nsrc/build/in.py\n1:needle\n\nsrc/debug.log\n1:needle\n\n"
+            "src/deep/c.ts\n1:a needle in a line"
+        )
+        assert outcome.summary == "4 matches in 4 files"
+
+    def test_gaps_are_marked(self, tree: Bench) -> None:
+        tree.add("gap.txt", "hit\n1\n2\n3\n4\nhit\n")
+        assert (
+            tree.run("grep", pattern="hit", path="gap.txt", context=1).content == "gap.txt\n1:hit\n2-1\n--\n5-4\n6:hit"
+        )
+
+    def test_files_and_counts(self, tree: Bench) -> None:
+        assert tree.run("grep", pattern="(?i)needle", path="a.py", output="count").content == "     2\ta.py"
+        files = tree.run("grep", pattern="needle", output="files").content.split("\n")
+        assert files == [
+            ".github/ci.yml",
+            "a.py",
+            "keep.log",
+            "src/b.py",
+            "src/build/in.py",
+            "src/debug.log",
+            "src/deep/c.ts",
+        ]
+
+    def test_matches_are_bounded(self, tree: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(grep, "MOST_MATCHES", 3)
+        tree.add("many.txt", "hit\n" * 10)
+        content = tree.run("grep", pattern="hit").content
+        assert content == "many.txt\n1:hit\n2:hit\n3:hit\n[there are more; narrow the pattern, path or glob]"
+
+    def test_long_lines_are_shown_around_the_match(self, tree: Bench) -> None:
+        tree.add("long.js", "é" * 3_000 + "HIT" + "y" * 3_000 + "\n")
+        content = tree.run("grep", pattern="HIT", path="long.js").content
+        assert "HIT" in content
+        assert len(content) < grep.MOST_LINE_CHARS + 50
+
+    def test_a_bad_pattern_is_refused_with_its_reason(self, tree: Bench) -> None:
+        outcome = tree.run("grep", pattern="fo(o")
+        assert outcome.is_error
+        assert outcome.content.startswith("grep: the pattern could not be searched for: ")
+        assert "\n" not in outcome.content
+
+    def test_options_in_a_pattern_are_none(self, tree: Bench) -> None:
+        tree.add("-x.txt", "--pre=touch\n")
+        assert tree.run("grep", pattern="--pre=touch").content == "-x.txt\n1:--pre=touch"
+        assert tree.run("grep", pattern="pre", path="-x.txt").content == "-x.txt\n1:--pre=touch"
+
+    def test_other_encodings_are_searched(self, tree: Bench) -> None:
+        tree.add("wide.txt", "\ufeffune épée\n".encode("utf-16-le"))
+        tree.add("latin.txt", "une \u00e9p\u00e9e needle\n".encode("latin-1"))
+        assert "1:une épée" in tree.run("grep", pattern="épée", path="wide.txt").content
+        assert "needle" in tree.run("grep", pattern="needle", path="latin.txt").content
+
+    def test_files_that_the_judge_does_not_allow_are_left_out_and_counted(self, tree: Bench) -> None:
+        @dataclass
+        class Opinion:
+            verdict: str
+            reason: str = ""
+
+        def judge(path: str, access: Access) -> Opinion:
+            return Opinion("ask" if path.endswith("a.py") else "allow")
+
+        workspace = Workspace(tree.root, judge=judge)
+        outcome = asyncio.run(TOOLS["grep"].run({"pattern": "needle"}, workspace, tree.context))
+        assert "needle one" not in outcome.content
+        assert "matches in 1 more files" in outcome.content
+        named = asyncio.run(TOOLS["grep"].run({"pattern": "needle", "path": "a.py"}, workspace, tree.context))
+        assert "needle one" in named.content
+
+
+def test_a_ripgrep_inside_the_workspace_is_not_used(tree: Bench, tmp_path: Path) -> None:
+    trap = tree.add("bin/rg", f"#!/bin/sh\ntouch {tmp_path}/sprung\n")
+    trap.chmod(0o755)
+    tree.environment = {"PATH": f"{tree.root}/bin:bin:.:/usr/bin:/bin"}
+    assert not tree.run("grep", pattern="needle").is_error
+    assert not tree.run("shell", command="true").is_error
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_pattern_that_takes_for_ever_is_ended(tree: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    _without_ripgrep(tree, monkeypatch)
+    monkeypatch.setattr(search, "LIMIT_S", 0.3)
+    tree.add("evil.txt", "a" * 40 + "!\n")
+    outcome = tree.run("grep", pattern="(a+)+$", path="evil.txt")
+    assert "the search was ended after 0.3 s" in outcome.content
+
+
+def test_cancelling_ends_a_search_at_once(tree: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    _without_ripgrep(tree, monkeypatch)
+    tree.add("evil.txt", "a" * 60 + "!\n")
+
+    async def cancel_once_it_runs() -> float:
+        started: list[subprocess.Popen[bytes]] = []
+
+        class Recorded(subprocess.Popen[bytes]):
+            def __init__(self, *arguments: Any, **keywords: Any) -> None:
+                super().__init__(*arguments, **keywords)
+                started.append(self)
+
+        monkeypatch.setattr(subprocess, "Popen", Recorded)
+        arguments: dict[str, Json] = {"pattern": "(a+)+$", "path": "evil.txt"}
+        task = asyncio.ensure_future(TOOLS["grep"].run(arguments, tree.workspace, tree.context))
+        while not started:
+            await asyncio.sleep(0.01)
+        begun = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert started[0].poll() is not None
+        return time.monotonic() - begun
+
+    assert asyncio.run(cancel_once_it_runs()) < 2

@@ -1,0 +1,172 @@
+"""A shell command is bounded in time and output, knows no secrets, and leaves nothing running."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from qcode.tools.environment import passed_on
+from qcode.tools.tool import ToolContext
+from tests.tools.conftest import TOOLS, Bench
+
+
+def test_output_errors_and_exit_code_come_back(bench: Bench) -> None:
+    outcome = bench.run("shell", command="echo out; echo err >&2; exit 3")
+    assert outcome.content == "out\nerr\n[exit code 3]"
+    assert (outcome.is_error, outcome.summary) == (True, "exit 3")
+    outcome = bench.run("shell", command="pwd; cat")
+    assert outcome.content == f"{bench.root}\n[exit code 0]"
+    assert not outcome.is_error
+    assert bench.run("shell", command="true").content == "[no output]\n[exit code 0]"
+    assert "signal 9" in bench.run("shell", command="kill -9 $$").content
+
+
+def test_output_is_passed_on_while_it_runs(bench: Bench) -> None:
+    """The command goes on only when its first output was seen; a character is cut in two at that place."""
+    seen: list[str] = []
+
+    def output(text: str) -> None:
+        seen.append(text)
+        (bench.root / "go").touch()
+
+    command = "printf 'a\\xc3'; until [ -e go ]; do sleep 0.01; done; printf '\\xa9b'"
+    context = ToolContext(output)
+    outcome = asyncio.run(TOOLS["shell"].run({"command": command}, bench.workspace, context))
+    assert seen == ["a", "éb"]
+    assert outcome.content == "aéb\n[exit code 0]"
+
+
+def test_nothing_secret_is_inherited(bench: Bench) -> None:
+    bench.environment = {
+        "PATH": f"/usr/bin:/bin:.::relative:{bench.root}/bin",
+        "HOME": "/home/u",
+        "LC_ALL": "C.UTF-8",
+        "OPENAI_API_KEY": "canary-1",
+        "GITHUB_TOKEN": "canary-2",
+        "MY_SECRET": "canary-3",
+        "LD_PRELOAD": "canary-4",
+        "BASH_ENV": "canary-5",
+        "GIT_DIR": "canary-6",
+        "PYTHONPATH": "canary-7",
+        "BASH_FUNC_ls%%": "() { echo canary-8; }",
+        "HTTPS_PROXY": "http://user:canary-9@proxy",
+        "ENV": "canary-10",
+        "PROMPT_COMMAND": "canary-11",
+        "LC_SECRET_TOKEN": "canary-12",
+    }
+    content = bench.run("shell", command="env; ls /dev/null").content
+    assert "canary" not in content
+    assert f"PATH=/usr/bin:/bin:{bench.root}/bin" in content
+    assert {"HOME=/home/u", "PAGER=cat", "GIT_PAGER=cat", "TERM=dumb"} <= set(content.split("\n"))
+
+
+def test_a_plain_proxy_is_passed_on() -> None:
+    assert passed_on({"https_proxy": "http://proxy:3128"})["https_proxy"] == "http://proxy:3128"
+
+
+def test_start_up_files_are_not_read(bench: Bench) -> None:
+    for name in (".bashrc", ".bash_profile", ".profile"):
+        bench.add(name, "echo trap\n")
+    bench.environment = {"PATH": "/usr/bin:/bin", "HOME": str(bench.root)}
+    assert bench.run("shell", command="true").content == "[no output]\n[exit code 0]"
+
+
+def test_long_output_keeps_both_ends_and_all_of_it_in_a_private_file(bench: Bench) -> None:
+    bench.max_output_chars = 1_000
+    outcome = bench.run("shell", command="seq 1 20000")
+    assert len(outcome.content) < 1_300
+    assert outcome.content.startswith("1\n2\n")
+    assert "\n20000\n[exit code 0]" in outcome.content
+    found = re.search(r"\[\.\.\. ([\d,]+) characters left out; all of it in (\S+) \.\.\.\]", outcome.content)
+    assert found is not None
+    path = Path(found[2])
+    assert path.read_text() == "".join(f"{n}\n" for n in range(1, 20_001))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    left_out = int(found[1].replace(",", ""))
+    assert left_out == len(path.read_text()) - 1_000
+    assert not bench.run("read", path=str(path), offset=19_999).is_error
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+async def _pids(path: Path, count: int) -> list[int]:
+    while not path.exists() or len(path.read_text().split()) < count:
+        await asyncio.sleep(0.01)
+    return [int(word) for word in path.read_text().split()]
+
+
+GRANDCHILDREN = "bash -c 'echo $$ >> pids; (echo $BASHPID >> pids; exec sleep 60) & wait' & echo $$ >> pids; wait"
+STUBBORN = f"trap '' TERM; {GRANDCHILDREN}"
+
+
+@pytest.mark.parametrize("command", [GRANDCHILDREN, STUBBORN])
+def test_cancelling_ends_everything_it_started(bench: Bench, command: str) -> None:
+    async def cancel_once_it_runs() -> tuple[list[int], float]:
+        task = asyncio.ensure_future(TOOLS["shell"].run({"command": command}, bench.workspace, bench.context))
+        pids = await _pids(bench.root / "pids", 3)
+        begun = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return pids, time.monotonic() - begun
+
+    pids, seconds = asyncio.run(cancel_once_it_runs())
+    assert [pid for pid in pids if _is_running(pid)] == []
+    assert seconds < 1
+
+
+def test_the_limit_ends_everything_it_started(bench: Bench) -> None:
+    outcome = bench.run("shell", command=f"echo before; {STUBBORN}", timeout_s=1)
+    assert outcome.is_error
+    assert outcome.content == "before\n[timed out: it and everything it started were ended after 1 s]"
+    pids = [int(word) for word in (bench.root / "pids").read_text().split()]
+    assert len(pids) == 3
+    assert [pid for pid in pids if _is_running(pid)] == []
+
+
+@pytest.mark.parametrize("redirect", ["", "> /dev/null 2>&1"])
+def test_what_is_left_in_the_background_is_ended_and_said(bench: Bench, redirect: str) -> None:
+    outcome = bench.run("shell", command=f"sleep 60 {redirect} & echo $!")
+    pid = int(outcome.content.split("\n")[0])
+    assert outcome.content.endswith("[processes it left in the background were ended]\n[exit code 0]")
+    assert not _is_running(pid)
+
+
+def test_there_is_no_terminal(bench: Bench) -> None:
+    assert bench.run("shell", command="echo x > /dev/tty").is_error
+
+
+def test_a_flood_is_bounded(bench: Bench) -> None:
+    outcome = bench.run("shell", command="yes | head -c 20000000")
+    assert len(outcome.content) < 31_000
+    assert max(map(len, bench.live)) <= 16_000
+
+
+def test_the_preview_shows_the_exact_command(bench: Bench) -> None:
+    preview = bench.preview("shell", command="ls\n\x1b[2Jrm\u202e -rf\u00a0x\t#\r")
+    assert preview.detail == "ls\u21b5\n\\x1b[2Jrm\\u202e -rf\\xa0x\t#\\r"
+    assert preview.refusal == ""
+
+
+def test_a_command_that_is_too_long_is_refused(bench: Bench) -> None:
+    outcome = bench.run("shell", command="true " + "x" * 4_000_000)
+    assert outcome.is_error
+    assert "could not be started" in outcome.content
+
+
+def test_no_descriptor_is_leaked(bench: Bench) -> None:
+    bench.run("shell", command="true")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        bench.run("shell", command="seq 1 10000")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

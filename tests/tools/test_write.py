@@ -1,0 +1,166 @@
+"""A write puts a whole file in place, or leaves everything as it was."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qcode.tools.refusal import Refused
+from tests.tools.conftest import Bench
+
+
+def test_a_new_file_gets_its_folders_and_the_usual_mode(bench: Bench) -> None:
+    outcome = bench.run("write", path="deep/down/new.txt", content="one\ntwo\n")
+    target = bench.root / "deep/down/new.txt"
+    assert outcome.content == "Created deep/down/new.txt (2 lines)."
+    assert outcome.summary == "+2 -0 lines"
+    assert outcome.diff == "--- /dev/null\n+++ b/deep/down/new.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n"
+    assert target.read_bytes() == b"one\ntwo\n"
+    mask = os.umask(0)
+    os.umask(mask)
+    assert target.stat().st_mode & 0o777 == 0o666 & ~mask
+    assert [entry.name for entry in target.parent.iterdir()] == ["new.txt"]
+
+
+def test_a_new_file_is_written_as_given(bench: Bench) -> None:
+    bench.run("write", path="a.txt", content="a\r\nb")
+    assert (bench.root / "a.txt").read_bytes() == b"a\r\nb"
+    assert "No newline at end of file" in bench.preview("write", path="b.txt", content="a").detail
+
+
+def test_a_new_file_can_be_edited_at_once(bench: Bench) -> None:
+    bench.run("write", path="a.txt", content="one\n")
+    assert not bench.run("edit", path="a.txt", old_text="one", new_text="1").is_error
+
+
+@pytest.mark.parametrize(
+    ("before", "content", "after"),
+    [
+        (b"a\r\nb\r\n", "a\nB\n", b"a\r\nB\r\n"),
+        (b"a\r\nb\nc\r\n", "a\nb\nC\n", b"a\r\nb\nC\r\n"),
+        (b"\xef\xbb\xbfa\n", "b\n", b"\xef\xbb\xbfb\n"),
+        (b"\xef\xbb\xbfa\n", "\ufeffb\n", b"\xef\xbb\xbfb\n"),
+        ("\ufeffa\n".encode("utf-16-le"), "é\n", "\ufeffé\n".encode("utf-16-le")),
+        (b"a\nb\n", "a\r\nb\r\n", b"a\r\nb\r\n"),
+        (b"a\nb\n", "a\nb", b"a\nb"),
+        (b"", "a\n", b"a\n"),
+        (b"a\n", "", b""),
+    ],
+)
+def test_what_an_existing_file_has_is_kept(bench: Bench, before: bytes, content: str, after: bytes) -> None:
+    target = bench.have_read("a.txt", before)
+    outcome = bench.run("write", path="a.txt", content=content)
+    assert not outcome.is_error, outcome.content
+    assert target.read_bytes() == after
+    assert outcome.diff
+
+
+def test_a_change_of_endings_alone_shows(bench: Bench) -> None:
+    bench.have_read("a.txt", "a\n")
+    assert "-a\n+a\u240d\n" in bench.preview("write", path="a.txt", content="a\r\n").detail
+
+
+def test_the_same_content_is_no_change(bench: Bench) -> None:
+    bench.have_read("a.txt", "a\n")
+    assert "already has exactly this content" in bench.run("write", path="a.txt", content="a\n").content
+
+
+def test_a_binary_file_is_not_overwritten(bench: Bench) -> None:
+    target = bench.add("a.bin", b"\0\1")
+    assert bench.run("write", path="a.bin", content="x").is_error
+    assert target.read_bytes() == b"\0\1"
+
+
+def test_a_folder_is_not_overwritten(bench: Bench) -> None:
+    (bench.root / "folder").mkdir()
+    assert "is a folder" in bench.run("write", path="folder", content="x").content
+    bench.add("file")
+    assert "not a folder" in bench.run("write", path="file/x", content="x").content
+
+
+def test_a_file_that_appears_in_the_last_moment_is_not_replaced(bench: Bench) -> None:
+    place = bench.workspace.resolve("a.txt", "write")
+    bench.add("a.txt", "somebody else's\n")
+    with pytest.raises(Refused, match="created meanwhile"):
+        bench.workspace.write(place, b"mine", None)
+    assert (bench.root / "a.txt").read_text() == "somebody else's\n"
+    assert [entry.name for entry in bench.root.iterdir()] == ["a.txt"]
+
+
+def test_new_files_work_where_the_disk_has_no_hard_links(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **keywords: object) -> None:
+        raise OSError(errno.EPERM, "no")
+
+    monkeypatch.setattr(os, "link", fail)
+    assert not bench.run("write", path="a.txt", content="x").is_error
+    assert [entry.name for entry in bench.root.iterdir()] == ["a.txt"]
+    place = bench.workspace.resolve("a.txt", "write")
+    with pytest.raises(Refused, match="created meanwhile"):
+        bench.workspace.write(place, b"mine", None)
+
+
+def test_a_file_that_changes_in_the_last_moment_is_not_replaced(bench: Bench) -> None:
+    target = bench.have_read("a.txt", "one\n")
+    place = bench.workspace.resolve("a.txt", "write")
+    loaded = bench.workspace.load(place)
+    target.write_text("two\n")
+    with pytest.raises(Refused, match="changed meanwhile"):
+        bench.workspace.write(place, b"mine", loaded)
+    target.unlink()
+    with pytest.raises(Refused, match="deleted meanwhile"):
+        bench.workspace.write(place, b"mine", loaded)
+    assert list(bench.root.iterdir()) == []
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "replace"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_failing_disk_leaves_the_old_file_and_no_litter(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, call: str, code: int
+) -> None:
+    target = bench.have_read("a.txt", "one\n")
+
+    def fail(*arguments: object, **keywords: object) -> None:
+        raise OSError(code, "no")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, call, fail)
+        outcome = bench.run("write", path="a.txt", content="two\n")
+    assert outcome.is_error
+    assert outcome.content.startswith("a.txt ")
+    assert outcome.content.endswith("Nothing was changed")
+    assert target.read_text() == "one\n"
+    assert [entry.name for entry in bench.root.iterdir()] == ["a.txt"]
+
+
+_STOPPING = """
+import os, sys, time
+from pathlib import Path
+from qcode.tools.workspace import Workspace
+
+def stop(*arguments, **keywords):
+    print("here", flush=True)
+    time.sleep(60)
+
+workspace = Workspace(Path(sys.argv[1]))
+place = workspace.resolve("a.txt", "write")
+loaded = workspace.load(place)
+setattr(os, sys.argv[2], stop)
+workspace.write(place, b"new\\n" * 100_000, loaded)
+"""
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "replace"])
+def test_killed_in_the_middle_the_old_file_is_whole(bench: Bench, call: str) -> None:
+    target = bench.add("a.txt", b"old\n" * 100_000)
+    argv = [sys.executable, "-c", _STOPPING, str(bench.root), call]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"here\n"
+        process.send_signal(signal.SIGKILL)
+    assert target.read_bytes() == b"old\n" * 100_000
