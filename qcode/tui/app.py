@@ -61,6 +61,7 @@ class QcodeApp(App[int], inherit_bindings=False):
     TITLE = "qcode"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = _bindings()
+    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]  # type: ignore[misc]  # annotated oddly there
 
     def __init__(self, conversation: Conversation, *, setup: AppSetup) -> None:
         super().__init__()

@@ -40,12 +40,12 @@ class Option:
 
 def options_for(request: ApprovalRequested) -> tuple[Option, ...]:
     """Return the choices in their order; "always" only where a rule was proposed."""
-    always = (Option("always", f"Yes, always in this session for {one_line(request.rule)}"),) if request.rule else ()
+    always = (Option("always", f"Yes, always this session: {one_line(request.rule)}"),) if request.rule else ()
     return (
         Option("once", "Yes, once"),
         *always,
         Option("no", "No"),
-        Option("tell", "No, and say what to do instead"),
+        Option("tell", "No, and tell it what to do"),
     )
 
 
@@ -208,7 +208,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         hidden = self._preview.max_scroll_y
         more = self.query_one("#approval-more", Static)
         more.display = hidden > 0 and self._preview.display
-        words = f"… {count_text(int(hidden), 'more line')} · Shift+Up and Shift+Down scroll"
+        words = f"… {count_text(int(hidden), 'more line')} (Shift+Down)"
         more.update(Content.styled(words, "$muted"))
 
     @property

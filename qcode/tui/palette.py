@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
@@ -12,9 +12,14 @@ from qcode.tui.commands import Command, CommandHost, enabled, key_names, keys_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from qcode.tui.app import QcodeApp
-
 _LEFT_OUT = frozenset({"palette", "escape", "interrupt", "keys-empty", "quit-empty"})
+
+
+class HasHost(Protocol):
+    """The app, as far as the palette needs it."""
+
+    @property
+    def host(self) -> CommandHost: ...
 
 
 class CommandProvider(Provider):
@@ -34,7 +39,7 @@ class CommandProvider(Provider):
 
     @property
     def _host(self) -> CommandHost:
-        return cast("QcodeApp", self.app).host
+        return cast("HasHost", self.app).host
 
     def _commands(self) -> Iterator[Command]:
         return (command for command in enabled(self._host.setup) if command.id not in _LEFT_OUT)

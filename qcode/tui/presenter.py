@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Protocol, assert_never
+from typing import Protocol, TypeAlias
 
 from qcode.protocol.events import (
     ApprovalRequested,
@@ -122,58 +122,39 @@ class Presenter:
                 self._set_activity("starting")
             case StepStarted():
                 self._start_reply()
-            case TextDelta(text=text):
-                self._has_shown = True
-                self._set_activity("writing")
-                self._transcript.append_text(text)
-            case ReasoningDelta(text=text):
-                self._has_shown = True
-                self._set_activity("thinking")
-                self._transcript.append_reasoning(text)
+            case TextDelta() | ReasoningDelta():
+                self._show_delta(event)
             case ToolCallProgress():
                 self._show_call_progress(event)
             case Retry():
                 self._show_retry(event)
-            case PartialRestored(text=text, reasoning=reasoning):
-                self._transcript.restore(text, reasoning)
+            case PartialRestored():
+                self._transcript.restore(event.text, event.reasoning)
                 self._transcript.add_mark("the new attempt came to nothing; this is the first one again")
             case ReplyFinished():
                 self._finish_reply(event)
-            case ApprovalRequested(call=call):
-                self._card(call, "waiting")
-                self._set_activity("waiting for your answer", is_moving=False)
-                self._person.ask(event)
-            case ToolStarted(call=call):
-                self._card(call, "running")
-                self._set_activity(f"running {one_line(call.name, 40)}")
-            case ToolOutput(call_id=call_id, text=text):
-                self._streamed.add(call_id)
-                self._transcript.update_card(call_id, append=text)
+            case ApprovalRequested():
+                self._ask(event)
+            case ToolStarted():
+                self._card(event.call, "running")
+                self._set_activity(f"running {one_line(event.call.name, 40)}")
+            case ToolOutput():
+                self._streamed.add(event.call_id)
+                self._transcript.update_card(event.call_id, append=event.text)
             case ToolFinished():
                 self._finish_tool(event)
-            case SteeringAdded(text=text):
-                self._person.take_steering(text)
+            case SteeringAdded():
+                self._person.take_steering(event.text)
             case UsageUpdated():
                 self._status.show_usage(event)
-            case Waiting(seconds=seconds, why=why, attempt=attempt):
-                now = self._clock()
-                self._doing = ""
-                self._status.show_activity(Activity(one_line(why, 80), now, now + seconds, attempt))
+            case Waiting():
+                self._count_down(event)
             case Notice():
                 self._show_notice(event)
             case TurnEnded():
                 self._end_turn(event)
-            case (
-                ResultsCommitted()
-                | OutputEscalated()
-                | StopReasonObserved()
-                | ContinuationAttempt()
-                | ContinuationTerminated()
-                | ToolPayloadRepair()
-            ):
-                pass
             case _:
-                assert_never(event)
+                _show_nothing(event)
 
     def abandon(self, why: str) -> None:
         """Show that a turn broke off without its last event: `why` is one line."""
@@ -191,6 +172,25 @@ class Presenter:
         self._recovery = ""
         self._writing_cards.clear()
         self._set_activity("waiting for the model")
+
+    def _show_delta(self, event: TextDelta | ReasoningDelta) -> None:
+        self._has_shown = True
+        if isinstance(event, TextDelta):
+            self._set_activity("writing")
+            self._transcript.append_text(event.text)
+        else:
+            self._set_activity("thinking")
+            self._transcript.append_reasoning(event.text)
+
+    def _ask(self, request: ApprovalRequested) -> None:
+        self._card(request.call, "waiting")
+        self._set_activity("waiting for your answer", is_moving=False)
+        self._person.ask(request)
+
+    def _count_down(self, event: Waiting) -> None:
+        now = self._clock()
+        self._doing = ""
+        self._status.show_activity(Activity(one_line(event.why, 80), now, now + event.seconds, event.attempt))
 
     def _show_call_progress(self, event: ToolCallProgress) -> None:
         self._has_shown = True
@@ -266,11 +266,13 @@ class Presenter:
         self._person.withdraw(call.call_id)
         self._card(call, event.state)
         has_output = not outcome.diff and call.call_id not in self._streamed
+        # Of a call that did not run, the state says all that a summary could.
+        has_run = event.state in ("done", "failed")
         self._transcript.update_card(
             call.call_id,
             output=outcome.content if has_output and outcome.content else None,
             diff=outcome.diff or None,
-            summary=one_line(outcome.summary) or None,
+            summary=(one_line(outcome.summary) or None) if has_run else None,
         )
         self._open_cards.pop(call.call_id, None)
         self._streamed.discard(call.call_id)
@@ -308,6 +310,20 @@ class Presenter:
             self._doing = doing
             text = f"{self._recovery}: {doing}" if self._recovery else doing
             self._status.show_activity(Activity(text, self._clock(), is_moving=is_moving))
+
+
+_Silent: TypeAlias = (
+    ResultsCommitted
+    | OutputEscalated
+    | StopReasonObserved
+    | ContinuationAttempt
+    | ContinuationTerminated
+    | ToolPayloadRepair
+)
+
+
+def _show_nothing(event: _Silent) -> None:
+    """Events for logs. That only these get here is checked by type."""
 
 
 _RECOVERIES = {"max_tokens": "reply was cut, asking again", "transport": "connection lost, asking again"}

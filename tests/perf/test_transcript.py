@@ -1,7 +1,7 @@
 """What the transcript may cost, as ratios within one run.
 
-Rendering is the CPU time of taking text in and laying it out, up to the request to repaint. Painting a frame is
-Textual's, costs the same whatever the text and however long the chat, and is in the measurements that say "frames".
+Rendering is the CPU time of taking text in and laying it out 20 times a second, up to the request to repaint. Painting
+is Textual's and costs about the same for every frame; the measurements that say "frames" have it in them.
 """
 
 from __future__ import annotations
@@ -85,27 +85,23 @@ def once(text: str) -> Scene:
     return scene
 
 
-def streamed(text: str, *, above: int = 0, with_frames: bool = False) -> Scene:
-    """Rendering `text` as it streams, below `above` settled replies."""
+def streamed(text: str, *, above: int = 0, has_frames: bool = False) -> Scene:
+    """Rendering `text` as it streams, below `above` settled replies; painting every frame where it `has_frames`."""
 
     async def scene(stage: Stage, pilot: Pilot[None]) -> float:
         fill(stage.transcript, above)
         await settle(stage, pilot)
         gc.collect()
-        rendering = 0.0
-        start = process_time()
+        begun = process_time()
         for frame in range(0, len(text), DELTA * PER_FRAME):
-            begun = process_time()
             for at in range(frame, min(len(text), frame + DELTA * PER_FRAME), DELTA):
                 stage.transcript.append_text(text[at : at + DELTA])
             stage.transcript.flush()
-            rendering += process_time() - begun
-            await pilot.pause()
-        begun = process_time()
+            if has_frames:
+                await pilot.pause()
         stage.transcript.settle()
         stage.transcript.flush()
-        rendering += process_time() - begun
-        return process_time() - start if with_frames else rendering
+        return process_time() - begun
 
     return scene
 
@@ -119,29 +115,33 @@ def test_streaming_a_reply_costs_at_most_three_times_rendering_it_once(text: str
 def test_a_reply_under_a_thousand_messages_costs_hardly_more_than_in_an_empty_chat() -> None:
     text = REPLY[:60_000]
     run(once(text))
-    for with_frames in (False, True):
-        empty = best(streamed(text, with_frames=with_frames))
-        assert best(streamed(text, above=1_000, with_frames=with_frames)) <= 1.2 * empty
+    assert best(streamed(text, above=1_000)) <= 1.2 * best(streamed(text))
+
+
+def test_neither_do_its_frames() -> None:
+    text = REPLY[:15_000]
+    run(once(text))
+    assert best(streamed(text, above=1_000, has_frames=True)) <= 1.2 * best(streamed(text, has_frames=True))
 
 
 def test_a_reply_twice_as_long_costs_twice_as_much() -> None:
-    run(once(REPLY))
+    run(once(REPLY[:120_000]))
     assert best(streamed(REPLY[:120_000])) <= 2.4 * best(streamed(REPLY[:60_000]))
 
 
-def test_a_frame_of_a_streaming_reply_costs_at_most_twice_a_repaint() -> None:
-    text = REPLY[:30_000]
+def test_a_frame_of_a_streaming_reply_costs_at_most_three_repaints() -> None:
+    text = REPLY[:15_000]
 
     async def repaints(stage: Stage, pilot: Pilot[None]) -> float:
         stage.transcript.append_text(text)
         await settle(stage, pilot)
-        start = process_time()
+        begun = process_time()
         for _ in range(0, len(text), DELTA * PER_FRAME):
             stage.transcript.refresh()
             await pilot.pause()
-        return process_time() - start
+        return process_time() - begun
 
-    assert best(streamed(text, with_frames=True)) <= 2 * best(repaints)
+    assert best(streamed(text, has_frames=True)) <= 3 * best(repaints)
 
 
 def test_a_thousand_messages_of_eight_lines_fit_in_sixty_megabytes() -> None:

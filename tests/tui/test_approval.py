@@ -211,7 +211,8 @@ def test_a_request_settled_elsewhere_is_withdrawn() -> None:
     drive(test, conversation)
 
 
-def test_a_long_preview_scrolls_and_never_hides_question_or_choices() -> None:
+@pytest.mark.parametrize("size", [(80, 24), (40, 12), (160, 50)])
+def test_a_long_preview_scrolls_and_never_hides_question_or_choices(size: tuple[int, int]) -> None:
     preview = "\n".join(f"echo {number}" for number in range(200))
     conversation = ScriptedConversation(_asking(_request(preview=preview)))
 
@@ -219,7 +220,7 @@ def test_a_long_preview_scrolls_and_never_hides_question_or_choices() -> None:
         await _until_asked(run)
         run.clock.now += GUARD_SECONDS
         scroll = run.app.query_one("#approval-preview")
-        assert scroll.size.height < 12
+        assert 2 <= scroll.size.height <= size[1] * 0.4
         await run.pilot.press("shift+down", "shift+down")
         assert scroll.scroll_offset.y == 2
         for part in ("#approval-question", "#approval-options", "#prompt", "#status"):
@@ -229,7 +230,7 @@ def test_a_long_preview_scrolls_and_never_hides_question_or_choices() -> None:
         await run.pilot.press("n")
         await run.until_idle()
 
-    drive(test, conversation)
+    drive(test, conversation, size=size)
 
 
 def test_what_runs_is_shown_character_by_character() -> None:

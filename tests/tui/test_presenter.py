@@ -191,7 +191,10 @@ def test_output_that_did_not_stream_comes_with_the_result_and_a_diff_stands_for_
 
 def test_a_rejected_call_that_never_started_has_its_card_and_reason() -> None:
     write = call("write", '{"path": "big.py"}', "c9")
-    shown = present(reply("", write), ToolFinished(write, ToolOutcome("MUST be split", is_error=True), "rejected"))
+    shown = present(
+        reply("", write),
+        ToolFinished(write, ToolOutcome("MUST be split", is_error=True, summary="not run"), "rejected"),
+    )
     assert shown.of("card") == [("card", "c9", "write", "big.py")]
     assert ("update", "c9", {"state": "rejected", "argument": "big.py"}) in shown.calls
     assert ("update", "c9", {"output": "MUST be split"}) in shown.calls

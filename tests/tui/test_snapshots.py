@@ -158,4 +158,4 @@ def test_slash_menu(snap_compare: Compare) -> None:
 def test_keys(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation())
     assert snap_compare(app, press=["f1"], run_before=_when(lambda _: True), terminal_size=(100, 36))
-    assert app.parts.help.is_open
+    assert app.parts.help.heading == "Keys"

@@ -60,14 +60,12 @@ class Highlighter:
             return [_plain(line) for line in lines]
         return _by_line(self._read(text), lines)
 
-    def more(self, lines: Sequence[str], *, is_kept: bool = True) -> list[list[Span]]:
-        """Return the next lines of a block being written; with `is_kept` False they may come again, longer."""
-        if not lines:
-            return []
+    def more(self, lines: Sequence[str]) -> list[list[Span]]:
+        """Return the next lines of a block being written, all of them complete."""
         if not self._is_fit(lines) or len(self._text) > _LONGEST_BLOCK:
             return [_plain(line) for line in lines]
         if self._is_resumable:
-            return _by_line(self._resume("".join(line + "\n" for line in lines), is_kept), lines)
+            return _by_line(self._resume("".join(line + "\n" for line in lines)), lines)
         return [_by_line(self._read(line + "\n"), [line])[0] for line in lines]
 
     def _is_fit(self, lines: Sequence[str]) -> bool:
@@ -84,15 +82,14 @@ class Highlighter:
         except _LEXER_FAULTS:
             return []
 
-    def _resume(self, text: str, is_kept: bool) -> list[Token]:
-        """Return the tokens of `text` as it follows what was kept before."""
+    def _resume(self, text: str) -> list[Token]:
+        """Return the tokens of `text` as it follows the text before."""
         context = _lexing().LexerContext(self._text + text, len(self._text), list(self._stack))
         try:
             tokens = list(_lexing().ExtendedRegexLexer.get_tokens_unprocessed(self._lexer, context=context))
         except _LEXER_FAULTS:
             return self._read(text)
-        if is_kept:
-            self._text, self._stack = context.text, list(context.stack)
+        self._text, self._stack = context.text, list(context.stack)
         return tokens
 
 
@@ -107,7 +104,10 @@ class CodeBlock:
         self._rows: list[Line] = []
 
     def grow(self, source: Sequence[str]) -> list[Line]:
-        """Return the rows of a block that is still open; `source` goes on from the one before, as its last line may."""
+        """Return the rows of a block that is still open; `source` goes on from the one before, as its last line may.
+
+        That line has no colours yet.
+        """
         done = len(self._kept)
         if self._kept != list(source[:done]):
             self._highlighter, self._kept, self._rows, done = Highlighter(self._language), [], [], 0
@@ -115,8 +115,7 @@ class CodeBlock:
         if fresh:
             self._rows += self._lay_out(self._highlighter.more(fresh))
             self._kept += fresh
-        last = self._highlighter.more(source[-1:], is_kept=False)
-        return [*self._label(), *self._rows, *self._lay_out(last)]
+        return [*self._label(), *self._rows, *self._lay_out(map(_plain, source[-1:]))]
 
     def finish(self, source: Sequence[str]) -> list[Line]:
         """Return the rows of the whole block."""

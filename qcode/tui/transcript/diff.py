@@ -84,13 +84,18 @@ def _run(rows: Sequence[Row], start: int, kind: Kind) -> Sequence[Row]:
     return rows[start:end]
 
 
+def _solid(words: Sequence[str]) -> list[str]:
+    """Return what two lines have to share to be alike: indentation and gaps are the same everywhere."""
+    return [word for word in words if not word.isspace()]
+
+
 def _compare(before: Row, after: Row) -> None:
     if max(len(before.text), len(after.text)) > _LONGEST_LINE:
         return
     old, new = _WORD.findall(before.text), _WORD.findall(after.text)
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
-    if matcher.ratio() < _LEAST_ALIKE:
+    if SequenceMatcher(None, _solid(old), _solid(new), autojunk=False).ratio() < _LEAST_ALIKE:
         return
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
     changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
     before.changed = tuple(_range(old, start, end) for _, start, end, _, _ in changes if end > start)
     after.changed = tuple(_range(new, start, end) for _, _, _, start, end in changes if end > start)

@@ -22,7 +22,7 @@ _Item = tuple[Literal["text", "mark"], str]
 
 
 class Entry:
-    """Something in the transcript. `gap` rows above it are blank; they are the first of its rows."""
+    """Something in the transcript. `gap` rows above it are blank: the first of its rows, unless it has no others."""
 
     def __init__(self) -> None:
         self.gap = 0
@@ -55,15 +55,15 @@ class Entry:
     def height(self, width: int) -> int:
         """Return the number of rows, gap included: exact where the entry is laid out, a guess where it is not."""
         if self.is_laid_out(width):
-            return self.gap + len(self._lines)
+            return self._above + len(self._lines)
         characters, breaks = self.size()
         return self.gap + 1 + breaks + characters // max(1, width)
 
     def line(self, index: int, width: int) -> Line | None:
         """Return a row as last laid out, although the text may have gone on since; None where no such row is."""
-        if width != self._width or index - self.gap >= len(self._lines):
+        if width != self._width or index - self._above >= len(self._lines):
             return None
-        return BLANK if index < self.gap else self._lines[index - self.gap]
+        return BLANK if index < self._above else self._lines[index - self._above]
 
     def rows(self, width: int) -> list[Line]:
         """Return all rows at `width`, up to date."""
@@ -72,7 +72,12 @@ class Entry:
 
     def shown_rows(self) -> list[Line]:
         """Return all rows as last laid out, at whatever width."""
-        return [BLANK] * self.gap + self._lines
+        return [BLANK] * self._above + self._lines
+
+    @property
+    def _above(self) -> int:
+        """The rows of the gap: none where there is nothing to be apart, as in a reply of white space."""
+        return self.gap if self._lines else 0
 
 
 class Foldable(Entry):

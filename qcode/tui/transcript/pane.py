@@ -11,6 +11,7 @@ from time import monotonic
 from typing import ClassVar
 
 from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.cache import LRUCache
 from textual.geometry import Offset, Region, Size
@@ -121,7 +122,8 @@ class Pane(ScrollView):
         row = round(self.scroll_y) + y
         line = self.column.line(row)
         if line is None:
-            return Strip.blank(width, self._colours.base)
+            # With offsets like every other row: which rows are past the end must not show in the segments.
+            return Strip.blank(width, self._colours.base).apply_offsets(0, row)
         selection = self.text_selection
         span = selection.get_span(row) if selection is not None else None
         if span is not None:
@@ -144,7 +146,9 @@ class Pane(ScrollView):
 
     def _highlight(self, segments: list[Segment], start: int, end: int) -> list[Segment]:
         """Return `segments` with the characters from `start` to `end` (-1: the end) in the colours of a selection."""
-        marked = self.screen.get_component_rich_style("screen--selection")
+        # Most themes leave the colour of selected text as it is: then only the partial style says so.
+        said = self.screen.get_component_rich_style("screen--selection", partial=True)
+        marked = said + Style(bgcolor=self.screen.get_component_rich_style("screen--selection").bgcolor)
         result: list[Segment] = []
         position = 0
         for text, style, _ in segments:
@@ -207,7 +211,7 @@ class Pane(ScrollView):
             place.row = row_of(place.entry.shown_rows(), place.letters)
         column.lay_out_down(index, 2 * view)
         column.lay_out_up(index, 2 * view)
-        return column.top(index) + min(place.row, place.entry.height(column.width) - 1)
+        return column.top(index) + max(0, min(place.row, place.entry.height(column.width) - 1))
 
     def _remember_letters(self) -> None:
         """Note which text is at the top of the view, before the rows become others."""
@@ -322,7 +326,7 @@ class Pane(ScrollView):
         start = selection.start or Offset(0, 0)
         end = selection.end or Offset(-1, self.column.height - 1)
         lines = list(self.column.lines(start.y, end.y + 1))
-        self.schedule()
+        self.flush()
         return extract(lines, start.x, None if end.x < 0 else end.x), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:

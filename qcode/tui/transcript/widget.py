@@ -126,7 +126,6 @@ class Transcript(Pane):
         found = occurrences(self._all_lines(), text)
         if not found:
             return 0, 0
-        self.flush()
         selection = self.text_selection
         edge = round(self.scroll_y) + (self.size.height if is_upwards else -1)
         here = (selection.start.y, selection.start.x) if selection and selection.start else (edge, 0)
@@ -145,5 +144,6 @@ class Transcript(Pane):
         column.invalidate(0)
         self.cover()
         column.lay_out_all()
-        self.schedule()
+        # Guessed heights have become exact: the view has to stand at its place among them before it is painted again.
+        self.flush()
         return [row for entry in column.entries for row in entry.rows(column.width)]

@@ -36,11 +36,10 @@ def test_code_that_grows_keeps_the_state_of_the_lexer_between_lines() -> None:
     assert rows == highlighter.whole(DOCSTRING)
 
 
-def test_a_line_that_may_still_grow_does_not_move_the_lexer_on() -> None:
-    highlighter = Highlighter("python")
-    highlighter.more(['x = """'])
-    highlighter.more(['"""'], is_kept=False)
-    assert slots(highlighter.more(["if inside"])[0]) == {"code-block", "code-string"}
+def test_a_line_gets_its_colours_when_it_is_complete() -> None:
+    block = CodeBlock("python", 30)
+    assert slots(list(block.grow(["x = 1", 'y = """'])[-1].spans)) == {"code-block"}
+    assert slots(list(block.grow(["x = 1", 'y = """', "if inside", ""])[-2].spans[1:])) == {"code-block", "code-string"}
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ def test_a_selection_is_painted_and_only_it() -> None:
             segment.text for segment in shown.render_line(0) if segment.style and segment.style.bgcolor == marked
         ]
         assert "".join(painted) == "ha be"
+        assert all(style.color != style.bgcolor for _, style, _ in shown.render_line(0) if style)
 
     play(scene)
 

@@ -1,0 +1,21 @@
+"""The picture in the README shows the app as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+
+from tests.tui.picture import PICTURE, draw
+
+
+def _texts(svg: str) -> list[str]:
+    pieces = re.findall(r"<text[^>]*>(.*?)</text>", svg, flags=re.DOTALL)
+    return [html.unescape(piece).replace("\xa0", " ").strip() for piece in pieces]
+
+
+def test_the_picture_shows_what_the_app_shows_now() -> None:
+    drawn = _texts(asyncio.run(draw()))
+    assert _texts(PICTURE.read_text(encoding="utf-8")) == drawn, "draw it anew: python -m tests.tui.picture"
+    assert any("continued 1/3" in text for text in drawn)
+    assert any("Yes, once" in text for text in drawn)

@@ -1,0 +1,73 @@
+"""Whatever is called in whatever order: nothing raises, nothing is lost, and the view shows what there is."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.tui.transcript.stage import Stage, play, settle
+
+TEXTS = ("word ", "\n\n", "```\n", "- a\n", "| a | b |\n|--|--|\n", "long text " * 30, "x\n" * 20, "   \n", "[/] [x]")
+CALLS = (
+    "text text text text reason settle restart restore mark notice card state output fold scroll end resize user find"
+)
+STATES = ["writing", "waiting", "running", "done", "failed", "denied", "rejected", "cancelled"]
+DIFF = "@@ -1 +1 @@\n-a\n+b\n"
+
+
+async def call(name: str, stage: Stage, pilot: Pilot[None], pick: random.Random) -> None:
+    shown = stage.transcript
+    card = str(pick.randint(0, 5))
+    match name:
+        case "text":
+            shown.append_text(pick.choice(TEXTS))
+        case "reason":
+            shown.append_reasoning(pick.choice(("hm ", "\n", "think " * 20)))
+        case "settle":
+            shown.settle()
+        case "restart":
+            shown.restart("again")
+        case "restore":
+            shown.restore("restored\n" * pick.randint(0, 9), pick.choice(("", "why")))
+        case "mark":
+            shown.add_mark("continued")
+        case "notice":
+            shown.add_notice("warning", "note " * pick.randint(1, 20))
+        case "card":
+            shown.add_card(card, "tool", "argument " * pick.randint(0, 20))
+        case "state":
+            shown.update_card(card, state=pick.choice(STATES))
+        case "output":
+            shown.update_card(card, append="out\n" * pick.randint(0, 30), diff=pick.choice((None, DIFF)))
+        case "fold":
+            shown.toggle_folds()
+        case "scroll":
+            shown.scroll_to(y=pick.randint(0, max(1, stage.end)))
+        case "end":
+            shown.scroll_end()
+        case "resize":
+            await pilot.resize_terminal(pick.randint(12, 90), pick.randint(5, 30))
+        case "user":
+            shown.add_user("hello " * pick.randint(1, 30))
+        case "find":
+            shown.find("text", is_upwards=pick.random() < 0.5)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_order_of_calls_ends_in_a_view_of_the_end(seed: int) -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        pick = random.Random(seed)
+        for _ in range(120):
+            await call(pick.choice(CALLS.split()), stage, pilot, pick)
+            if pick.random() < 0.2:
+                await settle(stage, pilot)
+            assert len(stage.view()) == stage.transcript.size.height
+        stage.transcript.scroll_end()
+        await settle(stage, pilot)
+        rows = stage.transcript.plain_text().split("\n")
+        height = stage.transcript.size.height
+        assert stage.view()[: len(rows)] == rows[-height:]
+
+    play(scene, (50, 14))
