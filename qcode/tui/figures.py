@@ -23,14 +23,14 @@ def cost_text(cost: Decimal) -> str:
     return f"${cost:.4f}" if cost >= Decimal("0.0001") else "<$0.0001"
 
 
-def seconds_text(seconds: float) -> str:
-    """Return whole seconds as `4s`, `2m05s` or `1h02m`."""
+def duration_text(seconds: float) -> str:
+    """Return whole seconds as people say them: `3 s`, `2 min 05 s`, `1 h 02 min`."""
     whole = max(0, int(seconds))
     if whole < 60:
-        return f"{whole}s"
+        return f"{whole} s"
     if whole < 3_600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3_600}h{whole % 3_600 // 60:02d}m"
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3_600} h {whole % 3_600 // 60:02d} min"
 
 
 def count_text(count: int, noun: str) -> str:

@@ -12,7 +12,7 @@ from math import ceil
 from rich.cells import cell_len
 from textual.content import Content
 
-from qcode.tui.figures import cost_text, seconds_text, tokens_text
+from qcode.tui.figures import cost_text, duration_text, tokens_text
 from qcode.tui.text import one_line, shorten
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -114,7 +114,7 @@ def _left(status: Status, now: float, is_hinting: bool, room: int) -> Content:
         words, clock = f"{why}, {retrying}" if len(why) > 1 else retrying, ""
     else:
         words = activity.text
-        clock = f" {seconds_text(now - activity.since)}" if now - activity.since >= 1 else ""
+        clock = f" {duration_text(now - activity.since)}" if now - activity.since >= 1 else ""
     return Content.assemble(
         (f"{frame} ", "$text-accent"),
         (words, "$text-accent"),

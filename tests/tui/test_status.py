@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from qcode.protocol.events import ApprovalRequested, ToolStarted, UsageUpdated, Waiting
 from qcode.protocol.usage import Usage
-from qcode.tui.figures import cost_text, count_text, seconds_text, tokens_text
+from qcode.tui.figures import cost_text, count_text, duration_text, tokens_text
 from qcode.tui.status import Activity, Status, render_status
 from qcode.tui.totals import Totals
 from tests.tui.harness import Running, drive
@@ -31,7 +31,7 @@ FULL = Status(
 def test_a_wide_line_shows_everything() -> None:
     line = render_status(FULL, 160, 112.5).plain
     for part in (
-        "writing 12s · Esc to cancel",
+        "writing 12 s · Esc to cancel",
         "anthropic/claude-opus",
         "accept-edits",
         "━━──────",
@@ -79,7 +79,7 @@ def test_parts_go_in_the_order_of_their_worth() -> None:
 
 def test_forty_columns_say_what_happens_and_in_which_mode() -> None:
     line = render_status(FULL, 40, 112.5).plain
-    assert "writing 12s" in line
+    assert "writing 12 s" in line
     assert line.endswith("accept-edits")
 
 
@@ -106,7 +106,7 @@ def test_figures_read_as_people_write_them() -> None:
     assert [cost_text(Decimal(c)) for c in ("0", "0.00001", "0.0042", "0.1", "12.346")] == [
         "$0", "<$0.0001", "$0.0042", "$0.10", "$12.35",
     ]  # fmt: skip
-    assert [seconds_text(s) for s in (-1, 4.9, 125, 3_720)] == ["0s", "4s", "2m05s", "1h02m"]
+    assert [duration_text(s) for s in (-1, 4.9, 125, 3_720)] == ["0 s", "4 s", "2 min 05 s", "1 h 02 min"]
     assert [count_text(1, "line"), count_text(1_200, "line")] == ["1 line", "1,200 lines"]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from qcode.tui.figures import duration_text
 from qcode.tui.transcript.diff import Row, parse_diff, render_diff
-from qcode.tui.transcript.entries import Foldable, duration
+from qcode.tui.transcript.entries import Foldable
 from qcode.tui.transcript.line import Line, Span, ink, prefix, tidy
 from qcode.tui.transcript.wrap import crop, wrap
 
@@ -118,11 +119,11 @@ class Card(Foldable):
         """Return how it stands, in words: state, time where it matters, summary."""
         parts = [_WORDS[self.state]] if self.state in _WORDS else []
         if self.state == "running" and self._begun is not None:
-            parts = [f"running {duration(self._clock() - self._begun)}"]
+            parts = [f"running {duration_text(self._clock() - self._begun)}"]
         if self._summary:
             parts.append(self._summary)
         if self._seconds is not None and self._seconds >= _NOTABLE:
-            parts.append(duration(self._seconds))
+            parts.append(duration_text(self._seconds))
         return " · ".join(parts)
 
     def _title(self, width: int) -> list[Line]:

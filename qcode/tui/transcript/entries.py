@@ -10,6 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Literal
 
+from qcode.tui.figures import duration_text
 from qcode.tui.transcript.line import Ink, Line, Span, ink, prefix, repaint, tidy
 from qcode.tui.transcript.markdown import MarkdownStream, mark_line
 from qcode.tui.transcript.wrap import wrap
@@ -245,7 +246,7 @@ class Thinking(Foldable):
         if self._seconds is None:
             text = "Thinking…"
         else:
-            text = f"Thought for {duration(self._seconds)}" if self._seconds >= _NOTABLE else "Thought"
+            text = f"Thought for {duration_text(self._seconds)}" if self._seconds >= _NOTABLE else "Thought"
         return Line(((f"∴ {text}", ink("thinking-title")),), is_mark=True)
 
     def _body(self, line: str, width: int) -> list[Line]:
@@ -296,13 +297,3 @@ def _joined(items: Sequence[_Item]) -> list[_Item]:
         else:
             result.extend(group)
     return result
-
-
-def duration(seconds: float) -> str:
-    """Return whole seconds as people say them: `3 s`, `2 min 05 s`, `1 h 02 min`."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3_600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3_600} h {whole % 3_600 // 60:02d} min"
