@@ -8,6 +8,7 @@ import sys
 
 def main() -> int:
     """Run qcode on `sys.argv` and return its exit code."""
+    _open_missing_streams()
     if len(sys.argv) == 2 and sys.argv[1] in ("--version", "-h", "--help"):
         return _answer(sys.argv[1])
     try:
@@ -18,16 +19,35 @@ def main() -> int:
         return 130
 
 
+def _open_missing_streams() -> None:
+    """Give each standard stream the program was started without a null device: the next file would take its number.
+
+    That of standard output takes nothing, so that an answer which nobody can receive is an error and not a success.
+    """
+    for number, name, flags in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            device = os.open(os.devnull, flags)
+            if device != number:
+                os.dup2(device, number)
+                os.close(device)
+            mode = "w" if number else "r"
+            stream = os.fdopen(number, mode, encoding="utf-8", errors="replace", closefd=False)
+            setattr(sys, name, stream)
+
+
 def _answer(flag: str) -> int:
     from qcode.usage import HELP, VERSION
 
     try:
         sys.stdout.write(f"{VERSION}\n" if flag == "--version" else HELP)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # The interpreter flushes once more at exit; it must find somebody who listens.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if isinstance(error, BrokenPipeError):
+            return 141
+        sys.stderr.write(f"qcode: cannot write to standard output: {error.strerror}\n")
+        return 1
     return 0
 
 

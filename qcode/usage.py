@@ -54,11 +54,11 @@ Permissions:
       --yolo                      the same as --permission-mode bypass
       --exit-tools FILE           JSON list of tools whose calls are reported as signals and never run
       --add-dir DIR               a further folder the tools may work in (repeatable)
-      --trust                     trust this folder: its settings and instructions are read
+      --trust                     trust this folder for this run: its settings and instructions are used
 
 Sessions:
   -c, --continue                  go on with the latest session of this folder
-  -r, --resume [ID]               go on with a session; without ID, choose one
+  -r, --resume [ID]               go on with a session; without ID, choose one (in the app)
       --fork-session              with -c or -r: go on in a copy
       --no-session                keep nothing on disk
 
@@ -86,5 +86,6 @@ Environment:
   QCODE_MODEL, QCODE_MAX_OUTPUT_TOKENS, QCODE_HOME (config, state and cache under one folder)
   NO_COLOR, COLORTERM, EDITOR, HTTPS_PROXY, SSL_CERT_FILE
 
+The app asks before it uses what an unknown folder brings; pipe mode never asks and is restricted there.
 Without a key the app opens on a built-in demo model that works offline and shows how to add one.
 """

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from qcode import __version__
 from qcode.cli.arguments import Arguments
+from qcode.cli.asking import Left
+from qcode.cli.failure import StartError
+from qcode.cli.folder import working_folder
 from qcode.cli.start import surroundings, wired
 from qcode.cli.wiring import Surroundings, Wired
 from qcode.protocol.events import Notice
+from qcode.protocol.provider import Provider
+from qcode.runtime.attachments import InputError, attachments
 from qcode.tui.app import QcodeApp
 from qcode.tui.setup import AppSetup
 
@@ -18,12 +24,25 @@ DEMO_NOTE = (
 )
 
 
-def run_app(arguments: Arguments, folder: Path) -> int:
-    """Open the app and return its exit code."""
-    around = surroundings(arguments, folder, is_attended=True)
-    ready = wired(around)
-    app = QcodeApp(ready.conversation, setup=_setup(around, ready))
-    return app.run() or 0
+LEFT = 130
+
+
+def run_app(arguments: Arguments) -> int:
+    """Open the app, after asking on the terminal what has to be known before, and return its exit code."""
+    folder = working_folder(arguments.cwd)
+    try:
+        around = surroundings(arguments, folder, is_attended=True)
+        attached = attachments(arguments.files, "", folder)
+        ready = wired(around)
+    except Left:
+        return LEFT
+    except InputError as error:
+        raise StartError(str(error), 42) from None
+    ready.conversation.attach(attached)
+    try:
+        return QcodeApp(ready.conversation, setup=_setup(around, ready)).run(mouse=around.settings.ui.mouse)
+    finally:
+        ready.conversation.release()
 
 
 def _setup(around: Surroundings, ready: Wired) -> AppSetup:
@@ -31,10 +50,10 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
     is_demo = ready.selection.spec.name == "demo"
     note = (f"{ready.selection.name} ({ready.selection.note})", *(DEMO_NOTE if is_demo else ()))
     notices = [Notice("warning", text) for text in (*settings.warnings, *ready.notices, *ready.instructions.notices)]
-    if not arguments.is_trusted:
+    if not around.is_trusted:
         text = (
-            "This folder is not trusted: its AGENTS.md and settings are not read, and every change asks. "
-            "Start with --trust to trust it."
+            "This folder is restricted: its AGENTS.md and settings are not read, and everything but reading asks. "
+            "Start again to trust it, or with --trust for one run."
         )
         notices.append(Notice("info", text))
     git = ready.environment.git
@@ -54,8 +73,16 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
         max_continuations=settings.output.max_continuations,
         has_title=settings.ui.title,
         has_bell=settings.ui.bell,
+        warm_up=_warm_up(ready.provider),
         notices=tuple(notices),
     )
+
+
+def _warm_up(provider: Provider) -> Callable[[], None] | None:
+    """Return what loads the SDK of the chosen model ahead of the first request; the demo has none."""
+    from qcode.providers.streaming import SdkProvider
+
+    return provider.warm_up if isinstance(provider, SdkProvider) else None
 
 
 def _model_names(around: Surroundings) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal, NoReturn, TypeAlias
 
 from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.model import EFFORTS, Effort
@@ -16,6 +16,11 @@ from qcode.protocol.model import EFFORTS, Effort
 MODES: tuple[ApprovalMode, ...] = ("plan", "default", "accept-edits", "auto", "bypass")
 SUBCOMMANDS = ("config", "models", "sessions", "themes")
 LATEST = ""
+OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
+FORMATS: tuple[OutputFormat, ...] = ("text", "json", "stream-json")
+
+_CHOSEN = "\0"
+"""`-r` without an id: no id that can be typed is equal to it, the empty one least of all."""
 
 
 class UsageError(Exception):
@@ -31,7 +36,7 @@ class Arguments:
     is_verbose: bool
     model: str | None
     base_url: str | None
-    output_format: Literal["text", "json", "stream-json"]
+    output_format: OutputFormat
     include_partial_messages: bool
     files: tuple[Path, ...]
     max_output_tokens: int | None
@@ -85,6 +90,8 @@ class _Parser(argparse.ArgumentParser):
         unknown = message.removeprefix(prefix).split(" ")[0].split("=")[0]
         if not unknown.startswith("-"):
             return f'more than one prompt was given ("{unknown}"): put the prompt in quotes'
+        if not unknown.startswith("--") and len(unknown) > 2:
+            return f'there is no flag {unknown}; a prompt that begins with "-" goes behind --, as the last argument'
         flags = [flag for action in self._actions for flag in action.option_strings]
         nearest = difflib.get_close_matches(unknown, flags, n=1, cutoff=0.5)
         hint = f"; did you mean {nearest[0]}?" if nearest else ""
@@ -98,15 +105,11 @@ def parse(argv: Sequence[str]) -> Arguments:
     texts = [text for text in (given.print, given.prompt, *after) if text]
     if len(texts) > 1:
         raise UsageError("more than one prompt was given: put the prompt in quotes")
-    if given.yolo and given.permission_mode not in (None, "bypass"):
-        raise UsageError("--yolo and --permission-mode contradict each other")
-    if given.continue_ and given.resume is not None:
-        raise UsageError("-c and -r contradict each other: -c is the latest session, -r ID a certain one")
-    resume = LATEST if given.continue_ else given.resume
-    if given.fork_session and resume is None:
-        raise UsageError("--fork-session needs -c or -r: there is no session to copy")
+    _refuse_contradictions(given)
+    chooses = given.resume == _CHOSEN
+    resume = LATEST if given.continue_ or chooses else given.resume
     return Arguments(
-        prompt=texts[0] if texts else None,
+        prompt=_as_text(texts[0]) if texts else None,
         is_pipe=given.print is not None,
         is_verbose=given.verbose,
         model=given.model,
@@ -124,12 +127,12 @@ def parse(argv: Sequence[str]) -> Arguments:
         allowed=_rules(given.allowed_tools),
         disallowed=_rules(given.disallowed_tools),
         exit_tools=given.exit_tools,
-        resume=resume or (LATEST if resume is not None else None),
-        chooses_session=given.resume == LATEST,
+        resume=resume,
+        chooses_session=chooses,
         forks=given.fork_session,
         keeps_session=not given.no_session,
-        system_prompt=given.system_prompt,
-        append_system_prompt=given.append_system_prompt,
+        system_prompt=_as_text(given.system_prompt),
+        append_system_prompt=_as_text(given.append_system_prompt),
         add_dirs=tuple(given.add_dir),
         cwd=given.cwd,
         is_trusted=given.trust,
@@ -141,6 +144,19 @@ def parse(argv: Sequence[str]) -> Arguments:
     )
 
 
+def _refuse_contradictions(given: argparse.Namespace) -> None:
+    if given.yolo and given.permission_mode not in (None, "bypass"):
+        raise UsageError("--yolo and --permission-mode contradict each other")
+    if given.continue_ and given.resume is not None:
+        raise UsageError("-c and -r contradict each other: -c is the latest session, -r ID a certain one")
+    if given.resume is not None and not given.resume.strip():
+        raise UsageError("the id after -r is empty: name a session, or use -c for the latest")
+    if given.model is not None and not given.model.strip():
+        raise UsageError("the name after -m is empty: use -m PROVIDER/MODEL")
+    if given.fork_session and not given.continue_ and given.resume is None:
+        raise UsageError("--fork-session needs -c or -r: there is no session to copy")
+
+
 def _parser() -> _Parser:
     parser = _Parser(prog="qcode", add_help=False, allow_abbrev=False)
     add = parser.add_argument
@@ -149,7 +165,7 @@ def _parser() -> _Parser:
     add("-v", "--verbose", action="store_true")
     add("-m", "--model")
     add("--base-url")
-    add("-o", "--output-format", choices=("text", "json", "stream-json"), default="text")
+    add("-o", "--output-format", choices=FORMATS, default="text")
     add("--include-partial-messages", action="store_true")
     add("-f", "--file", type=Path, action="append", default=[])
     add("--max-output-tokens", type=_positive)
@@ -164,7 +180,7 @@ def _parser() -> _Parser:
     add("--yolo", action="store_true")
     add("--exit-tools", type=Path)
     add("-c", "--continue", dest="continue_", action="store_true")
-    add("-r", "--resume", nargs="?", const=LATEST, default=None)
+    add("-r", "--resume", nargs="?", const=_CHOSEN, default=None)
     add("--fork-session", action="store_true")
     add("--no-session", action="store_true")
     add("--system-prompt")
@@ -185,6 +201,33 @@ def option_strings() -> tuple[str, ...]:
     return tuple(flag for action in _parser()._actions for flag in action.option_strings)
 
 
+def option_values() -> dict[str, tuple[str, ...] | None]:
+    """Return each flag that takes a value with the values there are; None where it is a text or a path."""
+    return {
+        flag: None if action.choices is None else tuple(str(choice) for choice in action.choices)
+        for action in _parser()._actions
+        if action.nargs is None
+        for flag in action.option_strings
+    }
+
+
+def wanted_format(argv: Sequence[str]) -> OutputFormat:
+    """Return the output format that a command line asks for, also one that is wrong otherwise."""
+    before, _ = _split_at_dashes(argv)
+    found: OutputFormat = "text"
+    for flag, value in zip(before, [*before[1:], ""], strict=True):
+        name, _, joined = flag.partition("=")
+        wanted = joined if name == "--output-format" and joined else flag[2:] if flag[:2] == "-o" else ""
+        wanted = value if flag in ("-o", "--output-format") else wanted
+        found = next((one for one in FORMATS if one == wanted), found)
+    return found
+
+
+def _as_text(given: str | None) -> str | None:
+    """Read as UTF-8 what the locale could not decode; bytes that are no UTF-8 become U+FFFD, not an error later."""
+    return None if given is None else given.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def _split_at_dashes(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """What stands behind `--` is a prompt, whatever it begins with."""
     if "--" not in argv:
@@ -194,18 +237,27 @@ def _split_at_dashes(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _rules(given: Sequence[str]) -> tuple[str, ...]:
-    """Split `shell(git log *), read` at commas outside brackets; a flag may be given more than once."""
+    """Split `shell(git log *), read` at commas outside brackets; a flag may be given more than once.
+
+    Inside the brackets of a shell rule quotes count, so that `shell(echo '), ')` is one rule.
+    """
     rules: list[str] = []
     for text in given:
-        depth, start = 0, 0
-        for index, char in enumerate(text + ","):
-            if char == "(":
+        depth, start, quote = 0, 0, ""
+        for index, char in enumerate(text):
+            if quote:
+                quote = "" if char == quote else quote
+            elif char in "'\"" and depth and text[start:].lstrip().startswith("shell("):
+                quote = char
+            elif char == "(":
                 depth += 1
             elif char == ")":
                 depth -= 1
             elif char == "," and depth <= 0:
                 rules.append(text[start:index].strip())
                 start = index + 1
+        # A rule whose bracket stays open is kept: it is refused later, and must not be lost in silence.
+        rules.append(text[start:].strip())
     return tuple(rule for rule in rules if rule)
 
 

@@ -5,30 +5,43 @@ from __future__ import annotations
 import os
 import select
 import sys
+from collections.abc import Callable
 from typing import TextIO
 
 from qcode.runtime.attachments import InputError, decoded
 
 SILENCE_S = 3.0
+MAX_INPUT_BYTES = 32 * 1024 * 1024
+"""More than the largest context window holds; without a limit an endless input would fill the memory."""
 
 
-def read_standard_input(stream: TextIO | None, *, has_prompt: bool, stderr: TextIO) -> str:
-    """Return what is piped in, an empty text where nothing is.
+def read_standard_input(stream: TextIO | None, *, has_prompt: bool, note: Callable[[str], None]) -> str:
+    """Return what is piped in, an empty text where nothing is; raise `InputError` where it cannot be used.
 
-    Where a prompt was typed and an open pipe stays silent for `SILENCE_S`, say so on `stderr` and go on without it.
+    Where a prompt was typed and an open pipe stays silent for `SILENCE_S`, say so by `note` and go on without it.
     """
     if stream is None or stream.closed or stream.isatty():
         return ""
     try:
         descriptor = stream.fileno()
         if has_prompt and not select.select([descriptor], [], [], SILENCE_S)[0]:
-            stderr.write(f"qcode: nothing arrived on standard input for {SILENCE_S:.0f} s; going on without it\n")
-            stderr.flush()
+            note(f"nothing arrived on standard input for {SILENCE_S:.0f} s; going on without it")
             return ""
-        data = b"".join(iter(lambda: os.read(descriptor, 65_536), b""))
+        data = _read(descriptor)
     except OSError as error:
         raise InputError(f"standard input cannot be read: {error.strerror}") from None
     return decoded(data, "standard input")
+
+
+def _read(descriptor: int) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while piece := os.read(descriptor, 65_536):
+        pieces.append(piece)
+        size += len(piece)
+        if size > MAX_INPUT_BYTES:
+            raise InputError(f"standard input is too large (more than {MAX_INPUT_BYTES:,} bytes)")
+    return b"".join(pieces)
 
 
 def joined(piped: str, typed: str | None) -> str:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 from qcode.cli.failure import StartError
 from qcode.config.settings import ProviderSettings, Settings
-from qcode.providers import catalog, registry
+from qcode.providers import registry
 from qcode.providers.openai_chat.quirks import MaxTokensField
 from qcode.providers.registry import PROVIDERS, ProviderSpec, WireProtocol
 
@@ -36,16 +36,15 @@ class Selection:
 
 
 def known_specs(settings: Settings) -> dict[str, ProviderSpec]:
-    """Return every provider by name, those of the configuration included."""
+    """Return every provider by name, those of the configuration included, without the types that cannot be spoken."""
     specs = dict(PROVIDERS)
     for name, given in settings.providers.items():
-        specs[name] = _configured(name, given, specs.get(name))
+        if given.type in registry.PROTOCOLS:
+            specs[name] = _configured(name, given, specs.get(name))
     return specs
 
 
 def _configured(name: str, given: ProviderSettings, known: ProviderSpec | None) -> ProviderSpec:
-    if given.type not in registry.PROTOCOLS:
-        raise StartError(f'provider "{name}" has the type "{given.type}", which this version cannot speak', 52)
     protocol = cast(WireProtocol, given.type)
     if known is not None and name in PROVIDERS:
         protocol = known.protocol
@@ -68,6 +67,9 @@ def named(name: str, settings: Settings, note: str) -> Selection:
         if not model:
             return _default_of(specs[provider], settings, note)
         return Selection(specs[provider], model, note)
+    if provider in settings.providers and provider not in specs:
+        kind = settings.providers[provider].type
+        raise StartError(f'provider "{provider}" has the type "{kind}", which this version cannot speak', 52)
     if slash:
         nearest = registry.nearest(provider, specs)
         hint = f"; did you mean {nearest}?" if nearest else f"; known are {', '.join(sorted(specs))}"
@@ -76,6 +78,8 @@ def named(name: str, settings: Settings, note: str) -> Selection:
         return _default_of(specs[provider], settings, note)
     if name == "demo":
         return Selection(specs["demo"], "demo", note)
+    from qcode.providers import catalog
+
     found = catalog.resolve(name, specs)
     if isinstance(found, str):
         host, _, model = found.partition("/")
@@ -89,6 +93,8 @@ def _default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
     given = settings.providers.get(spec.name)
     if given is not None and given.default_model:
         return Selection(spec, given.default_model, note)
+    from qcode.providers import catalog
+
     try:
         return Selection(spec, catalog.default_model(spec.name), note)
     except LookupError:
@@ -97,9 +103,11 @@ def _default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
 
 async def found(settings: Settings, env: Mapping[str, str], base_url: str | None, *, has_demo: bool) -> Selection:
     """Choose where nobody named a model: a credential, a local server, then the demo where `has_demo`."""
+    from qcode.providers import catalog
+
     specs = known_specs(settings)
     if base_url is not None:
-        return Selection(replace(specs["openai"], base_url=base_url), "", f"--base-url {base_url}")
+        raise StartError("--base-url needs to know the provider and the model: add -m openai/MODEL, or another one", 2)
     for name in catalog.BUILT_IN:
         spec = specs.get(name)
         key, variable = registry.key_of(spec, env) if spec is not None else ("", "")

@@ -2,48 +2,54 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
+from dataclasses import replace
 from pathlib import Path
 
 from qcode.cli.arguments import LATEST, Arguments
+from qcode.cli.asking import ask
+from qcode.cli.exit_tools import read_exit_tools
 from qcode.cli.failure import StartError
+from qcode.cli.output import one_line
 from qcode.cli.selection import choose
+from qcode.cli.trusting import is_trusted
 from qcode.cli.wiring import Surroundings, Wired, Wirer
 from qcode.config.errors import ConfigError
+from qcode.config.layers import flag_layer
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
+from qcode.config.settings import Settings
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.tools import ToolSpec
 from qcode.runtime.briefing.project import find_project_root
 from qcode.runtime.store.errors import SessionError
 from qcode.runtime.store.store import SessionStore
+from qcode.safety.rules import parse_rule
+
+_SESSIONS_OFFERED = 9
+_WITHOUT_EFFECT = ("small_model", "ui.linear", "ui.show_thinking")
 
 
 def surroundings(arguments: Arguments, folder: Path, *, is_attended: bool) -> Surroundings:
-    """Read the settings of this run."""
+    """Read the settings of this run, after finding out whether the folder is trusted."""
     env = dict(os.environ)
     root = find_project_root(folder)
+    arguments = replace(arguments, add_dirs=tuple(_added(path) for path in arguments.add_dirs))
+    _check_flags(arguments)
+    one_way = read_exit_tools(arguments.exit_tools)
     try:
         paths = ConfigPaths.from_env(env)
-        settings = load(
-            paths, env, arguments.flags(), root, arguments.is_trusted, settings_file=arguments.settings_file
-        )
+        trusts = is_trusted(folder, root, paths.state_dir, by_flag=arguments.is_trusted, is_attended=is_attended)
+        settings = _usable(load(paths, env, arguments.flags(), root, trusts, settings_file=arguments.settings_file))
     except ConfigError as error:
         raise StartError(str(error), 52) from None
-    return Surroundings(arguments, env, paths, settings, folder, root, is_attended, _exit_tools(arguments.exit_tools))
+    return Surroundings(arguments, env, paths, settings, folder, root, is_attended, trusts, one_way)
 
 
 def wired(around: Surroundings) -> Wired:
     """Choose the model and put the conversation together."""
     arguments = around.arguments
     if arguments.chooses_session:
-        arguments = _with_chosen_session(around)
-        around = Surroundings(
-            arguments, around.env, around.paths, around.settings, around.folder, around.root, around.is_attended,
-            around.exit_tools,
-        )  # fmt: skip
+        around = replace(around, arguments=_with_chosen_session(around))
     try:
         selection = choose(
             around.settings, around.env, arguments.model, arguments.base_url, has_demo=around.is_attended
@@ -54,48 +60,54 @@ def wired(around: Surroundings) -> Wired:
         raise StartError(error.message, 41 if is_credential else 2) from None
     except SessionError as error:
         raise StartError(str(error), 42) from None
-    except ValueError as error:
-        raise StartError(str(error), 52) from None
-    except OSError as error:
-        raise StartError(f"{error.filename or 'a file'}: {error.strerror}", 42) from None
+
+
+def _usable(settings: Settings) -> Settings:
+    """Return the settings with a warning for each that has no effect; raise `StartError` for a promise not kept."""
+    if settings.tools.sandbox == "required":
+        where = settings.origin("tools.sandbox")
+        raise StartError(f'{where}: tools.sandbox is "required", and this version has no sandbox: set it to "auto"', 52)
+    unused = [key for key in _WITHOUT_EFFECT if settings.origin(key).kind != "default"]
+    unused += [f"mcp_servers.{name}" for name in settings.mcp_servers]
+    warnings = tuple(f"{key} has no effect in this version" for key in unused)
+    return replace(settings, warnings=(*settings.warnings, *warnings))
+
+
+def _check_flags(arguments: Arguments) -> None:
+    """Raise `StartError` for a flag whose value cannot be: that is wrong usage, the same in a file is bad config."""
+    for flag, rules in (("--allowed-tools", arguments.allowed), ("--disallowed-tools", arguments.disallowed)):
+        for rule in rules:
+            try:
+                parse_rule(rule)
+            except ValueError as error:
+                raise StartError(f"{flag}: {error}", 2) from None
+    try:
+        flag_layer(arguments.flags())
+    except ConfigError as error:
+        raise StartError(str(error), 2) from None
+
+
+def _added(path: Path) -> Path:
+    """Return an added folder as a full path."""
+    try:
+        real = path.expanduser().absolute()
+    except RuntimeError as error:
+        raise StartError(f"--add-dir {path}: {error}", 42) from None
+    if not real.is_dir():
+        what = "is no folder" if real.exists() else "does not exist"
+        raise StartError(f"--add-dir {path} {what}", 42)
+    return real
 
 
 def _with_chosen_session(around: Surroundings) -> Arguments:
     """Ask on the terminal which session to go on with; the newest is the default."""
-    from dataclasses import replace
-
-    summaries = SessionStore(around.paths.state_dir, around.root).summaries()[:9]
-    if not summaries or not around.is_attended:
+    if not around.is_attended:
+        raise StartError("-r needs the id of a session where nobody can choose one: -r ID, or -c for the latest", 2)
+    summaries = SessionStore(around.paths.state_dir, around.root).summaries()[:_SESSIONS_OFFERED]
+    if not summaries:
         return around.arguments
-    for number, summary in enumerate(summaries, start=1):
-        sys.stderr.write(f"  {number}  {summary.session_id}  {summary.title}\n")
-    sys.stderr.write("Which session? [1] ")
-    sys.stderr.flush()
-    answer = sys.stdin.readline().strip() or "1"
-    if answer.isdigit() and 1 <= int(answer) <= len(summaries):
-        return replace(around.arguments, resume=summaries[int(answer) - 1].session_id)
+    rows = [f"  {number}  {one.session_id}  {one_line(one.title)}\n" for number, one in enumerate(summaries, start=1)]
+    answer = ask("".join((*rows, "Which session? [1] "))) or "1"
+    if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(summaries):
+        answer = summaries[int(answer) - 1].session_id
     return replace(around.arguments, resume=answer or LATEST)
-
-
-def _exit_tools(path: Path | None) -> tuple[ToolSpec, ...]:
-    """Read one-way tools from a JSON list of `{"name", "description", "parameters"}`."""
-    if path is None:
-        return ()
-    try:
-        rows = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise StartError(f"--exit-tools {path}: {error.strerror}", 42) from None
-    except ValueError as error:
-        raise StartError(f"--exit-tools {path} is not JSON: {error}", 42) from None
-    if not isinstance(rows, list):
-        raise StartError(f"--exit-tools {path} must hold a JSON list", 42)
-    return tuple(_exit_tool(row, path) for row in rows)
-
-
-def _exit_tool(row: object, path: Path) -> ToolSpec:
-    if not isinstance(row, dict) or not isinstance(row.get("name"), str) or not row["name"]:
-        raise StartError(f'--exit-tools {path}: every tool needs a "name"', 42)
-    description, parameters = row.get("description", ""), row.get("parameters", {"type": "object", "properties": {}})
-    if not isinstance(description, str) or not isinstance(parameters, dict):
-        raise StartError(f'--exit-tools {path}: "{row["name"]}" has a wrong "description" or "parameters"', 42)
-    return ToolSpec(row["name"], description, parameters, is_one_way=True)

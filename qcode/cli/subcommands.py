@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from qcode.cli.arguments import UsageError
 from qcode.cli.failure import StartError
+from qcode.cli.folder import working_folder
+from qcode.cli.output import one_line, put, say
 from qcode.config.errors import ConfigError
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
@@ -17,6 +18,8 @@ from qcode.runtime.briefing.project import find_project_root
 from qcode.runtime.limits import LimitStore
 from qcode.runtime.store.errors import SessionError
 from qcode.runtime.store.store import SessionStore
+from qcode.runtime.trust import TrustStore
+from qcode.safety.cleaning import clean
 
 
 def run_subcommand(name: str, rest: Sequence[str]) -> int:
@@ -31,7 +34,7 @@ def run_subcommand(name: str, rest: Sequence[str]) -> int:
 
 
 def _out(*lines: str) -> int:
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    put("".join(f"{line}\n" for line in lines))
     return 0
 
 
@@ -42,9 +45,14 @@ def _paths() -> ConfigPaths:
         raise StartError(str(error), 52) from None
 
 
+def _root() -> Path:
+    return find_project_root(working_folder(None))
+
+
 def _settings(paths: ConfigPaths) -> Settings:
+    root = _root()
     try:
-        return load(paths, os.environ, {}, find_project_root(Path.cwd()), is_trusted=False)
+        return load(paths, os.environ, {}, root, is_trusted=TrustStore(paths.state_dir).is_trusted(root))
     except ConfigError as error:
         raise StartError(str(error), 52) from None
 
@@ -57,7 +65,10 @@ def _config(rest: Sequence[str]) -> int:
         case ["show"]:
             from qcode.config.show import show
 
-            rows = show(_settings(paths))
+            settings = _settings(paths)
+            for warning in settings.warnings:
+                say(warning)
+            rows = show(settings)
             return _out(*(f"{row.key} = {row.value}  ({row.origin})" for row in rows))
         case _:
             raise UsageError("use: qcode config path, or: qcode config show")
@@ -81,7 +92,10 @@ def _models(rest: Sequence[str]) -> int:
             learned = [
                 f"learned from {host}: {model}  window {_count(known.window)}  output {_count(known.output)}"
                 for (host, model), known in limits.everything().items()
+                if wanted in model
             ]
+            if wanted and not rows and not learned:
+                say(f'the catalog knows no model with "{wanted}" in its name')
             return _out(*rows, *learned, f"source: {catalog.catalog_source()}")
         case _:
             raise UsageError("use: qcode models [PART OF A NAME], or: qcode models forget")
@@ -92,21 +106,26 @@ def _count(number: int | None) -> str:
 
 
 def _sessions(rest: Sequence[str]) -> int:
-    store = SessionStore(_paths().state_dir, find_project_root(Path.cwd()))
+    store = SessionStore(_paths().state_dir, _root())
     try:
         match list(rest):
             case [] | ["list"]:
-                rows = [f"{one.session_id}  {one.title}" for one in store.summaries()]
+                rows = [f"{one.session_id}  {one_line(one.title)}" for one in store.summaries()]
                 return _out(*rows) if rows else _out("no sessions of this folder yet")
             case ["show", wanted]:
                 loaded = store.load(wanted)
-                return _out(*(f"{message.role}: {message.text}" for message in loaded.messages if message.text))
+                return _out(*(f"{message.role}: {_shown(message.text)}" for message in loaded.messages if message.text))
             case ["delete", wanted]:
                 return _out(f"deleted {store.delete(wanted)}")
             case _:
                 raise UsageError("use: qcode sessions list, show ID, or delete ID")
     except SessionError as error:
         raise StartError(str(error), 42) from None
+
+
+def _shown(text: str) -> str:
+    """Return foreign text as it is for a file or a program, and without control sequences for a terminal."""
+    return clean(text) if os.isatty(1) else text
 
 
 def _themes(rest: Sequence[str]) -> int:
@@ -116,5 +135,5 @@ def _themes(rest: Sequence[str]) -> int:
 
     themes, problems = load_themes(_paths().config_dir / "themes")
     for problem in problems:
-        sys.stderr.write(f"qcode: {problem}\n")
+        say(problem)
     return _out(*sorted(themes))

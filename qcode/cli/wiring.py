@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,14 +17,15 @@ from qcode.config.settings import ModelSettings, Settings
 from qcode.engine.caps import OutputSettings
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.retries import RetrySettings
+from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.messages import Block, Message
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.provider import Provider
 from qcode.protocol.tools import ToolSpec
-from qcode.providers import catalog, registry
+from qcode.providers import registry
 from qcode.providers.transport import Timeouts
-from qcode.runtime.attachments import InputError, attachments
+from qcode.runtime.attachments import mentions
 from qcode.runtime.briefing.environment import Environment, read_environment
 from qcode.runtime.briefing.instructions import Instructions, load_instructions
 from qcode.runtime.briefing.prompt import Briefing, build_system_prompt
@@ -38,6 +40,7 @@ from qcode.safety.redaction import Redactor
 from qcode.safety.rules import Rules
 
 PIPE_MAX_TURNS = 100
+_SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Surroundings:
     folder: Path
     root: Path
     is_attended: bool
+    is_trusted: bool
     exit_tools: tuple[ToolSpec, ...] = ()
 
 
@@ -59,6 +63,7 @@ class Wired:
     """A conversation that is ready, with what front ends show about it."""
 
     conversation: Conversation
+    provider: Provider
     selection: Selection
     environment: Environment
     instructions: Instructions
@@ -73,33 +78,37 @@ class Wirer:
         self._around = around
         arguments, settings = around.arguments, around.settings
         self.instructions = load_instructions(
-            around.folder, around.root, around.paths.config_dir, is_trusted=arguments.is_trusted
+            around.folder, around.root, around.paths.config_dir, is_trusted=around.is_trusted
         )
         self.environment = read_environment(
             around.folder,
             around.root,
             around.env,
             datetime.now().astimezone().date(),
-            is_trusted=arguments.is_trusted,
+            is_trusted=around.is_trusted,
             added_folders=arguments.add_dirs,
         )
         self._secrets: set[str] = set()
+        for provider in settings.providers.values():
+            for name, value in provider.headers.items():
+                if _SECRET_HEADER.search(name):
+                    self._secrets.update((value, value.split()[-1]))
         self.store = SessionStore(around.paths.state_dir, around.root, redact=self._redact)
-        self._mode = settings.permissions.mode
 
     def wire(self, selection: Selection) -> Wired:
         """Return the conversation; raise `StartError`, `ProviderError`, or what the session store raises."""
         around = self._around
         arguments = around.arguments
         connected = self.connect(selection)
+        prompt_limits, policy, log = self._prompt_limits(connected), self._policy(), self._debug_log()
         session, messages, notices = self._session(connected.name)
-        policy = self._policy()
         toolbox = Toolbox(
             around.folder,
             arguments.add_dirs,
             around.settings.tools,
             around.env,
-            judge=policy.judge_file,
+            # The conversation's rules as they are then: a mode that is left must not go on in the tools.
+            judge=lambda path, access: conversation.policy.judge_file(path, access),
             one_way=around.exit_tools,
         )
         wiring = Wiring(
@@ -108,13 +117,13 @@ class Wirer:
             toolbox=toolbox,
             policy=policy,
             limits=LimitStore(around.paths.state_dir),
-            prompt_limits=self._prompt_limits(connected),
+            prompt_limits=prompt_limits,
             effort=arguments.effort,
-            debug_log=DebugLog(arguments.debug_log, self._redact) if arguments.debug_log else None,
+            debug_log=log,
             mentioned=self._mentioned,
         )
         conversation = Conversation(wiring, connected, session, messages)
-        return Wired(conversation, selection, self.environment, self.instructions, toolbox, notices)
+        return Wired(conversation, connected.provider, selection, self.environment, self.instructions, toolbox, notices)
 
     def connect(self, selection: Selection) -> Connected:
         """Return a client for the selection; nothing is sent. Raise `ProviderError` where a key is missing."""
@@ -141,20 +150,25 @@ class Wirer:
     def _connected(self, provider: Provider, name: str, model: str) -> Connected:
         settings, arguments = self._around.settings, self._around.arguments
         output, override = settings.output_for(name), output_override(settings, name)
-        briefing = Briefing(
-            name,
-            self.environment,
-            self.instructions,
-            self._mode,
-            self._around.is_attended,
-            arguments.system_prompt or "",
-            arguments.append_system_prompt or "",
-        )
+
+        def system(mode: ApprovalMode) -> str:
+            return build_system_prompt(
+                Briefing(
+                    name,
+                    self.environment,
+                    self.instructions,
+                    mode,
+                    self._around.is_attended,
+                    arguments.system_prompt or "",
+                    arguments.append_system_prompt or "",
+                )
+            )
+
         network = settings.network_for(provider.name)
         return Connected(
             provider,
             KnownModel(provider.name, model, facts_of(provider.name, model, settings.models.get(name))),
-            build_system_prompt(briefing),
+            system,
             OutputSettings(
                 override=override.tokens if override else None,
                 can_escalate=output.escalate,
@@ -171,41 +185,54 @@ class Wirer:
 
     def _connect_named(self, name: str) -> Connected:
         try:
-            return self.connect(named(name, self._around.settings, "chosen in the app"))
+            connected = self.connect(named(name, self._around.settings, "chosen in the app"))
+            self._prompt_limits(connected)
+            return connected
         except (StartError, ProviderError) as error:
             raise ValueError(str(error)) from None
 
     def _session(self, model: str) -> tuple[Session, tuple[Message, ...], tuple[str, ...]]:
         arguments, folder = self._around.arguments, self._around.folder
         wanted = arguments.resume
+        notices: tuple[str, ...] = ()
         if wanted == LATEST:
             wanted = self.store.latest()
+            if wanted is None:
+                notices = ("this folder has no session to go on with; a new one begins",)
         if wanted is None:
-            return self.store.create(model, folder, is_kept=arguments.keeps_session), (), ()
+            return self.store.create(model, folder, is_kept=arguments.keeps_session), (), notices
+        if not arguments.keeps_session:
+            loaded = self.store.load(wanted)
+            return self.store.create(model, folder, is_kept=False), loaded.messages, loaded.notices
         if arguments.forks:
             session, loaded = self.store.fork(wanted, cwd=folder)
         else:
             session, loaded = self.store.resume(wanted)
         return session, loaded.messages, loaded.notices
 
-    def _mentioned(self, typed: str) -> tuple[Block, ...]:
+    def _mentioned(self, typed: str) -> tuple[tuple[Block, ...], tuple[str, ...]]:
         """Attach what a prompt typed in the app names; in pipe mode the prompt holds piped text and is not searched."""
-        if not self._around.is_attended:
-            return ()
+        return mentions(typed, self._around.folder) if self._around.is_attended else ((), ())
+
+    def _debug_log(self) -> DebugLog | None:
+        path = self._around.arguments.debug_log
         try:
-            return attachments((), typed, self._around.folder)
-        except InputError:
-            return ()
+            return DebugLog(path, self._redact) if path is not None else None
+        except OSError as error:
+            raise StartError(f"--debug-log {path} cannot be written: {error.strerror}", 42) from None
 
     def _policy(self) -> Policy:
         around = self._around
         permissions = around.settings.permissions
-        rules = Rules.of(allow=permissions.allow, ask=permissions.ask, deny=permissions.deny)
+        try:
+            rules = Rules.of(allow=permissions.allow, ask=permissions.ask, deny=permissions.deny)
+        except ValueError as error:
+            raise StartError(f"permissions: {error}", 52) from None
         own = (around.paths.config_dir, around.paths.state_dir)
         return Policy(
             mode=permissions.mode,
             rules=rules,
-            is_trusted=around.arguments.is_trusted,
+            is_trusted=around.is_trusted,
             root=around.folder,
             added=around.arguments.add_dirs,
             own=own,
@@ -215,7 +242,8 @@ class Wirer:
     def _prompt_limits(self, connected: Connected) -> PromptLimits:
         arguments = self._around.arguments
         if arguments.max_budget_usd is not None and connected.model.facts.price is None:
-            text = f"--max-budget-usd needs a price, and none is known for {connected.name}; set models price in config"
+            where = f'[models."{connected.name}"]'
+            text = f"--max-budget-usd needs a price, and none is known for {connected.name}: set price in {where}"
             raise StartError(text, 2)
         max_turns = arguments.max_turns
         if max_turns is None and not self._around.is_attended:
@@ -233,6 +261,8 @@ def facts_of(provider: str, model: str, given: ModelSettings | None) -> ModelFac
 
         facts = DEMO_FACTS
     else:
+        from qcode.providers import catalog
+
         facts = catalog.lookup(provider, model) or ModelFacts()
     if given is None:
         return facts

@@ -1,16 +1,16 @@
-"""What stderr says when a turn is over: why it fell short, and the flags that would have allowed what was denied.
+"""What stderr says when a turn is over: why it fell short, and how what was denied could have run.
 
 Pure. Each sentence is one line, says what happened, and where there is something to do, what.
 """
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
-
 from qcode.headless.exits import is_denied
-from qcode.protocol.events import ApprovalRequested, TurnEnded
+from qcode.protocol.events import TurnEnded
 from qcode.protocol.stops import Limit, Outcome
+
+NOBODY = "nobody can approve this call in a run that is not interactive, and no rule allows it; it was not run"
+"""What the model is told of a call that needs an approval."""
 
 _FLAGS = {Limit.TURNS: "--max-turns", Limit.TOOL_CALLS: "--max-tool-calls", Limit.COST: "--max-budget-usd"}
 
@@ -29,34 +29,23 @@ def shortfall(ended: TurnEnded, note: str) -> str:
         case Outcome.MAX_TURN_REQUESTS:
             return _limit(ended)
         case Outcome.END_TURN:
-            return "the turn ended on denied calls, without an answer" if is_denied(ended) else ""
+            return _denied(ended) if is_denied(ended) else ""
 
 
-def allowing_flags(asked: Sequence[ApprovalRequested], *, is_trusted: bool) -> str:
-    """Return the flags, quoted for a shell, with which every call of `asked` would have run; empty for none.
+def denial_line(asked: int, flags: str, hopeless: int) -> str:
+    """Return the last line of stderr after `asked` calls nobody could approve; it ends with the flags themselves.
 
-    The narrow rule of a request wins. A change of files without one is covered by `accept-edits`, anything else
-    only by `bypass`: some programs never get a rule.
+    `hopeless` is how many of them no flag would have allowed.
     """
     if not asked:
         return ""
-    flags = [] if is_trusted else ["--trust"]
-    modes = {_mode(request) for request in asked if not request.rule}
-    rules = dict.fromkeys(request.rule for request in asked if request.rule)
-    if "bypass" in modes:
-        return " ".join([*flags, "--permission-mode bypass"])
-    if modes:
-        flags.append("--permission-mode accept-edits")
-    return " ".join([*flags, *(f"--allowed-tools {shlex.quote(rule)}" for rule in rules)])
-
-
-def denial_line(asked: Sequence[ApprovalRequested], *, is_trusted: bool) -> str:
-    """Return the last line of stderr after a denial; it ends with the flags themselves."""
-    flags = allowing_flags(asked, is_trusted=is_trusted)
+    calls = "1 call needed" if asked == 1 else f"{asked} calls needed"
+    line = f"{calls} an approval that nobody could give here and did not run"
     if not flags:
-        return ""
-    calls = "1 call needed" if len(asked) == 1 else f"{len(asked)} calls needed"
-    return f"{calls} an approval that nobody could give here and did not run; to allow it: {flags}"
+        return f"{line}; no flag allows {'it' if asked == 1 else 'them'}, only a person in the app"
+    if not hopeless:
+        return f"{line}; to allow {'it' if asked == 1 else 'them'}: {flags}"
+    return f"{line}; no flag allows {hopeless} of them, only a person in the app; to allow the rest: {flags}"
 
 
 def summary(ended: TurnEnded) -> str:
@@ -93,14 +82,17 @@ def _still_cut(ended: TurnEnded) -> str:
     return f"the answer is incomplete: still cut {tries}; {advice}"
 
 
+def _denied(ended: TurnEnded) -> str:
+    """Say why as far as a rule said so; that nobody could approve is told by the line about flags."""
+    reasons = dict.fromkeys(denial.reason for denial in ended.denials if denial.reason and denial.reason != NOBODY)
+    why = f": {next(iter(reasons))}" if reasons else ""
+    return f"the turn ended on denied calls, without an answer{why}"
+
+
 def _limit(ended: TurnEnded) -> str:
     flag = _FLAGS[ended.limit or Limit.TURNS]
     replies = "1 model reply" if ended.replies == 1 else f"{ended.replies} model replies"
     return f"stopped after {replies}: the limit of {flag} was reached"
-
-
-def _mode(request: ApprovalRequested) -> str:
-    return "accept-edits" if request.preview.startswith(("--- ", "diff ")) else "bypass"
 
 
 def _count(number: int, word: str) -> str:

@@ -1,4 +1,4 @@
-"""Ctrl+C and its kin: the first asks the turn to end and, if it does not, ends it; the second ends the program."""
+"""Ctrl+C and its kin: the first asks the turn to end and, if it does not, ends it; the second ends it at once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from qcode.headless.exits import signal_code
 GRACE = 0.5
 """Seconds a turn has to end after the first signal; with what is written then, the program is gone within one."""
 
+HURRY = 0.75
+"""Seconds until the program exits after the second signal; what tools run is ended within it."""
+
 
 class Interrupts:
     """Watches for SIGINT, SIGTERM and SIGHUP while a turn runs. `number` is the first one that came.
 
-    `ask` requests the end, `force` brings it about after `GRACE`, `flush` writes what can be written at once before a
-    second signal exits. A signal the program was started to ignore (nohup) stays ignored.
+    `ask` requests the end, `force` brings it about after `GRACE` or on the second signal, `flush` writes what can be
+    written at once before a third one, or `HURRY`, exits. A signal the program was started to ignore (nohup) stays so.
     """
 
     def __init__(self, *, ask: Callable[[], None], force: Callable[[], object], flush: Callable[[], None]) -> None:
@@ -28,6 +31,7 @@ class Interrupts:
         self._force = force
         self._flush = flush
         self._timer: asyncio.TimerHandle | None = None
+        self._is_hurried = False
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -54,9 +58,19 @@ class Interrupts:
                     signal.signal(number, previous)
 
     def _seen(self, number: int) -> None:
-        if self.number is not None:
-            self._flush()
-            os._exit(signal_code(number))
-        self.number = number
-        self._timer = asyncio.get_running_loop().call_later(GRACE, self._force)
-        self._ask()
+        loop = asyncio.get_running_loop()
+        if self.number is None:
+            self.number = number
+            self._timer = loop.call_later(GRACE, self._force)
+            self._ask()
+        elif not self._is_hurried and self._timer is not None:
+            self._is_hurried = True
+            self._timer.cancel()
+            self._timer = loop.call_later(HURRY, self._exit)
+            self._force()
+        else:
+            self._exit()
+
+    def _exit(self) -> None:
+        self._flush()
+        os._exit(signal_code(self.number or signal.SIGINT))

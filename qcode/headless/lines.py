@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from qcode.headless.exits import reported_error, subtype
-from qcode.headless.setup import HeadlessSetup
+from qcode.headless.setup import HeadlessSetup, OutputFormat
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, Denial, TurnEnded, TurnEvent
@@ -80,6 +80,19 @@ def result_line(ended: TurnEnded, setup: HeadlessSetup, *, duration_ms: int, api
         "structured_output": None,
         "error": None if error is None else _error(error),
     }
+
+
+def unbegun(error: ErrorInfo | None, setup: HeadlessSetup, format: OutputFormat) -> bytes:
+    """Return what is written of a run that failed before it began; without an error it was interrupted.
+
+    Nothing in text mode: there is no answer.
+    """
+    if format == "text":
+        return b""
+    outcome = Outcome.CANCELLED if error is None else Outcome.ERROR
+    ended = TurnEnded(outcome, None, "", "", 0, Usage(), None, ApiCalls(), error=error, is_answered=False)
+    result = encode(result_line(ended, setup, duration_ms=0, api_ms=0))
+    return result if format == "json" else encode(init_line(setup)) + result
 
 
 def _message_line(message: Message, setup: HeadlessSetup) -> JsonObject:

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from qcode.headless import exits
 from qcode.headless.answer import AnswerSoFar
-from qcode.headless.closing import denial_line, shortfall, summary
+from qcode.headless.closing import NOBODY, denial_line, shortfall, summary
 from qcode.headless.interrupts import Interrupts
 from qcode.headless.lines import encode, event_line, init_line, result_line
 from qcode.headless.margin import Margin
@@ -39,8 +39,6 @@ from qcode.safety.cleaning import clean
 
 LAST_WORDS = 0.25
 """Seconds a reader has to take the result of a turn that was cut short."""
-
-_NOBODY = "nobody can approve this call in a run that is not interactive, and no rule allows it; it was not run"
 
 
 async def run_headless(
@@ -83,6 +81,7 @@ class _Run:
         self._progress = Progress()
         self._asked: list[ApprovalRequested] = []
         self._note = ""
+        self._noticed: set[str] = set()
         self._replies = 0
         self._spent = UsageUpdated(Usage(), None, 0, 0)
         self._ended: TurnEnded | None = None
@@ -140,7 +139,8 @@ class _Run:
         if self._format == "stream-json":
             await self._put(encode(init_line(self._setup)))
         if self._setup.is_verbose:
-            await self._margin.say(f"model {self._setup.model}, permission mode {self._setup.permission_mode}")
+            note = f" ({self._setup.model_note})" if self._setup.model_note else ""
+            await self._margin.say(f"model {self._setup.model}{note}, permission mode {self._setup.permission_mode}")
         events = self._conversation.submit(prompt)
         try:
             async for event in events:
@@ -161,7 +161,7 @@ class _Run:
         match event:
             case ApprovalRequested():
                 self._asked.append(event)
-                self._conversation.answer(event.call.call_id, Answer(False, reason=_NOBODY))
+                self._conversation.answer(event.call.call_id, Answer(False, reason=NOBODY))
             case ReplyFinished():
                 self._replies += 1
                 self._note = event.note
@@ -174,6 +174,7 @@ class _Run:
     async def _tell(self, event: TurnEvent) -> None:
         """Say on stderr what matters to a person; with `-v`, what happens as well."""
         if isinstance(event, Notice) and event.level != "info":
+            self._noticed.add(event.text)
             await self._margin.say(event.text)
         elif self._setup.is_verbose:
             if isinstance(event, ReplyFinished) and event.message and event.message.calls and event.message.text:
@@ -188,9 +189,10 @@ class _Run:
         assert ended is not None
         if self._setup.is_verbose:
             await self._margin.say(summary(ended))
-        if text := shortfall(ended, self._note):
+        if (text := shortfall(ended, self._note)) and text not in self._noticed:
             await self._margin.say(text)
-        if text := denial_line(self._asked, is_trusted=self._setup.is_trusted):
+        calls = [request.call for request in self._asked]
+        if text := denial_line(len(calls), *self._setup.allowing(calls)):
             await self._margin.say(text)
         self._is_concluded = True
 
@@ -247,7 +249,7 @@ class _Run:
 
     def _all_denials(self, known: tuple[Denial, ...]) -> tuple[Denial, ...]:
         listed = {denial.call.call_id for denial in known}
-        ours = [Denial(request.call, _NOBODY) for request in self._asked if request.call.call_id not in listed]
+        ours = [Denial(request.call, NOBODY) for request in self._asked if request.call.call_id not in listed]
         return (*known, *ours)
 
     async def _put(self, data: bytes) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from qcode.protocol.messages import ToolCall
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 
@@ -14,7 +16,8 @@ OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 class HeadlessSetup:
     """Facts of one run. `model` is `provider/model`, `tools` the names the model is offered.
 
-    `clock` gives seconds that never go back. `is_trusted` False adds `--trust` to the flags that a denial proposes.
+    `clock` gives seconds that never go back. `model_note` says why this model was chosen. `allowing` returns the flags,
+    quoted for a shell, that would have let calls run, and of how many calls no flag would.
     """
 
     session_id: str
@@ -27,4 +30,5 @@ class HeadlessSetup:
     is_verbose: bool = False
     clock: Callable[[], float] = time.monotonic
     is_stderr_tty: bool = False
-    is_trusted: bool = True
+    model_note: str = ""
+    allowing: Callable[[Sequence[ToolCall]], tuple[str, int]] = lambda calls: ("", len(calls))

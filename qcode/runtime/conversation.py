@@ -43,11 +43,11 @@ from qcode.safety.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """A model that can be talked to, as the composition root made it from a name."""
+    """A model that can be talked to, as the composition root made it. `system` is its prompt in a mode."""
 
     provider: Provider
     model: KnownModel
-    system: str
+    system: Callable[[ApprovalMode], str]
     output: OutputSettings = field(default_factory=OutputSettings)
     retries: RetrySettings = field(default_factory=RetrySettings)
 
@@ -70,7 +70,8 @@ class Wiring:
     """What a conversation is made of beside its model.
 
     `connect` makes a model of a name, raising `ValueError` with one line where it cannot; `new_session` opens a
-    session file for a model's name; `mentioned` gives the files that a typed prompt names.
+    session file for a model's name; `mentioned` gives the files that a typed prompt names, and a line for each that
+    cannot be attached.
     """
 
     connect: Callable[[str], Connected]
@@ -81,7 +82,7 @@ class Wiring:
     prompt_limits: PromptLimits = field(default_factory=PromptLimits)
     effort: Effort | None = None
     debug_log: DebugLog | None = None
-    mentioned: Callable[[str], tuple[Block, ...]] = lambda typed: ()
+    mentioned: Callable[[str], tuple[tuple[Block, ...], tuple[str, ...]]] = lambda typed: ((), ())
 
 
 class Conversation:
@@ -115,6 +116,11 @@ class Conversation:
         return self._policy.mode
 
     @property
+    def policy(self) -> Policy:
+        """The rules as they are now, with the mode and the answers of the person."""
+        return self._policy
+
+    @property
     def messages(self) -> tuple[Message, ...]:
         return tuple(self._messages)
 
@@ -130,7 +136,8 @@ class Conversation:
         log = self._wiring.debug_log
         provider = self._connected.provider
         self._driver = Driver(turn, provider if log is None else LoggedProvider(provider, log), self)
-        attached, self._attached = (*self._attached, *self._wiring.mentioned(prompt)), ()
+        mentioned, complaints = self._wiring.mentioned(prompt)
+        attached, self._attached = (*self._attached, *mentioned), ()
         message = Message("user", (*attached, Text(prompt)))
         try:
             async with aclosing(self._driver.run(UserSubmitted(message))) as events:
@@ -140,6 +147,9 @@ class Conversation:
                     for warning in self._session.take_warnings():
                         yield self._seen(Notice("warning", warning))
                     yield self._seen(event)
+                    for complaint in complaints:
+                        yield self._seen(Notice("warning", complaint))
+                    complaints = ()
         finally:
             self._driver = None
             self._open_rules.clear()
@@ -180,10 +190,14 @@ class Conversation:
 
     async def close(self) -> None:
         """Release the session file and every connection; nothing may be submitted after this."""
-        self._session.close()
-        self._wiring.toolbox.close()
+        self.release()
         for provider in (*self._retired, self._connected.provider):
             await provider.close()
+
+    def release(self) -> None:
+        """Let go of all files, for a program that ends now and takes its connections with it; safe to call twice."""
+        self._session.close()
+        self._wiring.toolbox.close()
         if self._wiring.debug_log is not None:
             self._wiring.debug_log.close()
 
@@ -228,7 +242,7 @@ class Conversation:
         wiring, connected = self._wiring, self._connected
         limits = wiring.prompt_limits
         return TurnSettings(
-            connected.system,
+            connected.system(self.mode),
             wiring.toolbox.specs,
             wiring.effort,
             connected.output,

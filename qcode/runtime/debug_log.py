@@ -5,6 +5,7 @@ A log that cannot be written never disturbs the work: the first failure ends it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import AsyncIterator, Callable
@@ -45,9 +46,11 @@ class DebugLog:
         )
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            # Closing writes what is left, and what cannot be written is lost either way.
+            with contextlib.suppress(OSError):
+                file.close()
 
     def _write(self, row: dict[str, object]) -> None:
         if self._file is None:
@@ -57,7 +60,7 @@ class DebugLog:
             self._file.write(self._redact(line) + "\n")
             self._file.flush()
         except (OSError, ValueError):
-            self._file = None
+            self.close()
 
 
 class LoggedProvider:

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from qcode.engine.effects import (
     Append,
@@ -28,6 +28,7 @@ from qcode.engine.effects import (
     RunTool,
     SendRequest,
     SteerQueued,
+    StopRequest,
     ToolEnded,
     Wait,
     WaitElapsed,
@@ -68,6 +69,9 @@ class Services(Protocol):
         ...
 
 
+_Streamed: TypeAlias = tuple[int, Input]
+
+
 @dataclass(frozen=True, slots=True)
 class _Show:
     """An event for the front end that does not pass through the turn."""
@@ -92,9 +96,11 @@ class Driver:
         self._services = services
         self._clock = clock
         self._chance = chance
-        self._inputs: asyncio.Queue[Input | _Show] = asyncio.Queue(QUEUED_EVENTS)
+        self._inputs: asyncio.Queue[Input | _Show | _Streamed] = asyncio.Queue(QUEUED_EVENTS)
         self._urgent: deque[Input] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._stream_task: asyncio.Task[None] | None = None
+        self._streams = 0
         self._wakes: asyncio.Event = asyncio.Event()
 
     def give(self, given: CancelRequested | SteerQueued | ApprovalAnswered) -> None:
@@ -128,7 +134,7 @@ class Driver:
         if self._urgent:
             given = self._urgent.popleft()
         else:
-            got = await self._inputs.get()
+            got = await self._next_queued()
             if not self._urgent:
                 return got
             if got is not _WAKE and not isinstance(self._urgent[0], CancelRequested):
@@ -139,10 +145,25 @@ class Driver:
                 task.cancel()
         return given
 
+    async def _next_queued(self) -> Input | _Show:
+        """Wait for what comes next, leaving out what a stream that was stopped had still given."""
+        while True:
+            got = await self._inputs.get()
+            if not isinstance(got, tuple):
+                return got
+            number, given = got
+            if number == self._streams:
+                return given
+
     def _perform(self, effect: Effect) -> None:
         match effect:
             case SendRequest():
-                self._start(self._stream(effect.request))
+                self._streams += 1
+                self._stream_task = self._start(self._stream(effect.request, self._streams))
+            case StopRequest():
+                self._streams += 1
+                if self._stream_task is not None:
+                    self._stream_task.cancel()
             case RunTool():
                 self._services.about_to_run(effect.call)
                 self._start(self._run_tool(effect))
@@ -157,21 +178,23 @@ class Driver:
             case Emit() | EndTurn():
                 raise AssertionError("performed by the loop itself")
 
-    def _start(self, work: Coroutine[None, None, None]) -> None:
+    def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
-    async def _stream(self, request: ModelRequest) -> None:
+    async def _stream(self, request: ModelRequest, number: int) -> None:
+        """Feed back the events of a reply, each with the number of its stream: see `_next_queued`."""
         try:
             async for event in self._provider.stream(request):
-                await self._inputs.put(event)
+                await self._inputs.put((number, event))
         except ProviderError as error:
             explained = await self._services.explain(error)
-            await self._inputs.put(ReplyFailed(explained, self._chance()))
+            await self._inputs.put((number, ReplyFailed(explained, self._chance())))
         except Exception as error:  # noqa: BLE001 - the driver's edge: a bug in a provider ends the turn, not the app
             internal = ProviderError(ErrorKind.INTERNAL, f"internal error: {type(error).__name__}: {error}")
-            await self._inputs.put(ReplyFailed(internal, self._chance()))
+            await self._inputs.put((number, ReplyFailed(internal, self._chance())))
 
     async def _run_tool(self, effect: RunTool) -> None:
         call_id = effect.call.call_id

@@ -63,9 +63,7 @@ def _translated_part(part: str) -> str:
         elif char == "?":
             result += "[^/]"
         elif end > 0:
-            inside = part[index + 1 : end].replace("\\", "\\\\").replace("[", "\\[").replace("&&", "&\\&")
-            inside = f"^/{inside[1:]}" if inside[0] in "!^" else inside
-            result += _checked_class(f"[{inside}]")
+            result += _translated_class(part[index + 1 : end])
             index = end
         else:
             result += re.escape(char)
@@ -73,9 +71,15 @@ def _translated_part(part: str) -> str:
     return result
 
 
-def _checked_class(text: str) -> str:
+def _translated_class(inside: str) -> str:
+    """Return a class of characters; only `-` between two of them, and `!` or `^` at the start, mean something."""
+    is_negated = inside[0] in "!^"
+    chars = inside[1:] if is_negated else inside
+    spelled = "".join(char if char.isalnum() or char == "-" else f"\\{char}" for char in chars)
+    spelled = spelled.replace("--", "-\\-")  # two would be reserved for differences of sets
+    text = f"[{'^/' if is_negated else ''}{spelled}]"
     try:
         re.compile(text)
     except re.error as error:
-        raise Refused(f"the pattern has a bad character class {text}: {error}") from None
+        raise Refused(f"the pattern has a bad character class [{inside}]: {error}") from None
     return text

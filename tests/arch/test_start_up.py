@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,39 @@ def test_the_app_loads_no_engine_provider_or_sdk_before_its_first_paint() -> Non
 def test_pipe_mode_loads_no_app_engine_provider_or_sdk() -> None:
     loaded = loaded_after("import qcode.headless")
     assert among(loaded, *SDKS, *HEAVY, "textual", "rich", "qcode.engine", "qcode.providers", "qcode.tui") == set()
+
+
+def test_a_whole_run_on_the_demo_loads_nothing_it_does_not_need() -> None:
+    loaded = loaded_after(
+        "import sys; sys.argv = ['qcode', '-p', 'hello', '-m', 'demo/demo', '--no-session']; sys.stdin = None\n"
+        "from qcode.__main__ import main\nassert main() == 0"
+    )
+    assert "qcode.providers.demo.provider" in loaded
+    unwanted = ("textual", "rich", "markdown_it", "pygments", "qcode.tui", "qcode.providers.catalog", "qcode.cli.app")
+    assert among(loaded, *SDKS, *HEAVY, *unwanted) == set()
+
+
+def test_what_the_app_needs_before_its_first_paint_holds_no_sdk() -> None:
+    loaded = loaded_after("import qcode.cli.app")
+    assert "qcode.tui.app" in loaded
+    assert among(loaded, *SDKS, *HEAVY) == set()
+
+
+@pytest.mark.parametrize(("model", "sdk"), [("openai/x", "openai"), ("anthropic/x", "anthropic"), ("demo/demo", "")])
+def test_the_chosen_sdk_loads_with_the_warm_up_and_no_other(model: str, sdk: str, tmp_path: Path) -> None:
+    program = (
+        f"import os; os.environ.update(HOME={str(tmp_path)!r}, OPENAI_API_KEY='k' * 20, ANTHROPIC_API_KEY='k' * 20)\n"
+        f"os.chdir({str(tmp_path)!r})\n"
+        "from qcode.cli import app, start, arguments\n"
+        f"around = start.surroundings(arguments.parse(['-m', {model!r}, '--trust']), "
+        f"__import__('pathlib').Path({str(tmp_path)!r}), is_attended=True)\n"
+        "setup = app._setup(around, ready := start.wired(around))\n"
+        f"assert not {{{', '.join(map(repr, SDKS))}}} & set(__import__('sys').modules)\n"
+        f"assert bool(setup.warm_up) is {bool(sdk)}\n"
+        "setup.warm_up and setup.warm_up()\n"
+        "ready.conversation.release()"
+    )
+    assert among(loaded_after(program), *SDKS) == ({sdk} if sdk else set())
 
 
 def test_there_is_a_codec_for_each_wire_protocol() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.cli.arguments import LATEST, UsageError, option_strings, parse
+from qcode.cli.arguments import LATEST, UsageError, option_strings, option_values, parse, wanted_format
 from qcode.usage import HELP
 
 
@@ -49,6 +49,42 @@ def test_rules_are_split_at_commas_outside_brackets() -> None:
     assert arguments.allowed == ("shell(git log -n {1,2})", "edit(src/**)", "read(a,b)")
 
 
+def test_quotes_inside_a_shell_rule_hide_brackets_and_commas() -> None:
+    rules = parse(["--allowed-tools", "shell(echo '), x'), edit(it's.txt), read"]).allowed
+    assert rules == ("shell(echo '), x')", "edit(it's.txt)", "read")
+
+
+def test_a_rule_whose_bracket_stays_open_is_not_lost() -> None:
+    assert parse(["--disallowed-tools", "read, shell(rm"]).disallowed == ("read", "shell(rm")
+
+
+def test_what_the_locale_could_not_decode_is_read_as_utf_8() -> None:
+    assert parse(["-p", "caf\udcc3\udca9"]).prompt == "café"
+    assert parse(["-p", "caf\udce9"]).prompt == "caf\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("argv", "format"),
+    [
+        (["-p", "x", "-o", "json", "--bogus"], "json"),
+        (["--output-format=stream-json", "a", "b"], "stream-json"),
+        (["-ojson"], "json"),
+        (["-o", "xml"], "text"),
+        (["-o"], "text"),
+        (["-p", "--", "-o", "json"], "text"),
+    ],
+)
+def test_the_wanted_format_is_known_also_of_a_wrong_command_line(argv: list[str], format: str) -> None:
+    assert wanted_format(argv) == format
+
+
+def test_flags_with_a_list_of_values_name_them() -> None:
+    values = option_values()
+    assert values["-o"] == ("text", "json", "stream-json")
+    assert values["--file"] is None
+    assert "--trust" not in values
+
+
 def test_flags_that_were_not_given_set_nothing() -> None:
     assert parse(["-p", "x"]).flags() == {}
 
@@ -73,6 +109,10 @@ def test_flags_name_the_keys_they_set() -> None:
         (["--max-budget-usd", "free"], "USD"),
         (["--max-budget-usd", "nan"], "USD"),
         (["--fork-session"], "-c or -r"),
+        (["--resume", ""], "-r is empty"),
+        (["--resume=", "-p", "x"], "-r is empty"),
+        (["-m", " "], "-m is empty"),
+        (["-p", "-hello"], "behind --"),
         (["--mod", "x"], "--mod"),
     ],
 )

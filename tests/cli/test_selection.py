@@ -40,6 +40,21 @@ def test_a_name_that_cannot_be_resolved_is_explained(name: str, code: int, part:
     assert part in str(raised.value)
 
 
+def test_a_provider_of_a_type_that_cannot_be_spoken_is_in_nobodys_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qcode.providers.registry.PROTOCOLS", ("openai", "anthropic", "gemini", "demo"))
+    settings = Settings(providers={"far": ProviderSettings(type="bedrock")})
+    assert named("demo/demo", settings, "").name == "demo/demo"
+    with pytest.raises(StartError, match='the type "bedrock"') as raised:
+        named("far/model", settings, "")
+    assert raised.value.code == 52
+
+
+def test_an_address_without_a_model_is_not_guessed_at() -> None:
+    with pytest.raises(StartError, match="-m openai/MODEL") as raised:
+        asyncio.run(found(Settings(), {"ANTHROPIC_API_KEY": "a"}, "http://127.0.0.1:9/v1", has_demo=True))
+    assert raised.value.code == 2
+
+
 def test_the_first_credential_decides_and_is_named() -> None:
     env = {"OPENAI_API_KEY": "a", "GEMINI_API_KEY": "b"}
     chosen = asyncio.run(found(Settings(), env, None, has_demo=True))

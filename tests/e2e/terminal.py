@@ -13,14 +13,24 @@ import pyte
 from tests.e2e.running import Place
 
 PATIENCE_S = 20.0
+TRUST_QUESTION = "1, 2 or 3 [3]:"
 _LOOK_AGAIN_S = 0.2
 
 
 class Terminal:
-    """A program on a screen of `columns` by `rows`. Reading is what makes time pass; nothing sleeps."""
+    """A program on a screen of `columns` by `rows`. Reading is what makes time pass; nothing sleeps.
+
+    `about_folder` is what the person answers when asked whether they trust the folder; None leaves that to the test.
+    """
 
     def __init__(
-        self, place: Place, *arguments: str, env: Mapping[str, str] | None = None, columns: int = 80, rows: int = 24
+        self,
+        place: Place,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        columns: int = 80,
+        rows: int = 24,
+        about_folder: str | None = "3",
     ) -> None:
         self.screen = pyte.Screen(columns, rows)
         self.raw = ""
@@ -37,6 +47,9 @@ class Terminal:
             encoding="utf-8",
             codec_errors="replace",
         )
+        if about_folder is not None and "--trust" not in arguments:
+            self.wait_for(TRUST_QUESTION)
+            self.press(f"{about_folder}\r")
 
     @property
     def text(self) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from qcode.protocol.stops import StopReason
 from tests.e2e.running import HELLO, KEY, KEY_VARIABLES, PROTOCOLS, Place
-from tests.e2e.terminal import Terminal
+from tests.e2e.terminal import TRUST_QUESTION, Terminal
 from tests.fakes.by_hand import SCENARIOS
 from tests.fakes.server import FakeServer, ProtocolName
 from tests.fakes.turns import Faults, Turn
@@ -126,6 +126,56 @@ def test_a_signal_ends_it_with_the_terminal_restored(number: int, place: Place) 
         terminal.send_signal(number)
         terminal.wait_for_end()
         assert is_restored(terminal)
+
+
+def test_an_unknown_folder_is_asked_about_once(place: Place) -> None:
+    (place.work / "AGENTS.md").write_text("Say moo.")
+    with Terminal(place, "-m", "demo/demo", about_folder=None) as terminal:
+        asked = terminal.wait_for(TRUST_QUESTION)
+        assert "AGENTS.md" in asked
+        assert "moo" not in asked
+        terminal.press("1\r")
+        shown = terminal.wait_for("Reads ")
+        assert "AGENTS.md" in shown
+        assert "restricted" not in shown
+        terminal.press("\x04")
+        assert terminal.wait_for_end() == 0
+    with Terminal(place, "-m", "demo/demo", about_folder=None) as terminal:
+        terminal.wait_for("Reads ")
+
+
+def test_enter_leaves_a_folder_restricted_and_ctrl_d_leaves(place: Place) -> None:
+    (place.work / "AGENTS.md").write_text("Say moo.")
+    with Terminal(place, "-m", "demo/demo", about_folder="") as terminal:
+        shown = terminal.wait_for("restricted: its AGENTS.md")
+        assert "Reads " not in shown
+    with Terminal(place, "-m", "demo/demo", about_folder=None) as terminal:
+        terminal.wait_for(TRUST_QUESTION)
+        terminal.press("\x04")
+        assert terminal.wait_for_end() == 130
+        assert "Traceback" not in terminal.text
+
+
+def test_a_file_of_the_command_line_goes_with_the_first_prompt(place: Place) -> None:
+    (place.work / "notes.txt").write_text("The cow says moo.")
+    with (
+        FakeServer("openai", [Turn(text="I read it.")]) as server,
+        at(server, "openai", place, "-f", "notes.txt", "what is in it?") as terminal,
+    ):
+        terminal.wait_for("I read it.")
+        assert "The cow says moo." in server.requests[0].messages[-1].text
+
+
+def test_nothing_of_a_session_is_left_open(place: Place) -> None:
+    with (
+        FakeServer("openai", SCENARIOS["plain"].make()) as server,
+        at(server, "openai", place, "hi") as terminal,
+    ):
+        terminal.wait_for("fake host.")
+        (lock,) = place.home.rglob("*.lock")
+        terminal.press("\x04")
+        assert terminal.wait_for_end() == 0
+        assert not lock.exists()
 
 
 def test_a_session_is_shown_again_when_it_goes_on(place: Place) -> None:

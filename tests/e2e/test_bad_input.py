@@ -145,6 +145,60 @@ def test_a_folder_that_is_not_there_is_named(place: Place) -> None:
     assert "nowhere" in one_line(done)
 
 
+def in_bash(place: Place, command: str) -> Finished:
+    """Run a command line in which `qcode` is the program, with nothing to read."""
+    program = " ".join(place.command())
+    done = subprocess.run(
+        ["bash", "-c", f'qcode() {{ {program} "$@"; }}; {command}'],
+        cwd=place.work,
+        env=place.environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("command", ["-p hello -m demo/demo", "-p hello -m demo/demo -o json", "themes", "--help"])
+@pytest.mark.parametrize(("target", "why"), [("/dev/full", "No space left on device"), ("&-", "Bad file descriptor")])
+def test_an_answer_that_cannot_be_written_is_one_line_and_a_failure(
+    command: str, target: str, why: str, place: Place
+) -> None:
+    done = in_bash(place, f"qcode {command} >{target}")
+    assert (done.code, done.err) == (1, f"qcode: cannot write to standard output: {why}\n")
+
+
+@pytest.mark.parametrize("target", ["/dev/full", "&-"])
+def test_a_stderr_that_takes_nothing_changes_no_answer(target: str, place: Place) -> None:
+    done = in_bash(place, f"qcode -p hello -v -m demo/demo 2>{target}")
+    assert done.code == 0
+    assert "demo model" in done.out
+    assert in_bash(place, f"qcode --bogus 2>{target}").code == 2
+
+
+def test_a_folder_that_is_gone_is_said_by_every_command(place: Place) -> None:
+    gone = "mkdir gone && cd gone && rmdir ../gone"
+    for command in ("-p hi -m demo/demo", "sessions", "config show"):
+        done = in_bash(place, f"{gone} && qcode {command}")
+        assert done.code == 42
+        assert one_line(done) == "qcode: cannot work in the current folder: No such file or directory"
+    assert in_bash(place, f"{gone} && qcode config path").code == 0
+
+
+def test_small_answers_survive_a_reader_that_goes_away(place: Place) -> None:
+    for command in ("models", "themes", "config show", "--completion bash", "-p --help"):
+        done = in_bash(place, f"qcode {command} | true; echo ${{PIPESTATUS[0]}}")
+        assert done.out.strip() in ("0", "141")
+        assert done.err == ""
+
+
+@pytest.mark.parametrize("variable", ["OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"])
+def test_an_address_in_the_environment_hurts_no_other_provider(variable: str, place: Place) -> None:
+    done = place.run("-p", "hello", "-m", "demo/demo", env={variable: "http://127.0.0.1:9/v1"})
+    assert (done.code, done.err) == (0, "")
+
+
 def test_a_bad_config_names_file_and_line(place: Place) -> None:
     (place.home / "config.toml").write_text("[output]\nmax_token = 5\n")
     done = place.run("-p", "hi", "-m", "demo/demo", env={"QCODE_HOME": str(place.home)})

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -195,6 +199,85 @@ def test_ctrl_c_ends_within_a_second_and_keeps_the_text(protocol: ProtocolName, 
     assert process.returncode == 130
     assert took < 1.0
     assert json.loads(out)["subtype"] == "error_cancelled"
+
+
+def test_a_second_ctrl_c_leaves_no_command_running(place: Place) -> None:
+    command = "trap '' TERM INT; echo $$ > pid; while true; do sleep 1; done"
+    script = [Turn(calls=[Call("shell", json.dumps({"command": command}))], stop=StopReason.TOOL_USE)]
+    pid = place.work / "pid"
+    with FakeServer("openai", script) as server:
+        process = subprocess.Popen(
+            place.command(
+                "-m", "openai/m", "--base-url", server.base_url, "-p", "go", "-o", "json", "--trust", "--yolo"
+            ),
+            cwd=place.work,
+            env=place.environment({"OPENAI_API_KEY": KEY}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        wait_for(lambda: pid.exists() and pid.read_text().endswith("\n"))
+        group = int(pid.read_text())
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert json.loads(out)["subtype"] == "error_cancelled"
+    wait_for(lambda: not is_alive(group))
+
+
+def is_alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_ctrl_c_does_not_wait_for_a_name_that_is_looked_up(place: Place) -> None:
+    program = (
+        "import socket, sys, time\n"
+        "def slow(*_, **__):\n    sys.stderr.write('asked\\n'); sys.stderr.flush(); time.sleep(30)\n"
+        "socket.getaddrinfo = slow\n"
+        "from qcode.cli import main\n"
+        "sys.exit(main(['-p', 'hi', '-m', 'openai/m', '--base-url', 'http://far.example/v1', '-o', 'json']))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=place.work,
+        env=place.environment({"OPENAI_API_KEY": KEY}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == b"asked\n"
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=25)
+    assert process.returncode == 130
+    assert time.monotonic() - began < 5
+    assert json.loads(out)["subtype"] == "error_cancelled"
+
+
+def test_the_flags_a_denial_proposes_let_the_same_run_work(place: Place) -> None:
+    script = [Turn(calls=[Call("shell", json.dumps({"command": "touch made"}))], stop=StopReason.TOOL_USE)]
+    with FakeServer("openai", [*script, Turn(text="")]) as server:
+        denied = place.ask(server, "-p", "go")
+    assert denied.code == 55
+    assert not (place.work / "made").exists()
+    flags = shlex.split(denied.err.splitlines()[-1].partition("to allow it: ")[2])
+    with FakeServer("openai", [*script, Turn(text="Made.")]) as server:
+        done = place.ask(server, "-p", "go", *flags)
+    assert (done.code, done.out, done.err) == (0, "Made.\n", "")
+    assert (place.work / "made").exists()
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(place: Place) -> None:

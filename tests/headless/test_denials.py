@@ -1,22 +1,14 @@
 from __future__ import annotations
 
-import shlex
-
 import pytest
 
-from qcode.headless.closing import allowing_flags
+from qcode.headless.closing import denial_line
 from qcode.protocol.events import ApprovalRequested, Denial
 from tests.headless.scripted import Scripted, call, ended, reply, run
-
-DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n"
 
 
 def shell(command: str = "npm test", rule: str = "shell(npm test)", call_id: str = "c1") -> ApprovalRequested:
     return ApprovalRequested(call(call_id=call_id), f"Run {command}?", command, rule)
-
-
-def edit(rule: str = "") -> ApprovalRequested:
-    return ApprovalRequested(call("edit", '{"path":"x.py"}', "c9"), "Change x.py?", DIFF, rule)
 
 
 def test_a_call_that_needs_approval_is_denied_with_a_reason_for_the_model() -> None:
@@ -47,9 +39,27 @@ def test_each_denied_call_is_listed_once() -> None:
 
 
 def test_stderr_ends_with_the_flags_that_would_have_allowed_it() -> None:
-    ran = run(Scripted(shell(), ended("", is_answered=False)))
+    asked = Scripted(shell(), shell(call_id="c2"), ended("", is_answered=False))
+    ran = run(asked, allowing=lambda calls: (f"--allow {len(calls)}", 0))
     assert ran.code == 55
-    assert ran.stderr.splitlines()[-1].endswith(" to allow it: --allowed-tools 'shell(npm test)'")
+    assert ran.stderr.splitlines()[-1].endswith("did not run; to allow them: --allow 2")
+
+
+@pytest.mark.parametrize(
+    ("asked", "flags", "hopeless", "ending"),
+    [
+        (1, "", 1, "no flag allows it, only a person in the app"),
+        (2, "", 2, "no flag allows them, only a person in the app"),
+        (3, "--trust", 1, "no flag allows 1 of them, only a person in the app; to allow the rest: --trust"),
+        (1, "--trust", 0, "to allow it: --trust"),
+    ],
+)
+def test_what_no_flag_would_allow_is_not_promised(asked: int, flags: str, hopeless: int, ending: str) -> None:
+    assert denial_line(asked, flags, hopeless).endswith(f"did not run; {ending}")
+
+
+def test_without_a_denial_there_is_no_line() -> None:
+    assert denial_line(0, "", 0) == ""
 
 
 def test_a_call_denied_by_a_rule_has_no_flag_to_offer() -> None:
@@ -57,25 +67,6 @@ def test_a_call_denied_by_a_rule_has_no_flag_to_offer() -> None:
     assert ran.stderr == ""
 
 
-@pytest.mark.parametrize(
-    ("asked", "flags"),
-    [
-        ([], ""),
-        ([shell(), shell(call_id="c2")], "--allowed-tools 'shell(npm test)'"),
-        ([edit()], "--permission-mode accept-edits"),
-        ([edit("edit(x.py)")], "--allowed-tools 'edit(x.py)'"),
-        ([edit(), shell()], "--permission-mode accept-edits --allowed-tools 'shell(npm test)'"),
-        ([shell(rule=""), edit(), shell()], "--permission-mode bypass"),
-    ],
-)
-def test_the_flags_are_the_narrowest_that_cover_all(asked: list[ApprovalRequested], flags: str) -> None:
-    assert allowing_flags(asked, is_trusted=True) == flags
-
-
-def test_an_untrusted_folder_needs_trust_as_well() -> None:
-    assert allowing_flags([shell()], is_trusted=False) == "--trust --allowed-tools 'shell(npm test)'"
-
-
-@pytest.mark.parametrize("rule", ["shell(echo 'a b')", "shell(echo $HOME)", "edit(a b/*.py)", "shell(echo `id`)"])
-def test_a_pasted_flag_reaches_the_program_as_the_rule(rule: str) -> None:
-    assert shlex.split(allowing_flags([shell(rule=rule)], is_trusted=True)) == ["--allowed-tools", rule]
+def test_what_a_rule_said_is_told_where_there_is_no_answer() -> None:
+    ran = run(Scripted(ended("", denials=(Denial(call(), "outside the workspace"),), is_answered=False)))
+    assert ran.stderr == "qcode: the turn ended on denied calls, without an answer: outside the workspace\n"

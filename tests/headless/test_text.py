@@ -27,6 +27,14 @@ def test_a_final_newline_is_added_only_where_text_lacks_one(text: str, printed: 
     assert run(Scripted(ended(text))).stdout.decode() == printed
 
 
+def test_what_a_notice_said_is_not_said_again_at_the_end() -> None:
+    said = "The reply is incomplete."
+    cut = reply("ab", note=said)
+    ran = run(Scripted(cut, ev.Notice("warning", said), ended("ab", outcome=Outcome.MAX_TOKENS)))
+    assert (ran.code, ran.stderr) == (56, f"qcode: {said}\n")
+    assert run(Scripted(cut, ended("ab", outcome=Outcome.MAX_TOKENS))).stderr == f"qcode: {said}\n"
+
+
 def test_text_that_is_taken_back_is_never_printed() -> None:
     conversation = Scripted(
         TextDelta(0, "a first try that is lo"),

@@ -70,7 +70,7 @@ def talk(base: Path, *replies: Sequence[object], mode: ApprovalMode = "default",
     policy = Policy(mode=mode, rules=Rules.of(), is_trusted=True, root=work)
     toolbox = Toolbox(work, (), Tools(), {"PATH": "/usr/bin:/bin"}, judge=policy.judge_file)
     retries = RetrySettings(max_retries=max_retries)
-    connected = Connected(provider, KnownModel(provider.name, "m"), "Be brief.", retries=retries)
+    connected = Connected(provider, KnownModel(provider.name, "m"), lambda mode: f"Be brief ({mode}).", retries=retries)
     wiring = Wiring(
         connect=lambda name: connected,
         new_session=lambda model: store.create(model, work),
@@ -118,7 +118,20 @@ def test_an_approval_waits_for_the_person_and_always_is_remembered(tmp_path: Pat
     asyncio.run(both())
     assert (it.work / "a").exists()
     assert "touch a" in asked[0].preview
-    assert len(asked) == (1 if asked[0].rule else 2)
+    assert [request.rule for request in asked] == ["shell(touch a)"]
+
+
+def test_the_model_is_told_of_the_mode_of_each_turn(tmp_path: Path) -> None:
+    it = talk(tmp_path, text_reply("a"), text_reply("b"))
+
+    async def both() -> None:
+        it.conversation.set_mode("plan")
+        await it.play("one")
+        it.conversation.set_mode("default")
+        await it.play("two")
+
+    asyncio.run(both())
+    assert [request.system for request in it.provider.requests] == ["Be brief (plan).", "Be brief (default)."]
 
 
 def test_a_denial_reaches_the_model_with_its_reason(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qcode.protocol.json import Json
@@ -99,7 +99,30 @@ def test_bad_patterns_are_refused(tree: Bench, pattern: str) -> None:
     assert tree.run("glob", pattern=pattern).is_error
 
 
-@given(st.text(alphabet="ab*?[]{},!/.^-\\", max_size=12), st.text(alphabet="ab/.", max_size=8))
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("[a-c].py", "b.py", "d.py"),
+        ("[!a].py", "b.py", "a.py"),
+        ("[^a]", "b", "/"),
+        ("[]a]", "]", "b"),
+        ("[&&~~||]", "~", "a"),
+        ("**/x", "a/b/x", "a/bx"),
+        ("a/**/x", "a/x", "b/x"),
+        ("{a,b/c}.{x,y}", "b/c.y", "b.y"),
+        ("*", ".hidden", "a/b"),
+        ("a{b", "a{b", "ab"),
+    ],
+)
+def test_patterns(pattern: str, yes: str, no: str) -> None:
+    matcher = compile_pattern(pattern)
+    assert matcher.fullmatch(yes)
+    assert not matcher.fullmatch(no)
+
+
+@example("[?--]", "")
+@example("[a||b]", "")
+@given(st.text(alphabet="ab*?[]{},!/.^-\\&|~", max_size=12), st.text(alphabet="ab/.", max_size=8))
 def test_any_pattern_compiles_or_is_refused(pattern: str, path: str) -> None:
     from qcode.tools.refusal import Refused
 

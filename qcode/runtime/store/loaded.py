@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from qcode.protocol.events import Attempt
 from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
+from qcode.protocol.stops import StopReason
 from qcode.runtime.store.codec import attempts_from_json, block_from_json, message_from_json
 
 VERSION = 1
@@ -129,7 +130,9 @@ class _Builder:
 
     def _assistant(self, entry: Entry) -> None:
         self._close_calls()
-        if not self.entries or self.entries[-1].message.role == "assistant":
+        last = self.entries[-1] if self.entries else None
+        # After a pause the provider is sent its own words back: the next message is the rest of the same reply.
+        if last is None or (last.message.role == "assistant" and not _is_paused(last)):
             self.entries.append(Entry(user(LOST), is_filled_in=True))
         self.entries.append(entry)
         self.open_calls = entry.message.calls
@@ -191,6 +194,10 @@ class _Builder:
             yield f"{_count(self.newer, 'record')} left out, written by a newer qcode"
         if self.unknown_outcomes:
             yield f"{_count(self.unknown_outcomes, 'call')} interrupted: the outcome is unknown, nothing is run again"
+
+
+def _is_paused(entry: Entry) -> bool:
+    return bool(entry.attempts) and entry.attempts[-1].stop == StopReason.PAUSED
 
 
 def _count(number: int, what: str) -> str:

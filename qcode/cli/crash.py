@@ -1,0 +1,45 @@
+"""The last resort: an error nobody foresaw becomes one line, and its details go to a file without secrets."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from qcode import __version__
+from qcode.cli.output import one_line
+from qcode.safety.redaction import Redactor
+
+FILE_NAME = "last_crash.txt"
+_SECRET_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
+_LONGEST = 300
+
+
+def describe_crash(error: BaseException, env: Mapping[str, str]) -> str:
+    """Return the line for a person, after writing the details where it says. Raises nothing."""
+    redact = Redactor(value for name, value in env.items() if _SECRET_NAMES.search(name)).redact
+    said = one_line(redact(str(error)))[:_LONGEST]
+    what = f"internal error: {type(error).__name__}" + (f": {said}" if said else "")
+    details = redact("".join(traceback.format_exception(error)))
+    path = _written(f"qcode {__version__}\n{details}", env)
+    return f"{what}; details are in {path}" if path else f"{what}; the details could not be written anywhere"
+
+
+def _written(text: str, env: Mapping[str, str]) -> Path | None:
+    """Write the file, readable by its owner only; it replaces the one before."""
+    # Whatever is broken, this is the place that must not break as well.
+    with suppress(Exception):
+        from qcode.config.paths import ConfigPaths
+
+        folder = ConfigPaths.from_env(env).state_dir
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / FILE_NAME
+        path.unlink(missing_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+        return path
+    return None

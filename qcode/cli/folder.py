@@ -1,0 +1,18 @@
+"""The folder a run works in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from qcode.cli.failure import StartError
+
+
+def working_folder(cwd: Path | None) -> Path:
+    """Change to the folder a run works in and return it; raise `StartError` where that cannot be."""
+    try:
+        if cwd is not None:
+            os.chdir(cwd)
+        return Path.cwd()
+    except OSError as error:
+        raise StartError(f"cannot work in {cwd or 'the current folder'}: {error.strerror}", 42) from None

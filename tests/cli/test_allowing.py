@@ -1,0 +1,76 @@
+"""The flags proposed after a denial: the narrowest, and given again they let the call run."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcode.cli.allowing import flags_allowing
+from qcode.cli.arguments import parse
+from qcode.protocol.messages import ToolCall
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
+
+
+def call(name: str, **arguments: Any) -> ToolCall:
+    return ToolCall("c", name, json.dumps(arguments))
+
+
+def policy(root: Path, *, is_trusted: bool = True) -> Policy:
+    return Policy(mode="default", rules=Rules.of(), is_trusted=is_trusted, root=root, search_path="/usr/bin:/bin")
+
+
+def again(before: Policy, flags: str) -> Policy:
+    """Return the policy of a run with `flags`, read as the program reads them."""
+    given = parse(["-p", "x", *shlex.split(flags)])
+    rules = Rules.of(allow=given.allowed)
+    return replace(before, is_trusted=before.is_trusted or given.is_trusted, mode=given.mode or "default", rules=rules)
+
+
+WRITE = call("write", path="new.txt", content="x")
+TOUCH = call("shell", command="touch a")
+ODD = call("shell", command="touch '), (x'")
+REMOVE = call("shell", command="rm -rf build")
+
+
+@pytest.mark.parametrize(
+    ("calls", "is_trusted", "flags"),
+    [
+        ([TOUCH], True, "--allowed-tools 'shell(touch a)'"),
+        ([TOUCH], False, "--trust --allowed-tools 'shell(touch a)'"),
+        ([WRITE, TOUCH, TOUCH], True, "--allowed-tools 'edit(./new.txt)' --allowed-tools 'shell(touch a)'"),
+        ([REMOVE], True, "--permission-mode bypass"),
+        ([REMOVE, WRITE, TOUCH], False, "--trust --permission-mode bypass"),
+        ([call("shell", command="ls")], False, "--trust"),
+        ([], False, ""),
+    ],
+)
+def test_the_flags_are_the_narrowest_that_cover_all(
+    calls: list[ToolCall], is_trusted: bool, flags: str, tmp_path: Path
+) -> None:
+    assert flags_allowing(policy(tmp_path, is_trusted=is_trusted), calls) == (flags, 0)
+
+
+@pytest.mark.parametrize("calls", [[TOUCH], [WRITE], [ODD], [REMOVE], [WRITE, ODD, TOUCH], [REMOVE, WRITE]])
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_with_the_flags_every_call_runs(calls: list[ToolCall], is_trusted: bool, tmp_path: Path) -> None:
+    before = policy(tmp_path, is_trusted=is_trusted)
+    flags, hopeless = flags_allowing(before, calls)
+    after = again(before, flags)
+    assert hopeless == 0
+    for one in calls:
+        arguments = json.loads(one.arguments)
+        assert not before.judge(one.name, arguments).is_allowed
+        assert after.judge(one.name, arguments).is_allowed
+
+
+def test_what_asks_in_every_mode_is_counted_and_gets_no_flag(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("A=1\n")
+    secret = call("read", path=".env")
+    assert flags_allowing(policy(tmp_path, is_trusted=False), [secret]) == ("", 1)
+    assert flags_allowing(policy(tmp_path), [secret, TOUCH]) == ("--allowed-tools 'shell(touch a)'", 1)

@@ -1,0 +1,152 @@
+"""The edge of the program: what nobody foresaw, signals before anything runs, an output nobody takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import qcode.cli
+from qcode.cli import main
+from qcode.cli.stopping import Stopped, hold, release, stopping
+
+KEY = "sk-canary-0123456789abcdef"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Run in a folder and a home of the test's own."""
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home"
+
+
+def boom(*_: object, **__: object) -> int:
+    raise LookupError(f"lost\nthe {KEY}\x1b[31m")
+
+
+def test_an_error_nobody_foresaw_is_one_line_with_the_place_of_its_details(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("qcode.cli.pipe._begin", boom)
+    assert main(["-p", "hi"]) == 1
+    out, err = capfd.readouterr()
+    details = home / "state" / "last_crash.txt"
+    assert out == ""
+    assert err == f"qcode: internal error: LookupError: lost the [redacted]; details are in {details}\n"
+    text = details.read_text()
+    assert "Traceback" in text
+    assert "boom" in text
+    assert KEY not in text
+    assert details.stat().st_mode & 0o777 == 0o600
+
+
+def test_an_error_nobody_foresaw_is_one_result_for_a_script(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("qcode.cli.pipe._begin", boom)
+    assert main(["-p", "hi", "-o", "stream-json"]) == 1
+    init, result = map(json.loads, capfd.readouterr().out.splitlines())
+    assert init["subtype"] == "init"
+    assert (result["subtype"], result["error"]["kind"]) == ("error_during_execution", "internal")
+
+
+def test_details_that_cannot_be_written_are_not_another_error(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    home.write_text("a file where the folder should be")
+    monkeypatch.setattr("qcode.cli.pipe._begin", boom)
+    assert main(["-p", "hi"]) == 1
+    assert capfd.readouterr().err.endswith("the details could not be written anywhere\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "kind"),
+    [
+        (["-p", "hi", "-o", "json", "--bogus"], 2, "usage"),
+        (["-p", "hi", "-o", "json", "-m", "nobody/x"], 2, "usage"),
+        (["-p", "hi", "-o", "json", "-m", "anthropic/claude"], 41, "no_credential"),
+        (["-p", "hi", "-o", "json", "-m", "demo/demo", "-f", "missing.txt"], 42, "bad_input"),
+        (["-p", "hi", "-o", "json", "-m", "demo/demo", "-C", "missing"], 42, "bad_input"),
+        (["-p", "hi", "-o", "json", "-m", "demo/demo", "--add-dir", "missing"], 42, "bad_input"),
+        (["-p", "hi", "-o", "json", "-m", "demo/demo", "--settings", "missing.toml"], 52, "bad_config"),
+    ],
+)
+def test_what_keeps_a_run_from_beginning_is_a_result_as_well(
+    argv: list[str], code: int, kind: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    monkeypatch.setattr("qcode.cli.pipe.standard_input", lambda: None)
+    assert main(argv) == code
+    out, err = capfd.readouterr()
+    (line,) = out.splitlines()
+    result = json.loads(line)
+    assert (result["type"], result["is_error"], result["error"]["kind"]) == ("result", True, kind)
+    assert result["stop_reason"] is None
+    assert result["error"]["message"] in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
+def test_a_signal_before_the_run_begins_is_one_result(
+    number: int, code: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("qcode.cli.pipe._begin", lambda *_: os.kill(os.getpid(), number))
+    assert main(["-p", "hi", "-o", "json"]) == code
+    (line,) = capfd.readouterr().out.splitlines()
+    assert json.loads(line)["subtype"] == "error_cancelled"
+
+
+def test_a_signal_that_is_held_comes_when_it_is_let_through() -> None:
+    steps: list[str] = []
+    with pytest.raises(Stopped) as raised, stopping():
+        hold()
+        try:
+            # To this thread: a mask is a thread's own, and the suite may run beside others.
+            signal.raise_signal(signal.SIGTERM)
+            steps.append("held")
+        finally:
+            release()
+        steps.append("never")
+    assert steps == ["held"]
+    assert raised.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_signal_the_program_was_started_to_ignore_stays_ignored() -> None:
+    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stopping():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, previous)
+
+
+def test_foreign_text_in_a_message_cannot_steer_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["-p", "hi", "-C", "no\x1b[2J\x1b]0;title\x07where"]) == 42
+    assert capfd.readouterr().err == "qcode: cannot work in nowhere: No such file or directory\n"
+
+
+def test_the_app_and_pipe_mode_are_told_apart_by_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[str] = []
+
+    def chooses(name: str) -> Callable[[object], int]:
+        def run(arguments: object) -> int:
+            chosen.append(name)
+            return 0
+
+        return run
+
+    monkeypatch.setattr("qcode.cli.pipe.run_pipe", chooses("pipe"))
+    monkeypatch.setattr("qcode.cli.app.run_app", chooses("app"))
+    for terminals in ({0, 1}, {0}, {1}, set[int]()):
+        monkeypatch.setattr(qcode.cli, "_is_terminal", lambda descriptor, among=terminals: descriptor in among)
+        main(["hi"])
+    monkeypatch.setattr(qcode.cli, "_is_terminal", lambda _: True)
+    main(["hi", "-p"])
+    assert chosen == ["app", "pipe", "pipe", "pipe", "pipe"]

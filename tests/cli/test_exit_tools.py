@@ -1,0 +1,62 @@
+"""One-way tools are read from a file, or it is said what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcode.cli.exit_tools import read_exit_tools
+from qcode.cli.failure import StartError
+
+
+def written(base: Path, value: Any) -> Path:
+    path = base / "tools.json"
+    path.write_bytes(value if isinstance(value, bytes) else json.dumps(value).encode())
+    return path
+
+
+def test_a_tool_is_offered_and_never_run(tmp_path: Path) -> None:
+    rows = [{"name": "report", "description": "d", "parameters": {"properties": {"x": {}}}}, {"name": "done"}]
+    report, done = read_exit_tools(written(tmp_path, rows))
+    assert report.is_one_way
+    assert done.is_one_way
+    assert report.parameters == {"type": "object", "properties": {"x": {}}}
+    assert done.parameters == {"type": "object", "properties": {}}
+
+
+def test_without_a_file_there_are_none() -> None:
+    assert read_exit_tools(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "part"),
+    [
+        (b"\xff", "is not JSON"),
+        (b"[" * 100_000, "is not JSON"),
+        ({"name": "a"}, "a JSON list"),
+        (["a"], '"name"'),
+        ([{"name": ""}], '"name"'),
+        ([{"name": "a b"}], "is no name"),
+        ([{"name": "x" * 65}], "is no name"),
+        ([{"name": "read"}], "used already"),
+        ([{"name": "a"}, {"name": "a"}], "used already"),
+        ([{"name": "a", "description": 1}], "description"),
+        ([{"name": "a", "parameters": []}], "parameters"),
+        ([{"name": "a", "parameters": {"type": "string"}}], "parameters"),
+    ],
+)
+def test_what_is_wrong_is_named(value: Any, part: str, tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="--exit-tools") as raised:
+        read_exit_tools(written(tmp_path, value))
+    assert part in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert raised.value.code == 42
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="No such file") as raised:
+        read_exit_tools(tmp_path / "none.json")
+    assert raised.value.code == 42

@@ -1,0 +1,90 @@
+"""Standard input: waited for, read whole, refused where it is no text, and never without an end."""
+
+from __future__ import annotations
+
+import os
+import pty
+import threading
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+
+from qcode.cli import prompt
+from qcode.cli.prompt import joined, read_standard_input
+from qcode.runtime.attachments import InputError
+
+
+def read(stream: TextIO | None, notes: list[str] | None = None, *, has_prompt: bool = False) -> str:
+    return read_standard_input(stream, has_prompt=has_prompt, note=(notes if notes is not None else []).append)
+
+
+def piped(data: bytes) -> TextIO:
+    """Return the read end of a pipe that a thread fills with `data` and closes."""
+    read_end, write_end = os.pipe()
+
+    def fill() -> None:
+        with os.fdopen(write_end, "wb") as file:
+            try:
+                file.write(data)
+            except BrokenPipeError:
+                return
+
+    threading.Thread(target=fill).start()
+    return os.fdopen(read_end)
+
+
+def test_a_pipe_is_read_to_its_end() -> None:
+    with piped(b"one\n" * 50_000) as stream:
+        assert read(stream) == "one\n" * 50_000
+
+
+def test_a_silent_pipe_is_left_alone_where_there_is_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt, "SILENCE_S", 0.01)
+    notes: list[str] = []
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end) as stream, os.fdopen(write_end, "w"):
+        assert read(stream, notes, has_prompt=True) == ""
+    assert len(notes) == 1
+    assert "standard input" in notes[0]
+
+
+def test_an_empty_input_says_nothing() -> None:
+    notes: list[str] = []
+    with Path(os.devnull).open() as stream:
+        assert read(stream, notes, has_prompt=True) == ""
+    assert notes == []
+
+
+def test_a_terminal_and_a_missing_input_are_not_read() -> None:
+    main, other = pty.openpty()
+    with os.fdopen(main), os.fdopen(other) as stream:
+        assert read(stream) == ""
+    assert read(None) == ""
+
+
+def test_an_endless_input_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt, "MAX_INPUT_BYTES", 100_000)
+    with piped(b"x" * 1_000_000) as stream, pytest.raises(InputError, match="too large"):
+        read(stream)
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"a\0b", b"\x80"])
+def test_what_is_no_text_is_refused(data: bytes) -> None:
+    with piped(data) as stream, pytest.raises(InputError, match="standard input is not text"):
+        read(stream)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
+    with piped(b"\xef\xbb\xbfhi") as stream:
+        assert read(stream) == "hi"
+    with piped("hé".encode("utf-16")) as stream:
+        assert read(stream) == "hé"
+
+
+@pytest.mark.parametrize(
+    ("before", "typed", "whole"),
+    [("log\n\n", "why?", "log\n\nwhy?"), ("", "why?", "why?"), (" \n", "why?", "why?"), ("log\n", None, "log\n")],
+)
+def test_piped_text_is_the_context_of_the_prompt(before: str, typed: str | None, whole: str) -> None:
+    assert joined(before, typed) == whole

@@ -1,0 +1,87 @@
+"""The small commands: what they print, and that nothing foreign in it steers a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qcode.cli import main
+from qcode.protocol.messages import user
+from qcode.runtime.store.store import SessionStore
+from qcode.runtime.trust import TrustStore
+
+
+class Printed:
+    """Runs commands in a folder of the test's own and returns what they print."""
+
+    def __init__(self, base: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.state = base / "home" / "state"
+        self.work = base / "work"
+        self.work.mkdir()
+        self._capfd = capfd
+
+    def __call__(self, *argv: str, code: int = 0) -> tuple[list[str], list[str]]:
+        assert main(argv) == code
+        out, err = self._capfd.readouterr()
+        return out.splitlines(), err.splitlines()
+
+
+@pytest.fixture
+def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Printed:
+    printed = Printed(tmp_path, capfd)
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(printed.work)
+    return printed
+
+
+def test_settings_of_a_project_are_shown_where_it_is_trusted(printed: Printed) -> None:
+    (printed.work / ".qcode").mkdir()
+    (printed.work / ".qcode/config.toml").write_text("[output]\nmax_continuations = 1\n")
+    out, err = printed("config", "show")
+    assert "output.max_continuations = 3  (default)" in out
+    assert "not trusted" in err[0]
+    TrustStore(printed.state).remember(printed.work)
+    out, err = printed("config", "show")
+    assert [line for line in out if line.startswith("output.max_continuations = 1")]
+    assert err == []
+
+
+def test_models_are_found_by_a_part_of_their_name(printed: Printed) -> None:
+    out, err = printed("models", "gpt-4o-mini")
+    assert err == []
+    assert all("gpt-4o-mini" in line for line in out[:-1])
+    assert out[-1].startswith("source: ")
+    out, err = printed("models", "no-such-model")
+    assert len(out) == 1
+    assert "no-such-model" in err[0]
+
+
+def test_a_session_is_listed_shown_and_deleted(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = SessionStore(printed.state, printed.work).create("demo/demo", printed.work)
+    session.append(user("hello \x1b]0;title\x07you"))
+    session.close()
+    assert printed("sessions") == printed("sessions", "list") == ([f"{session.session_id}  hello you"], [])
+    assert printed("sessions", "show", session.session_id[:-2])[0] == ["user: hello \x1b]0;title\x07you"]
+    monkeypatch.setattr("os.isatty", lambda _: True)
+    assert printed("sessions", "show", session.session_id)[0] == ["user: hello you"]
+    assert printed("sessions", "delete", session.session_id)[0] == [f"deleted {session.session_id}"]
+    assert printed("sessions") == (["no sessions of this folder yet"], [])
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (("config",), 2),
+        (("config", "path", "x"), 2),
+        (("models", "a", "b"), 2),
+        (("sessions", "show"), 2),
+        (("sessions", "show", "x"), 42),
+        (("sessions", "delete", ""), 42),
+        (("themes", "x"), 2),
+    ],
+)
+def test_what_is_wrong_is_one_line(argv: tuple[str, ...], code: int, printed: Printed) -> None:
+    out, (line,) = printed(*argv, code=code)
+    assert out == []
+    assert line.startswith("qcode: ")

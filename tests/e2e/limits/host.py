@@ -1,0 +1,103 @@
+"""The fake host's side of a row: plays its steps in order, breaks streams where they say, and knows what it reported.
+
+`reports` is worked out from the events that were sent, by the rules of each protocol, and owes nothing to a codec.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from qcode.protocol.usage import Usage
+from tests.e2e.limits.row import AT_CAP, Step
+from tests.fakes.server import ProtocolName, Wire, wire_of
+from tests.fakes.turns import Asked, Faults, Frame, Turn, refused
+
+_SPLIT = 61
+"""So many bytes are sent at a time: characters and lines are torn everywhere."""
+
+
+class Host:
+    """A script for `FakeServer`. `overruns` counts requests for which no step was left."""
+
+    def __init__(self, protocol: ProtocolName) -> None:
+        self.protocol = protocol
+        self.wire: Wire = wire_of(protocol)
+        self.reports: list[Usage] = []
+        self.overruns = 0
+        self._steps: deque[Step] = deque()
+        self._answered = 0
+
+    @property
+    def is_through(self) -> bool:
+        return not self._steps
+
+    def plan(self, steps: Iterable[Turn | Step]) -> None:
+        """Answer the next requests with these steps."""
+        self._steps.extend(step if isinstance(step, Step) else Step(step) for step in steps)
+
+    def __call__(self, asked: Asked) -> Turn:
+        if not self._steps:
+            self.overruns += 1
+            self.reports.append(Usage(0, 0))
+            return refused(400, "nothing more is planned")
+        step = self._steps.popleft()
+        self._answered += 1
+        turn = self._with_figures(step.turn, asked)
+        if turn.refusal is not None:
+            self.reports.append(Usage(0, 0))
+            return turn
+        frames = self.wire.frames(turn, asked)
+        faults, sent = _faults(turn.faults, step, frames)
+        self.reports.append(_reported(sent))
+        return replace(turn, faults=faults)
+
+    def _with_figures(self, turn: Turn, asked: Asked) -> Turn:
+        usage = turn.usage
+        if usage is not None and usage.output == AT_CAP:
+            usage = replace(usage, output=asked.cap)
+        if self.protocol == "gemini":
+            return replace(turn, usage=usage)
+        calls = [replace(each, call_id=f"c{self._answered}n{number}") for number, each in enumerate(turn.calls)]
+        return replace(turn, usage=usage, calls=calls)
+
+
+def _faults(given: Faults, step: Step, frames: Sequence[Frame]) -> tuple[Faults, Sequence[Frame]]:
+    """Return the faults of a step and the events that are sent before they strike."""
+    faults = replace(given, split_every=_SPLIT)
+    if step.how is None:
+        return faults, frames
+    if step.how == "end":
+        return replace(faults, without_end=True), [frame for frame in frames if frame.part == "body"]
+    at = _behind(step.after, frames)
+    if step.how == "drop":
+        faults = replace(faults, cut_after=at)
+    elif step.how == "error":
+        faults = replace(faults, error_after=at)
+    else:
+        faults = replace(faults, stall_after=at)
+    return faults, frames[:at]
+
+
+def _behind(text: str, frames: Sequence[Frame]) -> int:
+    if not text:
+        return 0
+    wanted = json.dumps(text, ensure_ascii=False)
+    return next(number for number, frame in enumerate(frames) if wanted in frame.data) + 1
+
+
+def _reported(frames: Sequence[Frame]) -> Usage:
+    """Return what these events report together: later counts replace earlier ones, and what was not said is 0."""
+    counts: dict[str, Any] = {}
+    for frame in frames:
+        sent = json.loads(frame.data) if frame.data.startswith("{") else {}
+        counts |= sent.get("usage") or sent.get("usageMetadata") or (sent.get("message") or {}).get("usage") or {}
+    inputs = ("prompt_tokens", "promptTokenCount", "input_tokens", *_CACHED)
+    outputs = ("completion_tokens", "output_tokens", "candidatesTokenCount", "thoughtsTokenCount")
+    return Usage(sum(counts.get(name, 0) for name in inputs), sum(counts.get(name, 0) for name in outputs))
+
+
+_CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")

@@ -1,0 +1,200 @@
+"""What must hold for every reply, whatever the host does: one text everywhere, valid histories, honest sums."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
+from qcode.engine.synthetic import ANSWER_NOW, MARKER_KEY, ONE_WELL_FORMED_CALL
+from qcode.protocol.events import (
+    ApprovalRequested,
+    ContinuationAttempt,
+    OutputEscalated,
+    PartialRestored,
+    ReplyFinished,
+    ResultsCommitted,
+    Retry,
+    StepStarted,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+)
+from qcode.protocol.json import JsonObject, parse_object
+from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, user
+from qcode.protocol.reply import TextDelta
+from qcode.protocol.stops import StopReason
+from tests.e2e.limits.play import NEXT_PROMPT, PROMPT, Played
+from tests.e2e.limits.row import Step
+from tests.fakes.turns import merged
+
+_SYNTHETIC = ("<text_so_far>", "<json_so_far>", ANSWER_NOW, ONE_WELL_FORMED_CALL)
+_COMPLETE = (StopReason.END_TURN, StopReason.TOOL_USE, StopReason.PAUSED, StopReason.UNKNOWN)
+
+
+def check_invariants(played: Played) -> None:
+    """Check all of them, on the turn of the row and on the request that follows it."""
+    assert (played.complaints, played.overruns, played.is_through) == ([], 0, True)
+    _check_screen(played.events)
+    _check_one_text(played)
+    _check_requests(played)
+    _check_sums(played)
+    _check_calls(played)
+    _check_history(played)
+    _check_synthetic(played)
+    assert "\ufffd" not in _everything(played)
+
+
+class Screen:
+    """A front end: follows the deltas of one step, takes back and restores what it is told to."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, str] = {}
+        self.taken_back: list[str] = []
+
+    def follow(self, event: TurnEvent) -> None:
+        if isinstance(event, TextDelta):
+            self._blocks[event.block] = self._blocks.get(event.block, "") + event.text
+        elif isinstance(event, Retry) and not event.is_continuation:
+            self.taken_back.append(self.text)
+            self._blocks = {}
+        elif isinstance(event, PartialRestored):
+            self._blocks = {0: event.text}
+
+    @property
+    def text(self) -> str:
+        return "".join(self._blocks[block] for block in sorted(self._blocks))
+
+
+def _check_screen(events: Sequence[TurnEvent]) -> None:
+    """Shown is stored; what was taken back gave way to a reply that is complete, or at least as long."""
+    screen, is_open = Screen(), False
+    for event in events:
+        if isinstance(event, StepStarted):
+            assert not is_open
+            screen, is_open = Screen(), True
+        screen.follow(event)
+        if isinstance(event, ReplyFinished):
+            assert is_open
+            is_open = False
+            assert screen.text == (event.message.text if event.message else "")
+            lost = max((len(text) for text in screen.taken_back), default=0)
+            has_calls = event.message is not None and bool(event.message.calls)
+            assert has_calls or event.stop in _COMPLETE or len(screen.text) >= lost
+    assert not is_open
+
+
+def _check_one_text(played: Played) -> None:
+    """What the events committed is what is stored, in the file as well, and the turn's text is its last."""
+    committed = [
+        event.message
+        for event in played.events
+        if isinstance(event, (ReplyFinished, ResultsCommitted)) and event.message is not None
+    ]
+    assert played.messages == played.loaded == (user(PROMPT), *committed)
+    replies = [event for event in played.events if isinstance(event, ReplyFinished)]
+    text, paused = "", ""
+    for reply in replies:
+        said = paused + (reply.message.text if reply.message else "")
+        paused = said if reply.stop is StopReason.PAUSED else ""
+        text = said if said.strip() else text
+    assert played.end.text == text
+    assert played.end.replies == played.end.api_calls.initial == len([reply for reply in replies if reply.attempts])
+
+
+def _check_requests(played: Played) -> None:
+    """Every request was counted once, carried a cap, and fitted the window."""
+    row, calls = played.row, played.end.api_calls
+    attempts = [record for event in played.events if isinstance(event, ReplyFinished) for record in event.attempts]
+    assert [asked.cap for asked in played.requests] == [record.max_tokens for record in attempts]
+    assert len(played.requests) == calls.total
+    assert len([event for event in played.events if isinstance(event, OutputEscalated)]) == calls.escalations
+    assert len([event for event in played.events if isinstance(event, ContinuationAttempt)]) == calls.continuations
+    assert calls.escalations <= calls.initial
+    assert calls.continuations <= row.settings.max_continuations * calls.initial
+    window = row.window or row.facts.context_window or DEFAULT_CONTEXT_WINDOW
+    for asked, report in zip(played.requests, played.reports, strict=True):
+        assert asked.cap is not None
+        assert asked.cap > 0
+        if report.input:
+            assert report.input + asked.cap <= window
+
+
+def _check_sums(played: Played) -> None:
+    """Usage is the sum of what the host reported for all requests, and what was thrown away is marked so."""
+    end, reports = played.end, played.reports
+    assert (end.usage.input or 0) == sum(report.input or 0 for report in reports)
+    assert (end.usage.output or 0) == sum(report.output or 0 for report in reports)
+    attempts = [record for event in played.events if isinstance(event, ReplyFinished) for record in event.attempts]
+    discarded = [report.output or 0 for record, report in zip(attempts, reports, strict=True) if record.is_discarded]
+    assert end.discarded_output_tokens == sum(discarded)
+
+
+def _check_calls(played: Played) -> None:
+    """Each call has one result, what ran was complete, and nobody was asked about anything else."""
+    for event in played.events:
+        if isinstance(event, (ToolStarted, ApprovalRequested)):
+            arguments = parse_object(event.call.arguments)
+            assert arguments is not None
+            assert MARKER_KEY not in arguments
+            assert _was_sent_whole(played, event.call, arguments)
+    made = [call.call_id for message in played.messages for call in message.calls]
+    finished = [event.call.call_id for event in played.events if isinstance(event, ToolFinished)]
+    assert finished == made
+    started = [event.call.call_id for event in played.events if isinstance(event, ToolStarted)]
+    assert len(set(started)) == len(started)
+
+
+def _was_sent_whole(played: Played, call: ToolCall, arguments: JsonObject) -> bool:
+    """Say whether one answer of the host held this call, complete, or its pieces together are it."""
+    turns = [step.turn if isinstance(step, Step) else step for step in played.row.script]
+    sent = [(each.name, parse_object(each.arguments)) for turn in turns for each in turn.calls]
+    if (call.name, arguments) in sent:
+        return True
+    pieces = "".join(piece for turn in turns[-5:] for piece in turn.text_pieces)
+    return played.row.settings.tool_call_repair == "resume" and call.arguments[-3:] in pieces
+
+
+def _check_history(played: Played) -> None:
+    """The next request carries what is stored, no more and no less."""
+    if played.later_requests:
+        stored = merged([*played.messages, user(NEXT_PROMPT)])
+        assert _sayings(played.later_requests[0].messages) == _sayings(stored)
+
+
+def _sayings(messages: Sequence[Message]) -> list[object]:
+    """Return who said what: text, calls and results; ids and thinking are each protocol's own affair.
+
+    So is what stands between two texts of the person, and how a result says that it is an error.
+    """
+    return [
+        (
+            message.role,
+            [text for text in _texts(message) if text],
+            [(call.name, parse_object(call.arguments)) for call in message.calls],
+            [block.content.removeprefix("Error: ") for block in message.blocks if isinstance(block, ToolResult)],
+        )
+        for message in messages
+    ]
+
+
+def _texts(message: Message) -> list[str]:
+    texts = [block.text for block in message.blocks if isinstance(block, Text) and block.text.strip()]
+    return "\n\n".join(texts).split("\n\n") if message.role == "user" else ["".join(texts)]
+
+
+def _check_synthetic(played: Played) -> None:
+    """No message of qcode's own is stored, or sent in a request that does not need it."""
+    sent = [message.text for asked in played.later_requests[:1] for message in asked.messages]
+    stored = [message.text for message in played.messages]
+    assert [text for text in (*stored, *sent) for mark in _SYNTHETIC if mark in text] == []
+    for message in played.messages[1:]:
+        if message.role == "user":
+            assert all(isinstance(block, ToolResult) for block in message.blocks)
+
+
+def _everything(played: Played) -> str:
+    shown = "".join(event.text for event in played.events if isinstance(event, TextDelta))
+    bodies = [json.dumps(asked.body, ensure_ascii=False) for asked in (*played.requests, *played.later_requests)]
+    stored = [repr(message) for message in played.messages]
+    return "".join([shown, *bodies, *stored])

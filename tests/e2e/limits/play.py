@@ -1,0 +1,137 @@
+"""Plays a row: the real conversation, driver, store, rules, tools and SDK client against the fake host over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qcode.config.settings import Tools
+from qcode.engine.knowledge import KnownModel
+from qcode.protocol.conversation import Answer
+from qcode.protocol.events import ApprovalRequested, TurnEnded, TurnEvent
+from qcode.protocol.messages import Message
+from qcode.protocol.tools import ToolSpec
+from qcode.protocol.usage import Usage
+from qcode.providers import registry
+from qcode.runtime.conversation import Connected, Conversation, Wiring
+from qcode.runtime.limits import LimitStore
+from qcode.runtime.store.store import SessionStore
+from qcode.runtime.toolbox import Toolbox
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
+from tests.e2e.limits.host import Host
+from tests.e2e.limits.row import Row
+from tests.e2e.running import KEY
+from tests.fakes.server import FakeServer, ProtocolName
+from tests.fakes.turns import Asked
+
+PROMPT, NEXT_PROMPT = "Los — go.", "And on?"
+REPORT = ToolSpec("report", "Record that the work is done.", {"type": "object", "properties": {}}, is_one_way=True)
+
+
+@dataclass
+class Played:
+    """All that came of a row. `messages` are those stored when its turn had ended, `loaded` what the file held."""
+
+    row: Row
+    protocol: ProtocolName
+    events: list[TurnEvent] = field(default_factory=list)
+    requests: list[Asked] = field(default_factory=list)
+    reports: list[Usage] = field(default_factory=list)
+    messages: tuple[Message, ...] = ()
+    loaded: tuple[Message, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)
+    later_events: list[TurnEvent] = field(default_factory=list)
+    later_requests: list[Asked] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    overruns: int = 0
+    is_through: bool = True
+
+    @property
+    def end(self) -> TurnEnded:
+        (end,) = [event for event in self.events if isinstance(event, TurnEnded)]
+        return end
+
+
+def play(row: Row, protocol: ProtocolName, base: Path) -> Played:
+    """Play the row's turn, then the one after it."""
+    host = Host(protocol)
+    with FakeServer(host.wire, host) as server:
+        return asyncio.run(_Stage(row, protocol, base, host, server).run())
+
+
+class _Stage:
+    def __init__(self, row: Row, protocol: ProtocolName, base: Path, host: Host, server: FakeServer) -> None:
+        self._row = row
+        self._host = host
+        self._server = server
+        self._work = base / "work"
+        self._work.mkdir()
+        self._store = SessionStore(base / "state", self._work)
+        self._limits = LimitStore(base / "state")
+        self._played = Played(row, protocol)
+        self._conversation = self._wired(protocol)
+
+    def _wired(self, protocol: ProtocolName) -> Conversation:
+        row, work = self._row, self._work
+        spec = registry.PROVIDERS[row.provider or protocol]
+        provider = registry.connect(
+            spec, base_url=self._server.base_url, api_key=KEY, key_source="a test", timeouts=row.timeouts
+        )
+        policy = Policy(mode="default", rules=Rules.of(), is_trusted=True, root=work)
+        toolbox = Toolbox(work, (), Tools(), {"PATH": "/usr/bin:/bin"}, judge=policy.judge_file, one_way=(REPORT,))
+        model = KnownModel(provider.name, "test-model", row.facts)
+        connected = Connected(provider, model, lambda mode: "Be brief.", row.settings, row.retries)
+        wiring = Wiring(
+            connect=lambda name: connected,
+            new_session=lambda name: self._store.create(name, work),
+            toolbox=toolbox,
+            policy=policy,
+            limits=self._limits,
+        )
+        return Conversation(wiring, connected, self._store.create(connected.name, work))
+
+    async def run(self) -> Played:
+        played, row, conversation = self._played, self._row, self._conversation
+        try:
+            self._host.plan(row.script)
+            played.events = await self._turn(PROMPT, is_cancelled=row.cancel is not None)
+            sent = len(self._server.requests)
+            played.requests = list(self._server.requests)
+            played.reports = self._host.reports[:sent]
+            played.is_through = self._host.is_through
+            played.messages = conversation.messages
+            played.loaded = self._store.load(conversation.session_id).messages
+            played.files = {path.name: path.read_text("utf-8") for path in self._work.iterdir()}
+            if row.again is not None:
+                self._host.plan(row.again)
+                played.later_events = await self._turn(NEXT_PROMPT, is_cancelled=False)
+                played.later_requests = list(self._server.requests[sent:])
+            played.complaints = list(self._server.complaints)
+            played.overruns = self._host.overruns
+        finally:
+            await conversation.close()
+        return played
+
+    async def _turn(self, prompt: str, *, is_cancelled: bool) -> list[TurnEvent]:
+        """Play one turn; every call that needs an approval gets it, unless the row cancels right there."""
+        conversation, cancel = self._conversation, self._row.cancel if is_cancelled else None
+        watching = None
+        if cancel is not None and cancel.at is None:
+            watching = asyncio.get_running_loop().create_task(self._cancel_at_a_stall())
+        events: list[TurnEvent] = []
+        async for event in conversation.submit(prompt):
+            events.append(event)
+            if cancel is not None and cancel.at is not None and cancel.at(event):
+                cancel = None
+                conversation.cancel()
+            elif isinstance(event, ApprovalRequested):
+                conversation.answer(event.call.call_id, Answer(is_allowed=True))
+        if watching is not None:
+            assert watching.done(), "the turn ended before it was cancelled"
+        return events
+
+    async def _cancel_at_a_stall(self) -> None:
+        await asyncio.to_thread(self._server.wait_until, lambda seen: seen.stalls > 0)
+        self._conversation.cancel()

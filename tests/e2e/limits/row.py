@@ -1,0 +1,174 @@
+"""A row of the table: what the host does, under which settings, and what must come of it. Plain values, no I/O.
+
+`Step` is one answer of the host, `Row` the whole of a turn. Expectations are written in short strings so that a row
+can be read at a glance; `checks` renders what happened in the same form.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from qcode.engine.caps import OutputSettings
+from qcode.engine.retries import RetrySettings
+from qcode.headless.exits import FAILED, INCOMPLETE, INTERRUPTED, OK, REFUSED, TRANSIENT
+from qcode.protocol.events import ApiCalls, TurnEvent
+from qcode.protocol.json import Json
+from qcode.protocol.model import ModelFacts
+from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.usage import Usage
+from qcode.providers.transport import Timeouts
+from tests.fakes.server import ProtocolName
+from tests.fakes.turns import Call, Faults, Turn
+
+if TYPE_CHECKING:
+    from tests.e2e.limits.play import Played
+
+How: TypeAlias = Literal["drop", "error", "stall", "end"]
+Ends: TypeAlias = tuple[Outcome, StopReason | None, int]
+
+AT_CAP = -1
+"""As the output tokens of a `Usage`: exactly the cap that the request carried."""
+
+DONE: Ends = (Outcome.END_TURN, StopReason.END_TURN, OK)
+CUT: Ends = (Outcome.MAX_TOKENS, StopReason.MAX_TOKENS, INCOMPLETE)
+CANCELLED: Ends = (Outcome.CANCELLED, None, INTERRUPTED)
+BLOCKED: Ends = (Outcome.REFUSAL, StopReason.REFUSAL, REFUSED)
+BROKEN: Ends = (Outcome.ERROR, None, TRANSIENT)
+WRONG: Ends = (Outcome.ERROR, None, FAILED)
+
+FIRST, ESCALATED = "first 8000", "escalated 64000"
+LONGER = "continuation 64000"
+UP = ("over max_tokens", "escalated 8000>64000")
+COMPLETED, STILL_CUT = "ended completed", "ended retry_limit"
+
+P = ("Eins — ", "zwei é ", "drei ✓ ", "vier 語 ", "fünf 🙂 ")
+"""Pieces of one text, none of which overlaps with another."""
+WHOLE = "".join(P)
+BIG = "line one\nline two\n"
+BIG_CUT = '{"path": "big.py", "content": "line one\\nline tw'
+SHELL_CUT = '{"command": "touch made.txt; echo do'
+TWO_DONE = ("call", "text")
+
+PATIENT = Timeouts(connect=5, first_event=5, idle=5, idle_local=5)
+HALF_CALLS: Mapping[ProtocolName, str] = {"gemini": "calls arrive whole: a half one never arrives"}
+GEMINI_ONLY: Mapping[ProtocolName, str] = {
+    "openai": "no such reason in this protocol",
+    "anthropic": "no such reason in this protocol",
+}
+ANTHROPIC_ONLY: Mapping[ProtocolName, str] = {
+    "openai": "no such reason in this protocol",
+    "gemini": "no such reason in this protocol",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One answer; it breaks behind the event that holds `after`, or before all of them where that is empty.
+
+    `drop` closes the socket, `error` sends an error into the stream, `stall` falls silent, `end` sends all of the
+    content and ends without a terminal event.
+    """
+
+    turn: Turn
+    how: How | None = None
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Cancel at the first event for which `at` holds, or, without it, when the host has fallen silent."""
+
+    at: Callable[[TurnEvent], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`asked` names each attempt in order, its cap behind it and a dash before it where it was thrown away; the cap is
+    `?` where it follows from an estimate. `events` are those of recovery, in order. `stored` names the blocks of each
+    assistant message. `told` holds a part of each call's result. `says` stands in a notice, a note or the error.
+
+    `text` None leaves the text to the invariants. `again` is what the host does in the turn after, `again_caps` which
+    caps it must see there; no turn follows where `again` is None. `window` is the one that holds at the end.
+    """
+
+    cause: str
+    phase: str
+    script: tuple[Turn | Step, ...]
+    asked: tuple[str, ...]
+    text: str | None = WHOLE
+    events: tuple[str, ...] = ()
+    api: ApiCalls = field(default_factory=lambda: ApiCalls(initial=1))
+    ends: Ends = DONE
+    stored: tuple[str, ...] = ("text",)
+    ran: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    says: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    settings: OutputSettings = field(default_factory=OutputSettings)
+    facts: ModelFacts = field(default_factory=ModelFacts)
+    retries: RetrySettings = field(default_factory=RetrySettings)
+    timeouts: Timeouts = PATIENT
+    provider: str = ""
+    cancel: Cancel | None = None
+    skips: Mapping[ProtocolName, str] = field(default_factory=dict)
+    on: Mapping[ProtocolName, Mapping[str, Any]] = field(default_factory=dict)
+    again: tuple[Turn | Step, ...] | None = (Turn(text="Next.", usage=Usage(input=100, output=3)),)
+    again_caps: tuple[int, ...] | None = None
+    window: int | None = None
+    check: Callable[[Played], None] | None = None
+
+    def at(self, protocol: ProtocolName) -> Row:
+        """Return the row with what is different on `protocol`."""
+        return replace(self, **self.on.get(protocol, {}))
+
+
+def api(initial: int = 1, *, up: int = 0, on: int = 0, repairs: int = 0, retries: int = 0) -> ApiCalls:
+    return ApiCalls(initial, escalations=up, continuations=on, repairs=repairs, retries=retries)
+
+
+def going_on(*indexes: int) -> tuple[str, ...]:
+    """Return the events of continuations with these numbers."""
+    return tuple(event for index in indexes for event in ("on max_tokens", f"continuation {index}"))
+
+
+def done(text: str | Sequence[str] = WHOLE, *, thinking: str = "", output: int = 7, prompt: int = 100) -> Turn:
+    return Turn(text=text, reasoning=thinking, usage=Usage(input=prompt, output=output))
+
+
+def cut(text: str | Sequence[str] = (), *, thinking: str = "", prompt: int = 100, output: int = AT_CAP) -> Turn:
+    """An answer that the cap cut: a text, thinking, or nothing at all."""
+    usage = Usage(input=prompt, output=output)
+    return Turn(text=text, reasoning=thinking, stop=StopReason.MAX_TOKENS, usage=usage)
+
+
+def call(name: str, text: str = "", **arguments: Json) -> Turn:
+    """An answer that ends in one complete call."""
+    made = Call(name, json.dumps(arguments, ensure_ascii=False))
+    return Turn(text=text, calls=[made], usage=Usage(input=100, output=9))
+
+
+def cut_call(name: str, raw: str, text: str = "") -> Turn:
+    usage = Usage(input=100, output=AT_CAP)
+    return Turn(text=text, calls=[Call(name, raw)], stop=StopReason.MAX_TOKENS, usage=usage)
+
+
+def stopped(stop: StopReason | str, text: str = "", *, output: int = 6) -> Turn:
+    """An answer that ends for the reason given, well below its cap."""
+    return Turn(text=text, stop=stop, usage=Usage(input=100, output=output))
+
+
+def late(turn: Turn) -> Turn:
+    """The same answer with its usage behind its reason."""
+    return replace(turn, faults=Faults(late_usage=True))
+
+
+def glob(text: str = "") -> Turn:
+    """A complete call that changes nothing and needs no approval."""
+    return call("glob", text, pattern="*.txt")
+
+
+def write(content: str = BIG) -> Turn:
+    return call("write", path="big.py", content=content)

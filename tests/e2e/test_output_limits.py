@@ -1,0 +1,208 @@
+"""The table of output limits, every row over real HTTP with the real SDK clients; a few rows through the program."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcode.protocol.stops import StopReason
+from qcode.runtime.driver import Driver
+from tests.e2e.limits.checks import check_row, said_by
+from tests.e2e.limits.invariants import check_invariants
+from tests.e2e.limits.play import play
+from tests.e2e.limits.row import BIG_CUT, FIRST, P, Row, cut, cut_call, done, stopped, write
+from tests.e2e.limits.table import OPEN, ROWS
+from tests.e2e.running import PROTOCOLS, Finished, Place, protocol_of
+from tests.fakes.server import FakeServer, ProtocolName
+from tests.fakes.turns import Asked, Turn, refused
+
+each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+GUIDE = Path(__file__).parents[2] / "docs/guide/output-limits.md"
+QUOTED = {
+    ("text cut", "continuation 3"),
+    ("thinking only", "nudge"),
+    ("empty cut", "escalated"),
+    ("window without room", "first"),
+    ("stop for a full window", "first"),
+    ("same write cut again", "fifth step"),
+}
+"""Rows in which each message that the guide explains is said."""
+WRITES = ("--trust", "--permission-mode", "accept-edits")
+
+
+def _case(row: Row, protocol: ProtocolName) -> Any:
+    reason = row.skips.get(protocol) or OPEN.get((row.cause, row.phase))
+    marks = [pytest.mark.skip(reason=reason)] if reason else []
+    return pytest.param(row, protocol, id=f"{row.cause}-{row.phase}-{protocol}".replace(" ", "_"), marks=marks)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _sdks_are_loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Pay for loading each SDK before the first row: rows with short time limits are about the host's silence."""
+    for protocol in PROTOCOLS:
+        play(Row("", "", (done(),), asked=(FIRST,)), protocol, tmp_path_factory.mktemp(protocol))
+
+
+@pytest.fixture(autouse=True)
+def _backoffs_elapse_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long a backoff is belongs to the tests of the engine."""
+    wait = Driver._wait
+
+    async def at_once(self: Driver, seconds: float) -> None:
+        await wait(self, 0)
+
+    monkeypatch.setattr(Driver, "_wait", at_once)
+
+
+@pytest.mark.parametrize(("row", "protocol"), [_case(row, protocol) for row in ROWS for protocol in PROTOCOLS])
+def test_a_row_ends_as_the_table_says(row: Row, protocol: ProtocolName, tmp_path: Path) -> None:
+    played = play(row.at(protocol), protocol, tmp_path)
+    check_row(played)
+    check_invariants(played)
+
+
+def test_the_table_holds_at_least_eighty_pairs_of_cause_and_phase() -> None:
+    pairs = [(row.cause, row.phase) for row in ROWS]
+    assert len(set(pairs)) == len(pairs)
+    assert len(pairs) - len(OPEN) >= 80
+    assert set(OPEN) <= set(pairs)
+
+
+def test_the_guide_quotes_messages_as_they_are(tmp_path: Path) -> None:
+    quoted = re.findall(r"^\| \*(.+?)\*", GUIDE.read_text("utf-8"), re.MULTILINE)
+    said = []
+    for number, row in enumerate(row for row in ROWS if (row.cause, row.phase) in QUOTED):
+        base = tmp_path / str(number)
+        base.mkdir()
+        said.append(said_by(play(row, "openai", base)))
+    assert len(said) == len(quoted) == len(QUOTED)
+    for message in quoted:
+        assert any(all(piece.strip() in text for piece in message.split("…")) for text in said), message
+
+
+# Through the program: exit code, standard output, lines of stream-json, standard error.
+
+
+def _ask(place: Place, protocol: ProtocolName, script: Sequence[Turn], *flags: str) -> tuple[Finished, list[int]]:
+    """Run `qcode -p` against a host that plays `script`; return how it ended and the caps it sent."""
+    played = iter(script)
+
+    def answer(asked: Asked) -> Turn:
+        turn = next(played)
+        usage = turn.usage
+        if usage is not None and usage.output == -1:
+            assert asked.cap is not None
+            turn = Turn(turn.text, turn.reasoning, turn.calls, turn.stop, type(usage)(usage.input, asked.cap))
+        return turn
+
+    with FakeServer(protocol, answer) as server:
+        assert protocol_of(server) == protocol
+        finished = place.ask(server, "-p", "go", *flags)
+        assert server.complaints == []
+        return finished, [asked.cap or 0 for asked in server.requests]
+
+
+def _subtypes(finished: Finished) -> list[str]:
+    shown = ("retry", "partial_restored", "output_escalated", "continuation_attempt", "continuation_terminated")
+    return [line["subtype"] for line in finished.lines if line.get("subtype") in shown]
+
+
+@each_protocol
+def test_stream_json_tells_an_escalation_and_a_continuation_once_each(protocol: ProtocolName, place: Place) -> None:
+    script = [cut("lost é"), cut(P[0]), done(P[1])]
+    flags = ("-o", "stream-json", "--include-partial-messages")
+    finished, caps = _ask(place, protocol, script, *flags)
+    assert (finished.code, caps) == (0, [8_000, 64_000, 64_000])
+    assert _subtypes(finished) == [
+        "retry", "output_escalated", "retry", "continuation_attempt", "continuation_terminated",
+    ]  # fmt: skip
+    result = finished.result
+    assert result["result"] == P[0] + P[1]
+    assert result["api_calls"] == {
+        "total": 3, "initial": 1, "escalations": 1, "continuations": 1, "repairs": 0, "retries": 0,
+    }  # fmt: skip
+    assert result["discarded_output_tokens"] == 8_000
+    said = [block["text"] for line in finished.lines if line["type"] == "assistant" for block in _content(line)]
+    assert said == [P[0] + P[1]]
+
+
+def _content(line: dict[str, Any]) -> list[dict[str, Any]]:
+    content: list[dict[str, Any]] = line["message"]["content"]
+    return content
+
+
+def test_a_partial_that_comes_back_is_told_and_is_the_answer(place: Place) -> None:
+    finished, _ = _ask(place, "openai", [cut(P[0]), refused(400, "no")], "-o", "stream-json")
+    assert finished.code == 56
+    assert _subtypes(finished) == ["retry", "output_escalated", "partial_restored", "continuation_terminated"]
+    assert (finished.result["result"], finished.result["subtype"]) == (P[0], "error_max_tokens")
+
+
+def test_a_flag_sets_the_cap_of_every_request(place: Place) -> None:
+    script = [cut(piece) for piece in P[:3]]
+    finished, caps = _ask(place, "anthropic", script, "--max-output-tokens", "700", "--max-continuations", "2")
+    assert (finished.code, caps) == (56, [700, 700, 700])
+    assert finished.out == "".join(P[:3]) + "\n"
+    assert "incomplete after 3 requests (output caps 700, 700, 700)" in finished.err
+
+
+def test_a_file_sets_the_cap_of_one_model(place: Place) -> None:
+    config = place.home / ".config" / "qcode" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('[output]\nmax_tokens = 900\n\n[models."gemini/test-model"]\noutput = { max_tokens = 600 }\n')
+    assert _ask(place, "gemini", [done()])[1] == [600]
+    assert _ask(place, "openai", [done()])[1] == [900]
+
+
+def test_escalation_can_be_switched_off(place: Place) -> None:
+    finished, caps = _ask(place, "openai", [cut(P[0]), done(P[1])], "--no-escalation")
+    assert (finished.code, caps, finished.out) == (0, [8_000, 8_000], P[0] + P[1] + "\n")
+
+
+def test_a_learned_limit_holds_in_the_next_run(place: Place) -> None:
+    refusal = refused(400, "max_tokens must be at most 4096")
+    assert _limits_of_two_runs(place, [refusal, done(), done()]) == [8_000, 4_096, 4_096]
+
+
+def _limits_of_two_runs(place: Place, script: Sequence[Turn]) -> list[int]:
+    """Run twice against one host: what it teaches belongs to its address."""
+    with FakeServer("openai", list(script)) as server:
+        codes = [place.ask(server, "-p", "go").code for _ in range(2)]
+        assert codes == [0, 0]
+        return [asked.cap or 0 for asked in server.requests]
+
+
+def test_a_repaired_write_is_told_and_written_once(place: Place) -> None:
+    script = [cut_call("write", BIG_CUT)] * 2 + [write(), done()]
+    finished, _ = _ask(place, "openai", script, "-o", "stream-json", *WRITES)
+    assert finished.code == 0
+    (repair,) = [line for line in finished.lines if line.get("subtype") == "tool_payload_repair"]
+    assert (repair["issue"], repair["attempted"], repair["succeeded"]) == ("cut_arguments", True, False)
+    assert (place.work / "big.py").read_text() == "line one\nline two\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ([stopped(StopReason.REFUSAL, P[0])], 57),
+        ([refused(400, "prompt is too long: 210000 tokens > 200000 maximum")], 42),
+        ([refused(429, "tomorrow", retry_after=9_000)], 75),
+    ],
+    ids=["refused", "window", "busy"],
+)
+def test_the_exit_code_says_how_it_ended(script: Sequence[Turn], code: int, place: Place) -> None:
+    finished, _ = _ask(place, "openai", script, "-o", "json")
+    assert finished.code == code
+    assert json.loads(finished.out)["is_error"] is True
+    assert finished.err.startswith("qcode: ")
+
+
+@pytest.mark.skip(reason="open: the note of a cut or refused reply is said as a notice and again at the end")
+def test_what_went_wrong_is_said_once(place: Place) -> None:
+    finished, _ = _ask(place, "openai", [cut(), cut()])
+    assert finished.err.count("\n") == 1
