@@ -29,9 +29,9 @@ Prompt and output:
   -v, --verbose                   say on stderr what happens and what it took
 
 Model:
-  -m, --model PROVIDER/MODEL      openai (and compatible servers), anthropic, gemini, demo, a named server such as
-                                  ollama or openrouter, or a provider from the config; a bare model name works
-                                  where it is unique
+  -m, --model PROVIDER/MODEL      openai (and compatible servers), openai-responses, anthropic, gemini, bedrock,
+                                  demo, a named server such as ollama or openrouter, or a provider from the
+                                  config; a bare model name works where it is unique
       --base-url URL              endpoint of the chosen provider
       --reasoning-effort LEVEL    none, minimal, low, medium, high, or max
       --system-prompt TEXT        replace the system prompt
@@ -81,7 +81,8 @@ Exit codes:
    53  turn, tool-call or cost limit       143  terminated
 
 Environment:
-  ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, OPENAI_API_KEY, GEMINI_API_KEY, GOOGLE_API_KEY
+  ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, OPENAI_API_KEY, GEMINI_API_KEY, GOOGLE_API_KEY, and
+  the AWS chain (bedrock, with the extra of that name)
   ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL
   QCODE_MODEL, QCODE_MAX_OUTPUT_TOKENS, QCODE_HOME (config, state and cache under one folder)
   NO_COLOR, COLORTERM, EDITOR, HTTPS_PROXY, SSL_CERT_FILE

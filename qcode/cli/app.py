@@ -80,9 +80,8 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
 
 def _warm_up(provider: Provider) -> Callable[[], None] | None:
     """Return what loads the SDK of the chosen model ahead of the first request; the demo has none."""
-    from qcode.providers.streaming import SdkProvider
-
-    return provider.warm_up if isinstance(provider, SdkProvider) else None
+    warm_up: Callable[[], None] | None = getattr(provider, "warm_up", None)
+    return warm_up
 
 
 def _model_names(around: Surroundings) -> tuple[str, ...]:
@@ -94,7 +93,7 @@ def _model_names(around: Surroundings) -> tuple[str, ...]:
     specs = known_specs(around.settings)
     for provider in catalog.BUILT_IN:
         spec = specs.get(provider)
-        if spec is not None and registry.key_of(spec, around.env)[0]:
+        if spec is not None and registry.credential_of(spec, around.env):
             names.append(f"{provider}/{catalog.default_model(provider)}")
     return (*dict.fromkeys(names), "demo/demo")
 

@@ -18,7 +18,7 @@ from qcode.providers.registry import PROVIDERS, ProviderSpec, WireProtocol
 
 NO_CREDENTIAL_TEXT = """\
 no model to talk to: no key is set and no local server answers
-  set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or start Ollama, LM Studio, llama.cpp or vLLM
+  set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or an AWS credential, or start a local server such as Ollama
   to try qcode without a key: qcode -m demo/demo"""
 
 
@@ -110,8 +110,8 @@ async def found(settings: Settings, env: Mapping[str, str], base_url: str | None
         raise StartError("--base-url needs to know the provider and the model: add -m openai/MODEL, or another one", 2)
     for name in catalog.BUILT_IN:
         spec = specs.get(name)
-        key, variable = registry.key_of(spec, env) if spec is not None else ("", "")
-        if spec is not None and key:
+        variable = registry.credential_of(spec, env) if spec is not None else ""
+        if spec is not None and variable:
             return _default_of(spec, settings, f"{variable} is set")
     from qcode.providers.local import find_local_server
 

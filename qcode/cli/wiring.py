@@ -165,9 +165,14 @@ class Wirer:
             )
 
         network = settings.network_for(provider.name)
+        facts = facts_of(provider.name, model, settings.models.get(name))
+        if facts.text_tool_calls:
+            from qcode.providers.text_calls import TextCallProvider
+
+            provider = TextCallProvider(provider)
         return Connected(
             provider,
-            KnownModel(provider.name, model, facts_of(provider.name, model, settings.models.get(name))),
+            KnownModel(provider.name, model, facts),
             system,
             OutputSettings(
                 override=override.tokens if override else None,

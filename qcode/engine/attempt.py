@@ -68,15 +68,18 @@ class Attempt:
         self._last_text = 0
         self._numbers: dict[int, int] = {}
         self._text_repetition = RepetitionDetector(fence=_open_fence(base), is_arguments=is_silent)
-        self._args_repetition: tuple[int, RepetitionDetector] | None = None
+        self._args_repetition: dict[int, RepetitionDetector] = {}
+        self._is_watched = True
 
     def feed(self, event: ReplyEvent) -> Emits:
         """Take one event of the stream; return what a front end sees of it."""
         self.has_begun = True
         if type(event) is TextDelta:
+            self._last_text = event.block
             if self._thinking is None:
                 return self._take_text(event)
             return self._take_pieces(event.block, self._thinking.feed(event.text))
+        self._is_watched = not isinstance(event, ReplyEnded)
         held = self.flush() if isinstance(event, (ToolCallStarted, ReplyEnded)) else []
         draft = self.assembler.feed(event)
         if draft is None or self._is_silent:
@@ -133,7 +136,6 @@ class Attempt:
         return emits
 
     def _take_text(self, event: TextDelta) -> Emits:
-        self._last_text = event.block
         if self.seam is None:
             return self._give_text(event)
         return self._give_text(TextDelta(event.block, self.seam.feed(event.text)))
@@ -143,7 +145,7 @@ class Attempt:
             if self.seam is None:
                 self.assembler.feed(event)
             return []
-        end = self._text_repetition.feed(event.text)
+        end = self._text_repetition.feed(event.text) if self._is_watched else None
         if end is not None:
             self.is_repeating = True
             event = TextDelta(event.block, event.text[:end])
@@ -161,9 +163,10 @@ class Attempt:
         return [Emit(event if number == event.block else ReasoningDelta(number, event.text))]
 
     def _watch_arguments(self, event: ToolArgsDelta) -> None:
-        if self._args_repetition is None or self._args_repetition[0] != event.block:
-            self._args_repetition = (event.block, RepetitionDetector(is_arguments=True))
-        if self._args_repetition[1].feed(event.text) is not None:
+        detector = self._args_repetition.get(event.block)
+        if detector is None:
+            detector = self._args_repetition[event.block] = RepetitionDetector(is_arguments=True)
+        if detector.feed(event.text) is not None:
             self.is_repeating = True
 
     def _number(self, block: int, *, joins: bool) -> int:

@@ -7,6 +7,7 @@ of calls) lives in `CallLimits`, which a turn keeps.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -22,6 +23,7 @@ from qcode.protocol.tools import ToolOutcome, ToolSpec
 CallEnding: TypeAlias = Literal["done", "failed", "denied", "rejected", "cancelled"]
 
 MAX_SAME_REJECTIONS = 5
+_PATH = re.compile(r'"(?:file_?)?path"\s*:\s*"(?:[^"\\]|\\.)*"')
 CANCELLED_TEXT = "Cancelled by the person before it finished; it may have been done in part."
 NOT_RUN_TEXT = "Cancelled by the person; it was not run."
 RECORDED_TEXT = "Recorded."
@@ -51,7 +53,7 @@ class CallLimits:
         return self.rejections
 
     def needs_repair(self, name: str, *, is_cut: bool) -> bool:
-        """Count a call that has to be sent again; return whether the model gets another try."""
+        """Count a reply with a call that has to be sent again; return whether the model gets another try."""
         self.repairs += 1
         if self.repairs <= self.max_repairs:
             return True
@@ -77,6 +79,7 @@ class CallRound:
     results: list[Block] = field(default_factory=list)
     denials: list[Denial] = field(default_factory=list)
     signals: list[Signal] = field(default_factory=list)
+    _has_counted_repair: bool = False
     _current_is_open: bool = False
     _running: bool = False
 
@@ -139,10 +142,10 @@ class CallRound:
 
     def _begin(self, judged: JudgedCall, elapsed: float) -> list[Effect]:
         call, spec = judged.call, self.tools.get(judged.call.name)
+        if judged.state != "complete":
+            return self._reject_broken(judged, writes_files=spec is not None and spec.writes_files)
         if spec is None:
             return self._reject(judged, _unknown_tool_text(call.name, self.tools))
-        if judged.state != "complete":
-            return self._reject_broken(judged, spec)
         arguments = parse_object(call.arguments) or {}
         if spec.is_one_way:
             self.signals.append(Signal(call.name, arguments, elapsed))
@@ -162,14 +165,16 @@ class CallRound:
         self._current_is_open = True
         return [AskApproval(call, arguments)]
 
-    def _reject_broken(self, judged: JudgedCall, spec: ToolSpec) -> list[Effect]:
-        """Answer a call that was cut or whose JSON is wrong, and count it against its budget."""
+    def _reject_broken(self, judged: JudgedCall, *, writes_files: bool) -> list[Effect]:
+        """Answer a call that was cut or whose JSON is wrong, and count it against its budget, once for a reply."""
         name, is_cut = judged.call.name, judged.state == "incomplete"
-        if is_cut and spec.writes_files:
+        if is_cut and writes_files:
             rejections = self.limits.rejected_write(name, judged.raw)
             text = synthetic.split_guidance(name, judged.raw, judged.cap, rejections)
         else:
-            self.limits.needs_repair(name, is_cut=is_cut)
+            if not self._has_counted_repair:
+                self.limits.needs_repair(name, is_cut=is_cut)
+                self._has_counted_repair = True
             text = synthetic.cut_call_text(name, judged.cap) if is_cut else synthetic.malformed_call_text(name)
         issue = "cut_arguments" if is_cut else "malformed_arguments"
         repair = Emit(ToolPayloadRepair(issue, attempted=self.limits.end is None, succeeded=False))
@@ -194,6 +199,6 @@ def _unknown_tool_text(name: str, tools: Mapping[str, ToolSpec]) -> str:
 
 
 def _target(raw: str) -> str:
-    """Return what a cut write was about, as far as its raw arguments tell: the path when it came first."""
-    head, _, _ = raw.partition('"content"')
-    return head[:300].strip()
+    """Return what a cut write was about: its path where that came before the cut, else how the arguments begin."""
+    path = _PATH.search(raw)
+    return path.group(0) if path else raw[:300]

@@ -11,6 +11,7 @@ from qcode.protocol.model import ModelRequest
 BYTES_PER_TOKEN = 4
 TOKENS_PER_MESSAGE = 8
 TOKENS_PER_IMAGE = 1_600
+_KEPT_COUNTS = 8
 MAX_ESTIMATED_SHARE = 10
 """A prompt counts as counted while at most one part in so many of it was estimated."""
 
@@ -48,28 +49,31 @@ class PromptCounter:
     """Sizes requests of one conversation; told after each reply what the provider counted."""
 
     def __init__(self) -> None:
-        self._counted_messages: tuple[Message, ...] = ()
-        self._counted_tokens = 0
+        self._counts: list[tuple[tuple[Message, ...], int]] = []
         self._fixed: tuple[str, tuple[object, ...]] | None = None
         self._fixed_tokens = 0
         self.context_tokens = 0
         """The size of the transcript as the provider last counted it, its reply included; 0 before that."""
 
     def size_of(self, request: ModelRequest) -> PromptSize:
-        count = len(self._counted_messages)
-        if count and request.messages[:count] == self._counted_messages:
-            added = sum(estimate_message(message) for message in request.messages[count:])
-            is_counted = added * MAX_ESTIMATED_SHARE <= self._counted_tokens
-            return PromptSize(self._counted_tokens + added, is_counted=is_counted)
+        for messages, tokens in self._counts:
+            if request.messages[: len(messages)] == messages:
+                added = sum(estimate_message(message) for message in request.messages[len(messages) :])
+                return PromptSize(tokens + added, is_counted=added * MAX_ESTIMATED_SHARE <= tokens)
         fixed = self._estimate_fixed(request)
         return PromptSize(fixed + sum(estimate_message(message) for message in request.messages), is_counted=False)
 
     def record(self, request: ModelRequest, input_tokens: int | None, output_tokens: int | None = None) -> None:
-        """Remember what the provider counted for `request`; a count of None or 0 teaches nothing."""
-        if input_tokens:
-            self.context_tokens = input_tokens + (output_tokens or 0)
-            self._counted_messages = request.messages
-            self._counted_tokens = input_tokens
+        """Remember what the provider counted for `request`; a count of None or 0 teaches nothing.
+
+        A few counts are kept, that of the longest history first: what a continuation was asked with is the beginning
+        of no other request, but what the first attempt was asked with is that of every later one.
+        """
+        if not input_tokens:
+            return
+        self.context_tokens = input_tokens + (output_tokens or 0)
+        others = [count for count in self._counts if count[0] != request.messages][: _KEPT_COUNTS - 1]
+        self._counts = sorted([(request.messages, input_tokens), *others], key=lambda count: -len(count[0]))
 
     def _estimate_fixed(self, request: ModelRequest) -> int:
         key = (request.system, request.tools)

@@ -40,7 +40,10 @@ class RepetitionDetector:
         self._lines_end = 0
 
     def feed(self, text: str) -> int | None:
-        """Return how much of `text` had come when the repetition was certain, None while there is none."""
+        """Return how much of `text` had come when the repetition was certain, None while there is none.
+
+        Nothing is to be fed after it is.
+        """
         self._pending.append(text)
         self._pending_size += len(text)
         if self._pending_size < _BLOCK:

@@ -12,7 +12,7 @@ from qcode.engine import broken, caps, requests, resumed_call
 from qcode.engine.assembler import ReplyShape
 from qcode.engine.attempt import Attempt
 from qcode.engine.counting import PromptCounter
-from qcode.engine.effects import Effect, Emit, Learn, ReplyFailed
+from qcode.engine.effects import Effect, Emit, Learn, ReplyFailed, StopRequest
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.ledger import Ledger
 from qcode.engine.recovery import (
@@ -29,13 +29,29 @@ from qcode.engine.recovery import (
     RunCalls,
     decide,
 )
-from qcode.engine.reply_state import ReplyState, joined, tokens_of, without_trailing_reasoning
+from qcode.engine.reply_state import ReplyState, joined, tokens_of, without_calls, without_trailing_reasoning
 from qcode.engine.requests import ReplyPlan
-from qcode.engine.result import ReplyResult, describe_cut, describe_empty, describe_thinking_only
+from qcode.engine.result import (
+    REPEATS,
+    ReplyResult,
+    describe_cut,
+    describe_empty,
+    describe_no_room,
+    describe_thinking_only,
+)
 from qcode.protocol.errors import ErrorInfo, ErrorKind
-from qcode.protocol.events import ContinuationAttempt, Notice, OutputEscalated, Retry, StopReasonObserved
+from qcode.protocol.events import (
+    ContinuationAttempt,
+    Notice,
+    OutputEscalated,
+    Retry,
+    StopReasonObserved,
+    ToolPayloadRepair,
+)
+from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReplyEnded, ReplyEvent
 from qcode.protocol.stops import StopReason
+from qcode.protocol.usage import Usage
 
 
 class Reply:
@@ -62,13 +78,7 @@ class Reply:
         request = requests.first_request(state.plan, state.model, state.caps.first)
         cap = state.fitted(request, request.max_tokens)
         if cap is None:
-            size, window = state.counter.size_of(request).tokens, state.model.window or caps.DEFAULT_CONTEXT_WINDOW
-            text = (
-                f"The prompt (about {size:,} tokens) leaves no room for a reply in the context window of {window:,}. "
-                "Shorten it, attach less, or start a new session."
-            )
-            error = ErrorInfo(ErrorKind.CONTEXT_OVERFLOW, text)
-            return state.finish("failed", StopReason.CONTEXT_WINDOW_EXCEEDED, "", error=error)
+            return broken.end_without_room(state, request)
         return state.send("first", replace(request, max_tokens=cap), "initial")
 
     def handle_event(self, event: ReplyEvent) -> list[Effect]:
@@ -76,13 +86,17 @@ class Reply:
         if attempt is None:
             return []
         effects: list[Effect] = [*attempt.feed(event)]
-        if isinstance(event, ReplyEnded):
-            effects += attempt.flush()
-            effects += self._attempt_ended(attempt, event)
-        return effects
+        if attempt.is_repeating:
+            return effects + self._stop_repeating(attempt)
+        return effects + self._attempt_ended(attempt, event) if isinstance(event, ReplyEnded) else effects
 
     def handle_failure(self, failure: ReplyFailed) -> list[Effect]:
-        return broken.attempt_failed(self._state, failure)
+        state = self._state
+        effects = broken.attempt_failed(state, failure)
+        if state.reopened is None:
+            return effects
+        (attempt, shape), state.reopened = state.reopened, None
+        return effects + self._carry_out(decide(shape, self._budget(attempt, shape)), attempt, shape)
 
     def handle_wait_elapsed(self) -> list[Effect]:
         resume, self._state.after_wait = self._state.after_wait, None
@@ -112,18 +126,39 @@ class Reply:
             Emit(StopReasonObserved(model.provider, model.name, ended.stop, ended.raw_stop, *self._numbers))
         ]
         shape = attempt.assembler.shape(attempt.request.max_tokens, base_has_text=bool(state.text.strip()))
-        if attempt.kind == "resume":
+        if attempt.kind == "resume" and not _is_stopped(shape):
             return effects + resumed_call.attempt_ended(state, attempt, shape)
+        if attempt.kind == "resume":
+            attempt.assembler.drafts = []
+            state.base = without_calls(state.base)
+        if attempt.kind == "repair":
+            is_repaired = shape.stop is not StopReason.MALFORMED_CALL
+            effects.append(Emit(ToolPayloadRepair("malformed_call", attempted=True, succeeded=is_repaired)))
         effects += self._note_silent_cap(attempt, shape)
         if state.aside is not None:
             shape = self._compare_with_aside(attempt, shape, effects)
         return effects + self._carry_out(decide(shape, self._budget(attempt, shape)), attempt, shape)
 
+    def _stop_repeating(self, attempt: Attempt) -> list[Effect]:
+        """Break off an attempt in which the model repeats itself; the text stays and the reply ends."""
+        state = self._state
+        state.close_attempt(attempt, "repetition")
+        stopped: list[Effect] = [StopRequest()]
+        if attempt.kind == "resume":
+            return stopped + resumed_call.give_up(state, attempt.request.max_tokens, "")
+        if attempt.kind == "continuation" and state.was_cut:
+            state.absorb_text(attempt)
+            note = describe_cut(state.records, "repetition")
+            return stopped + state.finish("cut", StopReason.MAX_TOKENS, "", why="no_progress", note=note)
+        stopped += state.salvage(attempt)
+        error = ErrorInfo(ErrorKind.BAD_RESPONSE, REPEATS)
+        return stopped + state.finish("failed", None, "", why="error", note=REPEATS, error=error)
+
     def _note_silent_cap(self, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         """Remember a host that cut an escalated attempt far below its cap, no later than the attempt before it."""
-        before = self._state.aside.output_tokens if self._state.aside else None
-        tokens = shape.output_tokens
-        if attempt.kind != "escalated" or before is None or tokens is None or shape.stop is not StopReason.MAX_TOKENS:
+        aside, tokens = self._state.aside, shape.output_tokens
+        before = aside.attempt.assembler.usage.output if aside else None
+        if attempt.kind != "escalated" or shape.stop is not StopReason.MAX_TOKENS or before is None or tokens is None:
             return []
         gained = tokens > before * self._state.plan.output.min_escalation_gain
         if gained or not caps.is_far_below(tokens, shape.cap):
@@ -135,17 +170,18 @@ class Reply:
         state = self._state
         aside = state.aside
         assert aside is not None
-        is_stopped = shape.stop in (StopReason.REFUSAL, StopReason.CONTEXT_WINDOW_EXCEEDED)
-        is_less = not shape.has_text or (is_stopped and attempt.shown_text < len(aside.text))
-        if shape.calls or not aside.text.strip() or not is_less:
+        is_less = not shape.has_text or (_is_stopped(shape) and attempt.shown_text < len(aside.text))
+        has_calls = bool(shape.calls) and not _is_stopped(shape)
+        if has_calls or not aside.text.strip() or not is_less:
             state.aside = None
             return shape
-        state.discard_last(attempt)
+        state.discard(attempt)
         effects += state.restore_aside()
         attempt.assembler.drafts = []
-        keeps_stop = is_stopped or shape.stop is StopReason.MALFORMED_CALL or not state.was_cut
+        attempt.assembler.usage = Usage()
+        keeps_stop = _is_stopped(shape) or shape.stop is StopReason.MALFORMED_CALL or not state.was_cut
         stop = shape.stop if keeps_stop else StopReason.MAX_TOKENS
-        return replace(shape, stop=stop, has_text=True, has_reasoning=False, last="text", has_progress=True)
+        return replace(shape, stop=stop, output_tokens=None, has_text=True, has_reasoning=False, last="text", calls=())
 
     def _budget(self, attempt: Attempt, shape: ReplyShape) -> Budget:
         state = self._state
@@ -176,32 +212,37 @@ class Reply:
     def _continuation_cap(self, attempt: Attempt) -> int | None:
         state = self._state
         wanted = state.caps.continuation
-        base = without_trailing_reasoning(joined(state.base, attempt.drafts))
-        if not any(draft.kind == "text" for draft in base):
-            return state.fitted(attempt.request, wanted)
-        request = requests.continuing_request(state.plan, state.model, base, wanted, is_broken=False)
-        cap = state.fitted(request, wanted)
+        cap = state.fitted(self._continuing(attempt), wanted)
         if cap is None or state.plan.output.max_total_completion_tokens is None:
             return cap
         left = state.caps.total_tokens - state.kept_tokens - tokens_of(attempt)
         return min(cap, left) if left > 0 else cap
 
+    def _continuing(self, attempt: Attempt) -> ModelRequest:
+        """Return the request that would go on with what there is, `attempt` included; without text, the same again."""
+        state = self._state
+        base = without_trailing_reasoning(joined(state.base, attempt.drafts))
+        if not any(draft.kind == "text" for draft in base):
+            return attempt.request
+        return requests.continuing_request(state.plan, state.model, base, state.caps.continuation, is_broken=False)
+
     def _carry_out(self, decision: Decision, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         state = self._state
         match decision:
             case Escalate():
-                return self._escalate(attempt, decision.cap)
+                return self._escalate(attempt, shape, decision.cap)
             case Continue():
                 return self._continue(attempt, decision.cap)
-            case Nudge() | RepairCall():
-                return self._nudge(attempt, "thinking" if isinstance(decision, Nudge) else "call")
+            case Nudge():
+                return self._nudge(attempt)
+            case RepairCall():
+                return self._repair(attempt)
             case ResumeCall():
                 state.was_cut = True
                 state.absorb(attempt)
                 return resumed_call.ask(state)
             case RunCalls():
-                state.absorb(attempt)
-                return state.finish("calls", shape.stop, shape.raw_stop, cap=attempt.request.max_tokens)
+                return self._run_calls(attempt, shape)
             case Resend():
                 state.absorb(attempt)
                 return state.finish("paused", shape.stop, shape.raw_stop)
@@ -210,11 +251,20 @@ class Reply:
             case Fail():
                 return self._fail(decision, attempt, shape)
 
-    def _escalate(self, attempt: Attempt, cap: int) -> list[Effect]:
+    def _run_calls(self, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
+        """Commit the reply with its calls; a last one that was cut is answered with a rejection."""
+        state = self._state
+        state.absorb(attempt)
+        cap = attempt.request.max_tokens
+        if not shape.arguments_incomplete:
+            return state.finish("calls", shape.stop, shape.raw_stop, cap=cap)
+        state.was_cut = True
+        return state.finish("calls", StopReason.MAX_TOKENS, shape.raw_stop, why="retry_limit", cap=cap)
+
+    def _escalate(self, attempt: Attempt, shape: ReplyShape, cap: int) -> list[Effect]:
         state = self._state
         state.was_cut = state.has_escalated = True
-        state.discard_last(attempt)
-        state.set_aside(attempt)
+        state.set_aside(attempt, shape)
         return [
             state.start_over("max_tokens", 1, cap),
             Emit(OutputEscalated(attempt.request.max_tokens, cap)),
@@ -234,30 +284,55 @@ class Reply:
             *state.send_continuation(cap, "continuations", is_broken=False),
         ]
 
-    def _nudge(self, attempt: Attempt, reason: str) -> list[Effect]:
-        """Ask once more in other words; what was shown is kept aside."""
+    def _nudge(self, attempt: Attempt) -> list[Effect]:
+        """Ask once for the answer itself, in the place of thinking that used up the cap."""
+        state = self._state
+        state.was_cut = True
+        state.nudges_left -= 1
+        state.set_aside(attempt)
+        request = requests.nudging_request(state.plan, state.model, state.caps.continuation)
+        cap = state.fitted(request, request.max_tokens)
+        if cap is None:
+            return broken.end_without_room(state, request)
+        return [
+            state.start_over("thinking", 1, cap),
+            *state.send("nudge", replace(request, max_tokens=cap), "repairs"),
+        ]
+
+    def _repair(self, attempt: Attempt) -> list[Effect]:
+        """Ask once for a call that can be read. Text of earlier attempts is kept; of this one it is kept aside."""
         state = self._state
         state.nudges_left -= 1
-        state.discard_last(attempt)
-        state.set_aside(attempt)
-        state.was_cut = state.was_cut or reason == "thinking"
-        is_thinking = reason == "thinking"
-        build = requests.nudging_request if is_thinking else requests.repairing_request
-        request = build(state.plan, state.model, state.caps.continuation)
-        cap = state.fitted(request, request.max_tokens) or attempt.request.max_tokens
-        return [
-            state.start_over(reason, 1, cap),
-            *state.send("nudge" if is_thinking else "repair", replace(request, max_tokens=cap), "repairs"),
-        ]
+        is_going_on = bool(state.base)
+        if is_going_on:
+            state.absorb_text(attempt)
+            state.base = without_trailing_reasoning(state.base)
+        else:
+            state.set_aside(attempt)
+        request = requests.repairing_request(state.plan, state.model, state.base, state.caps.continuation)
+        cap = state.fitted(request, request.max_tokens)
+        if cap is None:
+            return broken.end_without_room(state, request)
+        retry = (
+            Emit(Retry(is_continuation=True, reason="call", attempt=1, max_tokens=cap))
+            if is_going_on
+            else state.start_over("call", 1, cap)
+        )
+        return [retry, *state.send("repair", replace(request, max_tokens=cap), "repairs")]
 
     def _finish_done(self, decision: Done, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         state = self._state
-        if shape.stop in (StopReason.REFUSAL, StopReason.CONTEXT_WINDOW_EXCEEDED):
+        if _is_stopped(shape):
             state.absorb_text(attempt)
             return self._finish_stopped(decision, attempt, shape)
+        going_on = self._continuing(attempt)
         state.absorb(attempt)
         if decision.is_cut:
+            state.was_cut = True
+            has_room = decision.why != "budget_exhausted" or state.fitted(going_on, going_on.max_tokens) is not None
             note = describe_cut(state.records, decision.why)
+            if not has_room:
+                note = describe_no_room(state.counter.size_of(going_on).tokens, state.model.window)
             return state.finish("cut", StopReason.MAX_TOKENS, shape.raw_stop, why=decision.why, note=note)
         effects: list[Effect] = []
         if shape.stop is StopReason.UNKNOWN:
@@ -300,3 +375,8 @@ class Reply:
         state.absorb_text(attempt)
         error = ErrorInfo(ErrorKind.BAD_RESPONSE, text)
         return state.finish("failed", shape.stop, shape.raw_stop, why="error", error=error)
+
+
+def _is_stopped(shape: ReplyShape) -> bool:
+    """The provider will not go on with this reply, whatever is asked."""
+    return shape.stop in (StopReason.REFUSAL, StopReason.CONTEXT_WINDOW_EXCEEDED)

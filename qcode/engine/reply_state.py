@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from qcode.engine import caps, requests
-from qcode.engine.assembler import Draft
+from qcode.engine.assembler import Draft, ReplyShape
 from qcode.engine.attempt import Attempt
 from qcode.engine.counting import PromptCounter, estimate_text
 from qcode.engine.effects import Append, Effect, Emit, Learn, SendRequest
@@ -22,18 +22,21 @@ from qcode.engine.seam import Seam
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import Attempt as AttemptRecord
 from qcode.protocol.events import AttemptKind, ContinuationTerminated, PartialRestored, ReplyFinished, Retry
-from qcode.protocol.messages import Message, Text, ToolCall
+from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.stops import StopReason
+from qcode.protocol.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """A shown partial, kept while a new attempt at the same reply runs."""
+    """A shown partial, kept while a new attempt at the same reply runs. `shape` is None where its stream broke."""
 
+    attempt: Attempt
+    shape: ReplyShape | None
     drafts: list[Draft]
     text: str
-    output_tokens: int | None
+    output_tokens: int
 
 
 class ReplyState:
@@ -50,6 +53,7 @@ class ReplyState:
         self.after_wait: Callable[[], list[Effect]] | None = None
         self.base: list[Draft] = []
         self.aside: Aside | None = None
+        self.reopened: tuple[Attempt, ReplyShape] | None = None
         self.has_taken_back = False
         self.records: list[AttemptRecord] = []
         self.kept_tokens = 0
@@ -61,6 +65,9 @@ class ReplyState:
         self.resumed_calls = 0
         self.failures = 0
         self.breaks = 0
+        """How often a shown text was continued because its stream broke: its budget."""
+        self.resends = 0
+        """How often front ends were told that a broken stream is made good."""
         self.relearned: set[str] = set()
         self.caps = self._plan_caps()
 
@@ -80,11 +87,26 @@ class ReplyState:
         return caps.fit(cap, prompt_tokens=size.tokens, window=self.model.window, is_counted=size.is_counted)
 
     def send(
-        self, kind: AttemptKind, request: ModelRequest, cause: RequestCause, *, seam: Seam | None = None
+        self,
+        kind: AttemptKind,
+        request: ModelRequest,
+        cause: RequestCause,
+        *,
+        seam: Seam | None = None,
+        is_broken: bool = False,
     ) -> list[Effect]:
         """Start an attempt; it goes on with `base`, which is empty unless it continues something."""
         self.ledger.count(cause)
-        self.attempt = Attempt(kind, request, self.tools, base=self.base, seam=seam, is_silent=kind == "resume")
+        self.attempt = Attempt(
+            kind,
+            request,
+            self.tools,
+            base=self.base,
+            seam=seam,
+            is_silent=kind == "resume",
+            is_broken=is_broken,
+            has_inline_thinking=self.model.facts.inline_thinking,
+        )
         return [SendRequest(request)]
 
     def send_continuation(self, cap: int, cause: RequestCause, *, is_broken: bool) -> list[Effect]:
@@ -92,29 +114,46 @@ class ReplyState:
         self.base = without_trailing_reasoning(self.base)
         request = requests.continuing_request(self.plan, self.model, self.base, cap, is_broken=is_broken)
         seam = None if request.is_prefill else Seam(text_of(self.base))
-        return self.send("continuation", request, cause, seam=seam)
+        return self.send("continuation", request, cause, seam=seam, is_broken=is_broken)
 
-    def close_attempt(self, attempt: Attempt, stop: str, *, is_refused: bool = False) -> None:
+    def send_again(self, attempt: Attempt, cap: int) -> list[Effect]:
+        """Send the request of an attempt that failed once more."""
+        seam = None if attempt.seam is None else attempt.seam.renewed()
+        request = replace(attempt.request, max_tokens=cap)
+        return self.send(attempt.kind, request, "retries", seam=seam, is_broken=attempt.is_broken)
+
+    def close_attempt(self, attempt: Attempt, stop: str) -> None:
         """Account for an attempt that ended, in whatever way."""
         self.attempt = None
-        self.ledger.add(attempt.assembler.usage, is_refused=is_refused)
+        usage = attempt.assembler.usage
+        estimate = Usage(self.counter.size_of(attempt.request).tokens, tokens_of(attempt))
+        self.ledger.add(usage, estimate, is_unused=not attempt.has_begun)
+        attempt.record_index = len(self.records)
         self.records.append(attempt.record(stop))
 
-    def discard_last(self, attempt: Attempt) -> None:
-        """Mark the attempt that was closed last as thrown away."""
-        self.ledger.discard(attempt.assembler.usage)
-        self.records[-1] = replace(self.records[-1], is_discarded=True)
+    def discard(self, attempt: Attempt) -> None:
+        """Mark a closed attempt as thrown away; doing it twice changes nothing."""
+        self._mark(attempt, is_discarded=True)
+
+    def _mark(self, attempt: Attempt, *, is_discarded: bool) -> None:
+        record = self.records[attempt.record_index]
+        if record.is_discarded is is_discarded:
+            return
+        self.records[attempt.record_index] = replace(record, is_discarded=is_discarded)
+        move = self.ledger.discard if is_discarded else self.ledger.keep
+        move(attempt.assembler.usage)
 
     def start_over(self, reason: str, attempt: int, cap: int) -> Effect:
         """Tell front ends to take back what they show of this reply: another attempt at it follows."""
         self.has_taken_back = True
         return Emit(Retry(is_continuation=False, reason=reason, attempt=attempt, max_tokens=cap))
 
-    def set_aside(self, attempt: Attempt) -> None:
+    def set_aside(self, attempt: Attempt, shape: ReplyShape | None = None) -> None:
         """Keep what an attempt showed while another takes its place; the longer of two partials is kept."""
+        self.discard(attempt)
         if self.aside is None or attempt.shown_text > len(self.aside.text):
             text = text_of(attempt.drafts)
-            self.aside = Aside(attempt.drafts, text, attempt.assembler.usage.output)
+            self.aside = Aside(attempt, shape, attempt.drafts, text, tokens_of(attempt))
 
     def absorb(self, attempt: Attempt) -> None:
         """Make what an attempt gave a part of the reply."""
@@ -124,30 +163,45 @@ class ReplyState:
     def absorb_text(self, attempt: Attempt) -> None:
         """The same for an attempt that did not end: its calls may be cut anywhere and are dropped."""
         self.kept_tokens += tokens_of(attempt)
-        self.base = joined(self.base, [draft for draft in attempt.drafts if draft.kind != "call"])
+        self.base = joined(self.base, without_calls(attempt.drafts))
 
     def restore_aside(self) -> list[Effect]:
         """Put the partial back in the place of what replaced it; its calls stay gone."""
-        aside, self.aside = self.aside, None
+        aside = self.aside
         if aside is None:
             return []
-        self.base = [draft for draft in aside.drafts if draft.kind != "call"]
-        self.kept_tokens = estimate_text(aside.text) if aside.output_tokens is None else aside.output_tokens
+        self.base = without_calls(aside.drafts)
+        self.kept_tokens = aside.output_tokens
+        return self._take_up_aside(aside)
+
+    def reopen_aside(self) -> list[Effect]:
+        """Go back to the partial as it was, calls included, for another decision on it: see `reopened`."""
+        aside = self.aside
+        if aside is None or aside.shape is None:
+            return []
+        self.reopened = (aside.attempt, aside.shape)
+        return self._take_up_aside(aside)
+
+    def _take_up_aside(self, aside: Aside) -> list[Effect]:
+        self.aside = None
+        self._mark(aside.attempt, is_discarded=False)
         if not self.has_taken_back:
             return []
-        reasoning = "".join(draft.text for draft in self.base if draft.kind == "reasoning")
         self.has_taken_back = False
+        reasoning = "".join(draft.text for draft in aside.drafts if draft.kind == "reasoning")
         return [Emit(PartialRestored(aside.text, reasoning))]
 
     def salvage(self, attempt: Attempt | None) -> list[Effect]:
-        """Keep the most complete text there is of a reply that will not go on."""
+        """Keep the most complete text there is of a reply that will not go on; `attempt` is closed already."""
         shown = attempt.shown_text if attempt else 0
         if self.aside is not None and len(self.aside.text) >= shown:
+            if attempt is not None:
+                self.discard(attempt)
             return self.restore_aside()
         self.aside = None
         if attempt is not None and attempt.kind != "resume":
             self.absorb_text(attempt)
-        self.base = [draft for draft in self.base if draft.kind != "call"]
+        self.base = without_calls(self.base)
         return []
 
     @property
@@ -166,8 +220,9 @@ class ReplyState:
         cap: int = 0,
     ) -> list[Effect]:
         """Commit what `base` holds and say so; the reply takes nothing after this."""
+        assert self.result is None, "a reply ends once"
         blocks = stored_blocks(self.base)
-        is_worth_storing = any(isinstance(block, (Text, ToolCall)) for block in blocks)
+        is_worth_storing = any(is_solid(block) for block in blocks)
         message = Message("assistant", blocks) if is_worth_storing else None
         drafts = [draft for draft in self.base if draft.kind == "call"]
         calls = tuple(JudgedCall(stored_call(draft), draft.state, draft.text, cap) for draft in drafts)
@@ -183,16 +238,31 @@ class ReplyState:
 
 
 def tokens_of(attempt: Attempt) -> int:
-    """Return the output tokens of an attempt as reported, else estimated from what it gave."""
-    usage = attempt.assembler.usage.output
-    return sum(estimate_text(draft.text) for draft in attempt.drafts) if usage is None else usage
+    """Return the output tokens of an attempt as reported, else estimated from what it gave.
+
+    Of an attempt that did not end a report may be from its beginning, so the larger of the two counts.
+    """
+    reported = attempt.assembler.usage.output
+    if reported is not None and attempt.assembler.ended is not None:
+        return reported
+    return max(reported or 0, sum(estimate_text(draft.text) for draft in attempt.drafts))
+
+
+def is_solid(block: Block) -> bool:
+    return isinstance(block, ToolCall) or (isinstance(block, Text) and bool(block.text.strip()))
+
+
+def without_calls(drafts: Sequence[Draft]) -> list[Draft]:
+    return [draft for draft in drafts if draft.kind != "call"]
 
 
 def without_trailing_reasoning(drafts: Sequence[Draft]) -> list[Draft]:
+    """Return drafts that end with their last text; white space behind the reasoning that is dropped goes on in it."""
     end = len(drafts)
     while end and (drafts[end - 1].kind == "reasoning" or not drafts[end - 1].text.strip()):
         end -= 1
-    return list(drafts[:end])
+    space = [draft for draft in drafts[end:] if draft.kind == "text" and draft.size]
+    return joined(list(drafts[:end]), space)
 
 
 def joined(base: Sequence[Draft], drafts: Sequence[Draft]) -> list[Draft]:
@@ -203,9 +273,16 @@ def joined(base: Sequence[Draft], drafts: Sequence[Draft]) -> list[Draft]:
     if not base:
         return list(drafts)
     kept = [draft for draft in drafts if draft.kind != "reasoning" or draft.opaque is not None]
-    if not kept or kept[0].kind != "text" or base[-1].kind != "text":
-        return [*base, *kept]
-    first = kept[0]
-    text = Draft("text", [*base[-1].pieces, *first.pieces], base[-1].size + first.size)
-    text.opaque = first.opaque or base[-1].opaque
-    return [*base[:-1], text, *kept[1:]]
+    result = list(base)
+    for draft in kept:
+        if draft.kind == "text" and result[-1].kind == "text":
+            result[-1] = _one_text(result[-1], draft)
+        else:
+            result.append(draft)
+    return result
+
+
+def _one_text(first: Draft, second: Draft) -> Draft:
+    text = Draft("text", [*first.pieces, *second.pieces], first.size + second.size)
+    text.opaque = second.opaque or first.opaque
+    return text

@@ -36,7 +36,8 @@ class ReplyPlan:
 
 
 def first_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
-    return ModelRequest(model.name, plan.system, plan.messages, plan.tools, cap, effort=plan.effort)
+    messages = _without_space_at_the_end(plan.messages)
+    return ModelRequest(model.name, plan.system, messages, plan.tools, cap, effort=plan.effort)
 
 
 def continuing_request(
@@ -96,7 +97,7 @@ def stored_blocks(drafts: Sequence[Draft]) -> tuple[Block, ...]:
                 blocks.append(Text(draft.text, draft.opaque))
         elif draft.kind == "reasoning":
             following = drafts[index + 1].kind if index + 1 < len(drafts) else None
-            is_trailing = following is None or (following == "call" and index > 0)
+            is_trailing = following is None or (following == "call" and bool(blocks))
             if draft.opaque is not None or not is_trailing:
                 blocks.append(Reasoning(draft.text, draft.opaque))
         else:
@@ -118,6 +119,17 @@ def _with_partial(messages: tuple[Message, ...], base: Sequence[Draft]) -> tuple
     if messages and messages[-1].role == "assistant":
         return (*messages[:-1], assistant(*messages[-1].blocks, *blocks))
     return (*messages, assistant(*blocks))
+
+
+def _without_space_at_the_end(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Take white space off the end of a paused reply that is sent back: some hosts refuse it there."""
+    last = messages[-1] if messages else None
+    if last is None or last.role == "user" or not isinstance(last.blocks[-1], Text):
+        return messages
+    text = last.blocks[-1]
+    if text.text == text.text.rstrip():
+        return messages
+    return (*messages[:-1], assistant(*last.blocks[:-1], replace(text, text=text.text.rstrip())))
 
 
 def _with_added_text(messages: tuple[Message, ...], text: str) -> tuple[Message, ...]:

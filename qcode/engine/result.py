@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from qcode.engine.assembler import CallState
+from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import Attempt
 from qcode.protocol.messages import Message, ToolCall
 from qcode.protocol.stops import StopReason
+
+REPEATS = (
+    "The model repeated itself without end, so qcode stopped it; the text so far is kept. "
+    "Ask again in other words, or try another model."
+)
 
 Ending: TypeAlias = Literal["done", "calls", "paused", "cut", "refused", "failed", "cancelled"]
 
@@ -38,6 +44,15 @@ class ReplyResult:
     note: str = ""
 
 
+def describe_no_room(prompt_tokens: int, window: int | None) -> str:
+    """Say, with the figures, that the context window leaves no room for a reply, and what to do about it."""
+    size = window or DEFAULT_CONTEXT_WINDOW
+    return (
+        f"The prompt (about {prompt_tokens:,} tokens) leaves no room for a reply in the context window of {size:,}. "
+        "Shorten it, attach less, or start a new session."
+    )
+
+
 def describe_cut(attempts: Sequence[Attempt], why: str, error: str = "") -> str:
     """Say in one sentence, with the numbers, that a reply is incomplete and what to do about it."""
     caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
@@ -45,7 +60,8 @@ def describe_cut(attempts: Sequence[Attempt], why: str, error: str = "") -> str:
     requests = "1 request" if count == 1 else f"{count} requests"
     reason = {
         "no_progress": "the last continuation added nothing",
-        "budget_exhausted": "the output budget or the context window is used up",
+        "budget_exhausted": "the output budget is used up",
+        "repetition": "the last continuation repeated itself without end and was stopped",
         "error": f"going on failed: {error}" if error else "going on failed",
     }.get(why, "the output limit cut it each time")
     return (

@@ -6,11 +6,12 @@ a call that closes goes the normal way, approval included. Anything else falls b
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
 from qcode.engine import requests
-from qcode.engine.assembler import CallState, Draft, ReplyShape, ends_early
+from qcode.engine.assembler import Draft, ReplyShape, ends_early
 from qcode.engine.attempt import Attempt
 from qcode.engine.caps import MAX_RESUMED_CALL_REQUESTS
 from qcode.engine.effects import Effect, Emit
@@ -20,10 +21,9 @@ from qcode.engine.seam import Seam
 from qcode.protocol.events import Retry, ToolPayloadRepair
 from qcode.protocol.json import parse_object
 from qcode.protocol.stops import StopReason
-from qcode.protocol.tools import ToolSpec
 
 _ISSUE = "cut_arguments"
-_FENCE = re.compile(r"\A\s*```(?:json)?[ \t]*\n|\n?```\s*\Z")
+_OPENED_FENCE = re.compile(r"\A\s*```(?:json)?[ \t]*\n")
 
 
 def requests_left(state: ReplyState, attempt: Attempt) -> int:
@@ -42,7 +42,7 @@ def ask(state: ReplyState) -> list[Effect]:
     request = requests.resumed_call_request(state.plan, state.model, state.base, call, call.text, cap)
     fitted = state.fitted(request, cap)
     if fitted is None:
-        return _give_up(state, cap, "")
+        return give_up(state, cap, "")
     state.resumed_calls += 1
     retry = Retry(is_continuation=True, reason="call", attempt=state.resumed_calls, max_tokens=fitted)
     sent = state.send("resume", replace(request, max_tokens=fitted), "repairs", seam=Seam(call.text))
@@ -50,23 +50,30 @@ def ask(state: ReplyState) -> list[Effect]:
 
 
 def attempt_ended(state: ReplyState, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
-    """Append what came; run the call once its JSON closes, ask again while it is still cut, else reject it."""
+    """Append what came; run the call once its JSON closes, ask again where that was cut as well, else reject it."""
     call = _cut_call(state)
-    rest = _FENCE.sub("", text_of(attempt.drafts))
-    call.append(rest)
+    rest = _OPENED_FENCE.sub("", text_of(attempt.drafts))
     state.kept_tokens += tokens_of(attempt)
-    judged = _judge(call, state.tools[call.name])
     cap = attempt.request.max_tokens
-    if judged == "complete":
-        call.state = "complete"
+    closed = _closed_object(call.text + rest)
+    if closed is not None:
+        arguments = parse_object(closed)
+        if arguments is None or any(name not in arguments for name in state.tools[call.name].required):
+            return give_up(state, cap, shape.raw_stop)
+        call.pieces[:], call.size, call.state = [closed], len(closed), "complete"
         repaired = Emit(ToolPayloadRepair(_ISSUE, attempted=True, succeeded=True))
         return [repaired, *state.finish("calls", StopReason.TOOL_USE, shape.raw_stop, cap=cap)]
-    if judged == "incomplete" and rest.strip() and state.resumed_calls < MAX_RESUMED_CALL_REQUESTS:
+    # A model that stops by itself with the JSON still open sent something else, an apology say.
+    if not shape.hit_cap or not ends_early(call.text + rest):
+        return give_up(state, cap, shape.raw_stop)
+    call.append(rest)
+    if rest.strip() and state.resumed_calls < MAX_RESUMED_CALL_REQUESTS:
         return ask(state)
-    return _give_up(state, cap, shape.raw_stop)
+    return give_up(state, cap, shape.raw_stop)
 
 
-def _give_up(state: ReplyState, cap: int, raw_stop: str) -> list[Effect]:
+def give_up(state: ReplyState, cap: int, raw_stop: str) -> list[Effect]:
+    """Leave the call incomplete: it is rejected as it would have been without this."""
     failed = Emit(ToolPayloadRepair(_ISSUE, attempted=True, succeeded=False))
     return [failed, *state.finish("calls", StopReason.MAX_TOKENS, raw_stop, why="retry_limit", cap=cap)]
 
@@ -75,8 +82,11 @@ def _cut_call(state: ReplyState) -> Draft:
     return next(draft for draft in reversed(state.base) if draft.kind == "call")
 
 
-def _judge(call: Draft, spec: ToolSpec) -> CallState:
-    arguments = parse_object(call.text)
-    if arguments is not None:
-        return "complete" if all(name in arguments for name in spec.required) else "incomplete"
-    return "incomplete" if ends_early(call.text) else "malformed"
+def _closed_object(text: str) -> str | None:
+    """Return the JSON value that `text` begins with, None while it is open; what follows it was not asked for."""
+    start = len(text) - len(text.lstrip())
+    try:
+        end = json.JSONDecoder().raw_decode(text, start)[1]
+    except (ValueError, RecursionError):
+        return None
+    return text[start:end]

@@ -25,7 +25,7 @@ def prepared(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def sendable_blocks(blocks: Iterable[Block]) -> tuple[Block, ...]:
-    """Return what of an assistant message can be sent: no empty text but one that carries a signature, no call twice."""
+    """Return what of an assistant message can be sent: no blank text but one that is signed, no call twice."""
     kept: list[Block] = []
     ids: set[str] = set()
     for block in blocks:

@@ -101,6 +101,7 @@ class Turn:
         self._pauses = 0
         self._started_at = self._now = 0.0
         self._text = ""
+        self._paused_text = ""
         self._is_answered = False
         self._result: ReplyResult | None = None
 
@@ -109,8 +110,10 @@ class Turn:
         self._now = now
         if self.is_over:
             return []
-        if type(given) in _DELTAS and self._reply is not None:
-            return self._reply.handle_event(cast("ReplyEvent", given))
+        reply = self._reply
+        if reply is not None and type(given) in _DELTAS:
+            effects = reply.handle_event(cast("ReplyEvent", given))
+            return effects if reply.result is None else self._from_reply(effects)
         return self._dispatch(given)
 
     def _dispatch(self, given: Input) -> list[Effect]:
@@ -134,7 +137,8 @@ class Turn:
                 if self._reply is None:
                     return []
                 effects = self._reply.handle_event(given)
-                return self._from_reply(effects) if isinstance(given, ReplyEnded) else effects
+                is_over = isinstance(given, ReplyEnded) or self._reply.result is not None
+                return self._from_reply(effects) if is_over else effects
 
     def _start(self, message: Message) -> list[Effect]:
         self._started_at = self._now
@@ -173,7 +177,8 @@ class Turn:
         return effects + self._reply_decided(result)
 
     def _reply_decided(self, result: ReplyResult) -> list[Effect]:
-        text = result.message.text if result.message else ""
+        text = self._paused_text + (result.message.text if result.message else "")
+        self._paused_text = text if result.ending == "paused" else ""
         self._is_answered = bool(text.strip())
         if self._is_answered:
             self._text = text
@@ -230,12 +235,13 @@ class Turn:
         self._signals += current.signals
         results = self._with_steering(current.results)
         committed: list[Effect] = [*effects, self._append(results), Emit(ResultsCommitted(results))]
-        committed += [Emit(SteeringAdded(text)) for text in self._taken_steering()]
+        steering = self._taken_steering()
+        committed += [Emit(SteeringAdded(text)) for text in steering]
         limits, result = self._limits, self._result
         assert result is not None
         if limits.end is not None:
             return committed + self._end_on_limits(result)
-        if current.is_one_way:
+        if current.is_one_way and not steering:
             return committed + self._end(Outcome.END_TURN, result)
         return committed + self._go_on(result)
 
@@ -263,8 +269,7 @@ class Turn:
         settings = self._settings
         if settings.max_turns is not None and self._step >= settings.max_turns:
             return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=Limit.TURNS)
-        cost = self._ledger.cost
-        if settings.max_budget_usd is not None and cost is not None and cost >= settings.max_budget_usd:
+        if settings.max_budget_usd is not None and self._ledger.spent >= settings.max_budget_usd:
             return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=Limit.COST)
         effects: list[Effect] = []
         if self._steering:
@@ -301,7 +306,7 @@ class Turn:
             stop=result.stop if result else None,
             raw_stop=result.raw_stop if result else "",
             text=self._text,
-            replies=self._step,
+            replies=ledger.api_calls.initial,
             usage=ledger.usage,
             cost=ledger.cost,
             api_calls=ledger.api_calls,

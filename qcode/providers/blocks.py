@@ -118,6 +118,25 @@ class BlockWriter:
         return text
 
 
+class PrefilledSpace:
+    """White space that was taken off the end of a prefill because the host refuses it there.
+
+    Where the reply begins with it, it is dropped: the text so far ends with it already.
+    """
+
+    def __init__(self, space: str) -> None:
+        self._space = space
+
+    def cut(self, text: str) -> str:
+        """Return the next piece of the reply's text without what of the white space it repeats."""
+        while self._space and text:
+            if text[0] != self._space[0]:
+                self._space = ""
+            else:
+                self._space, text = self._space[1:], text[1:]
+        return text
+
+
 def _delta(kind: Kind, block: int, text: str) -> ReplyEvent:
     match kind:
         case Kind.TEXT:

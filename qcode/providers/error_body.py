@@ -1,7 +1,8 @@
-"""Reading what servers send beside an error status: JSON in six shapes, HTML, text or nothing.
+"""Reading what servers send beside an error status: JSON in seven shapes, HTML, text or nothing.
 
 Pure. Shapes: OpenAI and Anthropic (`error.message/type/code/param/details`), Google (`error.status/details`),
-Ollama (`error` is text), vLLM and Mistral (flat), FastAPI (`detail`), OpenRouter (`error.metadata.raw`).
+Ollama (`error` is text), vLLM and Mistral (flat), FastAPI (`detail`), OpenRouter (`error.metadata.raw`),
+Amazon (flat, `__type` or a header).
 """
 
 from __future__ import annotations
@@ -59,7 +60,13 @@ def read_object(sent: JsonObject, status: int | None = None) -> ErrorBody:
     inner = sent.get("error")
     error = inner if isinstance(inner, dict) else sent
     details = objects_in(error.get("details"))
-    message = text_in(inner) or text_in(error.get("message")) or _detail(sent) or text_in(error.get("msg"))
+    message = (
+        text_in(inner)
+        or text_in(error.get("message"))
+        or _detail(sent)
+        or text_in(error.get("msg"))
+        or text_in(error.get("Message"))
+    )
     raw = text_in(object_in(error.get("metadata")).get("raw"))
     if raw:
         message = f"{message}: {raw}"
@@ -67,7 +74,7 @@ def read_object(sent: JsonObject, status: int | None = None) -> ErrorBody:
     named = next((text_in(detail.get("error_code")) for detail in details if detail.get("error_code")), "")
     return ErrorBody(
         one_line(message) or _status_line(status or _number(code)),
-        type=text_in(error.get("type")) or text_in(error.get("status")),
+        type=text_in(error.get("type")) or text_in(error.get("status")) or _shape_name(error.get("__type")),
         code=named or next((text_in(d.get("reason")) for d in details if d.get("reason")), "") or _word(code),
         param=text_in(error.get("param")),
         status=status if status is not None else _number(code),
@@ -147,6 +154,11 @@ def _quota_ids(details: list[JsonObject]) -> tuple[str, ...]:
 
 def _number(code: Json) -> int | None:
     return code if isinstance(code, int) and not isinstance(code, bool) and 100 <= code < 600 else None
+
+
+def _shape_name(value: Json) -> str:
+    """Amazon: `com.amazon.coral.service#ThrottlingException`, or the last part alone."""
+    return text_in(value).rpartition("#")[2]
 
 
 def _word(code: Json) -> str:

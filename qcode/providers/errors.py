@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -19,7 +19,7 @@ from qcode.providers.error_body import ErrorBody, one_line, read_body, read_obje
 
 _QUOTA = re.compile(
     r"insufficient[_ ](quota|balance|credit|fund)|billing|credit balance|spend_limit|spending limit|out of credits"
-    r"|payment required|exceeded your current quota|quota_exceeded",
+    r"|payment required|exceeded your current quota|quota_exceeded|too many tokens per day",
     re.IGNORECASE,
 )
 _CONTEXT = re.compile(
@@ -31,12 +31,15 @@ _CONTEXT = re.compile(
 _MODEL = re.compile(r"\bmodels?\b|\bdeployment\b", re.IGNORECASE)
 _NO_SUCH = re.compile(
     r"model_not_found|(does not|doesn't|not) exist|not[ _]found|is not a valid model|unknown model|invalid model"
-    r"|not supported",
+    r"|model identifier is invalid|not supported",
     re.IGNORECASE,
 )
 _BAD_KEY = re.compile(r"api[_ ]key[_ ](not valid|invalid|expired)|invalid[_ ]api[_ ]key|API_KEY_INVALID", re.IGNORECASE)
 _OVERLOAD = re.compile(r"overload|over capacity|at capacity|insufficient_system_resource", re.IGNORECASE)
-_SECRET = re.compile(r"\b(?:sk|gsk|xai|pplx|nvapi|hf|r8|tgp)[-_][A-Za-z0-9*._-]{6,}|\bAIza[A-Za-z0-9_*-]{10,}")
+_REQUEST_IDS = ("request-id", "x-request-id", "x-amzn-requestid")
+_SECRET = re.compile(
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\b(?:sk|gsk|xai|pplx|nvapi|hf|r8|tgp)[-_][A-Za-z0-9*._-]{6,}|\bAIza[A-Za-z0-9_*-]{10,}"
+)
 
 _BY_TYPE: Mapping[str, ErrorKind] = {
     "overloaded_error": ErrorKind.OVERLOADED,
@@ -60,6 +63,28 @@ _BY_TYPE: Mapping[str, ErrorKind] = {
     "model_not_found": ErrorKind.UNKNOWN_MODEL,
     "not_found": ErrorKind.UNKNOWN_MODEL,
 }
+_BY_AWS_TYPE: Mapping[str, ErrorKind] = {
+    "throttlingexception": ErrorKind.RATE_LIMIT,
+    "toomanyrequestsexception": ErrorKind.RATE_LIMIT,
+    "serviceunavailableexception": ErrorKind.OVERLOADED,
+    "modelnotreadyexception": ErrorKind.OVERLOADED,
+    "internalserverexception": ErrorKind.SERVER,
+    "internalfailure": ErrorKind.SERVER,
+    "modelerrorexception": ErrorKind.SERVER,
+    "modelstreamerrorexception": ErrorKind.SERVER,
+    "modeltimeoutexception": ErrorKind.SERVER,
+    "servicequotaexceededexception": ErrorKind.QUOTA,
+    "accessdeniedexception": ErrorKind.AUTH,
+    "expiredtokenexception": ErrorKind.AUTH,
+    "incompletesignature": ErrorKind.AUTH,
+    "invalidclienttokenid": ErrorKind.AUTH,
+    "invalidsignatureexception": ErrorKind.AUTH,
+    "missingauthenticationtokenexception": ErrorKind.AUTH,
+    "unrecognizedclientexception": ErrorKind.AUTH,
+    "validationexception": ErrorKind.BAD_REQUEST,
+    "resourcenotfoundexception": ErrorKind.UNKNOWN_MODEL,
+}
+"""Amazon's words, where the status says less or something else (its API reference, "Common Errors" and Converse)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +92,8 @@ class Origin:
     """Where a request goes and with whose key: what a message may name.
 
     `key_source` and `address_source` are the variables or settings that supplied the key and the address, empty
-    where none did. `proxy` names the variable a proxy was taken from. The key itself is here to be taken out of
-    messages, and never shown.
+    where none did. `sign_in` says how to get in where credentials are no key. `proxy` names the variable a proxy was
+    taken from. The key itself is here to be taken out of messages, and never shown.
     """
 
     provider: str
@@ -76,6 +101,7 @@ class Origin:
     address_source: str = ""
     key_source: str = ""
     proxy: str = ""
+    sign_in: str = ""
     key: str = field(default="", repr=False)
 
 
@@ -84,13 +110,15 @@ def from_answer(
 ) -> ProviderError:
     """Return the error an answer other than a 2xx stands for. `now` is aware; a `Retry-After` date counts from it."""
     body = read_body(status, content)
+    if not body.type and (named := headers.get("x-amzn-errortype", "")):
+        body = replace(body, type=named.partition(":")[0])
     kind = _kind_of_status(status, body)
     return ProviderError(
         kind,
         _compose(origin, kind, body.message, status),
         status=status,
         retry_after=retry_after(headers, now=now) if body.retry_after is None else body.retry_after,
-        request_id=headers.get("request-id") or headers.get("x-request-id") or body.request_id,
+        request_id=next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None) or body.request_id or None,
         code=body.code or body.type or None,
         param=body.param or None,
     )
@@ -151,6 +179,8 @@ def redact(text: str, key: str) -> str:
 
 
 def _kind_of_status(status: int, body: ErrorBody) -> ErrorKind:
+    if (kind := _kind_of_aws_type(body)) is not None:
+        return kind
     if status in (401, 403):
         return ErrorKind.QUOTA if _is_quota(body) else ErrorKind.AUTH
     if status == 402:
@@ -190,9 +220,18 @@ def _names_no_model(message: str) -> bool:
     return "not supported" not in message.lower() or found.start() < 20
 
 
+def _kind_of_aws_type(body: ErrorBody) -> ErrorKind | None:
+    kind = _BY_AWS_TYPE.get(body.type.lower())
+    if kind is not None and _is_quota(body):
+        return ErrorKind.QUOTA
+    return _kind_of_bad_request(body) if kind is ErrorKind.BAD_REQUEST else kind
+
+
 def _kind_of_type(body: ErrorBody) -> ErrorKind | None:
     if _is_quota(body):
         return ErrorKind.QUOTA
+    if (kind := _kind_of_aws_type(body)) is not None:
+        return kind
     for word in (body.type, body.code):
         kind = _BY_TYPE.get(word.lower())
         if kind is ErrorKind.BAD_REQUEST:
@@ -220,6 +259,8 @@ def _compose(origin: Origin, kind: ErrorKind, message: str, status: int | None) 
     text = redact(one_line(message), origin.key) or "no reason given"
     match kind:
         case ErrorKind.AUTH:
+            if not origin.key and origin.sign_in:
+                return f"{origin.provider} refused the credentials: {text.rstrip('.')}; {origin.sign_in}"
             if not origin.key:
                 how = "name its variable as api_key_env in the config"
                 return f"{origin.provider} wants a key: {text.rstrip('.')}; {how}"

@@ -1,4 +1,4 @@
-"""What the three encoders need to know of a transcript: roles in turn, the running tool loop, ids that fit.
+"""What the encoders need to know of a transcript: roles in turn, the running tool loop, ids that fit.
 
 Pure. It trusts that every call has its result (`engine.transcript` keeps it so) and repairs nothing but form.
 """
@@ -7,23 +7,58 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
 
 
 def alternate(messages: tuple[Message, ...]) -> list[Message]:
-    """Return the messages with neighbours of one role joined, so that roles alternate."""
+    """Return the messages with neighbours of one role joined, so that roles alternate, and no call id twice.
+
+    Some servers begin to count their calls anew in every reply; another host refuses such a history.
+    """
     joined: list[Message] = []
     for message in messages:
         if joined and joined[-1].role == message.role:
             joined[-1] = Message(message.role, joined[-1].blocks + message.blocks)
         else:
             joined.append(message)
-    return joined
+    return _with_distinct_calls(joined)
 
 
-def start_of_tool_loop(messages: list[Message]) -> int:
+def _with_distinct_calls(messages: list[Message]) -> list[Message]:
+    seen: set[str] = set()
+    renamed: dict[str, str] = {}
+    result: list[Message] = []
+    for message in messages:
+        if message.role == "assistant":
+            ids = [call.call_id for call in message.calls]
+            renamed = {call_id: _unused(call_id, seen) for call_id in ids if call_id in seen}
+            seen.update(ids, renamed.values())
+        result.append(_renamed(message, renamed) if renamed else message)
+    return result
+
+
+def _unused(call_id: str, seen: set[str]) -> str:
+    number = 2
+    while f"{call_id}_{number}" in seen:
+        number += 1
+    return f"{call_id}_{number}"
+
+
+def _renamed(message: Message, names: dict[str, str]) -> Message:
+    blocks = (
+        replace(block, call_id=names.get(block.call_id, block.call_id))
+        if isinstance(block, ToolCall | ToolResult)
+        else block
+        for block in message.blocks
+    )
+    return Message(message.role, tuple(blocks))
+
+
+def start_of_tool_loop(messages: Sequence[Message]) -> int:
     """Return the index behind the last message a person wrote: calls from there on belong to the running turn."""
     for index in range(len(messages) - 1, -1, -1):
         blocks = messages[index].blocks
@@ -43,8 +78,24 @@ def said(blocks: tuple[Block, ...]) -> list[Text | Reasoning | ToolCall]:
     return [block for block in blocks if isinstance(block, Text | Reasoning | ToolCall)]
 
 
+def without_trailing_thoughts(blocks: Iterable[Block]) -> list[Text | Reasoning | ToolCall]:
+    """Return what an assistant message may hold where thinking must lead to something: Claude refuses it at the end."""
+    kept = said(tuple(blocks))
+    while kept and (isinstance(kept[-1], Reasoning) or (isinstance(kept[-1], Text) and not kept[-1].text.strip())):
+        kept.pop()
+    return kept
+
+
 def has_calls(request: ModelRequest) -> bool:
     return any(message.calls for message in request.messages)
+
+
+def stripped_prefill(request: ModelRequest) -> str:
+    """Return the white space at the end of a prefill, which Claude refuses there; empty for any other request."""
+    if not request.is_prefill or not request.messages or request.messages[-1].role != "assistant":
+        return ""
+    text = request.messages[-1].text
+    return text[len(text.rstrip()) :] if text.strip() else ""
 
 
 def called_names(request: ModelRequest) -> list[str]:

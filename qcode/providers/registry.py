@@ -7,6 +7,7 @@ which provider to use belongs to `config` and `cli`; here an environment is a ma
 from __future__ import annotations
 
 import difflib
+import importlib.util
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
@@ -16,7 +17,7 @@ from qcode.protocol.provider import Provider
 from qcode.providers.openai_chat.quirks import COMPATIBLE, ChatQuirks, MaxTokensField, for_openai, is_openai
 from qcode.providers.transport import Connection, Timeouts, check_address, is_local, strip_version
 
-WireProtocol: TypeAlias = Literal["openai", "anthropic", "gemini", "demo"]
+WireProtocol: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini", "bedrock", "demo"]
 PROTOCOLS: tuple[WireProtocol, ...] = get_args(WireProtocol)
 
 
@@ -26,7 +27,8 @@ class ProviderSpec:
 
     `key_variables` and `base_url_variables`: environment variables, the first that is set wins. `quirks` matters to
     the `openai` protocol only. `max_tokens_field` and `reasoning_field` override it; without an override the field
-    is OpenAI's own where the address is OpenAI's. `needs_key` False: a local server.
+    is OpenAI's own where the address is OpenAI's. `needs_key` False: a local server, or a host whose SDK finds
+    credentials by itself.
     """
 
     name: str
@@ -40,6 +42,15 @@ class ProviderSpec:
     reasoning_field: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
+
+_AWS_CHAIN = (
+    "AWS_PROFILE",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+"""Variables that show that Amazon's SDK will find credentials; their values are no keys."""
 
 _THINKING = ChatQuirks(echoes_reasoning=True, effort="thinking", prefill="plain")
 _PLAIN = ChatQuirks(prefill="plain")
@@ -64,6 +75,11 @@ PROVIDERS: Mapping[str, ProviderSpec] = {
             ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
             ("GOOGLE_GEMINI_BASE_URL",),
         ),
+        ProviderSpec(
+            "openai-responses", "openai-responses", "https://api.openai.com/v1", ("OPENAI_API_KEY",),
+            ("OPENAI_BASE_URL",),
+        ),
+        ProviderSpec("bedrock", "bedrock", "", ("AWS_BEARER_TOKEN_BEDROCK",), needs_key=False),
         ProviderSpec("demo", "demo", needs_key=False),
         ProviderSpec("ollama", "openai", "http://localhost:11434/v1", ("OLLAMA_API_KEY",), needs_key=False),
         ProviderSpec("lmstudio", "openai", "http://localhost:1234/v1", ("LMSTUDIO_API_KEY",), needs_key=False),
@@ -141,6 +157,18 @@ def key_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
     return _first(spec.key_variables, environ)
 
 
+def credential_of(spec: ProviderSpec, environ: Mapping[str, str]) -> str:
+    """Return the name of the variable that shows a credential for `spec`, empty where none does.
+
+    Also empty where what speaks to the provider is not installed: a profile set for other work chooses no model then.
+    """
+    if spec.protocol != "bedrock":
+        return key_of(spec, environ)[1]
+    if importlib.util.find_spec("botocore") is None:
+        return ""
+    return _first(spec.key_variables if spec.needs_key else (*spec.key_variables, *_AWS_CHAIN), environ)[1]
+
+
 def base_url_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
     """Return the address and the variable that supplied it; the built-in address comes from none."""
     value, variable = _first(spec.base_url_variables, environ)
@@ -167,16 +195,23 @@ def connect(
         from qcode.providers.demo import DemoProvider
 
         return DemoProvider()
-    address = check_address(spec.name, base_url or spec.base_url)
+    address = base_url or spec.base_url
+    # Amazon's address depends on the region, which its SDK finds out.
+    if address or spec.protocol != "bedrock":
+        address = check_address(spec.name, address)
     connection = Connection(
         name=spec.name,
-        base_url=address if spec.protocol == "openai" else strip_version(address),
+        base_url=strip_version(address) if spec.protocol in ("anthropic", "gemini") else address,
         api_key=_checked_key(spec, address, api_key, key_source),
         key_source=key_source,
         base_url_source=base_url_source,
         headers={**spec.headers, **(headers or {})},
         timeouts=timeouts or Timeouts(),
     )
+    return _client(connection, spec)
+
+
+def _client(connection: Connection, spec: ProviderSpec) -> Provider:
     match spec.protocol:
         case "anthropic":
             from qcode.providers.anthropic.client import AnthropicProvider
@@ -186,10 +221,18 @@ def connect(
             from qcode.providers.gemini.client import GeminiProvider
 
             return GeminiProvider(connection)
-        case "openai":
+        case "bedrock":
+            from qcode.providers.bedrock.client import BedrockProvider
+
+            return BedrockProvider(connection)
+        case "openai-responses":
+            from qcode.providers.openai_responses.client import OpenAIResponsesProvider
+
+            return OpenAIResponsesProvider(connection)
+        case _:
             from qcode.providers.openai_chat.client import OpenAIChatProvider
 
-            return OpenAIChatProvider(connection, quirks_of(spec, address))
+            return OpenAIChatProvider(connection, quirks_of(spec, connection.base_url))
 
 
 def quirks_of(spec: ProviderSpec, base_url: str) -> ChatQuirks:

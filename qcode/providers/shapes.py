@@ -23,10 +23,10 @@ def text_in(value: Json) -> str:
 
 
 def count_in(value: Json) -> int | None:
-    """Return a token count, or None where there is none; a bool or a negative number is none."""
+    """Return a token count, or None where there is none; a bool, a negative or an endless number is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if value >= 0 else None
+    return int(value) if 0 <= value < float("inf") else None
 
 
 def sum_of(*counts: int | None) -> int | None:

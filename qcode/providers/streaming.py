@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.json import Json, JsonObject
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import ReplyEvent
+from qcode.protocol.reply import ReplyEvent, ReplyStarted, UsageReported
 from qcode.providers.error_body import is_page, page_title
 from qcode.providers.errors import attributed
 from qcode.providers.sse import MAX_EVENT_BYTES, SseEvent, SseParser
+from qcode.providers.threads import run_aside
 from qcode.providers.transport import Connection, failure
 
 if TYPE_CHECKING:
@@ -35,6 +36,16 @@ _DRAIN_LIMIT_S = 0.05
 ClientT = TypeVar("ClientT")
 
 _log = logging.getLogger(__name__)
+
+
+class Parser(Protocol):
+    """Bytes of a stream in, its events out; bounded, and indifferent to how the bytes are cut."""
+
+    def feed(self, chunk: bytes) -> list[SseEvent]: ...
+
+    def flush(self) -> list[SseEvent]:
+        """Return what the stream ended in, if it is an event."""
+        ...
 
 
 class Decoder(Protocol):
@@ -88,12 +99,12 @@ def feed_json(sent: Json, decoder: Decoder) -> list[ReplyEvent]:
 
 
 async def read_reply(
-    response: httpx2.Response, decoder: Decoder, connection: Connection
+    response: httpx2.Response, decoder: Decoder, connection: Connection, parser: Parser
 ) -> AsyncGenerator[ReplyEvent, None]:
     """Yield the events of a streamed 200 answer; raise `ProviderError` where it breaks, stalls or makes no sense."""
     import httpx2
 
-    body = _Body(decoder)
+    body = _Body(decoder, parser)
     chunks = aiter(response.aiter_bytes())
     limits, idle = connection.timeouts, connection.idle_limit
     limit = limits.first_event
@@ -135,9 +146,9 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
 class _Body:
     """The body of an answer: a stream of events, or, where a server does not stream, one JSON value."""
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: Decoder, parser: Parser) -> None:
         self._decoder = decoder
-        self._parser = SseParser()
+        self._parser = parser
         self._whole: bytearray | None = None
         self._is_sniffed = False
         self._size = 0
@@ -176,7 +187,8 @@ class _Body:
             if self._decoder.is_ended:
                 return
             for decoded in decode_event(event, self._decoder):
-                self.has_begun = True
+                # A greeting says nothing of how long the model will think before it says anything.
+                self.has_begun = self.has_begun or not isinstance(decoded, ReplyStarted | UsageReported)
                 yield decoded
 
 
@@ -209,6 +221,10 @@ class SdkProvider(ABC, Generic[ClientT]):
         """Send the request; the response is open and unread inside, and closed at once on leaving."""
         ...
 
+    def _parser(self) -> Parser:
+        """Return what cuts the bytes of an answer into events; one for one reply."""
+        return SseParser()
+
     @abstractmethod
     async def _list_models(self, client: ClientT) -> list[str]: ...
 
@@ -229,8 +245,8 @@ class SdkProvider(ABC, Generic[ClientT]):
                         response = await stack.enter_async_context(self._open(client, request))
                 except TimeoutError as error:
                     raise ProviderError(ErrorKind.TIMEOUT, f"no answer within {limits.first_event:g} s") from error
-                events = await stack.enter_async_context(aclosing(read_reply(response, decoder, self._connection)))
-                async for event in events:
+                reply = read_reply(response, decoder, self._connection, self._parser())
+                async for event in await stack.enter_async_context(aclosing(reply)):
                     yield event
         except ProviderError as error:
             raise attributed(error, self._connection.origin) from error
@@ -238,7 +254,7 @@ class SdkProvider(ABC, Generic[ClientT]):
             # Before the line below, which may have to wait for an import.
             raise
         except self._all_failures() as error:
-            raise failure(self._connection, error) from error
+            raise self._failure(error) from error
 
     async def model_names(self) -> tuple[str, ...]:
         """Return the names of the models the host serves, sorted; raise `ProviderError`."""
@@ -252,7 +268,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         except (ProviderError, asyncio.CancelledError):
             raise
         except self._all_failures() as error:
-            raise failure(self._connection, error) from error
+            raise self._failure(error) from error
 
     async def close(self) -> None:
         """Release connections; safe to call twice and before the first request."""
@@ -260,8 +276,16 @@ class SdkProvider(ABC, Generic[ClientT]):
         if client is not None:
             await self._close_client(client)
 
+    def _failure(self, error: Exception) -> ProviderError:
+        """Return what one of `_all_failures` stands for."""
+        return failure(self._connection, error)
+
+    def warm_up(self) -> None:
+        """Load the SDK now, so that the first request need not wait for it. It blocks: call it in a thread."""
+        self._connect()
+
     async def _connected(self) -> ClientT:
-        return self._client if self._client is not None else await asyncio.to_thread(self._connect)
+        return self._client if self._client is not None else await run_aside(self._connect)
 
     def _connect(self) -> ClientT:
         with self._lock:

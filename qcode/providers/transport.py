@@ -44,7 +44,11 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """All a client needs: the name it goes by, an address, a key and where both came from."""
+    """All a client needs: the name it goes by, an address, a key and where both came from.
+
+    `sign_in` says how to get in where credentials are no key. `ca_file` names certificates to trust besides those
+    of the environment.
+    """
 
     name: str
     base_url: str
@@ -53,6 +57,8 @@ class Connection:
     base_url_source: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeouts: Timeouts = Timeouts()
+    sign_in: str = ""
+    ca_file: str = ""
 
     @property
     def origin(self) -> Origin:
@@ -62,6 +68,7 @@ class Connection:
             address_source=self.base_url_source,
             key_source=self.key_source,
             proxy=proxy_variable(self.base_url),
+            sign_in=self.sign_in,
             key=self.api_key,
         )
 
@@ -86,7 +93,7 @@ def is_local(url: str) -> bool:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return "." not in host or host.endswith((".local", ".localhost", ".lan", ".internal"))
+        return (bool(host) and "." not in host) or host.endswith((".local", ".localhost", ".lan", ".internal"))
     return address.is_private or address.is_loopback or address.is_link_local
 
 
@@ -131,10 +138,13 @@ def http_client(connection: Connection) -> httpx2.AsyncClient:
 
     limits = connection.timeouts
     try:
+        # CA files of the environment count everywhere, proxies of the environment not on loopback.
+        context = httpx2.create_ssl_context()
+        if connection.ca_file:
+            context.load_verify_locations(connection.ca_file)
         return httpx2.AsyncClient(
             timeout=httpx2.Timeout(None, connect=limits.connect),
-            # CA files of the environment count everywhere, proxies of the environment not on loopback.
-            verify=httpx2.create_ssl_context(),
+            verify=context,
             trust_env=not is_loopback(connection.base_url),
             follow_redirects=False,
         )
@@ -145,8 +155,9 @@ def http_client(connection: Connection) -> httpx2.AsyncClient:
             ErrorKind.UNREACHABLE, f"the proxy in {variable} cannot be used: {redact(str(error), connection.api_key)}"
         ) from error
     except OSError as error:
+        source = connection.ca_file or "SSL_CERT_FILE or SSL_CERT_DIR"
         raise ProviderError(
-            ErrorKind.UNREACHABLE, f"the CA certificates in SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {error}"
+            ErrorKind.UNREACHABLE, f"the CA certificates in {source} cannot be read: {error}"
         ) from error
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.arch.sources import modules
 
-SDKS = ("openai", "anthropic", "google.genai", "google.auth", "boto3", "mcp")
+SDKS = ("openai", "anthropic", "google.genai", "google.auth", "boto3", "botocore", "mcp")
 HEAVY = ("pydantic", "httpx2", "httpcore2", "tiktoken", "requests", "cryptography")
 
 

@@ -301,3 +301,17 @@ def test_the_network_is_tried_again_when_the_host_is_busy(place: Place) -> None:
         done = place.ask(server, "-p", "hi", "-o", "json")
     assert done.code == 0
     assert done.result["api_calls"]["retries"] == 1
+
+
+def test_a_model_marked_so_writes_its_calls_as_text(place: Place) -> None:
+    (place.work / "a.txt").write_text("alpha")
+    (place.home / "config.toml").write_text('[models."openai/m"]\ntext_tool_calls = true\n')
+    call = '<tool_call>{"name": "read", "arguments": {"path": "a.txt"}}</tool_call>'
+    with FakeServer("openai", [Turn(text=f"I read it.\n{call}"), Turn(text="It says alpha.")]) as server:
+        done = place.run(
+            "-m", "openai/m", "--base-url", server.base_url, "-p", "what is in a.txt?",
+            env={"QCODE_HOME": str(place.home), "OPENAI_API_KEY": KEY},
+        )  # fmt: skip
+        assert "alpha" in server.requests[1].messages[-1].text
+        assert server.requests[0].tools == ()
+    assert (done.code, done.out) == (0, "It says alpha.\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from qcode.engine.caps import OutputSettings
 from qcode.engine.counting import PromptCounter
@@ -20,6 +20,7 @@ from qcode.engine.effects import (
     ReplyFailed,
     RunTool,
     SendRequest,
+    StopRequest,
     ToolEnded,
     UserSubmitted,
     Wait,
@@ -28,7 +29,14 @@ from qcode.engine.effects import (
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.turn import Turn, TurnSettings
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.events import PartialRestored, Retry, TurnEnded, TurnEvent
+from qcode.protocol.events import (
+    ContinuationTerminated,
+    PartialRestored,
+    ReplyFinished,
+    Retry,
+    TurnEnded,
+    TurnEvent,
+)
 from qcode.protocol.messages import Message, user
 from qcode.protocol.model import ModelFacts, ModelRequest
 from qcode.protocol.reply import (
@@ -192,6 +200,8 @@ class Player:
                 played.requests.append(effect.request)
                 assert self._scripts, f"an unexpected request: {effect.request.messages[-1]}"
                 self._queue(self._scripts.pop(0))
+            case StopRequest():
+                self._inputs = [given for given in self._inputs if not _is_of_a_stream(given)]
             case RunTool():
                 played.ran.append(effect)
                 self._inputs.append(ToolEnded(effect.call.call_id, self.outcome(effect)))
@@ -214,6 +224,26 @@ class Player:
                 self._inputs.append(ReplyFailed(item, 0.5))
             else:
                 self._inputs.append(item)
+
+
+def _is_of_a_stream(given: Input) -> bool:
+    return isinstance(given, (ReplyFailed, *get_args(ReplyEvent)))
+
+
+def reasons(played: Played) -> list[str]:
+    """Return why recovery ended, for each reply that was cut."""
+    return [event.reason for event in played.events if isinstance(event, ContinuationTerminated)]
+
+
+def retries(played: Played) -> list[tuple[bool, str]]:
+    """Return for each retry whether it continues, and its reason."""
+    return [(event.is_continuation, event.reason) for event in played.events if isinstance(event, Retry)]
+
+
+def finished(played: Played) -> ReplyFinished:
+    """Return how the only reply of the turn finished."""
+    (event,) = [event for event in played.events if isinstance(event, ReplyFinished)]
+    return event
 
 
 def play(*scripts: Script, **options: object) -> Played:

@@ -16,9 +16,13 @@ TEACHES: list[tuple[str, LearnedLimit]] = [
     ("`max_tokens` must be less than or equal to `40960`, the maximum value for `max_tokens` is less than the "
      "`context_window` for this model", LearnedLimit("output", 40960)),
     ("max_tokens: must be <= 40766: 64000 > 64001 - 24235", LearnedLimit("window", 64001, 24235)),
-    ("max_total_tokens (33802) must be <= max_seq_len (32768)", LearnedLimit("window", 32768)),
+    ("max_total_tokens (33802) must be <= max_seq_len (32768)", LearnedLimit("window", 32768, total=33802)),
     ("This model's maximum context length is 8,192 tokens. However, you requested 9000 tokens",
-     LearnedLimit("window", 8192)),
+     LearnedLimit("window", 8192, total=9000)),
+    ("This model's maximum context length is 32768 tokens. However, you requested 33802 tokens (25802 in the messages, "
+     "8000 in the completion).", LearnedLimit("window", 32768, 25802, 33802)),
+    ("'max_tokens' is too large: 8000. This model's maximum context length is 8192 tokens and your request has 1500 "
+     "input tokens (8000 > 8192 - 1500).", LearnedLimit("window", 8192, 1500)),
     ("input length and `max_tokens` exceed context limit: 190000 + 64000 > 200000, decrease input length",
      LearnedLimit("window", 200000, 190000)),
     ("prompt is too long: 210000 tokens > 200000 maximum", LearnedLimit("window", 200000, 210000)),

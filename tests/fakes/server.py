@@ -19,9 +19,10 @@ from tests.fakes import http11
 from tests.fakes.anthropic_wire import AnthropicWire
 from tests.fakes.gemini_wire import GeminiWire
 from tests.fakes.openai_wire import OpenAIWire
+from tests.fakes.responses_wire import ResponsesWire
 from tests.fakes.turns import Asked, Faults, Frame, Refusal, Script, Turn
 
-ProtocolName: TypeAlias = Literal["openai", "anthropic", "gemini"]
+ProtocolName: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini"]
 PROTOCOLS: tuple[ProtocolName, ...] = ("openai", "anthropic", "gemini")
 _PATIENCE = 10.0
 
@@ -54,6 +55,8 @@ class Wire(Protocol):
 def wire_of(protocol: ProtocolName) -> Wire:
     if protocol == "openai":
         return OpenAIWire()
+    if protocol == "openai-responses":
+        return ResponsesWire()
     return AnthropicWire() if protocol == "anthropic" else GeminiWire()
 
 

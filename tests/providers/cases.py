@@ -1,4 +1,4 @@
-"""The requests every protocol must be able to send: one table for the snapshots of all three."""
+"""The requests every protocol must be able to send: one table for the snapshots of all of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,19 @@ MODELS: Mapping[str, str] = {
     "openai": "some-model",
     "anthropic": "claude-sonnet-4-5",
     "gemini": "gemini-2.5-flash",
+    "openai-responses": "gpt-6",
+    "bedrock": "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
 }
+
+SIGNATURES: Mapping[str, str] = {
+    "anthropic": '{"signature": "EqQB"}',
+    "gemini": '{"thoughtSignature": "CoMB"}',
+    "bedrock": '{"signature": "BqQB"}',
+    "openai-responses": (
+        '{"id": "rs_1", "summary": [{"type": "summary_text", "text": "S."}], "encrypted_content": "gAAA"}'
+    ),
+}
+"""What each protocol that signs attaches to thinking."""
 
 _CALL = ToolCall("call_1", "read_file", '{"file_path": "a.py"}')
 _CALLED = (
@@ -45,8 +57,8 @@ _PLAIN = ModelRequest(model="", system="", messages=(user("Hello"),), tools=(), 
 _TOOLED = replace(_PLAIN, system="Be brief.", tools=(READ_FILE, LIST_FILES))
 
 
-def _signed(source: str, data: str) -> Message:
-    opaque = Opaque(source, data)
+def _signed(source: str) -> Message:
+    opaque = Opaque(source, SIGNATURES[source])
     return assistant(
         Reasoning("Signed thoughts.", opaque), Text("Reading."), ToolCall("call_1", "read_file", "{}", opaque)
     )
@@ -87,7 +99,7 @@ CASES: Mapping[str, ModelRequest] = {
     "thinking_signed_by_anthropic": replace(
         _TOOLED,
         effort="high",
-        messages=(user("Read."), _signed("anthropic", '{"signature": "EqQB"}'), _RESULT),
+        messages=(user("Read."), _signed("anthropic"), _RESULT),
     ),
     "thinking_redacted": replace(
         _TOOLED,
@@ -98,7 +110,40 @@ CASES: Mapping[str, ModelRequest] = {
         ),
     ),
     "thinking_signed_by_gemini": replace(
-        _TOOLED, messages=(user("Read."), _signed("gemini", '{"thoughtSignature": "CoMB"}'), _RESULT)
+        _TOOLED, messages=(user("Read."), _signed("gemini"), _RESULT)
+    ),
+    "thinking_signed_by_bedrock": replace(
+        _TOOLED, effort="high", messages=(user("Read."), _signed("bedrock"), _RESULT)
+    ),
+    "thinking_redacted_by_bedrock": replace(
+        _TOOLED,
+        messages=(
+            user("Read."),
+            assistant(Reasoning("", Opaque("bedrock", '{"redactedContent": "Emw="}')), Text("Ok.")),
+            user("Go"),
+        ),
+    ),
+    "thinking_signed_by_openai-responses": replace(
+        _TOOLED, effort="low", messages=(user("Read."), _signed("openai-responses"), _RESULT)
+    ),
+    "thinking_that_leads_to_nothing": replace(
+        _TOOLED,
+        messages=(
+            user("Read."),
+            assistant(Text("Ok."), Reasoning("Hm.", Opaque("openai-responses", SIGNATURES["openai-responses"]))),
+            user("Go"),
+        ),
+    ),
+    "phases": replace(
+        _PLAIN,
+        messages=(
+            user("Go"),
+            assistant(
+                Text("On it.", Opaque("openai-responses", '{"phase": "commentary"}')),
+                Text("Done.", Opaque("openai-responses", '{"phase": "final_answer"}')),
+            ),
+            user("Thanks"),
+        ),
     ),
     "thinking_unsigned": replace(
         _TOOLED, effort="high", messages=(user("Read."), assistant(Reasoning("Hm."), Text("Ok."), _CALL), _RESULT)

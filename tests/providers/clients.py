@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -15,19 +16,32 @@ from qcode.protocol.reply import ReplyEvent
 from qcode.providers.registry import PROVIDERS, connect
 from qcode.providers.transport import Timeouts
 from tests.providers.cases import CASES, MODELS
-from tests.providers.events import PROTOCOLS, as_sse, recording
+from tests.providers.events import SSE_PROTOCOLS, as_bytes, recording
 from tests.providers.loopback import Answer, Loopback
 
 KEY = "sk-test-0123456789abcdef"
-KEY_HEADER = {"openai": "authorization", "anthropic": "authorization", "gemini": "x-goog-api-key"}
+KEY_HEADER = {
+    "openai": "authorization",
+    "openai-responses": "authorization",
+    "anthropic": "authorization",
+    "gemini": "x-goog-api-key",
+    "bedrock": "authorization",
+}
 JSON_HEADERS = {"content-type": "application/json"}
 FAST = Timeouts(connect=5, first_event=5, idle=5, idle_local=5)
 
-each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+needs_amazons_sdk = pytest.mark.skipif(
+    importlib.util.find_spec("botocore") is None, reason="the extra `bedrock` is not installed"
+)
+each_protocol = pytest.mark.parametrize(
+    "protocol",
+    [*SSE_PROTOCOLS, pytest.param("bedrock", marks=needs_amazons_sdk)],
+)
+each_protocol_in_text = pytest.mark.parametrize("protocol", SSE_PROTOCOLS)
 
 
 def provider_at(protocol: str, url: str, timeouts: Timeouts = FAST, **more: Any) -> Provider:
-    address = f"{url}/v1" if protocol == "openai" else url
+    address = f"{url}/v1" if protocol.startswith("openai") else url
     spec = PROVIDERS[protocol]
     return connect(spec, base_url=address, api_key=KEY, key_source=spec.key_variables[0], timeouts=timeouts, **more)
 
@@ -37,12 +51,12 @@ def request_for(protocol: str, case: str = "plain") -> Any:
 
 
 def stream_of(protocol: str, name: str = "text") -> bytes:
-    return as_sse(recording(protocol, name))
+    return as_bytes(recording(protocol, name))
 
 
 def first_part(protocol: str) -> bytes:
     """A stream up to and with its first text, without a reason."""
-    sent = as_sse(recording(protocol, "broken_off" if protocol != "openai" else "neither_reason_nor_end_mark"))
+    sent = as_bytes(recording(protocol, "broken_off" if protocol != "openai" else "neither_reason_nor_end_mark"))
     assert b"H" in sent
     return sent
 

@@ -14,16 +14,24 @@ from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReplyEvent
 from qcode.providers.anthropic.codec import Decoder as AnthropicDecoder
 from qcode.providers.anthropic.codec import encode as encode_anthropic
+from qcode.providers.bedrock.codec import Decoder as BedrockDecoder
+from qcode.providers.bedrock.codec import encode as encode_bedrock
+from qcode.providers.bedrock.frames import FrameParser
 from qcode.providers.gemini.codec import Decoder as GeminiDecoder
 from qcode.providers.gemini.codec import encode as encode_gemini
 from qcode.providers.openai_chat.codec import Decoder as ChatDecoder
 from qcode.providers.openai_chat.codec import encode as encode_chat
 from qcode.providers.openai_chat.quirks import COMPATIBLE
+from qcode.providers.openai_responses.codec import Decoder as ResponsesDecoder
+from qcode.providers.openai_responses.codec import encode as encode_responses
 from qcode.providers.sse import SseParser
-from qcode.providers.streaming import Decoder, decode_event
+from qcode.providers.streaming import Decoder, Parser, decode_event
+from tests.providers.cases import MODELS
+from tests.providers.frames import frame
 
 FIXTURES = Path(__file__).parent / "fixtures"
-PROTOCOLS = ("openai", "anthropic", "gemini")
+SSE_PROTOCOLS = ("openai", "openai-responses", "anthropic", "gemini")
+PROTOCOLS = (*SSE_PROTOCOLS, "bedrock")
 
 
 @dataclass(frozen=True)
@@ -68,8 +76,16 @@ def decoder(protocol: str) -> Decoder:
             return AnthropicDecoder(tag="7")
         case "gemini":
             return GeminiDecoder(tag="7")
+        case "openai-responses":
+            return ResponsesDecoder(tag="7")
+        case "bedrock":
+            return BedrockDecoder(MODELS["bedrock"], tag="7")
         case _:
             return ChatDecoder(tag="7")
+
+
+def parser(protocol: str) -> Parser:
+    return FrameParser() if protocol == "bedrock" else SseParser()
 
 
 def encode(protocol: str, request: ModelRequest) -> JsonObject:
@@ -78,6 +94,10 @@ def encode(protocol: str, request: ModelRequest) -> JsonObject:
             return encode_anthropic(request)
         case "gemini":
             return encode_gemini(request)
+        case "openai-responses":
+            return encode_responses(request)
+        case "bedrock":
+            return encode_bedrock(request)
         case _:
             return encode_chat(request, COMPATIBLE)
 
@@ -132,10 +152,10 @@ def replay(found: Recording) -> tuple[list[Json], JsonObject | None]:
 
 def replay_bytes(protocol: str, pieces: Sequence[bytes]) -> tuple[list[Json], JsonObject | None]:
     """Feed bytes through the parser and the decoder, as the clients do."""
-    parser, target = SseParser(), decoder(protocol)
+    cutter, target = parser(protocol), decoder(protocol)
     events: list[ReplyEvent] = []
     try:
-        for sent in [*(event for piece in pieces for event in parser.feed(piece)), *parser.flush()]:
+        for sent in [*(event for piece in pieces for event in cutter.feed(piece)), *cutter.flush()]:
             if not target.is_ended:
                 events += decode_event(sent, target)
         events += target.finish()
@@ -144,12 +164,14 @@ def replay_bytes(protocol: str, pieces: Sequence[bytes]) -> tuple[list[Json], Js
     return [plain(event) for event in events], None
 
 
-def as_sse(found: Recording, *, newline: str = "\n") -> bytes:
-    """Return a recording as the bytes its provider would send."""
+def as_bytes(found: Recording, *, newline: str = "\n") -> bytes:
+    """Return a recording as the bytes its provider would send; `newline` is for event streams of text."""
+    if found.protocol == "bedrock":
+        return b"".join(frame(name, body) for chunk in found.chunks for name, body in chunk.items())
     lines: list[str] = []
     for chunk in found.chunks:
-        if found.protocol == "anthropic":
-            lines.append(f"event: {chunk.get('type', 'message')}")
+        if found.protocol in ("anthropic", "openai-responses") and "type" in chunk:
+            lines.append(f"event: {chunk['type']}")
         lines += [f"data: {_as_text(chunk)}", ""]
     if found.has_end_mark:
         lines += ["data: [DONE]", ""]

@@ -1,4 +1,4 @@
-"""The three clients on their real SDKs against a scripted server: what is sent, and what comes of a healthy stream."""
+"""The clients on their real SDKs against a scripted server: what is sent, and what comes of a healthy stream."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.providers.clients import (
     KEY_HEADER,
     collect,
     each_protocol,
+    each_protocol_in_text,
     provider_at,
     request_for,
     run_against,
@@ -56,7 +58,9 @@ def test_a_compressed_stream_is_read(protocol: str) -> None:
 def test_the_sdk_sends_the_body_the_codec_made_with_the_key(protocol: str) -> None:
     paths = {
         "openai": "/v1/chat/completions",
+        "openai-responses": "/v1/responses",
         "anthropic": "/v1/messages",
+        "bedrock": f"/model/{quote(MODELS['bedrock'])}/converse-stream",
         "gemini": f"/v1beta/models/{MODELS['gemini']}:streamGenerateContent?alt=sse",
     }
 
@@ -93,12 +97,12 @@ def test_a_finished_stream_leaves_its_connection_to_the_next_request(protocol: s
     run_against(Answer([stream_of(protocol)]), protocol, scene)
 
 
-@each_protocol
+@each_protocol_in_text
 @pytest.mark.parametrize("suffix", ["/v1", "/v1beta", "/v1/", ""])
 def test_a_base_url_works_with_and_without_a_version(protocol: str, suffix: str) -> None:
     async def main() -> None:
         async with Loopback(Answer([stream_of(protocol)])) as server:
-            url = server.url + ("/v1" if protocol == "openai" and not suffix.startswith("/v1") else suffix)
+            url = server.url + ("/v1" if protocol.startswith("openai") and not suffix.startswith("/v1") else suffix)
             provider = connect(PROVIDERS[protocol], base_url=url, api_key=KEY, timeouts=FAST)
             await collect(provider, protocol)
             await provider.close()
@@ -108,18 +112,21 @@ def test_a_base_url_works_with_and_without_a_version(protocol: str, suffix: str)
     asyncio.run(main())
 
 
-def test_a_server_that_does_not_stream_still_gives_a_reply() -> None:
-    body = json.dumps(recording("openai", "not_streamed").chunks[0]).encode()
+@pytest.mark.parametrize("protocol", ["openai", "openai-responses"])
+def test_a_server_that_does_not_stream_still_gives_a_reply(protocol: str) -> None:
+    body = json.dumps(recording(protocol, "not_streamed").chunks[0]).encode()
 
     async def scene(provider: Provider, _server: Loopback) -> None:
-        events = await collect(provider, "openai")
-        assert [plain(event) for event in events] == recording("openai", "not_streamed").events
+        events = await collect(provider, protocol)
+        assert [plain(event) for event in events] == recording(protocol, "not_streamed").events
 
-    run_against(Answer([body], headers=JSON_HEADERS), "openai", scene)
+    run_against(Answer([body], headers=JSON_HEADERS), protocol, scene)
 
 
+_OPENAI_MODELS = {"object": "list", "data": [{"id": "b", "object": "model"}, {"id": "a", "object": "model"}]}
 _MODEL_LISTS = {
-    "openai": {"object": "list", "data": [{"id": "b", "object": "model"}, {"id": "a", "object": "model"}]},
+    "openai": _OPENAI_MODELS,
+    "openai-responses": _OPENAI_MODELS,
     "anthropic": {
         "data": [
             {"id": name, "type": "model", "display_name": name, "created_at": "2026-01-01T00:00:00Z"} for name in "ba"
@@ -136,7 +143,7 @@ _MODEL_LISTS = {
 }
 
 
-@each_protocol
+@each_protocol_in_text
 def test_the_models_of_a_host_are_listed_by_name(protocol: str) -> None:
     async def scene(provider: Provider, _server: Loopback) -> None:
         assert await provider.model_names() == ("a", "b")
@@ -164,8 +171,8 @@ def test_nothing_is_written_to_the_screen(
     monkeypatch.setenv("GEMINI_API_KEY", "b")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a")
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "b")
-    name = {"openai": "unknown_reason", "anthropic": "strangers", "gemini": "unknown_reason"}[protocol]
-    model = {"openai": "m", "anthropic": "claude-3-opus-20240229", "gemini": "g"}[protocol]
+    names = {"anthropic": "strangers", "openai-responses": "nulls_and_strangers"}
+    name, model = names.get(protocol, "unknown_reason"), {"anthropic": "claude-3-opus-20240229"}.get(protocol, "m")
 
     async def scene(provider: Provider, _server: Loopback) -> None:
         async for _ in provider.stream(replace(CASES["effort_max"], model=model)):

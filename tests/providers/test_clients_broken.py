@@ -1,4 +1,4 @@
-"""The three clients when the network fails: resets, silence, cancelling, proxies, TLS."""
+"""The clients when the network fails: resets, silence, cancelling, proxies, TLS."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from qcode.providers.transport import Timeouts
 from tests.providers.clients import (
     collect,
     each_protocol,
+    each_protocol_in_text,
     failure_of,
     first_part,
     provider_at,
@@ -109,7 +110,7 @@ def test_a_compressed_stream_that_is_cut_is_a_broken_connection(protocol: str) -
 def test_silence_ends_in_a_timeout(protocol: str, stage: str) -> None:
     steps: dict[str, list[Step]] = {
         "headers": [Stall()],
-        "first event": [b": hello\n\n", Stall()],
+        "first event": [b"\0" if protocol == "bedrock" else b": hello\n\n", Stall()],
         "middle": [first_part(protocol), Stall()],
     }
     short = Timeouts(connect=5, first_event=5 if stage == "middle" else 0.1, idle=5, idle_local=0.1)
@@ -120,7 +121,7 @@ def test_silence_ends_in_a_timeout(protocol: str, stage: str) -> None:
     assert time.monotonic() - started < 4.5
 
 
-@each_protocol
+@each_protocol_in_text
 def test_comments_end_the_silence(protocol: str) -> None:
     """Each piece comes well within the limit, all of them together do not."""
 
@@ -139,7 +140,7 @@ def test_comments_end_the_silence(protocol: str) -> None:
 
 @each_protocol
 def test_silence_after_the_reason_ends_the_reply_well(protocol: str) -> None:
-    sent = stream_of(protocol).replace(b"data: [DONE]\n\n", b"")
+    sent = stream_of(protocol, "no_metadata" if protocol == "bedrock" else "text").replace(b"data: [DONE]\n\n", b"")
     if protocol == "anthropic":
         sent = sent[: sent.index(b"event: message_stop")]
     short = Timeouts(connect=5, first_event=5, idle_local=5, trailing=0.05)

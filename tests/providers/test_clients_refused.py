@@ -1,4 +1,4 @@
-"""The three clients when a server answers with an error, with or without an error status."""
+"""The clients when a server answers with an error, with or without an error status."""
 
 from __future__ import annotations
 

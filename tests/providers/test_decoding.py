@@ -1,4 +1,4 @@
-"""Recorded streams of the three protocols become the events written beside them, however their bytes are cut."""
+"""Recorded streams of the protocols become the events written beside them, however their bytes are cut."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from qcode.providers.sse import SseEvent
 from qcode.providers.streaming import decode_event
 from tests.providers.events import (
     PROTOCOLS,
+    SSE_PROTOCOLS,
     Recording,
-    as_sse,
+    as_bytes,
     decoder,
     plain,
     recording,
@@ -27,6 +28,7 @@ from tests.providers.events import (
     replay,
     replay_bytes,
 )
+from tests.providers.frames import frame
 
 ALL = recordings()
 
@@ -46,7 +48,9 @@ def test_a_recorded_stream_becomes_its_events(found: Recording) -> None:
 def test_a_stream_cut_at_any_bytes_becomes_the_same_events(
     found: Recording, newline: str, comment: str, cuts: list[int]
 ) -> None:
-    sent = comment.encode() + as_sse(found, newline=newline)
+    sent = as_bytes(found, newline=newline)
+    if found.protocol in SSE_PROTOCOLS:
+        sent = comment.encode() + sent
     edges = [0, *sorted(min(cut, len(sent)) for cut in cuts), len(sent)]
     pieces = [sent[start:end] for start, end in pairwise(edges)]
     assert replay_bytes(found.protocol, pieces) == (found.events, found.error)
@@ -95,16 +99,30 @@ def test_a_stream_cut_before_its_reason_is_a_broken_connection(found: Recording)
 def test_an_event_that_is_not_json_is_skipped(protocol: str) -> None:
     found = recording(protocol, "text")
     broken = b'data: {"choices": [{"del\n\n' + b"data: [1, 2]\n\n" + b"data: 7\n\n"
-    assert replay_bytes(protocol, [broken, as_sse(found)]) == (found.events, None)
+    if protocol == "bedrock":
+        broken = frame("messageStart", b'{"ro') + frame("contentBlockDelta", b"7") + frame("messageStart", b"\xff")
+    assert replay_bytes(protocol, [broken, as_bytes(found)]) == (found.events, None)
+
+
+@pytest.mark.parametrize("protocol", ["openai", "openai-responses", "anthropic", "bedrock"])
+def test_the_last_event_of_a_protocol_ends_the_reply_without_a_wait(protocol: str) -> None:
+    found, target = recording(protocol, "text"), decoder(protocol)
+    for chunk in found.chunks:
+        assert not target.is_ended
+        target.feed(chunk)
+    if found.has_end_mark:
+        assert not target.is_ended
+        target.end()
+    assert target.is_ended
 
 
 def test_events_behind_the_end_mark_are_ignored() -> None:
     found = recording("openai", "text")
     late = b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"late"}}]}\n\n'
-    assert replay_bytes("openai", [as_sse(found), late]) == (found.events, None)
+    assert replay_bytes("openai", [as_bytes(found), late]) == (found.events, None)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", SSE_PROTOCOLS)
 @pytest.mark.parametrize("text", ['{"error":{"message":"gone"}}', '{"message":"gone"}', "gone"])
 def test_an_event_named_error_is_an_error_whatever_it_holds(protocol: str, text: str) -> None:
     with pytest.raises(ProviderError, match="gone") as caught:
@@ -115,7 +133,7 @@ def test_an_event_named_error_is_an_error_whatever_it_holds(protocol: str, text:
 def test_a_list_of_chunks_is_read_like_the_chunks() -> None:
     found = recording("gemini", "text")
     target = decoder("gemini")
-    text = "[" + ",".join(as_sse(found).decode().removeprefix("data: ").strip().split("\n\ndata: ")) + "]"
+    text = "[" + ",".join(as_bytes(found).decode().removeprefix("data: ").strip().split("\n\ndata: ")) + "]"
     events = decode_event(SseEvent("", text), target)
     assert [plain(event) for event in [*events, *target.finish()]] == found.events
 

@@ -1,4 +1,4 @@
-"""Request bodies: one table of cases, each compared exactly with a file; and what holds for any transcript.
+"""Request bodies: one table of cases, each compared exactly with a file, and what differs by server and model.
 
 QCODE_UPDATE_SNAPSHOTS=1 writes the files anew; read the difference before keeping it.
 """
@@ -8,18 +8,13 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import (
-    Block,
-    Image,
     Message,
     Opaque,
     Reasoning,
@@ -29,13 +24,14 @@ from qcode.protocol.messages import (
     assistant,
     user,
 )
-from qcode.protocol.model import EFFORTS, Effort, ModelRequest
+from qcode.protocol.model import Effort, ModelRequest
 from qcode.providers.anthropic.codec import encode as encode_anthropic
-from qcode.providers.anthropic.codec import stripped_prefill
+from qcode.providers.bedrock.codec import encode as encode_bedrock
 from qcode.providers.gemini.codec import encode as encode_gemini
-from qcode.providers.history import fit_call_id
+from qcode.providers.history import fit_call_id, stripped_prefill
 from qcode.providers.openai_chat.codec import encode as encode_chat
-from qcode.providers.openai_chat.quirks import COMPATIBLE, ChatQuirks, for_openai
+from qcode.providers.openai_chat.quirks import COMPATIBLE, for_openai
+from qcode.providers.openai_responses.codec import encode as encode_responses
 from qcode.providers.registry import PROVIDERS
 from tests.providers.cases import CASES, MODELS
 from tests.providers.events import PROTOCOLS, encode
@@ -83,6 +79,18 @@ def test_the_openai_sdk_accepts_every_message(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_the_openai_sdk_accepts_every_item(name: str) -> None:
+    from openai.types.responses import FunctionToolParam, ResponseInputParam
+    from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
+    from pydantic import TypeAdapter
+
+    body: dict[str, Any] = dict(encode_responses(replace(CASES[name], model=MODELS["openai-responses"])))
+    TypeAdapter(ResponseInputParam).validate_python(body["input"])
+    TypeAdapter(list[FunctionToolParam]).validate_python(body.get("tools", []))
+    assert body.keys() <= get_type_hints(ResponseCreateParamsStreaming).keys()
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_the_google_sdk_knows_every_field(name: str) -> None:
     from google.genai.types import Content, GenerationConfig, Tool, ToolConfig
 
@@ -93,108 +101,6 @@ def test_the_google_sdk_knows_every_field(name: str) -> None:
     for tool in body.get("tools", []):
         Tool.model_validate(tool)
     ToolConfig.model_validate(body.get("toolConfig", {}))
-
-
-_TEXTS = st.sampled_from(["", " ", "a", "b\n", "ü", "\ud800"])
-_IDS = st.sampled_from(["call_1", "functions.f:0", "x" * 80, "ä"])
-_OPAQUES = st.sampled_from(
-    [
-        None,
-        Opaque("anthropic", '{"signature":"s"}'),
-        Opaque("gemini", '{"thoughtSignature":"s"}'),
-        Opaque("x", "no json"),
-    ]
-)
-
-
-@st.composite
-def _transcripts(draw: st.DrawFn) -> tuple[Message, ...]:
-    """A valid transcript: roles in turn, a person first, every call with its result right behind it."""
-    messages: list[Message] = []
-    open_calls: list[ToolCall] = []
-    for number in range(draw(st.integers(1, 6))):
-        images = (Image("image/png", "AA=="),) if draw(st.booleans()) else ()
-        results = [
-            ToolResult(call.call_id, call.name, draw(_TEXTS), is_error=draw(st.booleans()), images=images)
-            for call in open_calls
-        ]
-        extra = [Text(draw(_TEXTS)) for _ in range(draw(st.integers(0 if results else 1, 2)))]
-        messages.append(Message("user", (*results, *extra, *images)))
-        said: list[Block] = []
-        for _ in range(draw(st.integers(0, 3))):
-            text, opaque = draw(_TEXTS), draw(_OPAQUES)
-            said.append(Text(text, opaque) if draw(st.booleans()) else Reasoning(text, opaque))
-        open_calls = [
-            ToolCall(
-                f"{draw(_IDS)}{number}{i}",
-                "f",
-                draw(st.sampled_from(["{}", '{"a":1}', "[]", '{"a":"\\ud800"}'])),
-                draw(_OPAQUES),
-            )
-            for i in range(draw(st.integers(0, 2)))
-        ]
-        messages.append(Message("assistant", (*said, *open_calls)))
-    return tuple(messages if not open_calls else messages[:-1])
-
-
-@settings(deadline=None)
-@given(messages=_transcripts(), allows_calls=st.booleans(), effort=st.sampled_from([None, *EFFORTS]))
-def test_anthropic_takes_any_valid_transcript(
-    messages: tuple[Message, ...], allows_calls: bool, effort: Effort | None
-) -> None:
-    request = replace(PLAIN, model="claude-sonnet-4-5", messages=messages, allows_calls=allows_calls, effort=effort)
-    body: dict[str, Any] = dict(encode_anthropic(request))
-    roles = [message["role"] for message in body["messages"]]
-    assert roles[0] == "user"
-    assert all(first != second for first, second in pairwise(roles))
-    waiting: list[str] = []
-    for message in body["messages"]:
-        assert message["content"]
-        types = [block["type"] for block in message["content"]]
-        answered = [block["tool_use_id"] for block in message["content"] if block["type"] == "tool_result"]
-        assert answered == waiting
-        assert types[: len(answered)] == ["tool_result"] * len(answered)
-        assert all(block["text"].strip() for block in message["content"] if block["type"] == "text")
-        waiting = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
-    if any(message.calls for message in messages):
-        assert body["tools"]
-    thinking = body.get("thinking", {})
-    assert thinking.get("budget_tokens", 0) < request.max_tokens
-    json.dumps(body, ensure_ascii=False).encode("utf-8")
-
-
-@settings(deadline=None)
-@given(messages=_transcripts(), model=st.sampled_from(["gemini-2.5-pro", "gemini-3-flash", "gemini-1.5-pro"]))
-def test_gemini_takes_any_valid_transcript(messages: tuple[Message, ...], model: str) -> None:
-    body: dict[str, Any] = dict(encode_gemini(replace(PLAIN, model=model, messages=messages)))
-    roles = [content["role"] for content in body["contents"]]
-    assert roles[0] == "user"
-    assert all(first != second for first, second in pairwise(roles))
-    waiting: list[str] = []
-    for content in body["contents"]:
-        assert content["parts"]
-        answered = [part["functionResponse"]["id"] for part in content["parts"] if "functionResponse" in part]
-        assert answered == waiting
-        calls = [part for part in content["parts"] if "functionCall" in part]
-        waiting = [part["functionCall"]["id"] for part in calls]
-        if calls and model.startswith("gemini-3"):
-            assert any("thoughtSignature" in part for part in calls)
-    json.dumps(body, ensure_ascii=False).encode("utf-8")
-
-
-@settings(deadline=None)
-@given(messages=_transcripts(), quirks=st.sampled_from([COMPATIBLE, for_openai(), PROVIDERS["mistral"].quirks]))
-def test_a_chat_server_takes_any_valid_transcript(messages: tuple[Message, ...], quirks: ChatQuirks) -> None:
-    body: dict[str, Any] = dict(encode_chat(replace(PLAIN, messages=messages), quirks))
-    waiting: list[str] = []
-    for message in body["messages"]:
-        if message["role"] == "tool":
-            assert message["tool_call_id"] == waiting.pop(0)
-            continue
-        assert not waiting
-        waiting = [call["id"] for call in message.get("tool_calls", [])]
-        assert message["content"] is not None or waiting
-    json.dumps(body, ensure_ascii=False).encode("utf-8")
 
 
 def _tail(body: JsonObject) -> JsonObject:
@@ -307,6 +213,87 @@ def test_thinking_is_set_the_way_a_gemini_model_takes_it(
     assert body["generationConfig"].get("thinkingConfig") == expected
 
 
+@pytest.mark.parametrize(
+    ("model", "effort", "expected"),
+    [
+        ("gpt-6", None, {"summary": "auto"}),
+        ("gpt-5-codex", "max", {"effort": "max", "summary": "auto"}),
+        ("o3", "low", {"effort": "low", "summary": "auto"}),
+        ("openai/gpt-5.1", "high", {"effort": "high", "summary": "auto"}),
+        ("gpt-6", "none", {"effort": "none"}),
+        ("qwen3", "low", {"effort": "low"}),
+        ("qwen3", None, None),
+        ("gpt-4o", "high", None),
+        ("gpt-4.1-mini", None, None),
+        ("gpt-5-chat-latest", "high", None),
+        ("chatgpt-4o-latest", None, None),
+    ],
+)
+def test_reasoning_is_asked_for_the_way_an_openai_model_takes_it(
+    model: str, effort: Effort | None, expected: JsonObject | None
+) -> None:
+    body = encode_responses(replace(PLAIN, model=model, effort=effort))
+    assert body.get("reasoning") == expected
+    # Models that do not reason refuse to be asked for encrypted reasoning.
+    refuses = model.startswith(("gpt-4", "chatgpt")) or "chat" in model
+    assert body.get("include") == (None if refuses else ["reasoning.encrypted_content"])
+
+
+def test_the_responses_api_keeps_nothing_and_gets_no_cap_below_its_smallest() -> None:
+    assert encode_responses(PLAIN)["store"] is False
+    assert encode_responses(replace(PLAIN, max_tokens=1))["max_output_tokens"] == 16
+    assert encode_responses(replace(PLAIN, max_tokens=17))["max_output_tokens"] == 17
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "expected"),
+    [
+        ("us.anthropic.claude-sonnet-4-20250514-v1:0", "low", {"thinking": {"type": "enabled", "budget_tokens": 2048}}),
+        ("eu.anthropic.claude-3-7-sonnet-20250219-v1:0", "none", {"thinking": {"type": "disabled"}}),
+        ("anthropic.claude-3-5-sonnet-20241022-v2:0", "high", None),
+        ("anthropic.claude-v2:1", "high", None),
+        (
+            "global.anthropic.claude-sonnet-5-5",
+            "max",
+            {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "max"}},
+        ),
+        ("openai.gpt-oss-120b-1:0", "max", {"reasoning_effort": "high"}),
+        ("meta.llama4-maverick-17b-instruct-v1:0", "high", None),
+    ],
+)
+def test_thinking_is_set_the_way_a_bedrock_model_takes_it(
+    model: str, effort: Effort, expected: JsonObject | None
+) -> None:
+    body = encode_bedrock(replace(PLAIN, model=model, effort=effort))
+    assert body.get("additionalModelRequestFields") == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "is_cached"),
+    [
+        ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", True),
+        ("anthropic.claude-3-7-sonnet-20250219-v1:0", True),
+        ("global.anthropic.claude-sonnet-5-5", True),
+        ("anthropic.claude-3-haiku-20240307-v1:0", False),
+        ("meta.llama4-maverick-17b-instruct-v1:0", False),
+    ],
+)
+def test_cache_points_go_only_to_bedrock_models_that_take_them(model: str, is_cached: bool) -> None:
+    body = encode_bedrock(replace(CASES["calls_and_results"], model=model))
+    assert ("cachePoint" in json.dumps(body)) is is_cached
+
+
+def test_a_bedrock_model_that_takes_plain_results_only_gets_pictures_and_errors_beside_them() -> None:
+    body: Any = encode_bedrock(replace(CASES["images_in_results"], model="mistral.mistral-large-2407-v1:0"))
+    content = body["messages"][2]["content"]
+    assert [block["toolResult"]["content"] for block in content[:2]] == [
+        [{"text": "a picture"}],
+        [{"text": "Error: failed"}],
+    ]
+    assert ["image" in block for block in content[2:]] == [True, True]
+    assert "status" not in json.dumps(body)
+
+
 def test_gemini_3_gets_a_stand_in_for_a_signature_another_model_did_not_make() -> None:
     body: Any = encode_gemini(replace(CALLED, model="gemini-3-pro"))
     calls = [part for part in body["contents"][1]["parts"] if "functionCall" in part]
@@ -317,15 +304,16 @@ def test_gemini_3_gets_a_stand_in_for_a_signature_another_model_did_not_make() -
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_what_one_protocol_signed_is_never_sent_to_another(protocol: str) -> None:
-    for source in ("anthropic", "gemini"):
+    marks = {"anthropic": "EqQB", "gemini": "CoMB", "bedrock": "BqQB", "openai-responses": "gAAA"}
+    for source, mark in marks.items():
         body = encode(protocol, replace(CASES[f"thinking_signed_by_{source}"], model=MODELS[protocol]))
-        mark = {"anthropic": "EqQB", "gemini": "CoMB"}[source]
         assert (mark in json.dumps(body)) is (protocol == source)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_signature_of_the_same_shape_from_elsewhere_is_not_taken_for_ones_own(protocol: str) -> None:
-    opaque = Opaque("elsewhere", '{"signature": "EqQB", "data": "EqQB", "thoughtSignature": "EqQB"}')
+    names = ("signature", "data", "thoughtSignature", "redactedContent", "encrypted_content", "id", "phase")
+    opaque = Opaque("elsewhere", json.dumps(dict.fromkeys(names, "EqQB")))
     said = assistant(Reasoning("Hm.", opaque), Text("Ok.", opaque), ToolCall("c1", "f", "{}", opaque))
     messages = (user("Go"), said, Message("user", (ToolResult("c1", "f", "ok"),)))
     assert "EqQB" not in json.dumps(encode(protocol, replace(PLAIN, messages=messages)))

@@ -96,6 +96,9 @@ _QUOTA_TEXT = "You exceeded your current quota, please check your plan and billi
         (503, google(503, "UNAVAILABLE", "The model is overloaded."), ErrorKind.OVERLOADED),
         (529, anthropic("overloaded_error", "Overloaded"), ErrorKind.OVERLOADED),
         (302, b"", ErrorKind.BAD_RESPONSE),
+        (424, {"__type": "ModelErrorException", "message": "The model failed"}, ErrorKind.SERVER),
+        (400, {"__type": "com.amazon.coral.service#ThrottlingException", "message": "slow"}, ErrorKind.RATE_LIMIT),
+        (403, {"__type": "AccessDeniedException", "Message": "no"}, ErrorKind.AUTH),
     ],
 )  # fmt: skip
 def test_an_answer_is_told_by_its_status_and_its_words(status: int, body: Json | bytes, kind: ErrorKind) -> None:
@@ -131,6 +134,21 @@ def test_an_error_inside_a_stream_is_told_by_its_type(sent: Json, kind: ErrorKin
     assert from_stream(sent).kind is kind
 
 
+def test_a_type_that_only_a_header_names_counts() -> None:
+    headers = {"x-amzn-errortype": "ModelNotReadyException:http://x.test/doc"}
+    error = answer(429, {"message": "wait"}, headers)
+    assert (error.kind, error.code, error.message) == (
+        ErrorKind.OVERLOADED,
+        "ModelNotReadyException",
+        "acme: wait (429)",
+    )
+
+
+def test_a_limit_per_day_of_another_host_stays_one_that_passes() -> None:
+    text = "Rate limit reached on tokens per day (TPD): Limit 100000. Please try again in 7m12s."
+    assert answer(429, openai(text, "tokens", "rate_limit_exceeded")).kind is ErrorKind.RATE_LIMIT
+
+
 def test_every_error_type_of_the_anthropic_sdk_is_told_apart_from_a_bad_request_by_accident() -> None:
     from typing import get_args
 
@@ -158,7 +176,14 @@ def test_a_server_that_wants_a_key_where_none_was_sent_is_said_so() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["sk-proj-****************abcd", "sk-ant-api03-XyZ_123-abc", "AIzaSyA1234567890abcdef", "gsk_abcdefghijkl", KEY],
+    [
+        "AKIAIOSFODNN7EXAMPLE",
+        "sk-proj-****************abcd",
+        "sk-ant-api03-XyZ_123-abc",
+        "AIzaSyA1234567890abcdef",
+        "gsk_abcdefghijkl",
+        KEY,
+    ],
 )
 def test_whatever_looks_like_a_key_is_taken_out(text: str) -> None:
     assert redact(f"key {text} is wrong", KEY) == "key *** is wrong"
@@ -236,7 +261,7 @@ def test_the_wait_inside_a_google_error_is_read() -> None:
     assert answer(429, google(429, "RESOURCE_EXHAUSTED", _QUOTA_TEXT, details)).retry_after == 23.5
 
 
-@pytest.mark.parametrize("name", ["request-id", "x-request-id"])
+@pytest.mark.parametrize("name", ["request-id", "x-request-id", "x-amzn-requestid"])
 def test_the_servers_id_of_the_request_is_kept(name: str) -> None:
     assert answer(500, b"", {name: "req_1"}).request_id == "req_1"
     assert answer(500, anthropic("api_error", "x")).request_id == "req_9"

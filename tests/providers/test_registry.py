@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ from qcode.providers.registry import (
     PROVIDERS,
     base_url_of,
     connect,
+    credential_of,
     custom,
     key_of,
     nearest,
@@ -22,8 +24,9 @@ from qcode.providers.registry import (
     suggestions,
 )
 from qcode.providers.transport import Connection, Timeouts, is_local, is_loopback, proxy_variable, strip_version
+from tests.providers.clients import needs_amazons_sdk
 
-SDKS = ("openai", "anthropic", "google.genai", "httpx2", "pydantic")
+SDKS = ("openai", "anthropic", "google.genai", "botocore", "boto3", "httpx2", "pydantic")
 LOCAL = ("ollama", "lmstudio", "llamacpp", "vllm")
 
 
@@ -35,7 +38,7 @@ def test_every_built_in_provider_can_be_made(name: str) -> None:
     provider = connect(spec, api_key="k-123456")
     assert provider.name == name
     if spec.protocol != "demo":
-        assert provider.host == spec.base_url
+        assert provider.host == (spec.base_url or name)
 
 
 @pytest.mark.parametrize("name", LOCAL)
@@ -79,6 +82,8 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
         ("anthropic", "https://gate.test/v1", "https://gate.test"),
         ("anthropic", "https://gate.test/api/anthropic/", "https://gate.test/api/anthropic"),
         ("gemini", "https://gate.test/v1beta", "https://gate.test"),
+        ("openai-responses", "https://gate.test/v1/", "https://gate.test/v1"),
+        ("bedrock", "https://vpce-1.bedrock-runtime.test/", "https://vpce-1.bedrock-runtime.test"),
     ],
 )
 def test_a_base_url_is_what_the_sdk_takes_and_one_with_a_version_works_too(name: str, sent: str, host: str) -> None:
@@ -90,6 +95,52 @@ def test_the_first_variable_that_is_set_supplies_the_key_and_is_named() -> None:
     assert key_of(spec, {"GOOGLE_API_KEY": "b"}) == ("b", "GOOGLE_API_KEY")
     assert key_of(spec, {"GEMINI_API_KEY": "a", "GOOGLE_API_KEY": "b"}) == ("a", "GEMINI_API_KEY")
     assert key_of(spec, {"GEMINI_API_KEY": "  "}) == ("", "")
+
+
+def test_both_protocols_of_openai_share_key_and_address() -> None:
+    chat, responses = PROVIDERS["openai"], PROVIDERS["openai-responses"]
+    assert (chat.key_variables, chat.base_url_variables) == (responses.key_variables, responses.base_url_variables)
+    assert chat.base_url == responses.base_url
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, ""),
+        ({"AWS_PROFILE": "work"}, "AWS_PROFILE"),
+        ({"AWS_ACCESS_KEY_ID": "AKID"}, "AWS_ACCESS_KEY_ID"),
+        ({"AWS_WEB_IDENTITY_TOKEN_FILE": "/x"}, "AWS_WEB_IDENTITY_TOKEN_FILE"),
+        ({"AWS_PROFILE": "work", "AWS_BEARER_TOKEN_BEDROCK": "k"}, "AWS_BEARER_TOKEN_BEDROCK"),
+        ({"AWS_REGION": "eu-west-1", "AWS_PROFILE": " "}, ""),
+    ],
+)
+def test_a_variable_shows_that_amazons_sdk_will_find_credentials(
+    environ: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", {"botocore": object()}.get)
+    assert credential_of(PROVIDERS["bedrock"], environ) == expected
+
+
+def test_amazons_credentials_choose_nothing_where_its_sdk_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    environ = {"AWS_PROFILE": "work", "ANTHROPIC_API_KEY": "k"}
+    assert credential_of(PROVIDERS["bedrock"], environ) == ""
+    assert credential_of(PROVIDERS["anthropic"], environ) == "ANTHROPIC_API_KEY"
+
+
+def test_a_profile_is_never_taken_for_a_key() -> None:
+    """Keys are taken out of everything that is shown or stored; a profile called `default` must not be."""
+    assert key_of(PROVIDERS["bedrock"], {"AWS_PROFILE": "default", "AWS_ACCESS_KEY_ID": "AKID"}) == ("", "")
+    assert key_of(PROVIDERS["bedrock"], {"AWS_BEARER_TOKEN_BEDROCK": "k"}) == ("k", "AWS_BEARER_TOKEN_BEDROCK")
+
+
+def test_a_bedrock_provider_of_the_config_has_its_own_key_or_amazons_credentials() -> None:
+    own = custom("work", "bedrock", "", api_key_env="WORK_KEY")
+    assert credential_of(own, {"AWS_PROFILE": "x"}) == ""
+    chained = custom("work", "bedrock", "")
+    assert connect(chained).host == "work"
+    with pytest.raises(ProviderError, match="WORK_KEY"):
+        connect(own)
 
 
 def test_the_address_comes_from_its_variable_or_is_the_built_in_one() -> None:
@@ -153,6 +204,7 @@ def test_a_custom_provider_of_a_known_name_keeps_what_is_known_of_it() -> None:
         ("https://api.openai.com", False, False),
         ("https://localhost.evil.test", False, False),
         ("https://8.8.8.8", False, False),
+        ("", False, False),
     ],
 )
 def test_loopback_and_local_addresses_are_told_apart(url: str, loopback: bool, local: bool) -> None:
@@ -201,6 +253,8 @@ _MODULES = (
     "qcode.providers.openai_chat.client",
     "qcode.providers.anthropic.client",
     "qcode.providers.gemini.client",
+    "qcode.providers.openai_responses.client",
+    "qcode.providers.bedrock.client",
 )
 
 
@@ -231,7 +285,14 @@ def test_a_provider_loads_only_its_own_client() -> None:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "own"), [("openai", "openai"), ("anthropic", "anthropic"), ("gemini", "google.genai")]
+    ("protocol", "own"),
+    [
+        ("openai", "openai"),
+        ("openai-responses", "openai"),
+        ("anthropic", "anthropic"),
+        ("gemini", "google.genai"),
+        pytest.param("bedrock", "botocore", marks=needs_amazons_sdk),
+    ],
 )
 def test_a_request_loads_only_the_sdk_of_its_provider_and_keeps_off_the_screen(protocol: str, own: str) -> None:
     code = f"""
@@ -253,4 +314,4 @@ asyncio.run(main())
     keys = {"GOOGLE_API_KEY": "a", "GEMINI_API_KEY": "b", "ANTHROPIC_API_KEY": "a", "ANTHROPIC_AUTH_TOKEN": "b"}
     loaded = _loaded_after(code, **keys)
     assert own in loaded
-    assert not loaded & ({"openai", "anthropic", "google.genai"} - {own})
+    assert not loaded & ({"openai", "anthropic", "google.genai", "botocore"} - {own})

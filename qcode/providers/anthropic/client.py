@@ -12,7 +12,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from qcode.protocol.model import ModelRequest
-from qcode.providers.anthropic.codec import Decoder, encode, stripped_prefill
+from qcode.providers.anthropic.codec import Decoder, encode
+from qcode.providers.history import stripped_prefill
 from qcode.providers.streaming import SdkProvider
 from qcode.providers.transport import http_client, quiet
 

@@ -16,14 +16,14 @@ from qcode.protocol.messages import Opaque
 from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, ToolArgsDelta, UsageReported
 from qcode.protocol.stops import StopReason
 from qcode.protocol.usage import Usage
-from qcode.providers.anthropic.encoding import PROTOCOL, encode, stripped_prefill
-from qcode.providers.blocks import BlockWriter, Kind
+from qcode.providers.anthropic.encoding import PROTOCOL, encode
+from qcode.providers.blocks import BlockWriter, Kind, PrefilledSpace
 from qcode.providers.errors import from_stream
 from qcode.providers.history import mint_call_id
 from qcode.providers.shapes import count_in, object_in, sum_of, text_in
 from qcode.providers.stops import normalise
 
-__all__ = ["STOPS", "Decoder", "encode", "stripped_prefill"]
+__all__ = ["STOPS", "Decoder", "encode"]
 
 _log = logging.getLogger(__name__)
 
@@ -51,13 +51,12 @@ _KIND_OF_DELTA: Mapping[str, Kind] = {"text_delta": Kind.TEXT, "thinking_delta":
 class Decoder:
     """Events of one reply in, events out.
 
-    `tag` makes minted call ids unique in a conversation. `prefilled_space` is the white space that was taken off
-    the end of a prefill because the host refuses it there; where the reply begins with it, it is dropped.
+    `tag` makes minted call ids unique in a conversation; `prefilled_space` see `PrefilledSpace`.
     """
 
     def __init__(self, *, tag: str = "0", prefilled_space: str = "") -> None:
         self._tag = tag
-        self._space = prefilled_space
+        self._prefilled = PrefilledSpace(prefilled_space)
         self._blocks = BlockWriter()
         self._numbers: dict[int, int] = {}
         self._whole_inputs: dict[int, str] = {}
@@ -174,7 +173,7 @@ class Decoder:
         number = self._numbers[index]
         match kind:
             case "text_delta":
-                return self._blocks.write(number, self._without_space(text_in(delta.get("text"))))
+                return self._blocks.write(number, self._prefilled.cut(text_in(delta.get("text"))))
             case "thinking_delta":
                 return self._blocks.write(number, text_in(delta.get("thinking")))
             case "input_json_delta":
@@ -196,14 +195,6 @@ class Decoder:
         marks = self._marks.pop(index, {})
         opaque = Opaque(PROTOCOL, json.dumps(marks)) if marks else None
         return events + self._blocks.end(number, opaque)
-
-    def _without_space(self, text: str) -> str:
-        while self._space and text:
-            if text[0] != self._space[0]:
-                self._space = ""
-            else:
-                self._space, text = self._space[1:], text[1:]
-        return text
 
     def _usage(self, usage: JsonObject) -> list[ReplyEvent]:
         """Counts are cumulative and a later event may leave some out; `input_tokens` excludes the cache."""

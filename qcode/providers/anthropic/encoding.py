@@ -6,32 +6,22 @@ pictures in an error result, calls in the history without tool definitions, unsi
 
 from __future__ import annotations
 
-import re
-
 from qcode.protocol.json import Json, JsonObject, parse_object
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
-from qcode.protocol.model import Effort, ModelRequest
+from qcode.protocol.model import ModelRequest
+from qcode.providers.claude import thinking_fields
 from qcode.providers.history import (
     alternate,
     called_names,
     fit_call_id,
     has_calls,
     results_first,
-    said,
-    start_of_tool_loop,
+    without_trailing_thoughts,
 )
 from qcode.providers.shapes import sendable, sendable_object, text_in
 
 PROTOCOL = "anthropic"
 
-MIN_THINKING_BUDGET = 1024
-"""The smallest `budget_tokens` the API takes."""
-
-_BUDGETS: dict[Effort, int] = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "max": 32_768}
-_ADAPTIVE_EFFORTS: dict[Effort, str] = {"none": "low", "minimal": "low"}
-# Models up to 4.5 think by a budget of tokens; later ones decide for themselves and take an effort instead.
-_BUDGET_MODEL = re.compile(r"claude-(?:instant|[123]\b|4-[a-z]|[a-z]+-(?:3|4-[0-5](?!\d)|4-\d{8}|4$|4@))")
-_UNTHINKING_MODEL = re.compile(r"claude-(?:instant|[12]\b|3-(?!7)|3$)")
 _CACHE: JsonObject = {"type": "ephemeral"}
 _CACHED_USER_MESSAGES = 2
 _EMPTY = "(empty message)"
@@ -50,16 +40,8 @@ def encode(request: ModelRequest) -> JsonObject:
         body["system"] = [{"type": "text", "text": sendable(request.system), "cache_control": dict(_CACHE)}]
     body.update(_tools(request))
     if request.effort is not None and not request.is_prefill:
-        body.update(_thinking(request, request.effort, messages))
+        body.update(thinking_fields(request, request.effort, messages, _is_signed))
     return body
-
-
-def stripped_prefill(request: ModelRequest) -> str:
-    """Return the white space `encode` takes off the end of a prefill, empty for any other request."""
-    if not request.is_prefill or not request.messages or request.messages[-1].role != "assistant":
-        return ""
-    text = request.messages[-1].text
-    return text[len(text.rstrip()) :] if text.strip() else ""
 
 
 def _messages(messages: list[Message], *, is_prefill: bool) -> list[Json]:
@@ -98,7 +80,7 @@ def _user(message: Message) -> list[Json]:
 
 def _assistant(message: Message) -> list[Json]:
     content: list[Json] = []
-    for block in said(message.blocks):
+    for block in without_trailing_thoughts(message.blocks):
         match block:
             case Text(text=text):
                 if text.strip():
@@ -130,6 +112,10 @@ def _signed(block: Reasoning) -> JsonObject | None:
     return None
 
 
+def _is_signed(block: Reasoning) -> bool:
+    return _signed(block) is not None
+
+
 def _result(result: ToolResult) -> JsonObject:
     sent: JsonObject = {"type": "tool_result", "tool_use_id": _call_id(result.call_id)}
     images: list[Json] = [] if result.is_error else [_image(image) for image in result.images]
@@ -157,35 +143,6 @@ def _tools(request: ModelRequest) -> JsonObject:
     if not tools:
         return {}
     return {"tools": tools} if is_allowed else {"tools": tools, "tool_choice": {"type": "none"}}
-
-
-def _thinking(request: ModelRequest, effort: Effort, messages: list[Message]) -> JsonObject:
-    """Return how much to think: an effort where the model takes one, else a budget that fits under the cap."""
-    name = request.model.lower()
-    if _UNTHINKING_MODEL.search(name):
-        return {}
-    if "claude" in name and not _BUDGET_MODEL.search(name):
-        level = _ADAPTIVE_EFFORTS.get(effort, effort)
-        if effort == "none":
-            # Some of these models refuse to have thinking disabled; none refuses the lowest effort.
-            return {"output_config": {"effort": level}}
-        return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": level}}
-    if effort == "none":
-        return {"thinking": {"type": "disabled"}}
-    budget = min(_BUDGETS[effort], request.max_tokens // 2)
-    if budget < MIN_THINKING_BUDGET or _loop_lacks_thinking(messages):
-        return {}
-    return {"thinking": {"type": "enabled", "budget_tokens": budget}}
-
-
-def _loop_lacks_thinking(messages: list[Message]) -> bool:
-    """With a budget, a running tool loop must begin with signed thinking; one begun by another model does not."""
-    for message in messages[start_of_tool_loop(messages) :]:
-        if message.role == "assistant" and message.calls:
-            content = _assistant(message)
-            first = content[0] if content else None
-            return not (isinstance(first, dict) and first["type"] in ("thinking", "redacted_thinking"))
-    return False
 
 
 def _strip_end(message: JsonObject) -> None:

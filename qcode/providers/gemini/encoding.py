@@ -7,6 +7,7 @@ Thought signatures go back unchanged on the part they came with. Tool parameters
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from qcode.protocol.json import Json, JsonObject, parse_object
 from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
@@ -58,10 +59,12 @@ def encode(request: ModelRequest) -> JsonObject:
 def _contents(request: ModelRequest) -> list[Json]:
     wants_signatures = _generation(request.model) >= (3, 0)
     sent: list[JsonObject] = []
+    names: dict[str, str] = {}
     for message in alternate(request.messages):
         if message.role == "user":
-            role, parts = "user", _user(message) or [{"text": _EMPTY}]
+            role, parts = "user", _user(message, names) or [{"text": _EMPTY}]
         else:
+            names = {call.call_id: call.name for call in message.calls}
             role, parts = "model", _assistant(message, wants_signatures=wants_signatures)
         if not parts:
             continue
@@ -73,9 +76,10 @@ def _contents(request: ModelRequest) -> list[Json]:
     return list(sent)
 
 
-def _user(message: Message) -> list[Json]:
+def _user(message: Message, names: Mapping[str, str]) -> list[Json]:
+    """`names`: the calls that wait, for an answer under another name than its call's is refused."""
     results, rest = results_first(message.blocks)
-    parts: list[Json] = [_result(result) for result in results]
+    parts: list[Json] = [_result(result, names.get(result.call_id, result.name)) for result in results]
     parts += [_image(image) for result in results for image in result.images]
     for block in rest:
         if isinstance(block, Image):
@@ -124,12 +128,12 @@ def _signature(opaque: Opaque | None) -> str:
     return text_in((parse_object(opaque.data) or {}).get("thoughtSignature"))
 
 
-def _result(result: ToolResult) -> JsonObject:
+def _result(result: ToolResult, name: str) -> JsonObject:
     key = "error" if result.is_error else "output"
     return {
         "functionResponse": {
             "id": result.call_id,
-            "name": result.name,
+            "name": name,
             "response": {key: sendable(result.content)},
         }
     }

@@ -13,40 +13,20 @@ from typing import TYPE_CHECKING, Any
 from qcode.protocol.model import ModelRequest
 from qcode.providers.openai_chat.codec import Decoder, encode
 from qcode.providers.openai_chat.quirks import ChatQuirks
-from qcode.providers.streaming import SdkProvider
-from qcode.providers.transport import Connection, http_client, quiet
+from qcode.providers.openai_sdk import OpenAISdkProvider
+from qcode.providers.transport import Connection
 
 if TYPE_CHECKING:
     import httpx2
     from openai import AsyncOpenAI
 
-_NO_KEY = "none"
-"""A local server needs no key, but the SDK wants to send one."""
 
-
-class OpenAIChatProvider(SdkProvider["AsyncOpenAI"]):
+class OpenAIChatProvider(OpenAISdkProvider):
     """OpenAI, or a server that speaks its Chat Completions protocol."""
 
     def __init__(self, connection: Connection, quirks: ChatQuirks) -> None:
         super().__init__(connection)
         self._quirks = quirks
-
-    def _make_client(self) -> AsyncOpenAI:
-        from openai import AsyncOpenAI
-
-        quiet("openai", "httpx2", "httpcore2")
-        http = http_client(self._connection)
-        return AsyncOpenAI(
-            api_key=self._connection.api_key or _NO_KEY,
-            base_url=self._connection.base_url,
-            default_headers=dict(self._connection.headers),
-            timeout=http.timeout,
-            max_retries=0,
-            http_client=http,
-        )
-
-    async def _close_client(self, client: AsyncOpenAI) -> None:
-        await client.close()
 
     def _decoder(self, request: ModelRequest) -> Decoder:
         return Decoder(self._quirks, tag=str(len(request.messages)))
@@ -58,12 +38,3 @@ class OpenAIChatProvider(SdkProvider["AsyncOpenAI"]):
         body: dict[str, Any] = dict(encode(request, self._quirks))
         async with create(model=request.model, messages=[], stream=True, extra_body=body) as response:
             yield response.http_response
-
-    async def _list_models(self, client: AsyncOpenAI) -> list[str]:
-        page = await client.models.list()
-        return [model.id for model in page.data or [] if model.id]
-
-    def _failures(self) -> tuple[type[Exception], ...]:
-        from openai import OpenAIError
-
-        return (OpenAIError,)

@@ -1,0 +1,108 @@
+"""Amazon's binary event stream from bytes: framed, checksummed messages with headers and a JSON text each.
+
+Pure. Source: the AWS page "Event stream encoding". A message becomes an event whose data is one JSON object, the
+name of the message over its text: the union an SDK would show.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from zlib import crc32
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.providers.sse import MAX_EVENT_BYTES, SseEvent
+
+_PRELUDE = struct.Struct(">III")
+_CHECKSUM = struct.Struct(">I")
+_SHORT = struct.Struct(">H")
+_SMALLEST = _PRELUDE.size + _CHECKSUM.size
+_STRING = 7
+# Header types by number: how many bytes a value has, None where two bytes before it say how many.
+_SIZES: dict[int, int | None] = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 6: None, _STRING: None, 8: 8, 9: 16}
+
+
+class FrameParser:
+    """Bytes in, events out, in whatever pieces the bytes come.
+
+    What is no event stream, or holds a message larger than `max_event_bytes`, raises `ProviderError`.
+    """
+
+    def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._max_event_bytes = max_event_bytes
+        self._data = bytearray()
+        self._has_begun = False
+
+    def feed(self, chunk: bytes) -> list[SseEvent]:
+        """Return the events that `chunk` completes."""
+        self._data += chunk
+        found: list[SseEvent] = []
+        start = 0
+        while len(self._data) - start >= _PRELUDE.size:
+            size, headers_size = self._read_prelude(start)
+            if len(self._data) - start < size:
+                break
+            found.append(self._read_message(bytes(self._data[start : start + size]), headers_size))
+            start += size
+        del self._data[:start]
+        return found
+
+    def flush(self) -> list[SseEvent]:
+        """Return nothing: a message that was cut is none, and the decoder misses the end of the reply."""
+        return []
+
+    def _read_prelude(self, start: int) -> tuple[int, int]:
+        size, headers_size, checksum = _PRELUDE.unpack_from(self._data, start)
+        if crc32(self._data[start : start + 8]) != checksum or not _SMALLEST + headers_size <= size:
+            raise self._damaged()
+        if size > self._max_event_bytes:
+            limit = self._max_event_bytes // (1024 * 1024)
+            raise ProviderError(
+                ErrorKind.BAD_RESPONSE, f"the server sent one event of more than {limit} MB; the reply was stopped"
+            )
+        return size, headers_size
+
+    def _read_message(self, message: bytes, headers_size: int) -> SseEvent:
+        if crc32(message[: -_CHECKSUM.size]) != _CHECKSUM.unpack_from(message, len(message) - _CHECKSUM.size)[0]:
+            raise self._damaged()
+        end = _PRELUDE.size + headers_size
+        try:
+            headers = _read_headers(message[_PRELUDE.size : end])
+        except (struct.error, IndexError, KeyError, UnicodeDecodeError) as error:
+            raise self._damaged() from error
+        self._has_begun = True
+        text = message[end : -_CHECKSUM.size].decode("utf-8", "replace").strip()
+        match headers.get(":message-type"):
+            case "error":
+                fields = {"code": headers.get(":error-code", ""), "message": headers.get(":error-message", "")}
+                return SseEvent("", json.dumps({"error": fields}))
+            case "exception":
+                name = headers.get(":exception-type", "unknownException")
+            case _:
+                name = headers.get(":event-type", "")
+        return SseEvent("", f"{{{json.dumps(name)}: {text or '{}'}}}")
+
+    def _damaged(self) -> ProviderError:
+        if self._has_begun:
+            return ProviderError(ErrorKind.CONNECTION, "the stream was damaged on its way")
+        return ProviderError(ErrorKind.BAD_RESPONSE, "the server answered with something that is no event stream")
+
+
+def _read_headers(data: bytes) -> dict[str, str]:
+    """Return the headers that are text, by name."""
+    headers: dict[str, str] = {}
+    at = 0
+    while at < len(data):
+        end = at + 1 + data[at]
+        name = data[at + 1 : end].decode("utf-8")
+        kind, at = data[end], end + 1
+        size = _SIZES[kind]
+        if size is None:
+            (size,) = _SHORT.unpack_from(data, at)
+            at += _SHORT.size
+        if at + size > len(data):
+            raise IndexError("a header is longer than the headers")
+        if kind == _STRING:
+            headers[name] = data[at : at + size].decode("utf-8")
+        at += size
+    return headers

@@ -1,0 +1,61 @@
+"""How Claude models think, by name: shared by Anthropic's own protocol and by Bedrock's. Pure.
+
+Source: Anthropic's pages on extended thinking, adaptive thinking and effort.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from qcode.protocol.json import JsonObject
+from qcode.protocol.messages import Message, Reasoning, Text
+from qcode.protocol.model import Effort, ModelRequest
+from qcode.providers.history import said, start_of_tool_loop
+
+MIN_THINKING_BUDGET = 1024
+"""The smallest `budget_tokens` the API takes."""
+
+_BUDGETS: dict[Effort, int] = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "max": 32_768}
+_ADAPTIVE_EFFORTS: dict[Effort, str] = {"none": "low", "minimal": "low"}
+# Models up to 4.5 think by a budget of tokens; later ones decide for themselves and take an effort instead.
+_BUDGET_MODEL = re.compile(r"claude-(?:instant|v\d|[123]\b|4-[a-z]|[a-z]+-(?:3|4-[0-5](?!\d)|4-\d{8}|4$|4@))")
+_UNTHINKING_MODEL = re.compile(r"claude-(?:instant|v\d|[12]\b|3-(?!7)|3$)")
+
+
+def thinking_fields(
+    request: ModelRequest, effort: Effort, messages: Sequence[Message], is_signed: Callable[[Reasoning], bool]
+) -> JsonObject:
+    """Return how much to think: an effort where the model takes one, else a budget that fits under the cap.
+
+    `messages` are those that are sent; `is_signed` tells whether a block of thinking goes back with them.
+    """
+    name = request.model.lower()
+    if _UNTHINKING_MODEL.search(name):
+        return {}
+    if "claude" in name and not _BUDGET_MODEL.search(name):
+        level = _ADAPTIVE_EFFORTS.get(effort, effort)
+        if effort == "none":
+            # Some of these models refuse to have thinking disabled; none refuses the lowest effort.
+            return {"output_config": {"effort": level}}
+        return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": level}}
+    if effort == "none":
+        return {"thinking": {"type": "disabled"}}
+    budget = min(_BUDGETS[effort], request.max_tokens // 2)
+    if budget < MIN_THINKING_BUDGET or _loop_lacks_thinking(messages, is_signed):
+        return {}
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+def _loop_lacks_thinking(messages: Sequence[Message], is_signed: Callable[[Reasoning], bool]) -> bool:
+    """With a budget, a running tool loop must begin with signed thinking; one begun by another model does not."""
+    for message in messages[start_of_tool_loop(messages) :]:
+        if message.role != "assistant" or not message.calls:
+            continue
+        for block in said(message.blocks):
+            if isinstance(block, Reasoning):
+                if is_signed(block):
+                    return False
+            elif not isinstance(block, Text) or block.text.strip():
+                return True
+    return False

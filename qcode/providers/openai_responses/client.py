@@ -1,0 +1,34 @@
+"""The Responses API over the openai SDK, which owns address, authentication, headers and error classes.
+
+The body goes in as `extra_body`, as it is, and the answer is read as bytes: see `openai_chat.client`, whose
+connection this client shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from qcode.protocol.model import ModelRequest
+from qcode.providers.openai_responses.codec import Decoder, encode
+from qcode.providers.openai_sdk import OpenAISdkProvider
+
+if TYPE_CHECKING:
+    import httpx2
+    from openai import AsyncOpenAI
+
+
+class OpenAIResponsesProvider(OpenAISdkProvider):
+    """OpenAI, or a server that speaks its Responses protocol."""
+
+    def _decoder(self, request: ModelRequest) -> Decoder:
+        return Decoder(tag=str(len(request.messages)))
+
+    @asynccontextmanager
+    async def _open(self, client: AsyncOpenAI, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
+        create = client.responses.with_streaming_response.create
+        # The SDK's signature knows no plain mapping; what counts is in the body.
+        body: dict[str, Any] = dict(encode(request))
+        async with create(model=request.model, input=[], stream=True, extra_body=body) as response:
+            yield response.http_response

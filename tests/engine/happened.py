@@ -1,0 +1,50 @@
+"""What happened in a step of a `World`: its attempts and the events of its reply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from qcode.protocol.events import ReplyFinished
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.reply import ReplyEnded
+from qcode.protocol.stops import StopReason
+from qcode.protocol.usage import Usage
+
+
+@dataclass
+class Attempt:
+    """One request and what was fed of its answer."""
+
+    request: ModelRequest
+    usage: Usage = field(default_factory=Usage)
+    calls: dict[str, str] = field(default_factory=dict)
+    blocks: dict[int, str] = field(default_factory=dict)
+    ended: ReplyEnded | None = None
+    has_failed: bool = False
+    text: str = ""
+
+    @property
+    def is_cut(self) -> bool:
+        """The cap was hit, by the reason or by the count."""
+        if self.ended is None:
+            return False
+        count = self.usage.output
+        near = count is not None and abs(count - self.request.max_tokens) <= max(2, self.request.max_tokens * 0.005)
+        return near or self.ended.stop is StopReason.MAX_TOKENS
+
+
+@dataclass
+class Step:
+    """What happened in one step: a reply and its calls."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    shown: str = ""
+    taken_back: list[tuple[str, int]] = field(default_factory=list)
+    finished: ReplyFinished | None = None
+    escalations: int = 0
+    continuations: int = 0
+    repairs: int = 0
+    terminations: int = 0
+    settled: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    ran: list[str] = field(default_factory=list)

@@ -1,0 +1,124 @@
+"""The calls of a reply: one result each, budgets in a row, and what makes the row end."""
+
+from __future__ import annotations
+
+import pytest
+
+from qcode.engine.caps import OutputSettings
+from qcode.engine.effects import ApprovalAnswered, SteerQueued, ToolEnded, UserSubmitted
+from qcode.engine.turn import TurnSettings
+from qcode.protocol.events import Notice, SteeringAdded, ToolFinished, ToolPayloadRepair
+from qcode.protocol.messages import user
+from qcode.protocol.stops import Limit, Outcome, StopReason
+from qcode.protocol.tools import ToolOutcome
+from tests.engine.play import TOOLS, Played, Player, Script, calls, play, text
+from tests.engine.test_turn import results_of
+
+READ, BAD_READ = ("read", '{"path": "a"}'), ("read", '{"path": }')
+FIXED = OutputSettings(override=64_000)
+
+
+def cut_call(name: str, raw: str, *before: tuple[str, str]) -> Script:
+    return calls(*before, (name, raw), stop=StopReason.MAX_TOKENS, output=64_000)
+
+
+def states(played: Played) -> list[str]:
+    return [event.state for event in played.events if isinstance(event, ToolFinished)]
+
+
+def test_two_malformed_calls_in_one_reply_are_one_try() -> None:
+    played = play(calls(BAD_READ, BAD_READ), text("Sorry."))
+    assert states(played) == ["rejected", "rejected"]
+    assert played.end.outcome is Outcome.END_TURN
+
+
+def test_a_call_that_runs_resets_the_budget_of_repairs() -> None:
+    played = play(calls(BAD_READ), calls(READ), calls(BAD_READ), calls(READ), text("Done."))
+    assert states(played) == ["rejected", "done", "rejected", "done"]
+    assert played.end.outcome is Outcome.END_TURN
+
+
+@pytest.mark.parametrize("attempts", [0, 1, 2])
+def test_the_budget_of_repairs_is_the_one_that_was_set(attempts: int) -> None:
+    output = OutputSettings(override=64_000, max_tool_repair_attempts=attempts)
+    played = play(*[cut_call("shell", '{"command": "ec')] * (attempts + 1), output=output)
+    assert played.end.outcome is Outcome.MAX_TOKENS
+    assert len(played.requests) == attempts + 1
+    assert any(isinstance(event, Notice) and "cut by the output limit" in event.text for event in played.events)
+
+
+def test_a_cut_call_whose_name_was_cut_as_well_counts_as_a_repair() -> None:
+    played = play(cut_call("wri", ""), cut_call("wri", ""), output=FIXED)
+    assert played.end.outcome is Outcome.MAX_TOKENS
+    assert states(played) == ["rejected", "rejected"]
+
+
+def test_rejections_of_other_files_are_no_row() -> None:
+    scripts = [cut_call("write", f'{{"path": "{name}", "content": "x') for name in "abababa"]
+    played = play(*scripts, text("Done."), output=FIXED)
+    assert played.end.outcome is Outcome.END_TURN
+
+
+def test_the_row_of_one_file_goes_on_whatever_its_content_and_over_calls_that_only_read() -> None:
+    scripts: list[Script] = []
+    for number in range(5):
+        scripts += [cut_call("write", f'{{"path": "a", "content": "{number}'), calls(READ)]
+    played = play(*scripts[:-1], output=FIXED)
+    assert played.end.outcome is Outcome.MAX_TOKENS
+    assert states(played).count("rejected") == 5
+
+
+def test_a_write_that_succeeds_ends_the_row_of_rejections() -> None:
+    cut_write = cut_call("write", '{"path": "a", "content": "x')
+    whole = calls(("write", '{"path": "a", "content": "x"}'))
+    played = play(*[cut_write] * 4, whole, *[cut_write] * 4, text("Done."), output=FIXED)
+    assert played.end.outcome is Outcome.END_TURN
+
+
+def test_a_call_that_lacks_an_argument_below_the_cap_is_told_which() -> None:
+    played = play(calls(("write", '{"path": "a"}')), text("Oh."))
+    (result,) = results_of(played.messages[2])
+    assert "`content`" in result.content
+    assert "split" not in result.content
+
+
+def test_a_call_that_lacks_an_argument_at_the_cap_gets_split_guidance() -> None:
+    played = play(cut_call("write", '{"path": "a"}'), text("Oh."), output=FIXED)
+    assert "MUST split" in results_of(played.messages[2])[0].content
+    assert played.ran == []
+
+
+def test_each_rejection_is_reported_once() -> None:
+    played = play(cut_call("write", '{"path": "a'), text("Oh."), output=FIXED)
+    assert played.of(ToolPayloadRepair) == [ToolPayloadRepair("cut_arguments", attempted=True, succeeded=False)]
+
+
+def test_a_verdict_or_an_outcome_for_another_call_changes_nothing() -> None:
+    player = Player(calls(READ), text("Done."))
+    player.give(UserSubmitted(user("go")))
+    while not player.played.asked:
+        player.step()
+    player.give(ApprovalAnswered("nobody", True))
+    player.give(ToolEnded("c0", ToolOutcome("too early")))
+    assert player.played.ran == []
+    player.give(ApprovalAnswered("c0", True))
+    player.give(ApprovalAnswered("c0", False))
+    assert [run.call.call_id for run in player.played.ran] == ["c0"]
+
+
+def test_steering_makes_a_turn_of_signals_go_on() -> None:
+    player = Player(calls(("note", "{}")), text("As you say."))
+    player.give(UserSubmitted(user("go")))
+    player.give(SteerQueued("wait"))
+    while player.step():
+        pass
+    assert player.played.end.text == "As you say."
+    assert player.played.of(SteeringAdded) == [SteeringAdded("wait")]
+
+
+def test_a_signal_uses_no_budget_and_a_call_beyond_it_is_told_so() -> None:
+    settings = TurnSettings("s", TOOLS, max_tool_calls=1)
+    played = play(calls(("note", '{"n": 1}'), READ, ("note", '{"n": 2}'), READ), settings=settings)
+    assert states(played) == ["done", "done", "done", "rejected"]
+    assert [signal.arguments["n"] for signal in played.end.signals] == [1, 2]
+    assert played.end.limit is Limit.TOOL_CALLS

@@ -1,0 +1,82 @@
+"""`<think>…</think>` at the start of what a model says is reasoning, however the tags are split."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.engine.inline_thinking import InlineThinking
+from qcode.protocol.messages import Reasoning, Text, assistant
+from qcode.protocol.model import ModelFacts
+from qcode.protocol.reply import ReasoningDelta
+from tests.engine.play import cut, play, text
+
+INLINE = ModelFacts(inline_thinking=True)
+
+
+def split(said: str, size: int) -> tuple[str, str]:
+    """Return reasoning and text of `said`, fed in pieces of `size` characters."""
+    filtered = InlineThinking()
+    pieces = [piece for at in range(0, len(said), size) for piece in filtered.feed(said[at : at + size])]
+    pieces += filtered.flush()
+    assert all(piece for _, piece in pieces)
+    return tuple("".join(piece for kind, piece in pieces if kind == wanted) for wanted in ("reasoning", "text"))  # type: ignore[return-value]  # two kinds
+
+
+ROWS = [
+    ("<think>hm</think>answer", "hm", "answer"),
+    ("\n <think>\nhm\n</think>\n\nanswer\n", "\nhm\n", "answer\n"),
+    ("<think>a < b </thin </think>c", "a < b </thin ", "c"),
+    ("<think>hm", "hm", ""),
+    ("<think>hm</thi", "hm</thi", ""),
+    ("<thi", "<thi", ""),
+    ("<think></think>answer", "", "answer"),
+    ("answer <think>x</think>", "", "answer <think>x</think>"),
+    ("<think>a</think>b<think>c</think>", "a", "b<think>c</think>"),
+    ("<thinking>x", "", "<thinking>x"),
+    ("  plain", "", "  plain"),
+    ("<", "<", ""),
+    (" \n", "", " \n"),
+    ("", "", ""),
+]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+@pytest.mark.parametrize(("said", "reasoning", "answer"), ROWS)
+def test_thinking_is_told_from_text(said: str, reasoning: str, answer: str, size: int) -> None:
+    assert split(said, size) == (reasoning, answer)
+
+
+@given(
+    st.lists(st.sampled_from(["<think>", "</think>", "<", "think>", "</", "a", " ", "\n"]), max_size=12),
+    st.integers(1, 9),
+)
+def test_how_the_text_is_split_never_matters(parts: list[str], size: int) -> None:
+    said = "".join(parts)
+    assert split(said, size) == split(said, max(1, len(said)))
+
+
+def test_inline_thinking_is_shown_and_stored_as_reasoning() -> None:
+    played = play(text("<th", "ink>hm", "</think>", "\n\nHello"), facts=INLINE)
+    assert played.shown == played.end.text == "Hello"
+    assert played.messages[-1] == assistant(Reasoning("hm"), Text("Hello"))
+    assert "".join(event.text for event in played.events if isinstance(event, ReasoningDelta)) == "hm"
+
+
+def test_a_cut_inside_inline_thinking_is_thinking_alone() -> None:
+    played = play(cut("<think>hm "), cut("<think>hmm "), text("<think>x</think>Answer."), facts=INLINE)
+    assert played.end.api_calls.repairs == 1
+    assert played.end.text == played.shown == "Answer."
+
+
+def test_a_continuation_may_think_again_before_it_goes_on() -> None:
+    played = play(
+        cut("<think>a</think>lost"), cut("<think>a</think>The first half "),
+        text("<think>where was I</think>The first half of it and the second."), facts=INLINE,
+    )  # fmt: skip
+    assert played.end.text == played.shown == "The first half of it and the second."
+
+
+def test_a_model_not_marked_so_means_what_it_writes() -> None:
+    assert play(text("<think>hm</think>x")).end.text == "<think>hm</think>x"

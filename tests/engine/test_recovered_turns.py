@@ -1,0 +1,279 @@
+"""Budgets, the window, learned limits and prefill: each corner of recovery as one played turn."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from qcode.engine.caps import OutputSettings
+from qcode.engine.effects import Learn
+from qcode.engine.knowledge import HostKnowledge, KnownModel
+from qcode.engine.learned import LearnedLimit
+from qcode.engine.turn import TurnSettings
+from qcode.protocol import events as ev
+from qcode.protocol.errors import ErrorKind
+from qcode.protocol.messages import Text, ToolCall, assistant
+from qcode.protocol.model import ModelFacts
+from qcode.protocol.reply import ReasoningDelta, ReplyEnded, TextDelta, UsageReported
+from qcode.protocol.stops import Limit, Outcome, StopReason
+from qcode.protocol.usage import Price, Usage
+from tests.engine.play import (
+    TOOLS,
+    Player,
+    Script,
+    broken,
+    calls,
+    cut,
+    finished,
+    play,
+    reasons,
+    refused,
+    retries,
+    text,
+)
+
+SMALL = OutputSettings(override=500)
+PREFILL = ModelFacts(prefill=True, max_output_tokens=4_096)
+
+
+# Budgets
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_as_many_continuations_as_were_set(count: int) -> None:
+    output = OutputSettings(override=500, max_continuations=count)
+    played = play(*[cut(f"{index} ") for index in range(count + 1)], output=output)
+    assert len(played.requests) == count + 1
+    assert played.end.outcome is Outcome.MAX_TOKENS
+    assert reasons(played) == ["retry_limit"]
+
+
+def test_without_continuations_a_first_cut_is_still_escalated() -> None:
+    played = play(cut("lost"), cut("kept"), output=OutputSettings(max_continuations=0))
+    assert played.caps == [8_000, 64_000]
+    assert played.end.text == "kept"
+
+
+def test_the_continuing_policy_never_takes_shown_text_back() -> None:
+    played = play(cut("One, "), cut("two, "), text("three."), output=OutputSettings(policy="continue"))
+    assert played.caps == [8_000, 64_000, 64_000]
+    assert played.end.text == "One, two, three."
+    assert retries(played) == [(True, "max_tokens")] * 2
+
+
+def test_without_escalation_a_text_is_continued_at_the_first_cap() -> None:
+    played = play(cut("One, "), text("two."), output=OutputSettings(can_escalate=False))
+    assert played.caps == [8_000, 8_000]
+
+
+def test_the_budget_of_tokens_bounds_the_last_continuation_and_then_ends_it() -> None:
+    output = OutputSettings(override=500, max_total_completion_tokens=800)
+    played = play(cut("One ", output=500), cut("two ", output=300), output=output)
+    assert played.caps == [500, 300]
+    assert reasons(played) == ["budget_exhausted"]
+    assert [e.tokens_left for e in played.events if isinstance(e, ev.ContinuationAttempt)] == [300]
+
+
+def test_tokens_that_nobody_reported_are_estimated() -> None:
+    output = OutputSettings(override=500, max_total_completion_tokens=100)
+    played = play(cut("x" * 400), output=output)
+    assert len(played.requests) == 1
+    assert reasons(played) == ["budget_exhausted"]
+
+
+def test_the_discarded_attempt_is_not_in_the_budget() -> None:
+    output = OutputSettings(max_total_completion_tokens=70_000)
+    played = play(cut("lost", output=8_000), cut("kept ", output=64_000), text("end"), output=output)
+    assert played.caps == [8_000, 64_000, 6_000]
+
+
+def test_the_budget_of_characters_is_checked_before_a_continuation_and_cuts_no_stream() -> None:
+    output = OutputSettings(override=500, max_total_output_chars=10)
+    played = play(cut("0123456789 and more"), output=output)
+    assert played.end.text == "0123456789 and more"
+    assert reasons(played) == ["budget_exhausted"]
+
+
+def test_a_restored_partial_counts_in_the_budget_and_what_replaced_it_does_not() -> None:
+    output = OutputSettings(max_total_completion_tokens=10_000)
+    thought: Script = [
+        ReasoningDelta(0, "hm"),
+        UsageReported(Usage(output=64_000)),
+        ReplyEnded(StopReason.MAX_TOKENS, ""),
+    ]
+    played = play(cut("One ", output=8_000), thought, text("two."), output=output)
+    assert played.caps == [8_000, 64_000, 2_000]
+    assert played.end.text == "One two."
+
+
+def test_a_reply_is_escalated_once_however_small_the_gain_may_be() -> None:
+    output = OutputSettings(min_escalation_gain=1.0)
+    played = play(cut("lost", output=8_000), cut("One ", output=64_000), text("two."), output=output)
+    assert played.end.api_calls.escalations == 1
+    assert played.end.text == "One two."
+
+
+def test_each_reply_has_fresh_budgets() -> None:
+    played = play(
+        cut("a"), calls(("read", '{"path": "x"}'), before="b"), cut("c"), text("d"), output=OutputSettings(override=64)
+    )
+    assert played.end.api_calls.initial == 2
+    assert [e.index for e in played.events if isinstance(e, ev.ContinuationAttempt)] == [1, 1]
+
+
+def test_a_money_budget_holds_although_a_host_reports_no_usage() -> None:
+    price = Price(Decimal(1_000), Decimal(1_000))
+    settings = TurnSettings("s", TOOLS, max_budget_usd=Decimal("0.01"))
+    played = play(calls(("read", '{"path": "x"}'), output=None), settings=settings, facts=ModelFacts(price=price))
+    assert played.end.limit is Limit.COST
+    assert played.end.cost is None
+
+
+def test_a_request_that_never_reached_the_host_costs_nothing() -> None:
+    facts = ModelFacts(price=Price(Decimal(1), Decimal(1)))
+    played = play(broken(kind=ErrorKind.UNREACHABLE), text("Hi."), facts=facts)
+    assert played.end.cost == Decimal("0.00011")
+
+
+# The window
+
+
+def test_a_prompt_without_room_is_refused_before_any_request() -> None:
+    player = Player(facts=ModelFacts(context_window=5_000))
+    played = player.play("word " * 3_000)
+    assert played.requests == []
+    assert played.end.error is not None
+    assert played.end.error.kind == ErrorKind.CONTEXT_OVERFLOW
+    assert "3,839" in played.end.error.message
+    assert "5,000" in played.end.error.message
+    assert (played.end.replies, played.end.api_calls.total) == (0, 0)
+
+
+def test_every_request_is_clamped_anew_as_the_text_grows() -> None:
+    long = "".join(f"line {index} of many\n" for index in range(300))
+    played = play(cut(long), text("end"), facts=ModelFacts(context_window=12_000, max_output_tokens=9_000))
+    first, second = played.caps
+    assert first == 8_000
+    assert second < 9_000
+
+
+def test_no_room_to_continue_keeps_the_text_and_names_the_figures() -> None:
+    long = "".join(f"line {index} of many\n" for index in range(1_200))
+    played = play(cut(long), output=SMALL, facts=ModelFacts(context_window=8_000))
+    assert played.end.outcome is Outcome.MAX_TOKENS
+    assert played.end.text == long
+    assert "8,000" in finished(played).note
+    assert reasons(played) == ["budget_exhausted"]
+
+
+def test_a_break_with_no_room_to_continue_keeps_the_text() -> None:
+    long = "".join(f"line {index} of many\n" for index in range(1_200))
+    played = play(broken(TextDelta(0, long)), facts=ModelFacts(context_window=8_000))
+    assert played.end.outcome is Outcome.MAX_TOKENS
+    assert played.end.text == played.shown == long
+
+
+@pytest.mark.parametrize("before", [[], ["Some text."]])
+def test_a_full_context_keeps_the_text(before: list[str]) -> None:
+    played = play(text(*before, stop=StopReason.CONTEXT_WINDOW_EXCEEDED))
+    assert played.end.text == "".join(before)
+    assert played.end.outcome is (Outcome.MAX_TOKENS if before else Outcome.ERROR)
+    assert played.end.stop is StopReason.CONTEXT_WINDOW_EXCEEDED
+
+
+# Learned limits
+
+
+def test_an_escalation_that_turns_out_to_gain_nothing_is_skipped() -> None:
+    played = play(cut("The first half "), refused("Range of max_tokens should be [1, 8192]"), text("and the second."))
+    assert played.caps == [8_000, 64_000, 8_192]
+    assert played.shown == played.end.text == "The first half and the second."
+    assert [record.is_discarded for record in finished(played).attempts] == [False, False, False]
+    counts = played.end.api_calls
+    assert (counts.escalations, counts.continuations, counts.retries) == (1, 1, 0)
+
+
+def test_a_cut_call_whose_escalation_gains_nothing_is_rejected() -> None:
+    half = calls(("write", '{"path": "a", "content": "x'), stop=StopReason.MAX_TOKENS, output=8_000, before="Now:")
+    played = play(half, refused("Range of max_tokens should be [1, 8192]"), text("Smaller, then."))
+    assert [block.call_id for block in played.messages[1].blocks if isinstance(block, ToolCall)] == ["c0"]
+    assert played.messages[1].text == "Now:"
+    assert played.ran == []
+
+
+def test_an_escalation_is_sent_again_under_a_limit_that_is_worth_it() -> None:
+    played = play(cut("lost"), refused("supports at most 16384 completion tokens"), text("whole"))
+    assert played.caps == [8_000, 64_000, 16_384]
+    assert played.end.text == "whole"
+    assert retries(played) == [(False, "max_tokens")]
+
+
+def test_a_window_named_by_a_refusal_is_learned_with_the_size_of_the_prompt() -> None:
+    played = play(refused("max_total_tokens (33802) must be <= max_seq_len (32768)"), text("Hi."))
+    assert played.learned == [Learn(LearnedLimit("window", 32_768, total=33_802))]
+    assert played.caps == [8_000, 32_768 - 25_802 - 1_024]
+
+
+def test_a_window_that_our_count_fits_in_is_believed_over_our_count() -> None:
+    played = play(refused("This model's maximum context length is 9000 tokens."), text("Hi."))
+    assert played.caps[1] < 8_000 - 1_024
+
+
+def test_a_prompt_larger_than_the_learned_window_ends_with_the_figures_and_is_remembered() -> None:
+    played = play(refused("prompt is too long: 210000 tokens > 200000 maximum", ErrorKind.CONTEXT_OVERFLOW))
+    assert len(played.learned) == 1
+    assert played.end.error is not None
+    assert played.end.error.kind == ErrorKind.CONTEXT_OVERFLOW
+    assert "210,000" in played.end.error.message
+
+
+def test_a_limit_is_learned_once_for_a_request() -> None:
+    message = "supports at most 4096 completion tokens"
+    played = play(refused(message), refused(message))
+    assert played.caps == [8_000, 4_096]
+    assert played.end.outcome is Outcome.ERROR
+
+
+def test_a_refusal_that_names_no_limit_is_an_ordinary_error() -> None:
+    played = play(refused("tools: too many"))
+    assert played.learned == []
+    assert played.end.error is not None
+    assert played.end.error.message == "tools: too many"
+
+
+def test_a_host_that_cuts_silently_is_remembered_and_not_escalated_again() -> None:
+    short = "word " * 400
+    played = play(cut(short, output=2_000), cut(short, output=2_000), text("end"))
+    assert played.learned == [Learn("silently_capped")]
+    model = KnownModel("test", "m", host=HostKnowledge(is_silently_capped=True))
+    assert play(cut("One "), text("two."), model=model).caps == [8_000, 64_000]
+
+
+def test_a_host_that_reports_no_usage_is_not_suspected() -> None:
+    played = play(cut("word " * 400), cut("word " * 400), text("end"))
+    assert played.learned == []
+
+
+def test_an_escalated_attempt_that_gave_more_teaches_nothing() -> None:
+    played = play(cut("x", output=2_000), cut("x", output=20_000), text("end"))
+    assert played.learned == []
+
+
+# Prefill
+
+
+def test_a_host_that_continues_a_message_is_asked_to_and_the_seam_is_left_alone() -> None:
+    played = play(cut("The end, the end,"), text(" the end, the end."), facts=PREFILL)
+    resumed = played.requests[1]
+    assert resumed.is_prefill
+    assert resumed.messages[-1] == assistant(Text("The end, the end,"))
+    assert played.end.text == "The end, the end, the end, the end."
+
+
+def test_a_host_that_refuses_it_is_remembered_and_asked_in_words() -> None:
+    played = play(cut("One, two,"), refused("prefill is not supported"), text("two, three."), facts=PREFILL)
+    assert played.learned == [Learn("refuses_prefill")]
+    assert not played.requests[2].is_prefill
+    assert [message.role for message in played.requests[2].messages] == ["user", "assistant", "user"]
+    assert played.end.api_calls.continuations == played.end.api_calls.retries == 1

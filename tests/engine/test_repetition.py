@@ -1,0 +1,140 @@
+"""A model that repeats itself without end is noticed exactly where it is certain, and ordinary text never is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.engine.effects import StopRequest, UserSubmitted
+from qcode.engine.repetition import RepetitionDetector
+from qcode.protocol.events import ContinuationTerminated, PartialRestored
+from qcode.protocol.messages import assistant, user
+from qcode.protocol.reply import ReplyEnded, TextDelta
+from qcode.protocol.stops import Outcome, StopReason
+from tests.engine.play import Player, Script, calls, cut, play, text
+
+LINE = "This sentence is said again and again, all over, and the end is never near.\n"
+CYCLE = [f"{number}. The {number}th line of a cycle that goes round and round.\n" for number in range(8)]
+
+
+def stopped_at(said: str, size: int = 64, *, fence: str | None = None, is_arguments: bool = False) -> int | None:
+    """Return after how many characters the detector is certain, None where it never is."""
+    detector = RepetitionDetector(fence=fence, is_arguments=is_arguments)
+    for at in range(0, len(said), size):
+        found = detector.feed(said[at : at + size])
+        if found is not None:
+            return at + found
+    return None
+
+
+NOTICED: list[tuple[str, str, int, int]] = [
+    ("one line", LINE * 100, 40 * len(LINE), 41 * len(LINE)),
+    ("a short line, once it is long enough", "short line here, yes\n" * 300, 2_000, 2_200),
+    ("a cycle of eight lines", "".join(CYCLE) * 60, 40 * len("".join(CYCLE)), 41 * len("".join(CYCLE))),
+    ("a period inside one line", "ab cd " * 2_000, 4_000, 4_100),
+    ("a period of 200", "".join(chr(0x4E00 + index) for index in range(200)) * 40, 4_000, 4_100),
+    ("one character", "=" * 9_000, 4_000, 4_100),
+    ("empty lines", "x\n" + "\n" * 5_000, 2_000, 2_200),
+    ("after an ordinary beginning", "Intro.\n\n" + LINE * 100, 40 * len(LINE), 42 * len(LINE)),
+    ("in code, when it is very long", "```\n" + LINE * 400, 20_000, 20_200),
+    ("a fence that recurs, when it is very long", "```\ncode = 1\n```\n" * 2_000, 20_000, 20_200),
+]
+PASSED: list[tuple[str, str]] = [
+    ("39 times the same line", "x" * 100 + "\n" + LINE * 39),
+    ("40 times a line, but a short one", "short line\n" * 40),
+    ("a cycle of nine lines", "".join([*CYCLE, "and one more, so that there are nine of them here\n"]) * 60),
+    ("a period of 201", "".join(chr(0x4E00 + index) for index in range(201)) * 40),
+    ("3,900 characters of one period", "ab" * 1_950),
+    ("the same line in code", "```\n" + LINE * 200 + "```\n"),
+    ("numbered lines", "".join(f"{number}. item\n" for number in range(3_000))),
+    ("a line between each", "".join(f"{LINE}{number}\n" for number in range(300))),
+]
+
+
+@pytest.mark.parametrize("size", [1, 64, 100_000])
+@pytest.mark.parametrize(("said", "first", "last"), [row[1:] for row in NOTICED], ids=[row[0] for row in NOTICED])
+def test_repetition_is_noticed(said: str, first: int, last: int, size: int) -> None:
+    at = stopped_at(said, size)
+    assert at is not None
+    assert first <= at <= last
+
+
+@pytest.mark.parametrize("said", [row[1] for row in PASSED], ids=[row[0] for row in PASSED])
+def test_ordinary_text_passes(said: str) -> None:
+    assert stopped_at(said) is None
+
+
+def test_arguments_repeat_more_than_prose_may() -> None:
+    escaped = LINE.replace("\n", "\\n")
+    assert stopped_at('{"content": "' + escaped * 200, is_arguments=True) is None
+    at = stopped_at('{"content": "' + escaped * 400, is_arguments=True)
+    assert at is not None
+    assert 20_000 <= at <= 20_200
+
+
+def test_a_fence_open_where_the_text_begins_counts() -> None:
+    assert stopped_at(LINE * 200, fence="```") is None
+    assert stopped_at("```\n" + LINE * 60, fence="```") is not None
+
+
+@given(
+    st.lists(st.sampled_from([LINE, "a\n", "b ", "```\n", "x" * 70]), max_size=30),
+    st.integers(1, 60),
+    st.integers(1, 300),
+)
+def test_how_the_text_is_split_never_matters(parts: list[str], times: int, size: int) -> None:
+    said = "".join(parts) * times
+    assert stopped_at(said, size) == stopped_at(said, max(1, len(said)))
+
+
+def endless(*before: str) -> Script:
+    return cut(*before, *[LINE] * 300)
+
+
+def test_a_reply_that_repeats_is_stopped_and_its_text_kept() -> None:
+    player = Player(endless("Well. "))
+    player.give(UserSubmitted(user("go")))
+    while player.step():
+        pass
+    played = player.played
+    assert played.end.outcome is Outcome.ERROR
+    assert played.end.error is not None
+    assert "repeated itself" in played.end.error.message
+    assert played.end.text == played.shown
+    assert played.end.text.startswith("Well. " + LINE * 39)
+    assert len(played.end.text) < 43 * len(LINE)
+    assert len(played.requests) == 1
+
+
+def test_a_stopped_attempt_is_closed_and_its_late_events_change_nothing() -> None:
+    player = Player(endless())
+    player.give(UserSubmitted(user("go")))
+    effects = [effect for _ in range(60) for effect in player.turn.handle(TextDelta(0, LINE))]
+    assert sum(isinstance(effect, StopRequest) for effect in effects) == 1
+    assert player.turn.is_over
+    assert player.turn.handle(ReplyEnded(StopReason.MAX_TOKENS, "length")) == []
+
+
+def test_a_continuation_that_repeats_is_no_progress() -> None:
+    played = play(cut("lost"), cut("The beginning. "), endless())
+    assert played.end.outcome is Outcome.MAX_TOKENS
+    assert [event.reason for event in played.of(ContinuationTerminated)] == ["no_progress"]  # type: ignore[union-attr]  # filtered by type
+    assert played.end.text == played.shown
+    assert played.end.text.startswith("The beginning. " + LINE)
+
+
+def test_an_escalated_attempt_that_repeats_keeps_the_longer_text() -> None:
+    long = "".join(f"{number}. A different line each time it is written.\n" for number in range(200))
+    played = play(cut(long), endless())
+    assert played.end.outcome is Outcome.ERROR
+    assert played.end.text == played.shown == long
+    assert len(played.of(PartialRestored)) == 1
+
+
+def test_arguments_that_repeat_end_the_reply_and_are_not_run() -> None:
+    raw = '{"path": "a", "content": "' + LINE.replace("\n", "\\n") * 400
+    played = play(calls(("write", raw), before="Writing."))
+    assert played.end.outcome is Outcome.ERROR
+    assert played.ran == []
+    assert played.messages[-1] == assistant(*play(text("Writing.")).messages[-1].blocks)

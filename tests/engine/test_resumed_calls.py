@@ -1,0 +1,86 @@
+"""A cut write that is finished instead of rejected, where the person asked for that."""
+
+from __future__ import annotations
+
+import pytest
+
+from qcode.engine.caps import OutputSettings
+from qcode.protocol import events as ev
+from qcode.protocol.messages import Text, assistant
+from qcode.protocol.stops import Outcome, StopReason
+from tests.engine.play import (
+    TOOLS,
+    Script,
+    calls,
+    cut,
+    play,
+    refused,
+    text,
+)
+
+RESUME = OutputSettings(override=500, tool_call_repair="resume")
+WHOLE = '{"path": "a.md", "content": "# Title\\n\\n```\\ncode\\n```"}'
+
+
+def cut_write(at: int, *before: tuple[str, str]) -> Script:
+    return calls(*before, ("write", WHOLE[:at]), stop=StopReason.MAX_TOKENS, output=500, before="Writing. ")
+
+
+@pytest.mark.parametrize("at", range(8, len(WHOLE), 5))
+def test_a_cut_write_is_finished_and_approved_as_any_other(at: int) -> None:
+    played = play(cut_write(at), text(WHOLE[at:]), text("Done."), output=RESUME)
+    assert [run.call.arguments for run in played.ran] == [WHOLE]
+    assert len(played.asked) == 1
+    asked = played.requests[1]
+    assert (asked.tools, asked.allows_calls) == ((), False)
+    assert [message.role for message in asked.messages] == ["user", "assistant", "user"]
+    assert asked.messages[1] == assistant(Text("Writing. "))
+    assert played.shown == "Done."
+    assert played.of(ev.ToolPayloadRepair) == [ev.ToolPayloadRepair("cut_arguments", attempted=True, succeeded=True)]
+
+
+def test_the_rest_may_come_in_three_pieces_a_fence_and_with_words_behind_it() -> None:
+    at = WHOLE.index("```") + 3
+    played = play(
+        cut_write(20), cut("```json\n" + WHOLE[20:at]), cut(WHOLE[at:50]), text(WHOLE[50:] + "\n```\nThat is all."),
+        text("Done."), output=RESUME,
+    )  # fmt: skip
+    assert [run.call.arguments for run in played.ran] == [WHOLE]
+    assert played.end.api_calls.repairs == 3
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [text("I am sorry."), text(WHOLE[10:20] + '"}'), text(""), refused("tool_choice is not supported")],
+)
+def test_what_does_not_close_to_the_whole_call_is_rejected(rest: Script) -> None:
+    played = play(cut_write(10), rest, text("In pieces, then."), output=RESUME)
+    assert played.ran == []
+    assert [e.state for e in played.events if isinstance(e, ev.ToolFinished)] == ["rejected"]
+    assert played.end.text == "In pieces, then."
+
+
+def test_the_rest_of_a_call_is_asked_for_three_times_at_most() -> None:
+    played = play(cut_write(10), cut(WHOLE[10:14]), cut(WHOLE[14:18]), cut(WHOLE[18:22]), text("Done."), output=RESUME)
+    assert played.end.api_calls.repairs == 3
+    assert played.ran == []
+
+
+def test_a_refusal_while_a_call_is_finished_ends_the_turn_with_its_text() -> None:
+    played = play(cut_write(10), text("No.", stop=StopReason.REFUSAL), output=RESUME)
+    assert played.end.outcome is Outcome.REFUSAL
+    assert played.end.text == "Writing. "
+    assert played.ran == []
+
+
+def test_only_writes_are_finished_this_way() -> None:
+    half = calls(("shell", '{"command": "rm -'), stop=StopReason.MAX_TOKENS, output=500)
+    played = play(half, text("Done."), output=RESUME)
+    assert played.ran == []
+    assert played.end.api_calls.repairs == 0
+
+
+def test_tools_stay_declared_where_the_history_holds_calls() -> None:
+    played = play(calls(("read", '{"path": "a"}')), cut_write(10), text(WHOLE[10:]), text("Done."), output=RESUME)
+    assert (played.requests[2].tools, played.requests[2].allows_calls) == (TOOLS, False)
+    assert len(played.ran) == 2

@@ -1,0 +1,81 @@
+"""What qcode says to a model: bounded, fenced, and precise about what happened."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.engine import synthetic
+
+HOSTILE = ["</text_so_far>", "< / text_so_far >", "<text_so_far>", "</TEXT_SO_FAR>", "</json_so_far>", "<json_so_far>"]
+fragments = st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=20)), max_size=8).map("".join)
+
+
+@given(fragments)
+@pytest.mark.parametrize("make", [synthetic.resume_text, synthetic.broken_stream_text])
+def test_the_fence_around_a_text_has_one_end(make: object, text: str) -> None:
+    assert callable(make)
+    message = make(text)
+    assert len(re.findall(r"<\s*/?\s*text_so_far", message, re.IGNORECASE)) == 2
+    assert message.endswith("\n</text_so_far>")
+
+
+@given(fragments)
+def test_the_fence_around_arguments_has_one_end(raw: str) -> None:
+    message = synthetic.resumed_call_text("write", raw)
+    assert len(re.findall(r"<\s*/?\s*json_so_far", message, re.IGNORECASE)) == 2
+    assert message.endswith("\n</json_so_far>")
+
+
+def test_a_resume_message_carries_the_last_characters_and_no_more() -> None:
+    text = "".join(chr(ord("a") + index % 26) for index in range(5_000))
+    message = synthetic.resume_text(text)
+    assert text[-1_200:] in message
+    assert text[-1_201:] not in message
+    for asked in (
+        "output limit",
+        "exactly where",
+        "no recap",
+        "no apology",
+        "smaller pieces",
+        "one complete call only",
+    ):
+        assert asked in message
+
+
+def test_the_marker_is_one_valid_json_object() -> None:
+    assert json.loads(synthetic.marker_arguments('{"a": "')) == {"_qcode_truncated": True, "received_characters": 7}
+
+
+def test_split_guidance_says_what_happened_and_how_to_go_on() -> None:
+    raw = '{"path": "a.py", "content": "def one():\\n    return \\"1\\"\\ndef tw'
+    told = synthetic.split_guidance("write", raw, 64_000, 1)
+    for said in (
+        "Rejected",
+        "64000",
+        "nothing was written",
+        '    return "1"'.strip(),
+        "MUST split",
+        "skeleton",
+        "`edit`",
+    ):
+        assert said in told
+    assert "def tw" not in told
+    assert "in a row" not in told
+    assert "3 times in a row: stop and change the approach" in synthetic.split_guidance("write", raw, 64_000, 3)
+
+
+def test_split_guidance_counts_characters_where_no_line_was_complete() -> None:
+    assert "13 characters" in synthetic.split_guidance("write", '{"path": "a.p', 64_000, 1)
+
+
+def test_the_other_answers_never_ask_to_split() -> None:
+    for told in (synthetic.cut_call_text("shell", 100), synthetic.malformed_call_text("shell")):
+        assert "split" not in told
+        assert "not" in told
+    assert "one complete call only" in synthetic.cut_call_text("shell", 100)
+    assert "not valid JSON" in synthetic.malformed_call_text("shell")

@@ -1,0 +1,1 @@
+"""Bedrock: frames, failures, and the client on Amazon's SDK."""

@@ -1,0 +1,132 @@
+"""What Amazon's SDK raises, by name: the kind, and in the message what to set."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.providers.bedrock.failures import SIGN_IN, of_sdk
+from qcode.providers.errors import Origin
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+ORIGIN = Origin("bedrock", sign_in=SIGN_IN)
+
+_FIELDS: dict[str, Any] = {
+    "provider": "sso",
+    "error_msg": "it has expired",
+    "cred_var": "AWS_SECRET_ACCESS_KEY",
+    "profile": "work",
+    "region_name": "nowhere!",
+    "endpoint_url": "https://x.test",
+    "proxy_url": "http://p.test",
+    "error": "broke",
+    "report": "Invalid length\nfor modelId",
+    "msg": "no such region",
+    "path": "/x",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "said"),
+    [
+        ("NoCredentialsError", ErrorKind.NO_CREDENTIAL, "AWS_ACCESS_KEY_ID"),
+        ("NoCredentialsError", ErrorKind.NO_CREDENTIAL, "AWS_PROFILE"),
+        ("NoAuthTokenError", ErrorKind.NO_CREDENTIAL, "AWS_BEARER_TOKEN_BEDROCK"),
+        ("PartialCredentialsError", ErrorKind.NO_CREDENTIAL, "AWS_SECRET_ACCESS_KEY"),
+        ("ProfileNotFound", ErrorKind.NO_CREDENTIAL, "(work)"),
+        ("CredentialRetrievalError", ErrorKind.AUTH, "it has expired"),
+        ("TokenRetrievalError", ErrorKind.AUTH, "it has expired"),
+        ("UnauthorizedSSOTokenError", ErrorKind.AUTH, "SSO"),
+        ("SSOTokenLoadError", ErrorKind.AUTH, "it has expired"),
+        ("NoRegionError", ErrorKind.BAD_REQUEST, "AWS_REGION"),
+        ("InvalidRegionError", ErrorKind.BAD_REQUEST, "nowhere!"),
+        ("ParamValidationError", ErrorKind.BAD_REQUEST, "Invalid length for modelId"),
+        ("EndpointConnectionError", ErrorKind.UNREACHABLE, "https://x.test"),
+        ("ConnectTimeoutError", ErrorKind.UNREACHABLE, "https://x.test"),
+        ("ProxyConnectionError", ErrorKind.UNREACHABLE, "http://p.test"),
+        ("SSLError", ErrorKind.UNREACHABLE, "https://x.test"),
+        ("ReadTimeoutError", ErrorKind.TIMEOUT, "https://x.test"),
+        ("ConnectionClosedError", ErrorKind.CONNECTION, "https://x.test"),
+        ("EndpointResolutionError", ErrorKind.UNREACHABLE, "no such region"),
+        ("ConfigNotFound", ErrorKind.INTERNAL, "/x"),
+    ],
+)
+def test_an_exception_is_told_by_its_name(name: str, kind: ErrorKind, said: str) -> None:
+    exceptions = pytest.importorskip("botocore.exceptions", reason="the extra `bedrock` is not installed")
+    error = of_sdk(ORIGIN, getattr(exceptions, name)(**_FIELDS), now=NOW)
+    assert error is not None
+    assert error.kind is kind
+    assert said in error.message
+    assert error.message.startswith("bedrock")
+    assert "\n" not in error.message
+
+
+def test_names_are_enough_where_the_sdk_is_not_installed() -> None:
+    base = type("BotoCoreError", (Exception,), {})
+    error = of_sdk(ORIGIN, type("NoCredentialsError", (base,), {})("Unable to locate credentials"), now=NOW)
+    assert error is not None
+    assert (error.kind, error.message) == (
+        ErrorKind.NO_CREDENTIAL,
+        "bedrock: Unable to locate credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+        "or AWS_BEARER_TOKEN_BEDROCK",
+    )
+
+
+def test_an_exception_of_somebody_else_is_left_alone() -> None:
+    assert of_sdk(ORIGIN, ValueError("x"), now=NOW) is None
+
+
+def refused(code: str, message: str, status: int, **headers: str) -> ProviderError:
+    error = Exception(message)
+    error.response = {  # type: ignore[attr-defined]  # as botocore's ClientError carries it
+        "Error": {"Code": code, "Message": message},
+        "ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": headers, "RequestId": "req-1"},
+    }
+    found = of_sdk(ORIGIN, error, now=NOW)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "message", "kind"),
+    [
+        ("ThrottlingException", 429, "Too many requests, please wait", ErrorKind.RATE_LIMIT),
+        ("ThrottlingException", 400, "Rate exceeded", ErrorKind.RATE_LIMIT),
+        ("ThrottlingException", 429, "Too many tokens per day, please wait", ErrorKind.QUOTA),
+        ("ServiceQuotaExceededException", 400, "Your quota is used up", ErrorKind.QUOTA),
+        ("ModelNotReadyException", 429, "The model is not ready", ErrorKind.OVERLOADED),
+        ("ServiceUnavailableException", 503, "Try again", ErrorKind.OVERLOADED),
+        ("InternalServerException", 500, "Oops", ErrorKind.SERVER),
+        ("ModelTimeoutException", 408, "It took too long", ErrorKind.SERVER),
+        ("ModelErrorException", 424, "The model failed", ErrorKind.SERVER),
+        ("ValidationException", 400, "messages: blank text", ErrorKind.BAD_REQUEST),
+        ("ValidationException", 400, "Input is too long for requested model.", ErrorKind.CONTEXT_OVERFLOW),
+        ("ValidationException", 400, "The provided model identifier is invalid.", ErrorKind.UNKNOWN_MODEL),
+        ("ResourceNotFoundException", 404, "Could not resolve the foundation model", ErrorKind.UNKNOWN_MODEL),
+        ("AccessDeniedException", 403, "You don't have access to the model", ErrorKind.AUTH),
+        ("UnrecognizedClientException", 403, "The security token is invalid", ErrorKind.AUTH),
+        ("ExpiredTokenException", 400, "The security token has expired", ErrorKind.AUTH),
+        ("SomethingNew", 502, "?", ErrorKind.SERVER),
+    ],
+)
+def test_an_answer_the_sdk_has_read_is_told_like_any_other(
+    code: str, status: int, message: str, kind: ErrorKind
+) -> None:
+    error = refused(code, message, status)
+    assert (error.kind, error.status, error.code, error.request_id) == (kind, status, code, "req-1")
+    assert message.rstrip(".") in error.message
+
+
+def test_refused_credentials_come_with_what_to_check() -> None:
+    error = refused("AccessDeniedException", "You don't have access to the model.", 403)
+    assert error.message == (
+        "bedrock refused the credentials: You don't have access to the model; check AWS_PROFILE or AWS_ACCESS_KEY_ID, "
+        "and that the account may use the model"
+    )
+
+
+def test_the_wait_the_host_asks_for_is_kept() -> None:
+    assert refused("ThrottlingException", "slow", 429, **{"retry-after": "7"}).retry_after == 7

@@ -1,0 +1,174 @@
+"""Whatever a session holds, once the engine has prepared it: every protocol gets a request its host takes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from qcode.engine.transcript import prepared
+from qcode.protocol.json import JsonObject
+from qcode.protocol.messages import (
+    Block,
+    Image,
+    Message,
+    Opaque,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    assistant,
+    user,
+)
+from qcode.protocol.model import EFFORTS, ModelRequest
+from qcode.providers.openai_chat.codec import encode as encode_chat
+from qcode.providers.openai_chat.quirks import for_openai
+from qcode.providers.registry import PROVIDERS
+from tests.providers.cases import LIST_FILES, READ_FILE, SIGNATURES
+from tests.providers.events import PROTOCOLS, encode
+from tests.providers.rules import RULES
+
+_MODELS = {
+    "openai": ["m"],
+    "openai-responses": ["gpt-6", "gpt-4o", "o3", "some-model"],
+    "anthropic": ["claude-sonnet-4-5", "claude-opus-4-6", "claude-3-5-haiku-latest", "other"],
+    "gemini": ["gemini-2.5-pro", "gemini-3-flash", "gemini-1.5-pro"],
+    "bedrock": ["us.anthropic.claude-sonnet-4-5-20250929-v1:0", "amazon.nova-pro-v1:0", "openai.gpt-oss-120b-1:0"],
+}
+_MARK = "signed-by-"
+
+_TEXTS = st.sampled_from(["", " ", "\n", "a", "b\n", "ü", "\ud800", "\udfffx"])
+_IDS = st.sampled_from(["call_1", "call_1_2", "call_2", "functions.f:0", "x" * 80, "ä", "toolu_01"])
+_IMAGES = st.sampled_from([Image("image/png", "AA=="), Image("image/jpg", "AA==")])
+
+
+def _signature(source: str) -> Opaque:
+    """What `source` would attach, with its name in every text of it."""
+    marks = json.loads(SIGNATURES.get(source, '{"signature": ""}'))
+    return Opaque(source, json.dumps({name: _marked(value, source) for name, value in marks.items()}))
+
+
+def _marked(value: Any, source: str) -> Any:
+    return f"{_MARK}{source}" if isinstance(value, str) else value
+
+
+_OPAQUES = st.one_of(
+    st.none(),
+    st.sampled_from([_signature(source) for source in (*SIGNATURES, "elsewhere")]),
+    st.sampled_from([Opaque(source, data) for source in SIGNATURES for data in ("{}", "no json", '{"signature": 1}')]),
+)
+_CALLS = st.builds(
+    ToolCall,
+    _IDS,
+    st.sampled_from(["read_file", "gone"]),
+    st.sampled_from(["{}", '{"a":1}', '{"a":"\\ud800"}']),
+    _OPAQUES,
+)
+_RESULTS = st.builds(
+    ToolResult, _IDS, st.just("read_file"), _TEXTS, st.booleans(), st.lists(_IMAGES, max_size=1).map(tuple)
+)
+_BLOCKS: st.SearchStrategy[Block] = st.one_of(
+    st.builds(Text, _TEXTS, _OPAQUES), st.builds(Reasoning, _TEXTS, _OPAQUES), _CALLS, _RESULTS, _IMAGES
+)
+_MESSAGES = st.builds(Message, st.sampled_from(["user", "assistant"]), st.lists(_BLOCKS, max_size=5).map(tuple))
+_REQUESTS = st.builds(
+    ModelRequest,
+    model=st.just(""),
+    system=st.sampled_from(["", " ", "Be brief."]),
+    messages=st.lists(_MESSAGES, max_size=7).map(lambda messages: prepared([*messages, user("Go on.")])),
+    tools=st.sampled_from([(), (READ_FILE,), (READ_FILE, LIST_FILES)]),
+    max_tokens=st.sampled_from([1, 500, 8000, 64_000]),
+    effort=st.sampled_from([None, *EFFORTS]),
+    allows_calls=st.booleans(),
+)
+_ONE_ID_IN_TWO_REPLIES = prepared(
+    [
+        user("Go."),
+        assistant(ToolCall("call_1", "read_file", "{}")),
+        Message("user", (ToolResult("call_1", "read_file", "first"),)),
+        assistant(ToolCall("call_1", "read_file", "{}")),
+        Message("user", (ToolResult("call_1", "read_file", "second"),)),
+    ]
+)
+_ENDS_IN_THINKING = prepared(
+    [user("Go."), assistant(Text("So."), Reasoning("Hm.", _signature("anthropic"))), user("Go on.")]
+)
+
+
+def _example(messages: tuple[Message, ...]) -> ModelRequest:
+    return ModelRequest(model="", system="", messages=messages, tools=(READ_FILE,), max_tokens=8000)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(request=_example(_ONE_ID_IN_TWO_REPLIES), data=None)
+@example(request=_example(_ENDS_IN_THINKING), data=None)
+@given(request=_REQUESTS, data=st.data())
+def test_any_prepared_transcript_is_a_request_the_host_takes(
+    protocol: str, request: ModelRequest, data: st.DataObject | None
+) -> None:
+    model = data.draw(st.sampled_from(_MODELS[protocol])) if data is not None else _MODELS[protocol][0]
+    request = replace(request, model=model)
+    body = encode_chat(request, for_openai()) if protocol == "openai" else encode(protocol, request)
+    assert RULES[protocol](body) == []
+    sent = json.dumps(body, ensure_ascii=False)
+    assert sent.encode("utf-8")
+    assert not [source for source in (*SIGNATURES, "elsewhere") if source != protocol and _MARK + source in sent]
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(request=_REQUESTS)
+def test_a_host_that_wants_ids_of_nine_characters_gets_them(request: ModelRequest) -> None:
+    body: Any = encode_chat(request, PROVIDERS["mistral"].quirks)
+    assert RULES["openai"](body) == []
+    ids = [call["id"] for message in body["messages"] for call in message.get("tool_calls", [])]
+    assert all(len(each) == 9 and each.isalnum() for each in ids)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(request=_REQUESTS)
+def test_gemini_3_gets_a_signature_on_the_first_of_its_calls(request: ModelRequest) -> None:
+    body: Any = encode("gemini", replace(request, model="gemini-3-pro"))
+    for content in body["contents"]:
+        calls = [part for part in content["parts"] if "functionCall" in part]
+        assert not calls or any("thoughtSignature" in part for part in calls)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(request=_REQUESTS, model=st.sampled_from(_MODELS["bedrock"]))
+def test_amazons_own_validator_takes_any_prepared_transcript(request: ModelRequest, model: str) -> None:
+    session = pytest.importorskip("botocore.session", reason="the extra `bedrock` is not installed")
+    validate = pytest.importorskip("botocore.validate")
+    shape = _converse_shape(session)
+    body = encode("bedrock", replace(request, model=model))
+    report = validate.ParamValidator().validate({"modelId": model, **body}, shape)
+    assert report.generate_report() == ""
+
+
+_SHAPES: list[Any] = []
+
+
+def _converse_shape(session: Any) -> Any:
+    if not _SHAPES:
+        model = session.get_session().get_service_model("bedrock-runtime")
+        _SHAPES.append(model.operation_model("ConverseStream").input_shape)
+    return _SHAPES[0]
+
+
+def test_the_rules_see_what_they_are_for() -> None:
+    """Each protocol's validator refuses the plainest of mistakes."""
+    call: JsonObject = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    hello: JsonObject = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": ""}]}
+    bodies: dict[str, Any] = {
+        "openai": {"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": ""}]},
+        "openai-responses": {"input": [hello, call], "store": False, "max_output_tokens": 16},
+        "anthropic": {"messages": [{"role": "assistant", "content": []}], "max_tokens": 1},
+        "gemini": {"contents": [{"role": "model", "parts": [{"text": ""}]}]},
+        "bedrock": {"messages": [{"role": "user", "content": [{"text": " "}]}], "inferenceConfig": {"maxTokens": 1}},
+    }
+    assert all(RULES[protocol](body) for protocol, body in bodies.items())
+    assert len(RULES["openai-responses"](bodies["openai-responses"])) == 2

@@ -1,0 +1,84 @@
+"""The loop that reads an answer: how long it waits for what, without an SDK and without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.json import JsonObject
+from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, TextDelta, UsageReported
+from qcode.providers.streaming import read_reply
+from qcode.providers.transport import Connection, Timeouts
+from tests.providers.events import PROTOCOLS, Recording, as_bytes, decoder, parser, recording
+
+_GREETINGS: dict[str, JsonObject] = {
+    "openai": {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]},
+    "openai-responses": {"type": "response.created", "response": {"id": "r", "model": "m"}},
+    "anthropic": {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1}}},
+    "gemini": {"responseId": "r", "modelVersion": "m", "usageMetadata": {"promptTokenCount": 1}},
+    "bedrock": {"messageStart": {"role": "assistant"}},
+}
+
+
+class Pieces(httpx2.AsyncByteStream):
+    """Pieces of a body, then silence."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = pieces
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            yield piece
+        await asyncio.Event().wait()
+
+
+def read(protocol: str, limits: Timeouts, *pieces: bytes) -> tuple[list[ReplyEvent], ProviderError | None]:
+    events: list[ReplyEvent] = []
+
+    async def main() -> ProviderError | None:
+        response = httpx2.Response(200, stream=Pieces(*pieces))
+        connection = Connection("acme", "https://acme.test", timeouts=limits)
+        try:
+            async for event in read_reply(response, decoder(protocol), connection, parser(protocol)):
+                events.append(event)
+        except ProviderError as error:
+            return error
+        return None
+
+    return events, asyncio.run(main())
+
+
+def greeting(protocol: str) -> bytes:
+    """What a host sends at once, before the model says anything."""
+    return as_bytes(Recording(protocol, "greeting", [_GREETINGS[protocol]], False, [], None))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_greeting_does_not_end_the_patience_with_a_model_that_thinks(protocol: str) -> None:
+    """Hosts name the model at once; a reasoning model may say nothing for minutes after that."""
+    events, error = read(protocol, Timeouts(first_event=0.1, idle=0.01), greeting(protocol))
+    assert [type(event) for event in events if not isinstance(event, UsageReported)] == [ReplyStarted]
+    assert error is not None
+    assert (error.kind, error.message) == (ErrorKind.TIMEOUT, "nothing came for 0.1 s")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_once_the_model_speaks_silence_is_short(protocol: str) -> None:
+    name = "neither_reason_nor_end_mark" if protocol == "openai" else "broken_off"
+    events, error = read(protocol, Timeouts(first_event=5, idle=0.02), as_bytes(recording(protocol, name)))
+    assert any(isinstance(event, TextDelta) for event in events)
+    assert error is not None
+    assert (error.kind, error.message) == (ErrorKind.TIMEOUT, "nothing came for 0.02 s")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_reply_that_is_over_is_not_waited_for(protocol: str) -> None:
+    events, error = read(
+        protocol, Timeouts(first_event=5, idle=5, trailing=0.02), as_bytes(recording(protocol, "text"))
+    )
+    assert error is None
+    assert isinstance(events[-1], ReplyEnded)

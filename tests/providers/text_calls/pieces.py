@@ -1,0 +1,74 @@
+"""Feeding the filter, and reading what it gave in a form that does not depend on how its text was split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from qcode.protocol.tools import ToolSpec
+from qcode.providers.text_calls import Piece, Taken, TextCalls, Visible
+
+TOOLS = (
+    ToolSpec(
+        "read",
+        "Reads a file.",
+        {
+            "type": "object",
+            "properties": {
+                "path": {"type": "string"},
+                "limit": {"type": "integer"},
+                "deep": {"type": "boolean"},
+                "lines": {"anyOf": [{"type": "array"}, {"type": "null"}]},
+                "tag": {"type": ["string", "number"]},
+            },
+            "required": ["path"],
+        },
+    ),
+    ToolSpec(
+        "write",
+        "Writes a file.",
+        {
+            "type": "object",
+            "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
+            "required": ["path", "content"],
+        },
+        writes_files=True,
+    ),
+    ToolSpec("list_files", "Lists files.", {"type": "object", "properties": {}}),
+)
+
+READ = '{"name": "read", "arguments": {"path": "a.py"}}'
+READ_ARGUMENTS = '{"path": "a.py"}'
+
+Seen: TypeAlias = list[tuple[str, str]]
+"""`text` and what was visible; `taken` and the raw text; a tool's name and the arguments of a call of it."""
+
+
+def seen(pieces: Iterable[Piece]) -> Seen:
+    """Return pieces with what belongs together joined; an incomplete call has a `~` before its name."""
+    found: Seen = []
+    for piece in pieces:
+        kind, text = ("text", piece.text) if isinstance(piece, Visible) else ("taken", piece.raw)
+        assert text, "a piece is empty"
+        joins = found and found[-1][0] == kind and not (isinstance(piece, Taken) and piece.calls)
+        if joins:
+            found[-1] = (kind, found[-1][1] + text)
+        else:
+            found.append((kind, text))
+        if isinstance(piece, Taken):
+            found += [(call.name if call.is_complete else f"~{call.name}", call.arguments) for call in piece.calls]
+    return found
+
+
+def filtered(pieces: Sequence[str], *, is_cut: bool = False, before: str = "") -> tuple[Seen, TextCalls]:
+    calls = TextCalls(TOOLS, before=before)
+    given = [piece for text in pieces for piece in calls.feed(text)]
+    return seen([*given, *calls.flush(is_cut=is_cut)]), calls
+
+
+def calls_in(text: str, *, is_cut: bool = False, before: str = "") -> list[tuple[str, str]]:
+    return [item for item in filtered([text], is_cut=is_cut, before=before)[0] if item[0] not in ("text", "taken")]
+
+
+def visible_in(text: str, *, is_cut: bool = False) -> str:
+    return "".join(item[1] for item in filtered([text], is_cut=is_cut)[0] if item[0] == "text")
