@@ -11,6 +11,7 @@ from qcode.cli.asking import Left
 from qcode.cli.failure import StartError
 from qcode.cli.folder import working_folder
 from qcode.cli.start import surroundings, wired
+from qcode.cli.trusting import remember
 from qcode.cli.wiring import Surroundings, Wired
 from qcode.protocol.events import Notice
 from qcode.protocol.provider import Provider
@@ -51,10 +52,7 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
     note = (f"{ready.selection.name} ({ready.selection.note})", *(DEMO_NOTE if is_demo else ()))
     notices = [Notice("warning", text) for text in (*settings.warnings, *ready.notices, *ready.instructions.notices)]
     if not around.is_trusted:
-        text = (
-            "This folder is restricted: its AGENTS.md and settings are not read, and everything but reading asks. "
-            "Start again to trust it, or with --trust for one run."
-        )
+        text = "This folder is restricted: everything but reading asks, whatever the mode. /trust trusts it."
         notices.append(Notice("info", text))
     git = ready.environment.git
     return AppSetup(
@@ -68,6 +66,7 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
         user_themes=around.paths.config_dir / "themes",
         history_file=around.paths.state_dir / "history.jsonl",
         models=lambda: _model_names(around),
+        trust=lambda: _trust(around, ready),
         help_topics={"demo": _demo_help},
         keys=settings.ui.keys,
         max_continuations=settings.output.max_continuations,
@@ -76,6 +75,17 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
         warm_up=_warm_up(ready.provider),
         notices=tuple(notices),
     )
+
+
+def _trust(around: Surroundings, ready: Wired) -> str:
+    """Trust the folder from now on; return what that changes."""
+    if ready.conversation.policy.is_trusted:
+        return "This folder is trusted."
+    ready.conversation.trust_folder()
+    complaint = remember(around.root, around.paths.state_dir)
+    if complaint:
+        return complaint
+    return "This folder is trusted now: your rules and modes hold. What it brings is read from the next start on."
 
 
 def _warm_up(provider: Provider) -> Callable[[], None] | None:

@@ -1,5 +1,6 @@
 """Is this folder trusted? A flag says so, an earlier answer says so, or the person is asked before the app opens.
 
+Asked only where the folder brings something that a trusted run would use; else it stays restricted until `/trust`.
 Nothing of the folder is read or run to find out: what it brings is told by name only.
 """
 
@@ -20,12 +21,13 @@ _BRINGS = (
     (".mcp.json", "tool servers of the project"),
 )
 _ANSWERS = ("1", "2", "3")
-_NOTHING = "It brings no instructions and no settings of its own."
 _QUESTION = """\
 
 qcode has not worked in this folder before:
 
   {folder}
+
+It brings:
 
 {brings}
 
@@ -44,21 +46,30 @@ def is_trusted(folder: Path, root: Path, state_dir: Path, *, by_flag: bool, is_a
     store = TrustStore(state_dir)
     if by_flag or store.is_trusted(root):
         return True
-    if not is_attended:
+    found = list(_brought(folder, root)) if is_attended else []
+    if not found:
         return False
-    answer = _answer(folder, root)
+    answer = _answer(root, found)
     if answer == "1":
-        try:
-            store.remember(root)
-        except OSError as error:
-            say(f"the answer cannot be kept and holds for this run only: {store.path}: {error.strerror}")
+        complaint = remember(root, state_dir)
+        if complaint:
+            say(complaint)
     return answer in ("1", "2")
 
 
-def _answer(folder: Path, root: Path) -> str:
-    found = list(_brought(folder, root))
+def remember(root: Path, state_dir: Path) -> str:
+    """Trust the project at `root` from now on; return what a person should know where that cannot be kept."""
+    store = TrustStore(state_dir)
+    try:
+        store.remember(root)
+    except OSError as error:
+        return f"the answer cannot be kept and holds for this run only: {store.path}: {error.strerror}"
+    return ""
+
+
+def _answer(root: Path, found: list[tuple[str, str]]) -> str:
     brings = "\n".join(f"  {name:<20} {what}" for name, what in found)
-    text = _QUESTION.format(folder=one_line(str(root)), brings=f"It brings:\n\n{brings}" if found else _NOTHING)
+    text = _QUESTION.format(folder=one_line(str(root)), brings=brings)
     answer = ask(text + _PROMPT) or "3"
     while answer not in _ANSWERS:
         answer = ask(_PROMPT) or "3"

@@ -50,7 +50,8 @@ class ToolCallProgress:
 class Retry:
     """Another attempt at the same reply begins.
 
-    `reason`: `max_tokens`, `transport`, `thinking` or `call`. `attempt` counts from 1 within its kind.
+    `reason`: `max_tokens`, `transport`, `thinking` or `call` (a call is asked for again, or its rest). `attempt` counts
+    from 1 within its kind.
     `is_continuation`: keep what was shown and append; otherwise the reply starts over.
     """
 

@@ -185,6 +185,10 @@ class Conversation:
         self._counter = PromptCounter()
         self._session.switch_model(connected.name)
 
+    def trust_folder(self) -> None:
+        """Let rules and modes hold from the next call on: the person trusts the folder."""
+        self._policy = self._policy.with_trust()
+
     def set_mode(self, mode: ApprovalMode) -> None:
         self._policy = self._policy.with_mode(mode)
 

@@ -40,6 +40,7 @@ from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
+from qcode.protocol.reply import ReplyEnded
 from qcode.protocol.tools import ToolOutcome
 
 QUEUED_EVENTS = 512
@@ -101,7 +102,6 @@ class Driver:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stream_task: asyncio.Task[None] | None = None
         self._streams = 0
-        self._wakes: asyncio.Event = asyncio.Event()
 
     def give(self, given: CancelRequested | SteerQueued | ApprovalAnswered) -> None:
         """Feed an input from outside; it is taken before anything that is still queued."""
@@ -186,9 +186,13 @@ class Driver:
 
     async def _stream(self, request: ModelRequest, number: int) -> None:
         """Feed back the events of a reply, each with the number of its stream: see `_next_queued`."""
+        is_ended = False
         try:
             async for event in self._provider.stream(request):
+                is_ended = isinstance(event, ReplyEnded)
                 await self._inputs.put((number, event))
+            if not is_ended:
+                raise ProviderError(ErrorKind.CONNECTION, f"{self._provider.name}: the reply ended without its end")
         except ProviderError as error:
             explained = await self._services.explain(error)
             await self._inputs.put((number, ReplyFailed(explained, self._chance())))

@@ -63,6 +63,10 @@ class Policy:
     def with_mode(self, mode: ApprovalMode) -> Policy:
         return replace(self, mode=mode)
 
+    def with_trust(self) -> Policy:
+        """Return this policy for a folder that the person trusts."""
+        return replace(self, is_trusted=True)
+
     def with_allow(self, rule: str) -> Policy:
         """Return this policy with one more allow rule; raise `ValueError` where `rule` is none."""
         return replace(self, rules=replace(self.rules, allow=(*self.rules.allow, parse_rule(rule))))

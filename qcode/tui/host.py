@@ -108,6 +108,9 @@ class Host:
             "warning", f"There is no theme {name!r}." + (f" Did you mean {close}?" if close else " /theme lists them.")
         )
 
+    def trust_folder(self) -> None:
+        self.say("info", self.setup.trust() if self.setup.trust is not None else "There is nothing to trust here.")
+
     def copy_reply(self) -> None:
         replies = (message.text for message in reversed(self.conversation.messages) if message.role == "assistant")
         text = next((reply for reply in replies if reply), "")

@@ -19,6 +19,7 @@ class AppSetup:
     first_prompt     sent as soon as the screen is up; empty for none
     user_themes      folder of the person's own theme files, None for none
     history_file     where prompts are kept across sessions, None to keep them for this run only
+    trust            trusts the folder and returns a line that says so; None where there is nothing to trust
     models           names `/model` offers; called once, when first needed
     help_topics      `/help TOPIC`; the text is made when asked for
     commands         ids of the commands that are enabled, None for all
@@ -38,6 +39,7 @@ class AppSetup:
     git_branch: str = ""
     user_themes: Path | None = None
     history_file: Path | None = None
+    trust: Callable[[], str] | None = None
     models: Callable[[], tuple[str, ...]] = tuple
     help_topics: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     commands: frozenset[str] | None = None

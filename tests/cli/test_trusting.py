@@ -18,6 +18,7 @@ class Person:
     def __init__(self, base: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
         self.root = base / "project"
         self.root.mkdir()
+        (self.root / "AGENTS.md").write_text("Be brief.")
         self.state = base / "state"
         self._monkeypatch = monkeypatch
         self._capfd = capfd
@@ -78,14 +79,16 @@ def test_the_question_names_what_the_folder_brings_and_shows_none_of_it(person: 
     assert "[3]" in person.saw
 
 
-def test_a_folder_that_brings_nothing_is_asked_about_as_well(person: Person) -> None:
-    person.is_trusted("\n")
-    assert "no instructions and no settings" in person.saw
+def test_a_folder_that_brings_nothing_is_restricted_without_a_question(person: Person) -> None:
+    (person.root / "AGENTS.md").unlink()
+    assert not person.is_trusted("1\n")
+    assert person.saw == ""
 
 
 def test_a_name_cannot_steer_the_terminal(tmp_path: Path, person: Person) -> None:
     person.root = tmp_path / "a\x1b[2J\nb"
     person.root.mkdir()
+    (person.root / "AGENTS.md").write_text("Be brief.")
     person.is_trusted("\n")
     assert "\x1b" not in person.saw
     assert "/a b\n" in person.saw

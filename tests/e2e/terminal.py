@@ -20,7 +20,7 @@ _LOOK_AGAIN_S = 0.2
 class Terminal:
     """A program on a screen of `columns` by `rows`. Reading is what makes time pass; nothing sleeps.
 
-    `about_folder` is what the person answers when asked whether they trust the folder; None leaves that to the test.
+    `about_folder` is what the person answers where they are asked whether they trust the folder; None: they are not.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Terminal:
         env: Mapping[str, str] | None = None,
         columns: int = 80,
         rows: int = 24,
-        about_folder: str | None = "3",
+        about_folder: str | None = None,
     ) -> None:
         self.screen = pyte.Screen(columns, rows)
         self.raw = ""

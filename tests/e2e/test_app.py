@@ -144,10 +144,21 @@ def test_an_unknown_folder_is_asked_about_once(place: Place) -> None:
         terminal.wait_for("Reads ")
 
 
+def test_a_folder_that_brings_nothing_is_trusted_by_a_command(place: Place) -> None:
+    with Terminal(place, "-m", "demo/demo") as terminal:
+        terminal.wait_for("This folder is restricted")
+        terminal.press("/trust\r")
+        terminal.wait_for("This folder is trusted now")
+        terminal.press("\x04")
+        assert terminal.wait_for_end() == 0
+    with Terminal(place, "-m", "demo/demo") as terminal:
+        assert "restricted" not in terminal.wait_for("demo/demo")
+
+
 def test_enter_leaves_a_folder_restricted_and_ctrl_d_leaves(place: Place) -> None:
     (place.work / "AGENTS.md").write_text("Say moo.")
     with Terminal(place, "-m", "demo/demo", about_folder="") as terminal:
-        shown = terminal.wait_for("restricted: its AGENTS.md")
+        shown = terminal.wait_for("This folder is restricted")
         assert "Reads " not in shown
     with Terminal(place, "-m", "demo/demo", about_folder=None) as terminal:
         terminal.wait_for(TRUST_QUESTION)

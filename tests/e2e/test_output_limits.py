@@ -202,7 +202,6 @@ def test_the_exit_code_says_how_it_ended(script: Sequence[Turn], code: int, plac
     assert finished.err.startswith("qcode: ")
 
 
-@pytest.mark.skip(reason="open: the note of a cut or refused reply is said as a notice and again at the end")
 def test_what_went_wrong_is_said_once(place: Place) -> None:
     finished, _ = _ask(place, "openai", [cut(), cut()])
     assert finished.err.count("\n") == 1

@@ -287,3 +287,10 @@ def test_clearing_begins_a_new_session(tmp_path: Path) -> None:
     before, after = asyncio.run(both())
     assert before != after
     assert [message.text for message in it.provider.requests[1].messages] == ["two"]
+
+
+def test_a_stream_that_just_ends_is_a_failure_and_never_a_success(tmp_path: Path) -> None:
+    it = talk(tmp_path, begun("Half a sentence"), max_retries=0)
+    events = asyncio.run(it.play("go"))
+    assert ended(events).outcome is Outcome.ERROR
+    assert ended(events).text == "Half a sentence"
