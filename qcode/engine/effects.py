@@ -53,7 +53,9 @@ class SteerQueued:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    pass
+    """`is_unsent`: the request asked for last has not left, and will not."""
+
+    is_unsent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

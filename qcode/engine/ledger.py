@@ -27,6 +27,10 @@ class Ledger:
     def count(self, cause: RequestCause) -> None:
         self._counts[cause] = self._counts.get(cause, 0) + 1
 
+    def uncount(self, cause: RequestCause) -> None:
+        """Take a `count` back: the request never left."""
+        self._counts[cause] -= 1
+
     def add(self, usage: Usage, estimate: Usage, *, is_unused: bool = False) -> None:
         """Add one request's usage. `is_unused`: the host never began to answer, so nothing was used."""
         self.usage = self.usage + usage

@@ -102,13 +102,16 @@ class Reply:
         resume, self._state.after_wait = self._state.after_wait, None
         return resume() if resume is not None else []
 
-    def cancel(self) -> list[Effect]:
-        """End here: what was shown stays, nothing is asked any more."""
+    def cancel(self, *, is_unsent: bool = False) -> list[Effect]:
+        """End here: what was shown stays, nothing is asked any more. `is_unsent`: the last request never left."""
         state = self._state
         if state.result is not None:
             return []
         attempt = state.attempt
         state.after_wait = None
+        if attempt is not None and is_unsent:
+            state.attempt = attempt = None
+            state.ledger.uncount(state.cause)
         if attempt is not None:
             state.close_attempt(attempt, "cancelled")
         effects = state.salvage(attempt)

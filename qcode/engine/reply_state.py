@@ -50,6 +50,7 @@ class ReplyState:
         self.tools = plan.tools_by_name
         self.result: ReplyResult | None = None
         self.attempt: Attempt | None = None
+        self.cause: RequestCause = "initial"
         self.after_wait: Callable[[], list[Effect]] | None = None
         self.base: list[Draft] = []
         self.aside: Aside | None = None
@@ -97,6 +98,7 @@ class ReplyState:
     ) -> list[Effect]:
         """Start an attempt; it goes on with `base`, which is empty unless it continues something."""
         self.ledger.count(cause)
+        self.cause = cause
         self.attempt = Attempt(
             kind,
             request,

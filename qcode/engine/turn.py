@@ -130,7 +130,7 @@ class Turn:
                 self._steering.append(given.text)
                 return []
             case CancelRequested():
-                return self._cancel()
+                return self._cancel(is_unsent=given.is_unsent)
             case WaitElapsed():
                 return self._from_reply(self._reply.handle_wait_elapsed() if self._reply else [])
             case _:
@@ -278,9 +278,9 @@ class Turn:
             effects += [Emit(SteeringAdded(text)) for text in texts]
         return effects + self._next_step()
 
-    def _cancel(self) -> list[Effect]:
+    def _cancel(self, *, is_unsent: bool) -> list[Effect]:
         if self._reply is not None:
-            return self._from_reply(self._reply.cancel())
+            return self._from_reply(self._reply.cancel(is_unsent=is_unsent))
         current = self._round
         if current is None or current.is_over:
             return self._end(Outcome.CANCELLED, None)

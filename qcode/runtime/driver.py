@@ -100,6 +100,7 @@ class Driver:
         self._inputs: asyncio.Queue[Input | _Show | _Streamed] = asyncio.Queue(QUEUED_EVENTS)
         self._urgent: deque[Input] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._has_left = True
         self._stream_task: asyncio.Task[None] | None = None
         self._streams = 0
 
@@ -143,6 +144,7 @@ class Driver:
         if isinstance(given, CancelRequested):
             for task in self._tasks:
                 task.cancel()
+            return CancelRequested(is_unsent=not self._has_left)
         return given
 
     async def _next_queued(self) -> Input | _Show:
@@ -159,6 +161,7 @@ class Driver:
         match effect:
             case SendRequest():
                 self._streams += 1
+                self._has_left = False
                 self._stream_task = self._start(self._stream(effect.request, self._streams))
             case StopRequest():
                 self._streams += 1
@@ -186,7 +189,7 @@ class Driver:
 
     async def _stream(self, request: ModelRequest, number: int) -> None:
         """Feed back the events of a reply, each with the number of its stream: see `_next_queued`."""
-        is_ended = False
+        is_ended, self._has_left = False, True
         try:
             async for event in self._provider.stream(request):
                 is_ended = isinstance(event, ReplyEnded)
@@ -233,7 +236,7 @@ class Driver:
 
     def _abandon(self) -> None:
         """Nobody listens any more: commit what was shown as for a cancel, tell nobody."""
-        for effect in self._turn.handle(CancelRequested(), self._clock()):
+        for effect in self._turn.handle(CancelRequested(is_unsent=not self._has_left), self._clock()):
             if isinstance(effect, (Append, Learn)):
                 self._perform(effect)
 

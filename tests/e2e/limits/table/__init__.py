@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from tests.e2e.limits.row import Row
 from tests.e2e.limits.table.calls import CALLS
 from tests.e2e.limits.table.cancels import CANCELS
@@ -32,8 +30,3 @@ ROWS: tuple[Row, ...] = (
     *CANCELS,
     *SEAMS,
 )
-
-OPEN: Mapping[tuple[str, str], str] = {
-    ("cancel before the request is sent", "escalated"): "a request that was never sent is counted",
-}
-"""Rows that the product does not keep yet, and what is wrong; each is left out of the run until it is."""
