@@ -193,7 +193,7 @@ def test_a_git_that_hangs_is_given_up_with_all_it_started(tmp_path: Path) -> Non
     assert time.monotonic() - begin < 20
     assert (state.branch, state.changed, state.why) == ("main", None, "git took too long")
     for pid in pids.read_text().split():
-        assert not _is_running(int(pid))
+        assert _has_ended(int(pid))
 
 
 def test_a_git_that_fails_leaves_the_state_open(tmp_path: Path) -> None:
@@ -236,6 +236,14 @@ def _arm(root: Path) -> None:
     """Make git look into the file, so that filters and monitors would run."""
     write(root / ".gitattributes", "* filter=x diff=x\n")
     write(root / "a.txt", "changed\n")
+
+
+def _has_ended(pid: int) -> bool:
+    """Wait until a process that was sent SIGKILL is gone: the kernel takes a moment to carry it out."""
+    deadline = time.monotonic() + 10
+    while _is_running(pid) and time.monotonic() < deadline:
+        os.sched_yield()
+    return not _is_running(pid)
 
 
 def _is_running(pid: int) -> bool:
