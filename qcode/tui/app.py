@@ -20,7 +20,8 @@ from textual.widgets import Static
 from qcode.protocol.conversation import Conversation
 from qcode.tui import terminal
 from qcode.tui.approval import ApprovalPanel
-from qcode.tui.commands import COMMANDS, by_id, enabled, find, split_command, unknown_command
+from qcode.tui.commands.command import find, split_command, unknown_command
+from qcode.tui.commands.table import COMMANDS, by_id
 from qcode.tui.completion import choices_for
 from qcode.tui.host import Host
 from qcode.tui.prompt import Prompt
@@ -143,9 +144,9 @@ class QcodeApp(App[int], inherit_bindings=False):
             self.turns.submit(event.text, event.shown)
             return
         name, argument = typed
-        command = find(name.lower(), self.setup)
+        command = find(name.lower(), self.host.commands)
         if command is None:
-            self.host.say("warning", unknown_command(name, self.setup))
+            self.host.say("warning", unknown_command(name, self.host.commands))
             self.parts.prompt.put_back(event.shown)
         else:
             command.run(self.host, argument)
@@ -169,7 +170,7 @@ class QcodeApp(App[int], inherit_bindings=False):
         if action != "command":
             return super().check_action(action, parameters)
         command = by_id(str(parameters[0]))
-        return len(self.screen_stack) == 1 and command in enabled(self.setup) and command.when(self.host)
+        return len(self.screen_stack) == 1 and command in self.host.commands and command.when(self.host)
 
     def action_command(self, command_id: str) -> None:
         by_id(command_id).run(self.host, "")

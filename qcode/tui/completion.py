@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qcode.tui.commands import Command, CommandHost, enabled, find, split_command
+from qcode.tui.commands.command import Command, CommandHost, find, split_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ def choices_for(text: str, host: CommandHost) -> tuple[Choice, ...]:
     name, argument = typed
     if " " not in text:
         return _commands(name.lower(), host)
-    command = find(name, host.setup)
+    command = find(name, host.commands)
     if command is None:
         return ()
     wanted = argument.lower()
@@ -37,7 +37,7 @@ def choices_for(text: str, host: CommandHost) -> tuple[Choice, ...]:
 def _commands(start: str, host: CommandHost) -> tuple[Choice, ...]:
     """Commands whose name or alias begins with `start`, exact names first."""
     rows: list[tuple[bool, Choice]] = []
-    for command in enabled(host.setup):
+    for command in host.commands:
         match = next((name for name in command.names if name.startswith(start)), None)
         if match is not None:
             rows.append((match != start, _row(command, match, host)))

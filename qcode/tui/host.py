@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from textual.app import App
 from textual.command import CommandPalette
+from textual.screen import Screen
 from textual.widgets.text_area import Selection
 
 from qcode.protocol.conversation import ApprovalMode, Conversation
 from qcode.protocol.events import Level
 from qcode.tui import terminal
-from qcode.tui.commands import Scroll, keys_text, nearest
+from qcode.tui.commands.command import Command, Result, Scroll, nearest
+from qcode.tui.commands.table import enabled
 from qcode.tui.figures import count_text
 from qcode.tui.palette import CommandProvider
 from qcode.tui.setup import AppSetup
-from qcode.tui.turns import Turns
+from qcode.tui.turns import Turns, noticed
 from qcode.tui.welcome import welcome_lines
 from qcode.tui.widgets import Widgets
 
@@ -49,6 +52,10 @@ class Host:
         self._again: tuple[str, float] | None = None
 
     @property
+    def commands(self) -> tuple[Command, ...]:
+        return tuple(enabled(self.setup))
+
+    @property
     def is_turn_running(self) -> bool:
         return self._turns.is_running
 
@@ -73,12 +80,18 @@ class Host:
     def show_panel(self, title: str, text: str) -> None:
         self._widgets.help.show(title, text)
 
-    def toggle_keys(self) -> None:
+    def toggle_panel(self, title: str, text: str) -> None:
         panel = self._widgets.help
-        if panel.heading == "Keys" and panel.is_open:
+        if panel.heading == title and panel.is_open:
             panel.close()
         else:
-            panel.show("Keys", keys_text(self.setup))
+            panel.show(title, text)
+
+    def open_screen(self, screen: Screen[Result], then: Callable[[Result | None], None]) -> None:
+        self._app.push_screen(screen, then)
+
+    def run_later(self, work: Coroutine[Any, Any, None]) -> None:
+        self._app.run_worker(noticed(work, self.say), group="command")
 
     def clear_conversation(self) -> None:
         self.conversation.clear()
@@ -117,8 +130,11 @@ class Host:
         if not text:
             self.say("info", "There is no reply to copy yet.")
             return
+        self.say("info", f"Copied the last reply ({count_text(len(text), 'character')}) {self.copy_text(text)}.")
+
+    def copy_text(self, text: str) -> str:
         self._copy(text)
-        self.say("info", f"Copied the last reply ({count_text(len(text), 'character')}) through the terminal (OSC 52).")
+        return "through the terminal (OSC 52)"
 
     def leave(self) -> None:
         self._leave()

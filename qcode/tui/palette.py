@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from qcode.tui.commands import Command, CommandHost, enabled, key_names, keys_of
+from qcode.tui.commands.command import Command, CommandHost, key_names, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ class CommandProvider(Provider):
         return cast("HasHost", self.app).host
 
     def _commands(self) -> Iterator[Command]:
-        return (command for command in enabled(self._host.setup) if command.id not in _LEFT_OUT)
+        return (command for command in self._host.commands if command.id not in _LEFT_OUT)
 
     def _help(self, command: Command) -> str:
         keys = key_names(keys_of(command, self._host.setup))

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Literal, TypeAlias
 
 from qcode.protocol.conversation import Answer, Conversation
-from qcode.protocol.events import ApprovalRequested, TurnEnded, TurnEvent
+from qcode.protocol.events import ApprovalRequested, Level, TurnEnded, TurnEvent
 from qcode.protocol.stops import Outcome
 from qcode.tui.presenter import Presenter
 from qcode.tui.setup import AppSetup
@@ -152,6 +152,14 @@ async def _close(events: AsyncIterator[TurnEvent]) -> None:
     close = getattr(events, "aclose", None)
     if close is not None:
         await close()
+
+
+async def noticed(work: Coroutine[Any, Any, None], say: Callable[[Level, str], None]) -> None:
+    """Await what a command does beside the turns; say what broke where it fails in a way nobody foresaw."""
+    try:
+        await work
+    except Exception as failure:  # noqa: BLE001  # the app's edge: a command that fails ends in a notice
+        say("error", _what_happened(failure))
 
 
 def _what_happened(failure: Exception) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from qcode.protocol.messages import Reasoning, Text, ToolResult, assistant, user
-from qcode.tui.commands import COMMANDS, key_names, nearest, split_command
+from qcode.tui.commands.command import key_names, nearest, split_command
+from qcode.tui.commands.table import COMMANDS
 from tests.tui.harness import SETUP, Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, call, ended, said, says
 

@@ -1,0 +1,1 @@
+"""What a person can invoke in the app. `command` says what one is, `table` lists them all."""

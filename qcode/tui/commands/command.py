@@ -1,0 +1,173 @@
+"""What a command is, what it may do, and the words around typing one.
+
+A command acts through `CommandHost`, which the app implements; it never looks a widget up.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+
+from textual.screen import Screen
+
+from qcode.protocol.conversation import ApprovalMode, Conversation
+from qcode.protocol.events import Level
+from qcode.tui.setup import AppSetup
+
+Result = TypeVar("Result")
+Scroll: TypeAlias = Literal["page_up", "page_down", "home", "end"]
+
+MODES: dict[ApprovalMode, str] = {
+    "plan": "reads only",
+    "default": "asks before it changes anything",
+    "accept-edits": "edits inside the folder run without asking",
+}
+"""The modes a person can reach inside the app, in the order Shift+Tab goes. `auto` and `bypass` are flags."""
+
+
+class CommandHost(Protocol):
+    """What a command may do."""
+
+    @property
+    def conversation(self) -> Conversation: ...
+
+    @property
+    def setup(self) -> AppSetup: ...
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """The commands this app has, in the order of the table."""
+        ...
+
+    @property
+    def is_turn_running(self) -> bool: ...
+
+    @property
+    def is_prompt_empty(self) -> bool: ...
+
+    @property
+    def theme_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def theme_name(self) -> str: ...
+
+    @property
+    def model_names(self) -> tuple[str, ...]: ...
+
+    def say(self, level: Level, text: str) -> None: ...
+    def show_panel(self, title: str, text: str) -> None: ...
+
+    def open_screen(self, screen: Screen[Result], then: Callable[[Result | None], None]) -> None:
+        """Lay a screen over the app; `then` gets what it was dismissed with, None where it was left."""
+        ...
+
+    def run_later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` beside the app's messages; an error in it ends in a notice."""
+        ...
+
+    def copy_text(self, text: str) -> str:
+        """Put `text` on the clipboard; return how, as the end of a sentence about it."""
+        ...
+
+    def toggle_panel(self, title: str, text: str) -> None: ...
+    def clear_conversation(self) -> None: ...
+    def use_model(self, name: str) -> None: ...
+    def use_mode(self, mode: ApprovalMode) -> None: ...
+    def use_theme(self, name: str) -> None: ...
+    def copy_reply(self) -> None: ...
+    def trust_folder(self) -> None: ...
+    def leave(self) -> None: ...
+    def escape(self) -> None: ...
+    def interrupt(self) -> None: ...
+    def toggle_folds(self) -> None: ...
+    def redraw(self) -> None: ...
+    def scroll_transcript(self, to: Scroll) -> None: ...
+    def open_palette(self) -> None: ...
+
+
+def is_prompt_empty(host: CommandHost) -> bool:
+    return host.is_prompt_empty
+
+
+def _always(_host: CommandHost) -> bool:
+    return True
+
+
+def _nothing(_host: CommandHost) -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Something a person can invoke.
+
+    `names` are typed after the slash, the first is its name and the others are aliases; none: by key or palette only.
+    `choices` are what `argument` may be, offered while it is typed. `run` gets the argument, stripped.
+    `when` False: its keys do what they did before.
+    """
+
+    id: str
+    title: str
+    help: str
+    run: Callable[[CommandHost, str], None]
+    names: tuple[str, ...] = ()
+    argument: str = ""
+    choices: Callable[[CommandHost], Sequence[str]] = _nothing
+    keys: tuple[str, ...] = ()
+    when: Callable[[CommandHost], bool] = _always
+
+    @property
+    def usage(self) -> str:
+        """`/model [name]`, or the keys of a command that is not typed."""
+        return f"/{self.names[0]} {self.argument}".rstrip() if self.names else key_names(self.keys)
+
+
+def find(name: str, commands: Sequence[Command]) -> Command | None:
+    """Return the command typed as `/name`, by its name or an alias."""
+    return next((command for command in commands if name in command.names), None)
+
+
+def typed_names(commands: Sequence[Command]) -> list[str]:
+    """Return every name and alias that can be typed after a slash."""
+    return [name for command in commands for name in command.names]
+
+
+def unknown_command(name: str, commands: Sequence[Command]) -> str:
+    """Return what to say about a name that is no command."""
+    close = nearest(name, typed_names(commands))
+    return f"There is no command /{name}." + (f" Did you mean /{close}?" if close else " /help lists them.")
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """Return the one of `names` most like `name`, empty if none is close."""
+    return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.5)), "")
+
+
+def split_command(text: str) -> tuple[str, str] | None:
+    """Return name and argument of a slash command, None for text that is none, such as a path."""
+    match = _TYPED.fullmatch(text)
+    return (match[1] or "", (match[2] or "").strip()) if match else None
+
+
+def keys_of(command: Command, setup: AppSetup) -> tuple[str, ...]:
+    """Return the keys of a command after the person's own bindings."""
+    own = setup.keys.get(command.id)
+    return command.keys if own is None else tuple(key.strip() for key in own.split(",") if key.strip())
+
+
+def key_names(keys: Sequence[str]) -> str:
+    """Return keys as they are printed on keyboards: `ctrl+o` is `Ctrl+O`."""
+    return ", ".join("+".join(_KEY_NAMES.get(part, part.capitalize()) for part in key.split("+")) for key in keys)
+
+
+def table_text(rows: Sequence[tuple[str, str]]) -> str:
+    """Return rows of two columns as lines."""
+    width = max((len(left) for left, _ in rows), default=0)
+    return "\n".join(f"{left:<{width}}  {right}" for left, right in rows)
+
+
+_TYPED = re.compile(r"/([A-Za-z][\w-]*)?(?: (.*))?")
+_KEY_NAMES = {"pageup": "PgUp", "pagedown": "PgDn", "question_mark": "?", "escape": "Esc"}
