@@ -15,6 +15,7 @@ from textual import events
 from textual.app import App, AutopilotCallbackType, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
+from textual.driver import Driver
 from textual.widgets import Static
 
 from qcode.protocol.conversation import Conversation
@@ -24,6 +25,7 @@ from qcode.tui.commands.command import find, split_command, unknown_command
 from qcode.tui.commands.table import COMMANDS, by_id
 from qcode.tui.completion import choices_for
 from qcode.tui.host import Host
+from qcode.tui.outliving import outliving
 from qcode.tui.prompt import Prompt
 from qcode.tui.replay import replay
 from qcode.tui.setup import AppSetup
@@ -86,6 +88,9 @@ class QcodeApp(App[int], inherit_bindings=False):
             leave=self._begin_leaving,
             write=self._write,
         )
+
+    def get_driver_class(self) -> type[Driver]:
+        return outliving(super().get_driver_class(), self.exit)
 
     def compose(self) -> ComposeResult:
         parts = self.parts

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -91,6 +93,23 @@ class Terminal:
             assert time.monotonic() < deadline, f"the program did not end:\n{self.text}"
         self._child.wait()
         return self.exit_code
+
+    def hang_up(self) -> int:
+        """Take the terminal away, as closing its window does; return the exit code, minus n where signal n ended it."""
+        process = self._child.ptyproc
+        process.fileobj.close()
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            pid, status = os.waitpid(process.pid, os.WNOHANG)
+            if pid:
+                process.terminated, self._child.closed = True, True
+                return os.waitstatus_to_exitcode(status)
+            if time.monotonic() > deadline:
+                os.kill(process.pid, signal.SIGKILL)
+                os.waitpid(process.pid, 0)
+                process.terminated, self._child.closed = True, True
+                raise AssertionError("the program outlived its terminal")
+            time.sleep(0.02)
 
     def __enter__(self) -> Terminal:
         return self

@@ -193,3 +193,14 @@ def test_a_session_is_shown_again_when_it_goes_on(place: Place) -> None:
     place.run("-p", "hello", "-m", "demo/demo")
     with Terminal(place, "-c", "-m", "demo/demo") as terminal:
         terminal.wait_for("For a real model")
+
+
+@pytest.mark.parametrize("is_writing", [True, False])
+def test_the_program_ends_where_its_terminal_goes_away(place: Place, is_writing: bool) -> None:
+    terminal = Terminal(place, "--model", "demo/demo", about_folder=None)
+    with terminal:
+        terminal.wait_for("demo/demo")
+        if is_writing:
+            terminal.press("write a long answer\r")
+            terminal.wait_for("Esc")
+        assert terminal.hang_up() == 129
