@@ -9,6 +9,7 @@ from pathlib import Path
 from qcode.cli.arguments import UsageError
 from qcode.cli.failure import StartError
 from qcode.cli.folder import working_folder
+from qcode.cli.learned import learned_lines
 from qcode.cli.output import one_line, put, say
 from qcode.config.errors import ConfigError
 from qcode.config.load import load
@@ -89,11 +90,7 @@ def _models(rest: Sequence[str]) -> int:
                 for name, facts in catalog.models()
                 if wanted in name
             ]
-            learned = [
-                f"learned from {host}: {model}  window {_count(known.window)}  output {_count(known.output)}"
-                for (host, model), known in limits.everything().items()
-                if wanted in model
-            ]
+            learned = learned_lines(limits, wanted)
             if wanted and not rows and not learned:
                 say(f'the catalog knows no model with "{wanted}" in its name')
             return _out(*rows, *learned, f"source: {catalog.catalog_source()}")

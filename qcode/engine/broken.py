@@ -50,7 +50,7 @@ def _retry_or_give_up(state: ReplyState, attempt: Attempt, failure: ReplyFailed)
     # Text is progress: what failed before it is no longer in a row with this.
     state.failures = 1 if goes_on else state.failures + 1
     delay = delay_before_retry(error, state.failures, failure.jitter, state.plan.retries)
-    if delay is None or (goes_on and state.breaks >= MAX_TRANSPORT_CONTINUATIONS):
+    if delay is None or not state.is_affordable or (goes_on and state.breaks >= MAX_TRANSPORT_CONTINUATIONS):
         return give_up(state, attempt, error)
     waiting: list[Effect] = [Emit(Waiting(delay, error.message, state.failures)), Wait(delay)]
     if goes_on:

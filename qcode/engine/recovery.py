@@ -23,6 +23,7 @@ class Budget:
 
     `continuation_cap` is None where the window leaves no useful room. `resumed_calls_left` is 0 unless calls are
     repaired by resuming them. `prefers_continuing`: text is continued rather than asked for again.
+    `is_affordable`: what the person would spend on this prompt is not spent yet.
     """
 
     escalation_cap: int | None
@@ -34,6 +35,7 @@ class Budget:
     resumed_calls_left: int = 0
     prefers_continuing: bool = False
     is_continuation: bool = False
+    is_affordable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def decide(shape: ReplyShape, budget: Budget) -> Decision:
     if shape.stop is StopReason.PAUSED:
         return Resend()
     if shape.stop is StopReason.MALFORMED_CALL:
-        return RepairCall() if budget.nudges_left else Fail("malformed")
+        return RepairCall() if budget.nudges_left and budget.is_affordable else Fail("malformed")
     if shape.stop is StopReason.UNKNOWN and not shape.has_text:
         return Fail("unknown")
     return Done()
@@ -119,6 +121,8 @@ def _is_cut(shape: ReplyShape) -> bool:
 
 
 def _decide_cut(shape: ReplyShape, budget: Budget) -> Decision:
+    if not budget.is_affordable:
+        return RunCalls() if shape.calls else Done(is_cut=True, why="budget_exhausted")
     is_plain_text = not shape.calls and shape.last == "text"
     if budget.escalation_cap is not None and not (budget.prefers_continuing and is_plain_text):
         return Escalate(budget.escalation_cap)

@@ -37,6 +37,7 @@ from qcode.engine.result import (
     describe_cut,
     describe_empty,
     describe_no_room,
+    describe_overspent,
     describe_thinking_only,
 )
 from qcode.protocol.errors import ErrorInfo, ErrorKind
@@ -50,7 +51,7 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReplyEnded, ReplyEvent
-from qcode.protocol.stops import StopReason
+from qcode.protocol.stops import Limit, StopReason
 from qcode.protocol.usage import Usage
 
 
@@ -202,6 +203,7 @@ class Reply:
             resumed_calls_left=resumed_call.requests_left(state, attempt) if needs_more else 0,
             prefers_continuing=output.policy == "continue",
             is_continuation=attempt.kind == "continuation",
+            is_affordable=state.is_affordable,
         )
 
     def _escalation_cap(self, attempt: Attempt) -> int | None:
@@ -334,6 +336,12 @@ class Reply:
             state.was_cut = True
             has_room = decision.why != "budget_exhausted" or state.fitted(going_on, going_on.max_tokens) is not None
             note = describe_cut(state.records, decision.why)
+            overspent = state.plan.max_budget_usd if not state.is_affordable else None
+            if decision.why == "budget_exhausted" and overspent is not None:
+                note = describe_overspent(state.records, overspent)
+                return state.finish(
+                    "cut", StopReason.MAX_TOKENS, shape.raw_stop, why=decision.why, note=note, limit=Limit.COST
+                )
             if not has_room:
                 note = describe_no_room(state.counter.size_of(going_on).tokens, state.model.window)
             return state.finish("cut", StopReason.MAX_TOKENS, shape.raw_stop, why=decision.why, note=note)

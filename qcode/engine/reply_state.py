@@ -24,7 +24,7 @@ from qcode.protocol.events import Attempt as AttemptRecord
 from qcode.protocol.events import AttemptKind, ContinuationTerminated, PartialRestored, ReplyFinished, Retry
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.stops import StopReason
+from qcode.protocol.stops import Limit, StopReason
 from qcode.protocol.usage import Usage
 
 
@@ -75,6 +75,12 @@ class ReplyState:
     def _plan_caps(self) -> caps.Caps:
         model = self.model
         return caps.caps_for(self.plan.output, model.output_limit, is_silently_capped=model.host.is_silently_capped)
+
+    @property
+    def is_affordable(self) -> bool:
+        """Whether the prompt has cost less than the person would spend on it; True where there is no such limit."""
+        limit = self.plan.max_budget_usd
+        return limit is None or self.ledger.spent < limit
 
     def learn(self, learn: Learn) -> Effect:
         """Plan with a new fact from now on, and have it remembered."""
@@ -220,6 +226,7 @@ class ReplyState:
         note: str = "",
         error: ErrorInfo | None = None,
         cap: int = 0,
+        limit: Limit | None = None,
     ) -> list[Effect]:
         """Commit what `base` holds and say so; the reply takes nothing after this."""
         assert self.result is None, "a reply ends once"
@@ -228,7 +235,7 @@ class ReplyState:
         message = Message("assistant", blocks) if is_worth_storing else None
         drafts = [draft for draft in self.base if draft.kind == "call"]
         calls = tuple(JudgedCall(stored_call(draft), draft.state, draft.text, cap) for draft in drafts)
-        self.result = ReplyResult(ending, stop, raw_stop, message, calls, error, note)
+        self.result = ReplyResult(ending, stop, raw_stop, message, calls, error, note, limit)
         effects: list[Effect] = []
         if self.was_cut:
             effects.append(Emit(ContinuationTerminated(why)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 
 from qcode.engine import synthetic
 from qcode.engine.assembler import Draft
@@ -29,6 +30,7 @@ class ReplyPlan:
     effort: Effort | None = None
     output: OutputSettings = field(default_factory=OutputSettings)
     retries: RetrySettings = field(default_factory=RetrySettings)
+    max_budget_usd: Decimal | None = None
 
     @property
     def tools_by_name(self) -> dict[str, ToolSpec]:

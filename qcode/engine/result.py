@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Literal, TypeAlias
 
 from qcode.engine.assembler import CallState
@@ -11,7 +12,7 @@ from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import Attempt
 from qcode.protocol.messages import Message, ToolCall
-from qcode.protocol.stops import StopReason
+from qcode.protocol.stops import Limit, StopReason
 
 REPEATS = (
     "The model repeated itself without end, so qcode stopped it; the text so far is kept. "
@@ -33,7 +34,7 @@ class JudgedCall:
 
 @dataclass(frozen=True, slots=True)
 class ReplyResult:
-    """`message` is None where nothing worth storing came."""
+    """`message` is None where nothing worth storing came. `limit` is the one of the prompt that ended it."""
 
     ending: Ending
     stop: StopReason | None
@@ -42,6 +43,7 @@ class ReplyResult:
     calls: tuple[JudgedCall, ...] = ()
     error: ErrorInfo | None = None
     note: str = ""
+    limit: Limit | None = None
 
 
 def describe_no_room(prompt_tokens: int, window: int | None) -> str:
@@ -67,6 +69,15 @@ def describe_cut(attempts: Sequence[Attempt], why: str, error: str = "") -> str:
     return (
         f"The reply is incomplete after {requests} (output caps {caps}): {reason}. "
         "Ask to continue, or set a higher --max-output-tokens."
+    )
+
+
+def describe_overspent(attempts: Sequence[Attempt], limit: Decimal) -> str:
+    """Say that a cut reply is not gone on with because the prompt has cost what it may."""
+    caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
+    return (
+        f"The reply is incomplete (output caps {caps}): going on would cost more than --max-budget-usd {limit}. "
+        "Ask to continue, or allow more."
     )
 
 

@@ -155,6 +155,7 @@ class Turn:
             settings.effort,
             settings.output,
             settings.retries,
+            settings.max_budget_usd,
         )
         self._reply = Reply(plan, self.model, self._counter, self._ledger, turn=self._number, step=self._step)
         return [Emit(StepStarted(self._step)), *self._from_reply(self._reply.begin())]
@@ -195,7 +196,8 @@ class Turn:
             case "done":
                 return self._done(result)
             case "cut":
-                return [Emit(Notice("warning", result.note)), *self._end(Outcome.MAX_TOKENS, result)]
+                outcome = Outcome.MAX_TOKENS if result.limit is None else Outcome.MAX_TURN_REQUESTS
+                return [Emit(Notice("warning", result.note)), *self._end(outcome, result, limit=result.limit)]
             case "refused":
                 return [Emit(Notice("warning", result.note)), *self._end(Outcome.REFUSAL, result)]
             case "cancelled":

@@ -6,6 +6,7 @@ The composition root wires it and is the only one that knows which provider, too
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -35,6 +36,7 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.runtime.debug_log import DebugLog, LoggedProvider
 from qcode.runtime.driver import Driver
 from qcode.runtime.limits import LimitStore
+from qcode.runtime.metrics import RecoveryMetrics
 from qcode.runtime.store.session import Session
 from qcode.runtime.suggestions import with_nearest_models
 from qcode.runtime.toolbox import Toolbox
@@ -102,6 +104,7 @@ class Conversation:
         self._open_rules: dict[str, str] = {}
         self._retired: list[Provider] = []
         self._attached: tuple[Block, ...] = ()
+        self.metrics = RecoveryMetrics()
 
     @property
     def session_id(self) -> str:
@@ -257,6 +260,10 @@ class Conversation:
         )
 
     def _seen(self, event: TurnEvent) -> TurnEvent:
-        if self._wiring.debug_log is not None:
-            self._wiring.debug_log.event(event)
+        self.metrics.observe(event, self.model, time.monotonic())
+        log = self._wiring.debug_log
+        if log is not None:
+            log.event(event)
+            if isinstance(event, TurnEnded):
+                log.metrics(self.metrics.as_json())
         return event

@@ -30,6 +30,10 @@ class DebugLog:
     def event(self, event: TurnEvent) -> None:
         self._write({"event": type(event).__name__, **_fields(event)})
 
+    def metrics(self, sums: dict[str, object]) -> None:
+        """Log what recovery came to over the conversation so far."""
+        self._write({"metrics": sums})
+
     def request(self, provider: str, request: ModelRequest) -> None:
         """Log what is asked for: sizes and settings, and the messages themselves."""
         self._write(

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from qcode.cli import main
+from qcode.engine.knowledge import HostKnowledge
 from qcode.protocol.messages import user
+from qcode.runtime.limits import LimitStore
 from qcode.runtime.store.store import SessionStore
 from qcode.runtime.trust import TrustStore
 
@@ -85,3 +87,13 @@ def test_what_is_wrong_is_one_line(argv: tuple[str, ...], code: int, printed: Pr
     out, (line,) = printed(*argv, code=code)
     assert out == []
     assert line.startswith("qcode: ")
+
+
+def test_models_say_what_a_host_taught_in_words(printed: Printed) -> None:
+    store = LimitStore(printed.state)
+    store.remember("http://host", "odd-model", HostKnowledge(output=8_192, is_silently_capped=True))
+    store.remember("http://host", "odder-model", HostKnowledge(window=32_768, refuses_prefill=True))
+    out, _ = printed("models", "odd")
+    shown = "\n".join(out)
+    assert "learned from http://host: odd-model  output 8,192, silently capped" in shown
+    assert "learned from http://host: odder-model  window 32,768, refuses prefill" in shown

@@ -315,3 +315,12 @@ def test_a_model_marked_so_writes_its_calls_as_text(place: Place) -> None:
         assert "alpha" in server.requests[1].messages[-1].text
         assert server.requests[0].tools == ()
     assert (done.code, done.out) == (0, "It says alpha.\n")
+
+
+def test_the_debug_log_ends_with_what_recovery_came_to(place: Place) -> None:
+    cut = Turn(text="part ", stop=StopReason.MAX_TOKENS)
+    with FakeServer("openai", [cut, cut, Turn(text="the end")]) as server:
+        place.ask(server, "-p", "hi", "--debug-log", "debug.jsonl")
+    last = json.loads((place.work / "debug.jsonl").read_text().splitlines()[-1])
+    assert sum(last["metrics"]["continuations"].values()) == 1
+    assert last["metrics"]["attempts_per_turn"] == {"3": 1}

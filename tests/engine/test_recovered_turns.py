@@ -130,6 +130,29 @@ def test_a_money_budget_holds_although_a_host_reports_no_usage() -> None:
     assert played.end.cost is None
 
 
+@pytest.mark.parametrize(
+    ("limit", "caps"), [("0.001", [8_000]), ("0.02", [8_000, 64_000]), ("0.05", [8_000, *[64_000] * 2])]
+)
+def test_a_money_budget_ends_a_recovery_and_the_text_stays(limit: str, caps: list[int]) -> None:
+    price = Price(Decimal(0), Decimal(1))
+    settings = TurnSettings("s", TOOLS, max_budget_usd=Decimal(limit))
+    replies = (cut("one", output=8_000), cut("one two", output=20_000), cut(" three", output=40_000), text(" four"))
+    played = play(*replies, settings=settings, facts=ModelFacts(price=price))
+    assert played.caps == caps
+    assert played.end.limit is Limit.COST
+    assert played.end.outcome is Outcome.MAX_TURN_REQUESTS
+    assert played.end.text == ("one", "one two", "one two three")[len(caps) - 1]
+    assert limit in finished(played).note
+
+
+def test_a_broken_stream_is_not_replayed_for_money_that_is_spent() -> None:
+    price = Price(Decimal(0), Decimal(1))
+    settings = TurnSettings("s", TOOLS, max_budget_usd=Decimal("0.000001"))
+    played = play(broken(TextDelta(0, "some text")), text("more"), settings=settings, facts=ModelFacts(price=price))
+    assert len(played.requests) == 1
+    assert played.end.text == "some text"
+
+
 def test_a_request_that_never_reached_the_host_costs_nothing() -> None:
     facts = ModelFacts(price=Price(Decimal(1), Decimal(1)))
     played = play(broken(kind=ErrorKind.UNREACHABLE), text("Hi."), facts=facts)

@@ -36,6 +36,8 @@ FRESH = Budget(escalation_cap=64000, continuation_cap=64000, continuations_left=
 ESCALATED = replace(FRESH, escalation_cap=None)
 CONTINUED = replace(ESCALATED, continuations_left=2, is_continuation=True)
 
+SPENT = replace(FRESH, is_affordable=False)
+
 TABLE: list[tuple[str, ReplyShape, Budget, Decision]] = [
     ("a whole text is done", TEXT, FRESH, Done()),
     ("a whole call runs", CALLS, FRESH, RunCalls()),
@@ -68,6 +70,12 @@ TABLE: list[tuple[str, ReplyShape, Budget, Decision]] = [
     ("a continuation that adds nothing ends it", replace(CUT, has_progress=False), CONTINUED,
      Done(True, "no_progress")),
     ("a continuation that adds something goes on", CUT, CONTINUED, Continue(64000)),
+    ("a cut that cannot be paid for stays cut", CUT, SPENT, Done(True, "budget_exhausted")),
+    ("cut thinking that cannot be paid for stays cut", THOUGHT, SPENT, Done(True, "budget_exhausted")),
+    ("a cut call that cannot be paid for is answered", CUT_CALL, replace(SPENT, resumed_calls_left=3), RunCalls()),
+    ("an unreadable call is not repaired for money that is spent", replace(TEXT, stop=StopReason.MALFORMED_CALL), SPENT,
+     Fail("malformed")),
+    ("a whole text is done whatever it cost", TEXT, SPENT, Done()),
     ("a refusal ends it", replace(CUT, stop=StopReason.REFUSAL), FRESH, Done(why="safety_blocked")),
     ("a refusal runs no call", replace(CALLS, stop=StopReason.REFUSAL), FRESH, Done(why="safety_blocked")),
     ("a full window ends it", replace(CUT, stop=StopReason.CONTEXT_WINDOW_EXCEEDED), FRESH,
@@ -110,6 +118,7 @@ BUDGETS = st.builds(
     resumed_calls_left=st.integers(0, 3),
     prefers_continuing=st.booleans(),
     is_continuation=st.booleans(),
+    is_affordable=st.booleans(),
 )
 
 
@@ -120,6 +129,8 @@ def _is_possible(shape: ReplyShape) -> bool:
 @given(SHAPES.filter(_is_possible), BUDGETS)
 def test_every_decision_that_sends_a_request_spends_a_budget_that_was_there(shape: ReplyShape, budget: Budget) -> None:
     decision = decide(shape, budget)
+    if isinstance(decision, (Escalate, Continue, Nudge, RepairCall, ResumeCall)):
+        assert budget.is_affordable
     match decision:
         case Escalate():
             assert decision.cap == budget.escalation_cap
