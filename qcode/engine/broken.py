@@ -121,7 +121,7 @@ def _resend_within_limits(
     state: ReplyState, attempt: Attempt, error: ProviderError, learned: list[Effect]
 ) -> list[Effect]:
     """Learn the limit that a refusal names and send the request once more under it; nothing is shown."""
-    limit = learn_limit(error.message, error.param)
+    limit = learn_limit(error.message, error.param, cap=attempt.request.max_tokens)
     if limit is None or limit.kind in state.relearned:
         return []
     state.relearned.add(limit.kind)

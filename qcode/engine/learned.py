@@ -20,7 +20,8 @@ _OUTPUT_WORDS = re.compile(
 )
 _WINDOW_WORDS = re.compile(
     r"context(?:[_ ](?:length|window|size|limit))|max_seq_len|max_model_len|max_total_tokens"
-    r"|maximum context|n_ctx|(?:prompt|input) is too long|context limit",
+    r"|maximum context|n_ctx|(?:prompt|input) is too long|context limit|maximum prompt length|input token count"
+    r"|input length|model token limit|inputs`? tokens \+|total (?:number of )?tokens",
     re.IGNORECASE,
 )
 
@@ -70,6 +71,16 @@ _FORMS = (
     _form("window", r"# ?> ?# ?- ?#", 2, prompt=3),
     _form("window", r"input length and `?max_tokens`? exceed context limit: # ?\+ ?# ?> ?#", 3, prompt=1),
     _form("window", r"(?:prompt|input) is too long: # tokens > # maximum", 2, prompt=1),
+    _form("window", r"input token count \(#\) exceeds the maximum number of tokens allowed \(#\)", 2, prompt=1),
+    _form("window", r"contains # tokens\b.{0,60}? too large for model with # maximum context length", 2, prompt=1),
+    _form("window", r"`?inputs`? tokens \+ `?max_new_tokens`? must be (?:<=|less than or equal to) #"),
+    _form("window", r"model token limit: #"),
+    _form("window", r"range of input length should be [\[\(]\s*\d+\s*,\s*#\s*[\]\)]"),
+    _form("window", r"maximum prompt length is #"),
+    _form(
+        "window", r"total (?:number of )?tokens\b.{0,60}?\b(?:exceeds?|must not exceed)(?: the)?(?: limit)?(?: of)? #"
+    ),
+    _form("window", r"context (?:length|window|size) (?:of )?# (?:is |was )?exceeded"),
     _form("window", r"max_total_tokens \(#\) must be (?:<=|less than or equal to) max_seq_len \(#\)", 2),
     _form("window", r"(?:maximum )?context (?:length|window|size)(?: \w+){0,3}? (?:is|of|to|:) (?:only )?#"),
     _form("window", r"max_(?:seq|model)_len(?:gth)?\s*(?:\(|=|of|is|:)\s*\(?#"),
@@ -78,23 +89,34 @@ _FORMS = (
     _form("output", r"range (?:is|of|should be)?[^\[\(\d]{0,40}[\[\(]\s*\d+\s*,\s*#\s*[\]\)]"),
     _form("output", r"# ?> ?#,? which is the maximum", 2),
     _form("output", r"from \d+ \(inclusive\) to # \(exclusive\)", is_exclusive=True),
+    _form("output", r"between \d+ and #"),
+    _form("output", r"exceeds? (?:the )?(?:model|maximum|allowed|output)?(?: token)? ?(?:limit|maximum)(?: of)? #"),
     _form("either", r"at most #"),
     _form("either", r"(?:less than or equal to|no (?:more|greater|larger) than|cannot exceed|must not exceed|<=) #"),
     _form("either", r"(?:maximum|max|limit)(?: \w+){0,5}? (?:is|of|to|:) #"),
     _form("either", r"supports? (?:up to |a maximum of |only )#"),
     _form("either", r"less than #", is_exclusive=True),
 )
+_DIGITS = re.compile(r"(?<![\w.])" + _NUMBER + r"(?![\w.]*\d)")
 _PROMPT = re.compile(
     rf"{_NUMBER} (?:tokens )?(?:in|from) (?:the|your) (?:messages|prompt|input)"
-    rf"|(?:request|prompt|input) (?:has|contains|is) {_NUMBER} (?:input |prompt )?tokens",
+    rf"|(?:request|prompt|input) (?:has|contains|is) {_NUMBER} (?:input |prompt )?tokens"
+    rf"|given: {_NUMBER} `?inputs`? tokens|^request \({_NUMBER} tokens\)",
     re.IGNORECASE,
 )
-_TOTAL = re.compile(rf"requested (?:about )?{_NUMBER} tokens|max_total_tokens \({_NUMBER}\)", re.IGNORECASE)
+_TOTAL = re.compile(
+    rf"requested (?:about |a total of )?{_NUMBER} tokens|max_total_tokens \({_NUMBER}\)|\(requested: {_NUMBER}\)",
+    re.IGNORECASE,
+)
 
 
-def learn_limit(message: str, param: str | None = None) -> LearnedLimit | None:
-    """Return the limit that a refusal names, or None where it names none that can be trusted."""
+def learn_limit(message: str, param: str | None = None, *, cap: int | None = None) -> LearnedLimit | None:
+    """Return the limit that a refusal names, or None where it names none that can be trusted.
+
+    A message that repeats the output cap that was asked for, `cap`, speaks of it, whatever its words.
+    """
     speaks_of_output = bool(_OUTPUT_WORDS.search(message)) or bool(param and _OUTPUT_WORDS.search(param))
+    speaks_of_output = speaks_of_output or cap in {_number(digits) for digits in _DIGITS.findall(message)}
     speaks_of_window = bool(_WINDOW_WORDS.search(message)) or bool(param and _WINDOW_WORDS.search(param))
     if not (speaks_of_output or speaks_of_window):
         return None

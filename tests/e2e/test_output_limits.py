@@ -30,6 +30,7 @@ QUOTED = {
     ("window without room", "first"),
     ("stop for a full window", "first"),
     ("same write cut again", "fifth step"),
+    ("money spent", "continuation 1"),
 }
 """Rows in which each message that the guide explains is said."""
 WRITES = ("--trust", "--permission-mode", "accept-edits")

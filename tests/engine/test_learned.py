@@ -31,6 +31,20 @@ TEACHES: list[tuple[str, LearnedLimit]] = [
     ("max_tokens must be less than 8193", LearnedLimit("output", 8192)),
     ("max_new_tokens must be <= 4096. Given: 64000", LearnedLimit("output", 4096)),
     ("The maximum tokens you requested exceeds the model limit of 4096", LearnedLimit("output", 4096)),
+    ("The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+     LearnedLimit("window", 1048576, 1200000)),
+    ("Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+     LearnedLimit("window", 32768, 40000)),
+    ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 3000 `inputs` tokens and 2000 `max_new_tokens`",
+     LearnedLimit("window", 4096, 3000)),
+    ("Your request exceeded model token limit: 8192 (requested: 64123)", LearnedLimit("window", 8192, total=64123)),
+    ("request (5000 tokens) exceeds the available context size (4096 tokens)", LearnedLimit("window", 4096, 5000)),
+    ("This model's maximum prompt length is 131072 but the request contains 140000 tokens.",
+     LearnedLimit("window", 131072, 140000)),
+    ("Range of input length should be [1, 98304]", LearnedLimit("window", 98304)),
+    ("The total number of tokens (prompt + completion) must not exceed 32768", LearnedLimit("window", 32768)),
+    ("max_tokens must be between 1 and 4096, inclusive", LearnedLimit("output", 4096)),
+    ("maxOutputTokens 64000 exceeds model limit 5120", LearnedLimit("output", 5120)),
     ("the request exceeds the available context size (4096 tokens)", LearnedLimit("window", 4096)),
 ]  # fmt: skip
 
@@ -41,6 +55,8 @@ TEACHES_NOTHING = [
     "max_tokens must be at most 100",
     "max_tokens must be positive",
     "Invalid API key",
+    "64000 > 64001 - 24235",
+    "Rate limit reached on tokens per min (TPM): Limit 10000, Used 9000, Requested 64000",
     "",
 ]
 
@@ -53,6 +69,12 @@ def test_a_limit_that_is_named_is_learned(message: str, limit: LearnedLimit) -> 
 @pytest.mark.parametrize("message", TEACHES_NOTHING)
 def test_a_message_about_something_else_teaches_nothing(message: str) -> None:
     assert learn_limit(message) is None
+
+
+def test_a_message_that_repeats_the_cap_speaks_of_it() -> None:
+    assert learn_limit("64000 > 64001 - 24235", cap=64_000) == LearnedLimit("window", 64001, 24235)
+    assert learn_limit("65,536 > 64,000, which is the maximum", cap=65_536) == LearnedLimit("output", 64000)
+    assert learn_limit("64000 > 64001 - 24235", cap=6_400) is None
 
 
 def test_the_blamed_parameter_counts_where_the_message_is_silent() -> None:

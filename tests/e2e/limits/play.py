@@ -14,7 +14,7 @@ from qcode.protocol.messages import Message
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
 from qcode.providers import registry
-from qcode.runtime.conversation import Connected, Conversation, Wiring
+from qcode.runtime.conversation import Connected, Conversation, PromptLimits, Wiring
 from qcode.runtime.limits import LimitStore
 from qcode.runtime.store.store import SessionStore
 from qcode.runtime.toolbox import Toolbox
@@ -89,6 +89,7 @@ class _Stage:
             toolbox=toolbox,
             policy=policy,
             limits=self._limits,
+            prompt_limits=PromptLimits(max_budget_usd=row.money),
         )
         return Conversation(wiring, connected, self._store.create(connected.name, work))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from qcode.engine.caps import OutputSettings
@@ -111,6 +112,7 @@ class Row:
     facts: ModelFacts = field(default_factory=ModelFacts)
     retries: RetrySettings = field(default_factory=RetrySettings)
     timeouts: Timeouts = PATIENT
+    money: Decimal | None = None
     provider: str = ""
     cancel: Cancel | None = None
     skips: Mapping[ProtocolName, str] = field(default_factory=dict)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from qcode.engine.caps import OutputSettings
+from qcode.headless.exits import LIMIT_REACHED
 from qcode.protocol.model import ModelFacts
+from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.usage import Price
 from tests.e2e.limits.play import Played
 from tests.e2e.limits.row import (
     BIG_CUT,
@@ -15,6 +20,7 @@ from tests.e2e.limits.row import (
     LONGER,
     STILL_CUT,
     UP,
+    Ends,
     P,
     Row,
     api,
@@ -196,4 +202,37 @@ _PREFILL = (
     ),
 )  # fmt: skip
 
-SETTINGS = (*_CAPS, *_POLICIES, *_PREFILL)
+_OUTPUT_PRICE = ModelFacts(price=Price(Decimal(0), Decimal(1)))
+"""One millionth of a dollar for each token that comes out: 8,000 of them are $0.008."""
+_OVERSPENT: Ends = (Outcome.MAX_TURN_REQUESTS, StopReason.MAX_TOKENS, LIMIT_REACHED)
+_NO_MORE = "going on would cost more than --max-budget-usd"
+
+_MONEY = (
+    Row(
+        "money spent", "first", (cut(P[0]),),
+        asked=(FIRST,), text=P[0], events=(_SPENT,), ends=_OVERSPENT, facts=_OUTPUT_PRICE, money=Decimal("0.008"),
+        says=_NO_MORE, again=(done("Next."),),
+    ),
+    Row(
+        "money spent", "escalated", (cut(P[0]), cut(_TWO)),
+        asked=("-first 8000", ESCALATED), text=_TWO, events=(*UP, _SPENT), api=api(up=1), ends=_OVERSPENT,
+        facts=_OUTPUT_PRICE, money=Decimal("0.07"), says=_NO_MORE,
+    ),
+    Row(
+        "money spent", "continuation 1", (cut(P[0]), cut(P[1]), cut(P[2])),
+        asked=("-first 8000", ESCALATED, LONGER), text=P[1] + P[2], events=(*UP, *going_on(1), _SPENT),
+        api=api(up=1, on=1), ends=_OVERSPENT, facts=_OUTPUT_PRICE, money=Decimal("0.1"), says=_NO_MORE,
+    ),
+    Row(
+        "money spent", "first cut thinking", (cut(thinking="hm"),),
+        asked=(FIRST,), text="", events=(_SPENT,), ends=_OVERSPENT, stored=(), facts=_OUTPUT_PRICE,
+        money=Decimal("0.008"), says=_NO_MORE,
+    ),
+    Row(
+        "money spent", "first cut call", (cut_call("write", BIG_CUT),),
+        asked=(FIRST,), text="", events=(STILL_CUT, "repair cut_arguments attempted"), ends=_OVERSPENT,
+        stored=("call",), told=("split",), facts=_OUTPUT_PRICE, money=Decimal("0.008"), skips=HALF_CALLS,
+    ),
+)  # fmt: skip
+
+SETTINGS = (*_CAPS, *_POLICIES, *_PREFILL, *_MONEY)
