@@ -24,7 +24,7 @@ _SECRET_SYSTEM = re.compile(
 )
 _HOMES = re.compile(r"/(home|Users)/[^/]+|/root|/var/root")
 
-_CREDENTIALS = (
+CREDENTIALS = (
     ".aws", ".azure", ".gnupg", ".docker", ".kube", ".netrc", ".npmrc", ".pypirc", ".pgpass", ".my.cnf", ".boto",
     ".s3cfg", ".git-credentials", ".vault-token", ".password-store", ".mozilla", ".thunderbird", ".cargo/credentials",
     ".cargo/credentials.toml", ".gem/credentials", ".m2/settings.xml", ".terraform.d/credentials.tfrc.json",
@@ -33,6 +33,7 @@ _CREDENTIALS = (
     ".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".qwen/oauth_creds.json",
     "library/keychains", "library/application support/google/chrome", ".viminfo", ".local/share/fish/fish_history",
 )  # fmt: skip
+"""Below the home, in small letters as `fold` writes them."""
 _HISTORY = re.compile(r"\.[a-z0-9]+([_-][a-z0-9]+)*[_-]history|\.lesshst|\.history|\.wget-hsts")
 _OPEN_SSH = re.compile(r"\.ssh(/(config(\.d(/.*)?)?|known_hosts.*|authorized_keys.*|rc|environment|[^/]*\.pub))?")
 _STARTUP = (
@@ -50,6 +51,11 @@ Located = tuple[Decision, Decision, str, str]
 """Verdict for reading, verdict for writing, why, and the name of the rule."""
 
 
+def is_history(name: str) -> bool:
+    """Return whether a file of this name in the home is a history of what was typed."""
+    return _HISTORY.fullmatch(fold(name)) is not None
+
+
 def in_kernel(path: str) -> Located | None:
     """Return the verdict for devices and kernel interfaces, which hold even where a workspace leads there."""
     if any(is_within(path, folder) for folder in _KERNEL):
@@ -60,7 +66,7 @@ def in_kernel(path: str) -> Located | None:
 def in_home(below_home: str) -> Located | None:
     """Return the verdict for a protected place in the home, given its path below the home, else None."""
     name = "/".join(fold(part) for part in below_home.split("/"))
-    if any(is_within(name, place) for place in _CREDENTIALS):
+    if any(is_within(name, place) for place in CREDENTIALS):
         return "deny", "deny", "credentials in the home folder", "path:credentials"
     if _HISTORY.fullmatch(name):
         return "deny", "deny", "a history of what was typed", "path:history"
