@@ -1,0 +1,319 @@
+"""The `fetch` tool against real servers on this machine: where it goes, what goes along, what it brings back."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import ssl
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from qcode.protocol.tools import ToolOutcome
+from qcode.tools import fetch
+from qcode.tools.fetch import Fetch, Target
+from qcode.tools.tool import ToolContext
+from qcode.tools.workspace import Workspace
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+def answer(body: bytes | str, kind: str = "text/plain", status: int = 200, **headers: str) -> Answer:
+    data = body.encode() if isinstance(body, str) else body
+
+    def send(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(status)
+        request.send_header("Content-Type", kind)
+        for name, value in headers.items():
+            request.send_header(name.replace("_", "-"), value)
+        request.send_header("Content-Length", str(len(data)))
+        request.end_headers()
+        request.wfile.write(data)
+
+    return send
+
+
+class Site:
+    """A server whose pages are set by path; it keeps the headers it was sent."""
+
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        self.pages: dict[str, Answer] = {}
+        self.seen: list[tuple[str, dict[str, str]]] = []
+        site = self
+
+        class Pages(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                site.seen.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+                site.pages.get(self.path, answer("no such page", status=404))(self)
+
+            def log_message(self, format: str, *arguments: object) -> None:
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+        if context is not None:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.port = self._server.server_port
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+
+    def url(self, path: str = "/", host: str = "docs.test", scheme: str = "http") -> str:
+        return f"{scheme}://{host}:{self.port}{path}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class Open:
+    """A gate that lets through what a test says: addresses by default only this machine's."""
+
+    def __init__(self, accepted: tuple[str, ...] = ("127.0.0.1",), refused: tuple[str, ...] = ()) -> None:
+        self.accepted = accepted
+        self.refused = refused
+
+    def target(self, url: str) -> Target | str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            return "only http and https are fetched"
+        return Target(parts.scheme, parts.hostname, parts.port or 80)
+
+    def refusal(self, url: str) -> str:
+        return "nobody allowed it" if urlsplit(url).hostname in self.refused else ""
+
+    def accepts(self, target: Target, address: str) -> bool:
+        return address in self.accepted
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    site = Site()
+    yield site
+    site.close()
+
+
+def run(
+    url: str, base: Path, gate: Open | None = None, addresses: tuple[str, ...] = ("127.0.0.1",), most: int = 30_000
+) -> ToolOutcome:
+    tool = Fetch(gate or Open(), lambda name, port: list(addresses))
+    workspace = Workspace(base)
+    try:
+        return asyncio.run(tool.run({"url": url}, workspace, ToolContext(lambda text: None, max_output_chars=most)))
+    finally:
+        workspace.close()
+
+
+def test_a_page_comes_as_text_and_nothing_of_the_person_goes_along(site: Site, tmp_path: Path) -> None:
+    site.pages["/a?b=1"] = answer("hello é", "text/plain; charset=utf-8", Set_Cookie="id=1")
+    done = run(site.url("/a?b=1#part"), tmp_path)
+    assert not done.is_error
+    assert done.content.endswith("hello é")
+    _, headers = site.seen[0]
+    assert headers["host"] == f"docs.test:{site.port}"
+    assert set(headers) <= {"host", "user-agent", "accept", "accept-encoding", "connection"}
+
+
+def test_html_comes_as_markdown_without_what_is_no_text(site: Site, tmp_path: Path) -> None:
+    page = (
+        "<html><head><title>The page</title><script>bad()</script></head><body><nav>menu</nav><main><h2>Part</h2>"
+        "<p>Some <b>bold</b> <a href='/x'>link</a><img src='http://evil/p.png' alt='pic'></p>"
+        "<pre>code</pre></main></body></html>"
+    )
+    site.pages["/"] = answer(page, "text/html")
+    text = run(site.url(), tmp_path).content
+    assert "# The page" in text
+    assert "## Part" in text
+    assert f"**bold** [link]({site.url('/x')})pic" in text
+    assert "bad()" not in text
+    assert "menu" not in text
+    assert "evil" not in text
+
+
+@pytest.mark.parametrize("addresses", [("10.0.0.1",), ("127.0.0.1", "10.0.0.1"), ()])
+def test_a_name_with_any_address_that_is_not_public_is_not_connected_to(
+    site: Site, tmp_path: Path, addresses: tuple[str, ...]
+) -> None:
+    done = run(site.url(), tmp_path, addresses=addresses)
+    assert done.is_error
+    assert "not a public address" in done.content
+    assert site.seen == []
+
+
+def test_the_name_is_resolved_once_and_the_address_that_was_checked_is_used(site: Site, tmp_path: Path) -> None:
+    site.pages["/"] = answer("ok")
+    asked: list[str] = []
+
+    def changing(name: str, port: int) -> list[str]:
+        asked.append(name)
+        return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.9"]
+
+    tool = Fetch(Open(), changing)
+    workspace = Workspace(tmp_path)
+    done = asyncio.run(tool.run({"url": site.url()}, workspace, ToolContext(lambda text: None)))
+    workspace.close()
+    assert done.content.endswith("ok")
+    assert asked == ["docs.test"]
+
+
+def test_redirects_are_followed_and_each_is_judged(site: Site, tmp_path: Path) -> None:
+    site.pages["/"] = answer("", status=302, Location="/next", Set_Cookie="id=1")
+    site.pages["/next"] = answer("", status=301, Location=site.url("/end", host="other.test"))
+    site.pages["/end"] = answer("arrived")
+    assert run(site.url(), tmp_path).content.endswith("arrived")
+    assert all("cookie" not in headers for _, headers in site.seen)
+    done = run(site.url(), tmp_path, Open(refused=("other.test",)))
+    assert done.is_error
+    assert "Call fetch with that URL" in done.content
+    assert site.seen[-1][0] == "/next"
+
+
+def test_a_redirect_away_from_the_web_is_refused(site: Site, tmp_path: Path) -> None:
+    site.pages["/"] = answer("", status=302, Location="file:///etc/passwd")
+    assert "only http and https" in run(site.url(), tmp_path).content
+
+
+def test_redirects_without_an_end_are_given_up(site: Site, tmp_path: Path) -> None:
+    site.pages["/"] = answer("", status=302, Location="/")
+    assert "more than 5 redirects" in run(site.url(), tmp_path).content
+    assert len(site.seen) == 6
+
+
+def test_what_is_no_text_is_refused_by_its_type(site: Site, tmp_path: Path) -> None:
+    site.pages["/"] = answer(b"\x89PNG", "image/png")
+    assert "is image/png, not text" in run(site.url(), tmp_path).content
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_a_compressed_answer_is_bounded_by_what_it_unpacks_to(site: Site, tmp_path: Path, coding: str) -> None:
+    pack = gzip.compress if coding == "gzip" else zlib.compress
+    site.pages["/"] = answer(pack(b"packed"), Content_Encoding=coding)
+    site.pages["/bomb"] = answer(pack(bytes(40 * 1024 * 1024)), Content_Encoding=coding)
+    site.pages["/torn"] = answer(b"not compressed", Content_Encoding=coding)
+    assert run(site.url(), tmp_path).content.endswith("packed")
+    assert "larger than 10 MB" in run(site.url("/bomb"), tmp_path).content
+    assert "cannot be read" in run(site.url("/torn"), tmp_path).content
+
+
+def test_a_coding_nobody_asked_for_is_refused(site: Site, tmp_path: Path) -> None:
+    site.pages["/"] = answer(b"x", Content_Encoding="br")
+    assert "not asked for (br)" in run(site.url(), tmp_path).content
+
+
+def test_a_large_page_is_refused(site: Site, tmp_path: Path) -> None:
+    site.pages["/"] = answer(bytes(11 * 1024 * 1024))
+    assert "larger than 10 MB" in run(site.url(), tmp_path).content
+
+
+def test_a_long_page_is_shortened_with_the_rest_in_a_file(site: Site, tmp_path: Path) -> None:
+    site.pages["/"] = answer("word " * 10_000)
+    done = run(site.url(), tmp_path, most=1_000)
+    assert len(done.content) < 2_000
+    assert "characters left out; all of it in" in done.content
+
+
+def test_an_error_page_is_an_error_with_its_text(site: Site, tmp_path: Path) -> None:
+    done = run(site.url("/none"), tmp_path)
+    assert done.is_error
+    assert "404" in done.content
+    assert "no such page" in done.content
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "text"),
+    [
+        ("é".encode("latin-1"), "text/plain; charset=latin-1", "é"),
+        (b"<meta charset='cp1252'>\x80", "text/html", "€"),
+        (b"\xff\xfe", "text/plain; charset=base64", "��"),
+        (b"\xef\xbb\xbfx", "text/plain; charset=no-such", "x"),
+    ],
+)
+def test_the_letters_are_those_of_the_page(site: Site, tmp_path: Path, data: bytes, kind: str, text: str) -> None:
+    site.pages["/"] = answer(data, kind)
+    assert run(site.url(), tmp_path).content.endswith(text)
+
+
+def test_silence_ends(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    site.pages["/"] = lambda request: (released.wait(20), None)[1]
+    monkeypatch.setattr(fetch, "LONGEST_S", 0.2)
+    done = run(site.url(), tmp_path)
+    released.set()
+    assert "no whole answer within 0.2 s" in done.content
+
+
+def test_nobody_there_is_one_line(tmp_path: Path, site: Site) -> None:
+    site.close()
+    done = run(site.url(), tmp_path)
+    assert "could not be reached" in done.content
+    assert "\n" not in done.content
+
+
+def _certificate(name: str, folder: Path) -> tuple[Path, ssl.SSLContext]:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path = folder / "site.pem"
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + secret)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    return path, context
+
+
+def test_a_certificate_must_be_for_the_name_although_the_address_is_connected_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, context = _certificate("docs.test", tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(path))
+    site = Site(context)
+    site.pages["/"] = answer("secret page")
+    try:
+        assert run(site.url(scheme="https"), tmp_path).content.endswith("secret page")
+        assert "could not be reached" in run(site.url(scheme="https", host="other.test"), tmp_path).content
+    finally:
+        site.close()
+
+
+def test_a_proxy_of_the_environment_is_given_the_checked_address(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.pages["http://93.184.215.14/"] = answer("through the proxy")
+    monkeypatch.setenv("http_proxy", f"127.0.0.1:{site.port}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    done = run("http://docs.test/", tmp_path, Open(("93.184.215.14",)), addresses=("93.184.215.14",))
+    assert done.content.endswith("through the proxy")
+    assert site.seen[0][1]["host"] == "docs.test"
+
+
+def test_what_the_person_approves_is_the_whole_url(tmp_path: Path) -> None:
+    tool, workspace = Fetch(Open()), Workspace(tmp_path)
+    shown = tool.preview({"url": "https://docs.test/a\u202eb"}, workspace)
+    assert "\u202e" not in shown.detail
+    assert "https://docs.test/a" in shown.detail
+    assert tool.preview({"url": "ftp://docs.test"}, workspace).refusal
+    workspace.close()
