@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from functools import partial
 
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.environment import passed_on, required_program
+from qcode.tools.jobs_tool import started
 from qcode.tools.output import Collector, Live
 from qcode.tools.processes import Ended, run_program
 from qcode.tools.refusal import Refused
@@ -19,6 +21,16 @@ from qcode.tools.workspace import Workspace
 
 LONGEST_S = 3_600
 _LIVE_EVERY_S = 0.05
+_WANTS_TERMINAL = re.compile(
+    r"not (?:a|from a) (?:tty|terminal)|not a tty|inappropriate ioctl|cannot open /dev/tty|no such device or address"
+    r"|EOF when reading a line|Input is not|terminal is (?:dumb|not fully functional)|could not read Username"
+    r"|there was a problem with the editor|requires? an interactive",
+    re.IGNORECASE,
+)
+_NO_TERMINAL = (
+    "[there is no terminal and no input here: give what it asks for as arguments or in a file, such as -y, -m TEXT or "
+    "--no-edit]"
+)
 
 
 class Shell:
@@ -27,8 +39,9 @@ class Shell:
         description=(
             "Run a command with bash in the workspace folder and return its output, errors included, and its exit "
             "code. Every call starts afresh: cd and variables do not last. There is no terminal and no input, and "
-            "pagers are off. Long output is shortened in the middle. Processes left in the background are ended when "
-            "the command returns. Use read, edit, glob and grep rather than cat, sed, find and grep where they do."
+            "pagers are off. Long output is shortened in the middle. Processes left behind with & are ended when the "
+            "command returns: for a server or a watcher set background, and look after it with jobs. Use read, edit, "
+            "glob and grep rather than cat, sed, find and grep where they do."
         ),
         parameters={
             "type": "object",
@@ -39,6 +52,10 @@ class Shell:
                     "minimum": 1,
                     "maximum": LONGEST_S,
                     "description": "Seconds after which the command is ended. Default 120.",
+                },
+                "background": {
+                    "type": "boolean",
+                    "description": "Return at once and let the command go on, until the session ends at the latest.",
                 },
             },
             "required": ["command"],
@@ -59,8 +76,12 @@ class Shell:
             command = _command_of(checked)
             environment = os.environ if context.environment is None else context.environment
             bash = await off_loop(partial(required_program, "bash", environment, workspace))
+            argv = context.wrap([bash, "--noprofile", "--norc", "-c", command])
+            if checked.flag("background"):
+                return _start(argv, command, passed_on(environment), workspace, context)
             timeout_s = checked.number("timeout_s", context.shell_timeout_s)
-            return await _run(bash, command, timeout_s, passed_on(environment), workspace, context)
+            ended, text = await _run(argv, timeout_s, passed_on(environment), workspace, context)
+            return _outcome(text, ended, timeout_s)
         except Refused as refused:
             return failed(str(refused))
 
@@ -74,15 +95,31 @@ def _command_of(arguments: Arguments) -> str:
     return command
 
 
-async def _run(
-    bash: str, command: str, timeout_s: float, environment: dict[str, str], workspace: Workspace, context: ToolContext
+def _start(
+    argv: list[str], command: str, environment: dict[str, str], workspace: Workspace, context: ToolContext
 ) -> ToolOutcome:
+    if context.jobs is None:
+        raise Refused("shell: nothing can go on in the background here; run it without background")
+    job = context.jobs.start(
+        argv,
+        command,
+        cwd=workspace.root,
+        environment=environment,
+        scratch=workspace.scratch,
+        limit=context.max_output_chars,
+    )
+    return started(job, context.output)
+
+
+async def _run(
+    argv: list[str], timeout_s: float, environment: dict[str, str], workspace: Workspace, context: ToolContext
+) -> tuple[Ended, str]:
     collector = Collector(context.max_output_chars, lambda: workspace.scratch)
     live = Live(context.output)
     showing = asyncio.ensure_future(_show(live))
     try:
         ended = await run_program(
-            [bash, "--noprofile", "--norc", "-c", command],
+            argv,
             cwd=workspace.root,
             environment=environment,
             on_output=lambda data: live.add(collector.feed(data)),
@@ -94,7 +131,7 @@ async def _run(
         showing.cancel()
         text = collector.close()
         live.flush()
-    return _outcome(text, ended, timeout_s)
+    return ended, text
 
 
 async def _show(live: Live) -> None:
@@ -116,6 +153,8 @@ def _outcome(text: str, ended: Ended, timeout_s: float) -> ToolOutcome:
     else:
         summary = f"exit {ended.exit_code}"
         notes.append(f"[exit code {ended.exit_code}]")
+    if (ended.is_timed_out or ended.exit_code != 0) and _WANTS_TERMINAL.search(text):
+        notes.append(_NO_TERMINAL)
     body = text.removesuffix("\n") if text.strip() else "[no output]"
     is_error = ended.is_timed_out or ended.exit_code != 0
     return ToolOutcome("\n".join([body, *notes]), is_error=is_error, summary=summary)

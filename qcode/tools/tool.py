@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.tools.refusal import Refused, explain
 from qcode.tools.workspace import Workspace
+
+if TYPE_CHECKING:
+    from qcode.tools.jobs import Jobs
 
 _T = TypeVar("_T")
 
@@ -20,13 +23,17 @@ class ToolContext:
     """What a run is given besides its arguments.
 
     `output` takes live output, called on the event loop. `environment` is what the process inherits from (None: this
-    process's own); tools that run programs pass on only what is known to be harmless. Sizes are characters.
+    process's own); tools that run programs pass on only what is known to be harmless. Sizes are characters. `jobs` is
+    the background of the session, None where nothing outlives a call. `wrap` gives the argv that runs an argv of the
+    model behind walls.
     """
 
     output: Callable[[str], None]
     shell_timeout_s: float = 120.0
     max_output_chars: int = 30_000
     environment: Mapping[str, str] | None = None
+    jobs: Jobs | None = None
+    wrap: Callable[[list[str]], list[str]] = list
 
 
 @dataclass(frozen=True, slots=True)

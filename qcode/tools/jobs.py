@@ -1,0 +1,152 @@
+"""Commands that go on in the background of a session: started by `shell`, looked after through `jobs_tool`.
+
+They end with the session. Output is kept in a private file, and what nobody has read yet in memory, bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qcode.tools.output import MOST_STORED
+from qcode.tools.processes import Ended, run_program
+from qcode.tools.refusal import Refused
+
+MOST_JOBS = 10
+LONGEST_S = 24 * 3_600.0
+
+
+@dataclass
+class Job:
+    """One command in the background. `ended` is None while it runs; `unread` is its output since it was last read.
+
+    `changed` is set while there is something to read or nothing to wait for.
+    """
+
+    number: int
+    command: str
+    path: Path | None
+    limit: int
+    ended: Ended | None = None
+    problem: str = ""
+    unread: str = ""
+    dropped: int = 0
+    task: asyncio.Task[None] | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _file: int | None = None
+    _stored: int = 0
+    _decoder: codecs.IncrementalDecoder = field(
+        default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace")
+    )
+
+    @property
+    def state(self) -> str:
+        """In a few words: `running`, `exit 0`, `stopped`."""
+        if self.ended is None:
+            return self.problem or "running"
+        return (
+            f"ended by signal {-self.ended.exit_code}" if self.ended.exit_code < 0 else f"exit {self.ended.exit_code}"
+        )
+
+    @property
+    def is_running(self) -> bool:
+        return self.ended is None and not self.problem
+
+    def take(self, data: bytes) -> None:
+        """Take output: the newest stays in memory, all of it up to a bound goes to the file."""
+        self.unread += self._decoder.decode(data)
+        self.changed.set()
+        excess = len(self.unread) - self.limit
+        if excess > 0:
+            self.unread = self.unread[excess:]
+            self.dropped += excess
+        if self._file is not None and self._stored < MOST_STORED:
+            try:
+                os.write(self._file, data[: MOST_STORED - self._stored])
+            except OSError:
+                self.close()
+            self._stored += len(data)
+
+    def read(self) -> str:
+        """Return the output that nobody has read yet, and forget it."""
+        text, dropped = self.unread, self.dropped
+        self.unread, self.dropped = "", 0
+        if self.is_running:
+            self.changed.clear()
+        where = f"; all of it is in {self.path}" if self.path is not None else ""
+        return f"[... {dropped:,} characters left out{where} ...]\n{text}" if dropped else text
+
+    def open(self) -> None:
+        if self.path is not None:
+            try:
+                self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            except OSError:
+                self.path = None
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+class Jobs:
+    """The background of one session. Only for the event loop in which jobs are started."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, Job] = {}
+
+    @property
+    def all(self) -> tuple[Job, ...]:
+        """In the order they were started."""
+        return tuple(self._jobs.values())
+
+    def start(
+        self, argv: Sequence[str], command: str, *, cwd: Path, environment: Mapping[str, str], scratch: Path, limit: int
+    ) -> Job:
+        """Start a command and return at once; raise `Refused` where too many run."""
+        running = sum(job.is_running for job in self.all)
+        if running >= MOST_JOBS:
+            raise Refused(f"{running} commands run in the background already; stop one with jobs first")
+        number = max(self._jobs, default=0) + 1
+        job = Job(number, command, scratch / f"job-{number}.txt", limit)
+        job.open()
+        self._jobs[number] = job
+        job.task = asyncio.ensure_future(_run(job, argv, cwd, environment))
+        return job
+
+    def find(self, number: int) -> Job:
+        """Return a job; raise `Refused` naming the ones there are."""
+        job = self._jobs.get(number)
+        if job is None:
+            known = ", ".join(str(other) for other in self._jobs) or "none"
+            raise Refused(f"there is no job {number} (known: {known})")
+        return job
+
+    async def stop(self, job: Job) -> None:
+        """End a job and all it started; return when it is gone."""
+        if job.task is not None and not job.task.done():
+            job.task.cancel()
+            await asyncio.wait([job.task])
+
+    def end_all(self) -> None:
+        """Ask every job to end; they do while the event loop still turns."""
+        for job in self.all:
+            if job.task is not None:
+                job.task.cancel()
+
+
+async def _run(job: Job, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> None:
+    try:
+        job.ended = await run_program(argv, cwd=cwd, environment=environment, on_output=job.take, timeout_s=LONGEST_S)
+    except OSError as error:
+        job.problem = f"could not be started: {os.strerror(error.errno or 0)}"
+    except asyncio.CancelledError:
+        job.problem = "stopped"
+        raise
+    finally:
+        job.changed.set()
+        job.close()

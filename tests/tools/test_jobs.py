@@ -1,0 +1,177 @@
+"""Commands in the background: they go on, are read and stopped, and end with the session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from qcode.protocol.json import Json
+from qcode.protocol.tools import ToolOutcome
+from qcode.tools.jobs import MOST_JOBS, Jobs
+from qcode.tools.jobs_tool import JobsTool
+from qcode.tools.shell import Shell
+from qcode.tools.tool import ToolContext
+from qcode.tools.workspace import Workspace
+from tests.tools.conftest import Bench
+
+
+class Background:
+    def __init__(self, workspace: Workspace, limit: int = 30_000) -> None:
+        self.jobs = Jobs()
+        self.workspace = workspace
+        self._context = ToolContext(lambda text: None, jobs=self.jobs, max_output_chars=limit)
+
+    async def shell(self, command: str) -> ToolOutcome:
+        arguments: dict[str, Json] = {"command": command, "background": True}
+        return await Shell().run(arguments, self.workspace, self._context)
+
+    async def __call__(self, action: str, **arguments: Json) -> ToolOutcome:
+        return await JobsTool().run({"action": action, **arguments}, self.workspace, self._context)
+
+    async def read_until(self, job: int, text: str) -> str:
+        """Read until `text` has come; the test's own time limit ends what never comes."""
+        seen = ""
+        while text not in seen:
+            seen += (await self("read", job=job, wait_s=5)).content
+        return seen
+
+
+def play(bench: Bench, scenes: Callable[[Background], Awaitable[None]], limit: int = 30_000) -> Background:
+    background = Background(bench.workspace, limit)
+
+    async def run() -> None:
+        try:
+            await scenes(background)
+        finally:
+            background.jobs.end_all()
+            await asyncio.gather(*(job.task for job in background.jobs.all if job.task), return_exceptions=True)
+
+    asyncio.run(run())
+    return background
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_a_job_goes_on_after_its_call_and_is_read_in_pieces(bench: Bench) -> None:
+    async def scenes(background: Background) -> None:
+        done = await background.shell("echo one; until [ -e go ]; do sleep 0.01; done; echo two; exit 3")
+        assert not done.is_error
+        assert "Job 1" in done.content
+        assert "one\n" in await background.read_until(1, "one")
+        assert "1 of 1 running" in (await background("list")).summary
+        assert "[no new output]" in (await background("read", job=1)).content
+        (bench.root / "go").touch()
+        assert "two" in await background.read_until(1, "exit 3")
+
+    play(bench, scenes)
+
+
+def test_stopping_a_job_ends_all_it_started(bench: Bench) -> None:
+    async def scenes(background: Background) -> None:
+        await background.shell("sleep 60 & echo pid=$!; wait")
+        seen = await background.read_until(1, "pid=")
+        pid = int(seen.partition("pid=")[2].split()[0])
+        assert is_alive(pid)
+        done = await background("stop", job=1)
+        assert "stopped" in done.content
+        assert not is_alive(pid)
+
+    play(bench, scenes)
+
+
+def test_jobs_end_with_the_session(bench: Bench) -> None:
+    pids: list[int] = []
+
+    async def scenes(background: Background) -> None:
+        await background.shell("echo pid=$$; exec sleep 60")
+        pids.append(int((await background.read_until(1, "pid=")).partition("pid=")[2].split()[0]))
+
+    play(bench, scenes)
+    assert not is_alive(pids[0])
+
+
+def test_much_output_is_bounded_in_memory_and_whole_in_a_private_file(bench: Bench) -> None:
+    async def scenes(background: Background) -> None:
+        await background.shell("yes 0123456789 | head -c 100000; echo end")
+        seen = ""
+        while background.jobs.all[0].is_running:
+            await background.jobs.all[0].changed.wait()
+            await asyncio.sleep(0)
+        seen = (await background("read", job=1)).content
+        assert "characters left out" in seen
+        assert len(seen) < 1_500
+        path = background.jobs.all[0].path
+        assert path is not None
+        assert path.stat().st_size == 100_004
+        assert path.stat().st_mode & 0o777 == 0o600
+
+    play(bench, scenes, limit=1_000)
+
+
+def test_a_character_cut_in_two_is_whole(bench: Bench) -> None:
+    async def scenes(background: Background) -> None:
+        await background.shell("printf 'a\\xc3'; until [ -e go ]; do sleep 0.01; done; printf '\\xa9b'")
+        seen = await background.read_until(1, "a")
+        (bench.root / "go").touch()
+        seen += await background.read_until(1, "exit 0")
+        assert "é" in seen
+        assert "\ufffd" not in seen
+
+    play(bench, scenes)
+
+
+def test_there_is_a_limit_to_jobs(bench: Bench) -> None:
+    async def scenes(background: Background) -> None:
+        for _ in range(MOST_JOBS):
+            assert not (await background.shell("sleep 60")).is_error
+        refused = await background.shell("sleep 60")
+        assert refused.is_error
+        assert "stop one" in refused.content
+
+    play(bench, scenes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"action": "read"}, "name the job"),
+        ({"action": "stop", "job": 7}, "there is no job 7 (known: 1)"),
+        ({"action": "go"}, "must be one of"),
+    ],
+)
+def test_a_call_that_names_no_job_is_told_so(bench: Bench, arguments: dict[str, Json], said: str) -> None:
+    async def scenes(background: Background) -> None:
+        await background.shell("true")
+        done = await background(**arguments)  # type: ignore[arg-type]  # the action is among them
+        assert done.is_error
+        assert said in done.content
+
+    play(bench, scenes)
+
+
+def test_where_nothing_outlives_a_call_background_is_refused(bench: Bench) -> None:
+    assert "without background" in bench.run("shell", command="true", background=True).content
+
+
+def test_a_command_that_wanted_a_terminal_is_told_that_there_is_none(bench: Bench) -> None:
+    assert "there is no terminal" in bench.run("shell", command="stty size").content
+    assert "there is no terminal" not in bench.run("shell", command="echo not a tty").content
+    assert "there is no terminal" in bench.run("shell", command="python3 -c 'input()'").content
+
+
+def test_what_is_in_the_background_is_not_in_the_way_of_files(bench: Bench) -> None:
+    async def scenes(background: Background) -> None:
+        await background.shell("exit 0")
+        await background.read_until(1, "exit 0")
+
+    before = set(bench.root.iterdir())
+    play(bench, scenes)
+    assert set(bench.root.iterdir()) == before
