@@ -9,6 +9,7 @@ from pathlib import Path
 from qcode.config.settings import Tools as ToolSettings
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.runtime.scratch import Scratch
 from qcode.tools.registry import BUILTIN
 from qcode.tools.tool import Preview, Tool, ToolContext
 from qcode.tools.workspace import PathJudge, Workspace
@@ -17,7 +18,10 @@ DEFAULT_MAX_OUTPUT_CHARS = 30_000
 
 
 class Toolbox:
-    """Owns the workspace until `close`. `one_way` are tools that are offered and never run."""
+    """Owns the workspace, and `scratch` where one is given, until `close`.
+
+    `one_way` are tools that are offered and never run.
+    """
 
     def __init__(
         self,
@@ -27,9 +31,11 @@ class Toolbox:
         env: Mapping[str, str],
         *,
         judge: PathJudge | None = None,
+        scratch: Scratch | None = None,
         one_way: tuple[ToolSpec, ...] = (),
     ) -> None:
-        self.workspace = Workspace(root, added, judge=judge)
+        self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
+        self._scratch = scratch
         self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in BUILTIN}
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
         self._settings = settings
@@ -64,3 +70,5 @@ class Toolbox:
     def close(self) -> None:
         """Remove what was kept for this session only."""
         self.workspace.close()
+        if self._scratch is not None:
+            self._scratch.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +24,13 @@ from qcode.protocol.events import (
     TurnStarted,
     Waiting,
 )
-from qcode.protocol.messages import Text, ToolResult, assistant, user
+from qcode.protocol.json import JsonObject
+from qcode.protocol.messages import Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.stops import Outcome
 from qcode.runtime.conversation import Connected, Conversation, Wiring
 from qcode.runtime.limits import LimitStore
+from qcode.runtime.scratch import Scratch
 from qcode.runtime.store.store import SessionStore
 from qcode.runtime.toolbox import Toolbox
 from qcode.safety.policy import Policy
@@ -67,8 +70,9 @@ def talk(base: Path, *replies: Sequence[object], mode: ApprovalMode = "default",
     provider = ScriptedProvider(replies)  # type: ignore[arg-type]  # builders of the fake give its own steps
     store = SessionStore(base / "state", work)
     limits = LimitStore(base / "state")
-    policy = Policy(mode=mode, rules=Rules.of(), is_trusted=True, root=work)
-    toolbox = Toolbox(work, (), Tools(), {"PATH": "/usr/bin:/bin"}, judge=policy.judge_file)
+    scratch = Scratch()
+    policy = Policy(mode=mode, rules=Rules.of(), is_trusted=True, root=work, read_only=(scratch.path,))
+    toolbox = Toolbox(work, (), Tools(), {"PATH": "/usr/bin:/bin"}, judge=policy.judge_file, scratch=scratch)
     retries = RetrySettings(max_retries=max_retries)
     connected = Connected(provider, KnownModel(provider.name, "m"), lambda mode: f"Be brief ({mode}).", retries=retries)
     wiring = Wiring(
@@ -294,3 +298,21 @@ def test_a_stream_that_just_ends_is_a_failure_and_never_a_success(tmp_path: Path
     events = asyncio.run(it.play("go"))
     assert ended(events).outcome is Outcome.ERROR
     assert ended(events).text == "Half a sentence"
+
+
+def test_the_rest_of_long_output_can_be_read_where_the_result_says_it_is(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("shell", {"command": "seq 40000"}), text_reply("Long."))
+    asyncio.run(it.play("count", lambda event: _allow(it, event)))
+    (result,) = [block for block in it.provider.requests[1].messages[-1].blocks if isinstance(block, ToolResult)]
+    found = re.search(r"all of it in (\S+)", result.content)
+    assert found is not None
+    asked: JsonObject = {"path": found[1], "offset": 39999}
+    again = asyncio.run(it.conversation.run_tool(ToolCall("c", "read", "{}"), asked, print))
+    assert "40000" in again.content
+    it.conversation.release()
+    assert not Path(found[1]).exists()
+
+
+def _allow(it: Talk, event: TurnEvent) -> None:
+    if isinstance(event, ApprovalRequested):
+        it.conversation.answer(event.call.call_id, Answer(is_allowed=True))
