@@ -24,8 +24,8 @@ from qcode.safety.trail import follow
 from qcode.safety.verdict import Access, Verdict
 from qcode.safety.words import Command, NotPlain, Word, parse
 
-READERS = frozenset({"read", "glob", "grep"})
-WRITERS = frozenset({"write", "edit"})
+READERS = frozenset({"read", "ls", "glob", "grep"})
+WRITERS = frozenset({"write", "edit", "multi_edit", "notebook_edit"})
 
 _WRAPPING = frozenset(
     {

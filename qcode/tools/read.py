@@ -67,7 +67,7 @@ def _read(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
     lines = document.text.split("\n")
     if lines[-1] == "":
         lines.pop()
-    workspace.remember(place, loaded.snapshot)
+    workspace.remember(place, loaded)
     if not lines:
         return ToolOutcome(f"[{place.shown} is empty]", summary="empty")
     first = arguments.integer("offset", 1)

@@ -6,12 +6,13 @@ from qcode.protocol.tools import ToolSpec
 from qcode.tools.edit import Edit
 from qcode.tools.glob import Glob
 from qcode.tools.grep import Grep
+from qcode.tools.multi_edit import MultiEdit
 from qcode.tools.read import Read
 from qcode.tools.shell import Shell
 from qcode.tools.tool import Tool
 from qcode.tools.write import Write
 
-BUILTIN: tuple[Tool, ...] = (Read(), Write(), Edit(), Glob(), Grep(), Shell())
+BUILTIN: tuple[Tool, ...] = (Read(), Write(), Edit(), MultiEdit(), Glob(), Grep(), Shell())
 
 
 def specs() -> tuple[ToolSpec, ...]:

@@ -10,14 +10,15 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 from qcode.tools import disk
-from qcode.tools.disk import Loaded, Snapshot
+from qcode.tools.disk import Loaded
 from qcode.tools.refusal import Refused, explain
+from qcode.tools.seen import Seen
 
 Access: TypeAlias = Literal["read", "write"]
 
@@ -50,6 +51,16 @@ class Place:
         return self.base.joinpath(*self.parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One file to change: from `old` (None: there is none) to `data` (None: it goes). A new file may be `like` one."""
+
+    place: Place
+    old: Loaded | None
+    data: bytes | None
+    like: Loaded | None = None
+
+
 class Workspace:
     """The root, further folders that were added, and a private folder for output that is too long to show.
 
@@ -71,7 +82,7 @@ class Workspace:
         self._judge = judge
         self._scratch = Path(os.path.realpath(scratch)) if scratch is not None else None
         self._owns_scratch = False
-        self._seen: dict[Path, Snapshot] = {}
+        self._seen = Seen()
         self._lock = threading.Lock()
 
     @property
@@ -131,21 +142,18 @@ class Workspace:
         """Return whether there is a folder at `path`; a path that cannot be looked at is none."""
         return os.path.isdir(path)  # noqa: PTH112  # unlike pathlib's, it never raises
 
-    def remember(self, place: Place, snapshot: Snapshot) -> None:
-        """Note that the model has seen the file at `place` as it was in `snapshot`."""
-        self._seen[place.path] = snapshot
+    def remember(self, place: Place, loaded: Loaded) -> None:
+        """Note that the model has seen the file at `place` as `loaded`."""
+        self._seen.put(place.path, loaded.snapshot, loaded.data)
 
-    def check_fresh(self, place: Place, now: Loaded) -> None:
-        """Raise `Refused` unless the model has seen the file as it is `now`."""
-        seen = self._seen.get(place.path)
-        if seen is None:
+    def check_fresh(self, place: Place, now: Loaded, *, is_required: bool = True) -> None:
+        """Raise `Refused` unless the model has seen the file as it is `now`, or, if that is not required, never."""
+        if self._seen.knows(place.path):
+            changed = self._seen.changed(place.path, now, place.shown)
+            if changed:
+                raise Refused(changed)
+        elif is_required:
             raise Refused(f"{place.shown} has not been read yet: read it first, then change it. Nothing was changed")
-        if seen.digest != now.snapshot.digest:
-            sizes = f"{seen.size:,} bytes when it was read, {now.snapshot.size:,} now"
-            raise Refused(
-                f"{place.shown} was changed since it was read ({sizes}): read it again, then change it. "
-                "Nothing was changed"
-            )
 
     def check_writable(self, place: Place, old: Loaded) -> None:
         """Raise `Refused` where the file cannot be replaced without losing something."""
@@ -160,14 +168,48 @@ class Workspace:
 
     def write(self, place: Place, data: bytes, old: Loaded | None) -> None:
         """Put `data` in place of `old` (None: there is no file yet; missing folders are made) and remember it."""
-        if old is not None:
-            self.check_writable(place, old)
+        self.apply((Step(place, old, data),))
+
+    def apply(self, steps: Sequence[Step]) -> None:
+        """Make all changes or none: where one fails, those before it are taken back, and `Refused` says why."""
+        for step in steps:
+            if step.old is not None:
+                self.check_writable(step.place, step.old)
+        with self._lock:
+            done: list[Step] = []
+            try:
+                for step in steps:
+                    self._perform(step)
+                    done.append(step)
+            except BaseException as failure:
+                left = [one.place.shown for one in reversed(done) if not self._take_back(one)]
+                if isinstance(failure, OSError):
+                    told = "Nothing was changed" if not left else f"Not taken back: {', '.join(left)}"
+                    raise Refused(f"{explain(failure, steps[len(done)].place.shown)}. {told}") from None
+                raise
+
+    def _perform(self, step: Step) -> None:
+        place = step.place
+        name = place.parts[-1]
+        with disk.open_folder(place.base, place.parts[:-1], creates=step.old is None) as folder:
+            if step.data is None:
+                assert step.old is not None
+                disk.remove_file(folder, name, step.old, place.shown)
+                self._seen.forget(place.path)
+            else:
+                snapshot = disk.replace_file(folder, name, step.data, step.old, place.shown, like=step.like)
+                self._seen.put(place.path, snapshot, step.data)
+
+    def _take_back(self, step: Step) -> bool:
+        """Undo a step that was performed; return whether that worked."""
         try:
-            with self._lock, disk.open_folder(place.base, place.parts[:-1], creates=old is None) as folder:
-                snapshot = disk.replace_file(folder, place.parts[-1], data, old, place.shown)
-        except OSError as error:
-            raise Refused(f"{explain(error, place.shown)}. Nothing was changed") from None
-        self.remember(place, snapshot)
+            now = None if step.data is None else self.load(step.place)
+            old = step.old
+            back = Step(step.place, now, None if old is None else old.data, like=old)
+            self._perform(back)
+        except (OSError, Refused):
+            return False
+        return True
 
     def show(self, path: Path) -> str:
         """Return how a path inside is shown: relative to the root, or absolute in an added folder."""

@@ -59,10 +59,10 @@ def test_no_arguments_make_a_tool_raise(bench: Bench, name: str, arguments: dict
 
 
 def test_the_registry_has_every_tool_once_and_says_what_it_does() -> None:
-    assert [spec.name for spec in specs()] == ["read", "write", "edit", "glob", "grep", "shell"]
+    assert [spec.name for spec in specs()] == ["read", "write", "edit", "multi_edit", "glob", "grep", "shell"]
     assert set(TOOLS) == {tool.spec.name for tool in BUILTIN}
     assert {spec.name for spec in specs() if spec.is_read_only} == {"read", "glob", "grep"}
-    assert {spec.name for spec in specs() if spec.writes_files} == {"write", "edit"}
+    assert {spec.name for spec in specs() if spec.writes_files} == {"write", "edit", "multi_edit"}
     for spec in specs():
         properties = spec.parameters["properties"]
         assert isinstance(properties, dict)
