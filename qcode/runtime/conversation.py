@@ -250,7 +250,7 @@ class Conversation:
         limits = wiring.prompt_limits
         return TurnSettings(
             connected.system(self.mode),
-            wiring.toolbox.specs,
+            wiring.toolbox.specs(connected.model.name),
             wiring.effort,
             connected.output,
             connected.retries,

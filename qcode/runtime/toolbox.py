@@ -10,7 +10,7 @@ from qcode.config.settings import Tools as ToolSettings
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.runtime.scratch import Scratch
-from qcode.tools.registry import BUILTIN
+from qcode.tools import registry
 from qcode.tools.tool import Preview, Tool, ToolContext
 from qcode.tools.workspace import PathJudge, Workspace
 
@@ -36,15 +36,14 @@ class Toolbox:
     ) -> None:
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
         self._scratch = scratch
-        self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in BUILTIN}
+        self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in registry.BUILTIN}
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
         self._settings = settings
         self._env = env
 
-    @property
-    def specs(self) -> tuple[ToolSpec, ...]:
-        """Every tool the model is offered, always in the same order: a stable prefix keeps prompt caches warm."""
-        return (*(tool.spec for tool in self._tools.values()), *self._one_way)
+    def specs(self, model: str) -> tuple[ToolSpec, ...]:
+        """Every tool `model` is offered, always in the same order: a stable prefix keeps prompt caches warm."""
+        return (*registry.specs(model), *self._one_way)
 
     async def preview(self, name: str, arguments: JsonObject) -> Preview:
         """Return what the call would do; it reads files, so it runs in a thread."""

@@ -66,6 +66,26 @@ def _tolerant(text: str, old: str, new: str) -> Found:
     return Found(passages, "how many blanks are between its words") if passages else Found()
 
 
+def find_lines(text: str, old: str, new: str) -> Found:
+    """Return every place where the lines of `old` are whole lines of `text`, by the strictest comparison that does."""
+    lines = text.split("\n")
+    starts = _starts(lines)
+    for ignored, key, is_shifted in (_EXACTLY, *_TOLERANCES):
+        passages = tuple(_whole_lines(lines, starts, old, new, key, is_shifted=is_shifted))
+        if passages:
+            return Found(passages, ignored)
+    return Found()
+
+
+def find_line(lines: Sequence[str], wanted: str, first: int) -> int | None:
+    """Return the index of a line like `wanted`, at `first` or behind it: exactly, else by how it reads."""
+    for key in (str, str.rstrip, str.strip, lambda line: " ".join(fold_text(line).split())):
+        for index in range(first, len(lines)):
+            if key(lines[index]) == key(wanted):
+                return index
+    return None
+
+
 def line_of(text: str, offset: int) -> int:
     """Return the number of the line, from 1, that `offset` is in."""
     return text.count("\n", 0, offset) + 1
@@ -172,6 +192,7 @@ def _folded(line: str) -> str:
     return fold_text(line).rstrip()
 
 
+_EXACTLY: tuple[str, Callable[[str], str], bool] = ("", str, False)
 _TABS = "tabs against blanks in the indentation"
 _TOLERANCES: tuple[tuple[str, Callable[[str], str], bool], ...] = (
     ("blanks at the ends of lines", str.rstrip, False),

@@ -108,8 +108,7 @@ class Workspace:
             raise Refused("the path is empty")
         if "\0" in path:
             raise Refused(f"{shown} holds a NUL character")
-        expanded = f"{Path.home()}{path[1:]}" if path == "~" or path.startswith("~/") else path
-        real = Path(os.path.realpath(self.root / expanded))
+        real = Path(os.path.realpath(self._anchored(path)))
         place = self._place(real)
         if place is None or (access == "write" and place.base == self._scratch):
             raise Refused(f"{shown} is outside the workspace; only files below {self._bases()} can be used")
@@ -137,6 +136,10 @@ class Workspace:
     def exists(self, place: Place) -> bool:
         """Return whether anything is at `place`."""
         return os.path.lexists(place.path)
+
+    def is_link(self, path: str) -> bool:
+        """Return whether what the model calls `path` is itself a link."""
+        return os.path.islink(self._anchored(path).rstrip("/"))  # noqa: PTH114  # pathlib would drop what it ends with
 
     def is_folder(self, path: Path) -> bool:
         """Return whether there is a folder at `path`; a path that cannot be looked at is none."""
@@ -219,6 +222,10 @@ class Workspace:
         """Return whether `path`, with links followed, is in the root or an added folder."""
         real = Path(os.path.realpath(path))
         return any(real.is_relative_to(base) for base in (self.root, *self.added))
+
+    def _anchored(self, path: str) -> str:
+        expanded = f"{Path.home()}{path[1:]}" if path == "~" or path.startswith("~/") else path
+        return os.path.join(self.root, expanded)  # noqa: PTH118  # kept as text: `..` behind a link means its target's
 
     def _place(self, real: Path) -> Place | None:
         if any(real == Path(name) or real.is_relative_to(name) for name in _KERNEL):

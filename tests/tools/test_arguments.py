@@ -60,12 +60,29 @@ def test_no_arguments_make_a_tool_raise(bench: Bench, name: str, arguments: dict
 
 def test_the_registry_has_every_tool_once_and_says_what_it_does() -> None:
     assert [spec.name for spec in specs()] == ["read", "write", "edit", "multi_edit", "glob", "grep", "shell"]
+    every = [tool.spec for tool in BUILTIN]
     assert set(TOOLS) == {tool.spec.name for tool in BUILTIN}
-    assert {spec.name for spec in specs() if spec.is_read_only} == {"read", "glob", "grep"}
-    assert {spec.name for spec in specs() if spec.writes_files} == {"write", "edit", "multi_edit"}
-    for spec in specs():
+    assert {spec.name for spec in every if spec.is_read_only} == {"read", "glob", "grep"}
+    assert {spec.name for spec in every if spec.writes_files} == {"write", "edit", "multi_edit", "apply_patch"}
+    for spec in every:
         properties = spec.parameters["properties"]
         assert isinstance(properties, dict)
         assert set(spec.required) <= set(properties)
         assert spec.parameters["additionalProperties"] is False
         assert all(isinstance(schema, dict) and schema["description"] for schema in properties.values())
+
+
+@pytest.mark.parametrize(
+    ("model", "patches"),
+    [
+        ("gpt-5.1-codex", True), ("gpt-4o", True), ("o3", True), ("o4-mini", True), ("codex-mini-latest", True),
+        ("openai/gpt-oss-120b", True), ("chatgpt-4o-latest", True), ("azure:gpt-4.1", True), ("us.openai.gpt-5", True),
+        ("claude-sonnet-4-5", False), ("gemini-2.5-pro", False), ("qwen3-coder", False), ("olmo-2", False),
+        ("deepseek-r1", False), ("llama-3-chatgpt-like", False), ("demo", False), ("", False), ("phi-o1", False),
+    ],
+)  # fmt: skip
+def test_a_model_changes_files_in_the_one_way_it_was_trained_on(model: str, patches: bool) -> None:
+    names = {spec.name for spec in specs(model)}
+    assert ("apply_patch" in names) is patches
+    assert ("edit" in names, "multi_edit" in names) == (not patches, not patches)
+    assert {"read", "write", "shell"} <= names
