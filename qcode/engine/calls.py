@@ -17,8 +17,8 @@ from qcode.engine.effects import ApprovalAnswered, AskApproval, Effect, Emit, Ru
 from qcode.engine.repeated_calls import Repetition
 from qcode.engine.result import JudgedCall
 from qcode.protocol.events import Denial, Signal, ToolFinished, ToolPayloadRepair, ToolStarted
-from qcode.protocol.json import JsonObject, parse_object
-from qcode.protocol.messages import Block, ToolCall, ToolResult
+from qcode.protocol.json import parse_object
+from qcode.protocol.messages import Block, ToolResult
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 
 CallEnding: TypeAlias = Literal["done", "failed", "denied", "rejected", "cancelled"]

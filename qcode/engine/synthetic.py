@@ -73,8 +73,8 @@ def split_guidance(name: str, raw: str, cap: int, rejections: int, adds_by: str 
     text = (
         f"Rejected: the output limit of {cap} tokens cut this `{name}` call before its arguments were complete. It was "
         f"not run and nothing was written. {_progress(raw)} You MUST split it: write a skeleton of the file first, "
-        f"then add the rest piece by piece with `{adds_by}` calls, each well below the limit. Do not send the same call "
-        "again."
+        f"then add the rest piece by piece with `{adds_by}` calls, each well below the limit. Do not send the same "
+        "call again."
     )
     if rejections >= 3:
         text += (

@@ -164,7 +164,7 @@ class Conversation:
             return
         if answer.is_allowed and answer.scope == "always" and rule:
             self._policy = self._policy.with_allow(rule)
-        self._driver.give(ApprovalAnswered(call_id, answer.is_allowed, answer.reason))
+        self._driver.give(ApprovalAnswered(call_id, answer.is_allowed, answer.reason, answer.text))
 
     def steer(self, text: str) -> None:
         if self._driver is not None:
@@ -210,13 +210,22 @@ class Conversation:
 
     # What the driver asks for
 
-    async def judge(self, call: ToolCall, arguments: JsonObject) -> ApprovalAnswered | ApprovalRequested:
+    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | ApprovalRequested:
+        toolbox = self._wiring.toolbox
         verdict = self._policy.judge(call.name, arguments)
-        if verdict.verdict != "ask":
+        is_question = toolbox.asks_person(call.name)
+        if verdict.verdict == "deny" or (verdict.verdict == "allow" and not repeats and not is_question):
             return ApprovalAnswered(call.call_id, verdict.verdict == "allow", verdict.reason)
-        preview = await self._wiring.toolbox.preview(call.name, arguments)
-        if preview.refusal:
+        preview = await toolbox.preview(call.name, arguments)
+        if preview.refusal and not repeats:
             return ApprovalAnswered(call.call_id, is_allowed=True)
+        if is_question and not repeats:
+            self._open_rules[call.call_id] = ""
+            return ApprovalRequested(call, preview.question, preview.detail, kind="question", choices=preview.choices)
+        if repeats:
+            self._open_rules[call.call_id] = ""
+            question = f"The same {call.name} call has brought the same result {repeats} times in a row. Run it again?"
+            return ApprovalRequested(call, question, preview.detail or preview.refusal, kind="repeat")
         self._open_rules[call.call_id] = verdict.proposed_rule
         return ApprovalRequested(call, preview.question, preview.detail, verdict.proposed_rule)
 

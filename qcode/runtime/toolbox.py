@@ -45,6 +45,10 @@ class Toolbox:
         """Every tool `model` is offered, always in the same order: a stable prefix keeps prompt caches warm."""
         return (*registry.specs(model), *self._one_way)
 
+    def asks_person(self, name: str) -> bool:
+        """Return whether the result of this tool is what the person answers."""
+        return name in self._tools and self._tools[name].spec.asks_person
+
     async def preview(self, name: str, arguments: JsonObject) -> Preview:
         """Return what the call would do; it reads files, so it runs in a thread."""
         tool = self._tools[name]

@@ -6,16 +6,29 @@ import re
 
 from qcode.protocol.tools import ToolSpec
 from qcode.tools.apply_patch import ApplyPatch
+from qcode.tools.ask_person import AskPerson
 from qcode.tools.edit import Edit
 from qcode.tools.glob import Glob
 from qcode.tools.grep import Grep
 from qcode.tools.multi_edit import MultiEdit
 from qcode.tools.read import Read
 from qcode.tools.shell import Shell
+from qcode.tools.todo import Todo
 from qcode.tools.tool import Tool
 from qcode.tools.write import Write
 
-BUILTIN: tuple[Tool, ...] = (Read(), Write(), Edit(), MultiEdit(), ApplyPatch(), Glob(), Grep(), Shell())
+BUILTIN: tuple[Tool, ...] = (
+    Read(),
+    Write(),
+    Edit(),
+    MultiEdit(),
+    ApplyPatch(),
+    Glob(),
+    Grep(),
+    Shell(),
+    Todo(),
+    AskPerson(),
+)
 
 _BY_REPLACING = frozenset({"edit", "multi_edit"})
 _BY_PATCHING = frozenset({"apply_patch"})

@@ -59,10 +59,20 @@ def test_no_arguments_make_a_tool_raise(bench: Bench, name: str, arguments: dict
 
 
 def test_the_registry_has_every_tool_once_and_says_what_it_does() -> None:
-    assert [spec.name for spec in specs()] == ["read", "write", "edit", "multi_edit", "glob", "grep", "shell"]
+    assert [spec.name for spec in specs()] == [
+        "read",
+        "write",
+        "edit",
+        "multi_edit",
+        "glob",
+        "grep",
+        "shell",
+        "todo",
+        "ask_person",
+    ]
     every = [tool.spec for tool in BUILTIN]
     assert set(TOOLS) == {tool.spec.name for tool in BUILTIN}
-    assert {spec.name for spec in every if spec.is_read_only} == {"read", "glob", "grep"}
+    assert {spec.name for spec in every if spec.is_read_only} == {"read", "glob", "grep", "todo"}
     assert {spec.name for spec in every if spec.writes_files} == {"write", "edit", "multi_edit", "apply_patch"}
     for spec in every:
         properties = spec.parameters["properties"]
