@@ -11,6 +11,8 @@ from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.runtime.scratch import Scratch
 from qcode.tools import registry
+from qcode.tools.diagnostics import Diagnostics
+from qcode.tools.refusal import Refused
 from qcode.tools.tool import Preview, Tool, ToolContext
 from qcode.tools.workspace import PathJudge, Workspace
 
@@ -48,6 +50,16 @@ class Toolbox:
     def asks_person(self, name: str) -> bool:
         """Return whether the result of this tool is what the person answers."""
         return name in self._tools and self._tools[name].spec.asks_person
+
+    async def spelled_out(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
+        """Return the call that this one stands for: itself, or the shell command it is a short way to write."""
+        tool = self._tools[name]
+        if not isinstance(tool, Diagnostics):
+            return name, arguments
+        try:
+            return "shell", await asyncio.to_thread(tool.spelled_out, arguments, self.workspace)
+        except Refused:
+            return name, arguments  # running it says why
 
     async def preview(self, name: str, arguments: JsonObject) -> Preview:
         """Return what the call would do; it reads files, so it runs in a thread."""

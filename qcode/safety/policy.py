@@ -85,6 +85,9 @@ class Policy:
             verdict = self._judge_text(arguments.get("input"), "patch", self._judge_patch)
         elif call_name in HARMLESS:
             return Verdict("allow", "it touches nothing", "tool:harmless")
+        elif call_name == "diagnostics":
+            # What it stands for is judged, where that is known: see `Conversation.judge`.
+            verdict = replace(self._judge_other("mcp", call_name, call_name), proposed_rule="")
         elif call_name == "fetch":
             verdict = self._judge_text(arguments.get("url"), "url", self._judge_fetch)
         else:

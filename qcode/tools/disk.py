@@ -101,6 +101,35 @@ def load(folder: int, name: str, shown: str) -> Loaded:
     return Loaded(data, snapshot, stat.S_IMODE(info.st_mode), (info.st_uid, info.st_gid), info.st_nlink)
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some lines of a large file, with their endings; `size` is that of the file, `is_end` that nothing follows."""
+
+    lines: list[bytes]
+    size: int
+    is_end: bool
+
+
+def load_lines(folder: int, name: str, shown: str, first: int, count: int, most_bytes: int) -> Part:
+    """Return up to `count` lines from `first` on (from 1) without reading the file as a whole."""
+    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW, dir_fd=folder)
+    with os.fdopen(descriptor, "rb", buffering=_CHUNK) as file:
+        info = os.fstat(file.fileno())
+        if not stat.S_ISREG(info.st_mode):
+            raise Refused(f"{shown} is a device, pipe or socket, not a file")
+        lines: list[bytes] = []
+        size = 0
+        number = 1
+        while line := file.readline(_CHUNK):
+            if number >= first:
+                lines.append(line)
+                size += len(line)
+                if len(lines) == count or size > most_bytes:
+                    return Part(lines, info.st_size, file.tell() == info.st_size)
+            number += 1
+    return Part(lines, info.st_size, True)
+
+
 def replace_file(
     folder: int, name: str, data: bytes, old: Loaded | None, shown: str, *, like: Loaded | None = None
 ) -> Snapshot:

@@ -7,10 +7,13 @@ import re
 from qcode.protocol.tools import ToolSpec
 from qcode.tools.apply_patch import ApplyPatch
 from qcode.tools.ask_person import AskPerson
+from qcode.tools.diagnostics import Diagnostics
 from qcode.tools.edit import Edit
 from qcode.tools.glob import Glob
 from qcode.tools.grep import Grep
+from qcode.tools.ls import Ls
 from qcode.tools.multi_edit import MultiEdit
+from qcode.tools.notebook_edit import NotebookEdit
 from qcode.tools.read import Read
 from qcode.tools.shell import Shell
 from qcode.tools.todo import Todo
@@ -23,9 +26,12 @@ BUILTIN: tuple[Tool, ...] = (
     Edit(),
     MultiEdit(),
     ApplyPatch(),
+    NotebookEdit(),
+    Ls(),
     Glob(),
     Grep(),
     Shell(),
+    Diagnostics(),
     Todo(),
     AskPerson(),
 )

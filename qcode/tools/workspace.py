@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 from qcode.tools import disk
-from qcode.tools.disk import Loaded
+from qcode.tools.disk import Loaded, Part
 from qcode.tools.refusal import Refused, explain
 from qcode.tools.seen import Seen
+from qcode.tools.visible import visible_name
 
 Access: TypeAlias = Literal["read", "write"]
 
@@ -83,6 +84,7 @@ class Workspace:
         self._scratch = Path(os.path.realpath(scratch)) if scratch is not None else None
         self._owns_scratch = False
         self._seen = Seen()
+        self._changed: dict[Path, None] = {}
         self._lock = threading.Lock()
 
     @property
@@ -103,7 +105,7 @@ class Workspace:
 
     def resolve(self, path: str, access: Access = "read") -> Place:
         """Return the place that `path` leads to, links followed; raise `Refused` where it may not be used."""
-        shown = _visible(path)
+        shown = visible_name(path)
         if not path.strip():
             raise Refused("the path is empty")
         if "\0" in path:
@@ -133,6 +135,21 @@ class Workspace:
         except OSError as error:
             raise Refused(explain(error, place.shown)) from None
 
+    def load_lines(self, place: Place, first: int, count: int, most_bytes: int) -> Part:
+        """Return some lines of a file that is too large for `load`; a line is at most a megabyte."""
+        try:
+            with disk.open_folder(place.base, place.parts[:-1]) as folder:
+                return disk.load_lines(folder, place.parts[-1], place.shown, first, count, most_bytes)
+        except OSError as error:
+            raise Refused(explain(error, place.shown)) from None
+
+    def size(self, place: Place) -> int:
+        """Return how many bytes the file at `place` has, 0 where that cannot be told."""
+        try:
+            return place.path.stat(follow_symlinks=False).st_size
+        except OSError:
+            return 0
+
     def exists(self, place: Place) -> bool:
         """Return whether anything is at `place`."""
         return os.path.lexists(place.path)
@@ -148,6 +165,11 @@ class Workspace:
     def remember(self, place: Place, loaded: Loaded) -> None:
         """Note that the model has seen the file at `place` as `loaded`."""
         self._seen.put(place.path, loaded.snapshot, loaded.data)
+
+    def changed(self) -> list[Path]:
+        """Return the files that were changed through this workspace and are there, in order."""
+        with self._lock:
+            return [path for path in self._changed if path.is_file()]
 
     def check_fresh(self, place: Place, now: Loaded, *, is_required: bool = True) -> None:
         """Raise `Refused` unless the model has seen the file as it is `now`, or, if that is not required, never."""
@@ -193,6 +215,7 @@ class Workspace:
 
     def _perform(self, step: Step) -> None:
         place = step.place
+        self._changed[place.path] = None
         name = place.parts[-1]
         with disk.open_folder(place.base, place.parts[:-1], creates=step.old is None) as folder:
             if step.data is None:
@@ -216,7 +239,7 @@ class Workspace:
 
     def show(self, path: Path) -> str:
         """Return how a path inside is shown: relative to the root, or absolute in an added folder."""
-        return _visible(path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path))
+        return visible_name(path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path))
 
     def contains(self, path: Path) -> bool:
         """Return whether `path`, with links followed, is in the root or an added folder."""
@@ -229,7 +252,7 @@ class Workspace:
 
     def _place(self, real: Path) -> Place | None:
         if any(real == Path(name) or real.is_relative_to(name) for name in _KERNEL):
-            raise Refused(f"{_visible(str(real))} is a device or kernel interface, not a file")
+            raise Refused(f"{visible_name(str(real))} is a device or kernel interface, not a file")
         bases = [*self.added, *((self._scratch,) if self._scratch is not None else ())]
         for base in (self.root, *sorted(bases, key=lambda base: -len(base.parts))):
             if real.is_relative_to(base):
@@ -245,8 +268,3 @@ def _refuse_write(place: Place, shown: str, path: str) -> None:
         raise Refused(f"{shown} names a folder; name a file")
     if any(part.casefold().rstrip(". ") == ".git" for part in place.parts):
         raise Refused(f"{shown} is inside .git, where only git writes")
-
-
-def _visible(path: str) -> str:
-    """Return a name on one line: what cannot be printed is escaped."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in path)

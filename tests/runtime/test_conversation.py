@@ -399,3 +399,27 @@ def test_tools_that_only_read_are_at_work_at_the_same_time(tmp_path: Path) -> No
 def _results(it: Talk, request: int) -> list[str]:
     blocks = it.provider.requests[request].messages[-1].blocks
     return [block.content for block in blocks if isinstance(block, ToolResult)]
+
+
+def test_a_check_is_judged_shown_and_run_as_the_shell_command_it_stands_for(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("diagnostics", {"paths": ["a.py"]}), text_reply("Fine."))
+    (it.work / "ruff.toml").write_text("")
+    asked: list[ApprovalRequested] = []
+
+    def answering(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            asked.append(event)
+            (it.work / "ruff.toml").unlink()  # what was approved runs, whatever is there by then
+            it.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+
+    asyncio.run(it.play("check", answering))
+    assert [request.preview for request in asked] == ["ruff check --no-fix --output-format=concise a.py"]
+    assert "ruff" in _results(it, 1)[0]
+    assert "[exit code " in _results(it, 1)[0]
+
+
+def test_a_check_of_nothing_says_so_without_asking(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("diagnostics", {}), text_reply("Oh."))
+    events = asyncio.run(it.play("check"))
+    assert not any(isinstance(event, ApprovalRequested) for event in events)
+    assert "no file was changed" in _results(it, 1)[0]

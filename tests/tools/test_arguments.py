@@ -47,12 +47,34 @@ def test_a_null_for_an_optional_argument_counts_as_left_out(bench: Bench) -> Non
 
 VALUES = st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5) | st.lists(st.integers(), max_size=2)
 NAMES = st.sampled_from(
-    ["path", "content", "old_text", "new_text", "pattern", "glob", "offset", "limit", "output", "x"]
+    [
+        "path",
+        "content",
+        "old_text",
+        "new_text",
+        "pattern",
+        "glob",
+        "offset",
+        "limit",
+        "output",
+        "x",
+        "edits",
+        "input",
+        "cell",
+        "source",
+        "mode",
+        "paths",
+        "items",
+        "question",
+        "choices",
+        "depth",
+        "pages",
+    ]
 )
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.sampled_from(["read", "write", "edit", "glob", "grep"]), st.dictionaries(NAMES, VALUES, max_size=4))
+@given(st.sampled_from(sorted(set(TOOLS) - {"shell"})), st.dictionaries(NAMES, VALUES, max_size=4))
 def test_no_arguments_make_a_tool_raise(bench: Bench, name: str, arguments: dict[str, Json]) -> None:
     assert isinstance(bench.run(name, **arguments).content, str)
     assert isinstance(bench.preview(name, **arguments).question, str)
@@ -64,16 +86,25 @@ def test_the_registry_has_every_tool_once_and_says_what_it_does() -> None:
         "write",
         "edit",
         "multi_edit",
+        "notebook_edit",
+        "ls",
         "glob",
         "grep",
         "shell",
+        "diagnostics",
         "todo",
         "ask_person",
     ]
     every = [tool.spec for tool in BUILTIN]
     assert set(TOOLS) == {tool.spec.name for tool in BUILTIN}
-    assert {spec.name for spec in every if spec.is_read_only} == {"read", "glob", "grep", "todo"}
-    assert {spec.name for spec in every if spec.writes_files} == {"write", "edit", "multi_edit", "apply_patch"}
+    assert {spec.name for spec in every if spec.is_read_only} == {"read", "ls", "glob", "grep", "todo"}
+    assert {spec.name for spec in every if spec.writes_files} == {
+        "write",
+        "edit",
+        "multi_edit",
+        "apply_patch",
+        "notebook_edit",
+    }
     for spec in every:
         properties = spec.parameters["properties"]
         assert isinstance(properties, dict)
