@@ -110,7 +110,7 @@ async def _run(begun: _Begun) -> int:
         session_id=conversation.session_id,
         cwd=str(around.folder),
         model=conversation.model,
-        tools=tuple(tool.name for tool in begun.ready.toolbox.specs),
+        tools=tuple(tool.name for tool in begun.ready.toolbox.specs(selection.model)),
         permission_mode=conversation.mode,
         version=__version__,
         include_partial_messages=arguments.include_partial_messages,

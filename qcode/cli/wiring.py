@@ -32,12 +32,14 @@ from qcode.runtime.briefing.prompt import Briefing, build_system_prompt
 from qcode.runtime.conversation import Connected, Conversation, PromptLimits, Wiring
 from qcode.runtime.debug_log import DebugLog
 from qcode.runtime.limits import LimitStore
+from qcode.runtime.scratch import Scratch
 from qcode.runtime.store.session import Session
 from qcode.runtime.store.store import SessionStore
 from qcode.runtime.toolbox import Toolbox
 from qcode.safety.policy import Policy
 from qcode.safety.redaction import Redactor
 from qcode.safety.rules import Rules
+from qcode.tools.environment import passed_on
 
 PIPE_MAX_TURNS = 100
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
@@ -100,7 +102,8 @@ class Wirer:
         around = self._around
         arguments = around.arguments
         connected = self.connect(selection)
-        prompt_limits, policy, log = self._prompt_limits(connected), self._policy(), self._debug_log()
+        scratch = Scratch()
+        prompt_limits, policy, log = self._prompt_limits(connected), self._policy(scratch.path), self._debug_log()
         session, messages, notices = self._session(connected.name)
         toolbox = Toolbox(
             around.folder,
@@ -109,6 +112,7 @@ class Wirer:
             around.env,
             # The conversation's rules as they are then: a mode that is left must not go on in the tools.
             judge=lambda path, access: conversation.policy.judge_file(path, access),
+            scratch=scratch,
             one_way=around.exit_tools,
         )
         wiring = Wiring(
@@ -226,7 +230,7 @@ class Wirer:
         except OSError as error:
             raise StartError(f"--debug-log {path} cannot be written: {error.strerror}", 42) from None
 
-    def _policy(self) -> Policy:
+    def _policy(self, scratch: Path) -> Policy:
         around = self._around
         permissions = around.settings.permissions
         try:
@@ -240,8 +244,9 @@ class Wirer:
             is_trusted=around.is_trusted,
             root=around.folder,
             added=around.arguments.add_dirs,
+            read_only=(scratch,),
             own=own,
-            search_path=around.env.get("PATH", ""),
+            search_path=passed_on(around.env)["PATH"],
         )
 
     def _prompt_limits(self, connected: Connected) -> PromptLimits:

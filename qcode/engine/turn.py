@@ -123,9 +123,9 @@ class Turn:
             case ReplyFailed():
                 return self._from_reply(self._reply.handle_failure(given) if self._reply else [])
             case ToolEnded():
-                return self._from_round(given.call_id, given)
+                return self._from_round(given)
             case ApprovalAnswered():
-                return self._from_round(given.call_id, given)
+                return self._from_round(given)
             case SteerQueued():
                 self._steering.append(given.text)
                 return []
@@ -218,14 +218,14 @@ class Turn:
         self._round = CallRound(result.calls, self._tools, self._limits)
         return self._round_moved(self._round.advance(self._elapsed))
 
-    def _from_round(self, call_id: str, given: ApprovalAnswered | ToolEnded) -> list[Effect]:
+    def _from_round(self, given: ApprovalAnswered | ToolEnded) -> list[Effect]:
         current = self._round
         if current is None or current.is_over:
             return []
         if isinstance(given, ApprovalAnswered):
-            effects = current.answered(call_id, is_allowed=given.is_allowed, reason=given.reason, elapsed=self._elapsed)
+            effects = current.answered(given, self._elapsed)
         else:
-            effects = current.ended(call_id, given.outcome, self._elapsed)
+            effects = current.ended(given.call_id, given.outcome, self._elapsed)
         return self._round_moved(effects)
 
     def _round_moved(self, effects: list[Effect]) -> list[Effect]:

@@ -102,6 +102,7 @@ class Conversation:
         self._turns = 0
         self._driver: Driver | None = None
         self._open_rules: dict[str, str] = {}
+        self._spelled: dict[str, tuple[str, JsonObject]] = {}
         self._retired: list[Provider] = []
         self._attached: tuple[Block, ...] = ()
         self.metrics = RecoveryMetrics()
@@ -156,6 +157,7 @@ class Conversation:
         finally:
             self._driver = None
             self._open_rules.clear()
+            self._spelled.clear()
             self._session.sync()
 
     def answer(self, call_id: str, answer: Answer) -> None:
@@ -164,7 +166,7 @@ class Conversation:
             return
         if answer.is_allowed and answer.scope == "always" and rule:
             self._policy = self._policy.with_allow(rule)
-        self._driver.give(ApprovalAnswered(call_id, answer.is_allowed, answer.reason))
+        self._driver.give(ApprovalAnswered(call_id, answer.is_allowed, answer.reason, answer.text))
 
     def steer(self, text: str) -> None:
         if self._driver is not None:
@@ -210,18 +212,30 @@ class Conversation:
 
     # What the driver asks for
 
-    async def judge(self, call: ToolCall, arguments: JsonObject) -> ApprovalAnswered | ApprovalRequested:
-        verdict = self._policy.judge(call.name, arguments)
-        if verdict.verdict != "ask":
+    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | ApprovalRequested:
+        toolbox = self._wiring.toolbox
+        # What is judged and shown is what runs, also where files that it depends on change in between.
+        name, arguments = self._spelled[call.call_id] = await toolbox.spelled_out(call.name, arguments)
+        verdict = self._policy.judge(name, arguments)
+        is_question = toolbox.asks_person(call.name)
+        if verdict.verdict == "deny" or (verdict.verdict == "allow" and not repeats and not is_question):
             return ApprovalAnswered(call.call_id, verdict.verdict == "allow", verdict.reason)
-        preview = await self._wiring.toolbox.preview(call.name, arguments)
-        if preview.refusal:
+        preview = await toolbox.preview(name, arguments)
+        if preview.refusal and not repeats:
             return ApprovalAnswered(call.call_id, is_allowed=True)
+        if is_question and not repeats:
+            self._open_rules[call.call_id] = ""
+            return ApprovalRequested(call, preview.question, preview.detail, kind="question", choices=preview.choices)
+        if repeats:
+            self._open_rules[call.call_id] = ""
+            question = f"The same {call.name} call has brought the same result {repeats} times in a row. Run it again?"
+            return ApprovalRequested(call, question, preview.detail or preview.refusal, kind="repeat")
         self._open_rules[call.call_id] = verdict.proposed_rule
         return ApprovalRequested(call, preview.question, preview.detail, verdict.proposed_rule)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
-        return await self._wiring.toolbox.run(call.name, arguments, output)
+        name, spelled = self._spelled.pop(call.call_id, (call.name, arguments))
+        return await self._wiring.toolbox.run(name, spelled, output)
 
     def append(self, effect: Append) -> None:
         self._messages.append(effect.message)
@@ -250,7 +264,7 @@ class Conversation:
         limits = wiring.prompt_limits
         return TurnSettings(
             connected.system(self.mode),
-            wiring.toolbox.specs,
+            wiring.toolbox.specs(connected.model.name),
             wiring.effort,
             connected.output,
             connected.retries,

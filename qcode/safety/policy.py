@@ -16,16 +16,18 @@ from urllib.parse import urlsplit
 
 from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.json import JsonObject
+from qcode.protocol.patch import PatchError, patch_paths
 from qcode.safety.paths import Ground, anchored, home_of, is_inside, judge_on
 from qcode.safety.proposals import propose_edit, propose_shell
 from qcode.safety.rules import Rule, Rules, parse_rule
 from qcode.safety.shell import judge_command, judge_inputs, judge_part
 from qcode.safety.trail import follow
-from qcode.safety.verdict import Access, Verdict
+from qcode.safety.verdict import Access, Verdict, strictest
 from qcode.safety.words import Command, NotPlain, Word, parse
 
-READERS = frozenset({"read", "glob", "grep"})
-WRITERS = frozenset({"write", "edit"})
+READERS = frozenset({"read", "ls", "glob", "grep"})
+WRITERS = frozenset({"write", "edit", "multi_edit", "notebook_edit"})
+HARMLESS = frozenset({"todo", "ask_person"})
 
 _WRAPPING = frozenset(
     {
@@ -79,6 +81,13 @@ class Policy:
             verdict = self._judge_text(arguments.get("path") or ".", "path", lambda path: self.judge_file(path, "read"))
         elif call_name in WRITERS:
             verdict = self._judge_text(arguments.get("path"), "path", lambda path: self.judge_file(path, "write"))
+        elif call_name == "apply_patch":
+            verdict = self._judge_text(arguments.get("input"), "patch", self._judge_patch)
+        elif call_name in HARMLESS:
+            return Verdict("allow", "it touches nothing", "tool:harmless")
+        elif call_name == "diagnostics":
+            # What it stands for is judged, where that is known: see `Conversation.judge`.
+            verdict = replace(self._judge_other("mcp", call_name, call_name), proposed_rule="")
         elif call_name == "fetch":
             verdict = self._judge_text(arguments.get("url"), "url", self._judge_fetch)
         else:
@@ -111,6 +120,16 @@ class Policy:
         if layer.verdict == "ask" or access == "read":
             return layer
         return self._judge_write(points)
+
+    def _judge_patch(self, patch: str) -> Verdict:
+        """Return the strictest verdict of all files a patch names; a rule is proposed only where it would be enough."""
+        try:
+            verdicts = [self.judge_file(path, "write") for path in dict.fromkeys(patch_paths(patch))]
+        except PatchError:
+            return Verdict("ask", "the patch cannot be read", "call:malformed")
+        verdict = strictest(verdicts[0], *verdicts[1:])
+        asking = [one for one in verdicts if not one.is_allowed]
+        return verdict if len(asking) <= 1 else replace(verdict, proposed_rule="")
 
     def _judge_write(self, points: tuple[str, ...]) -> Verdict:
         if not self.is_trusted:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from qcode.protocol.events import Choice
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.tools.refusal import Refused, explain
@@ -41,12 +42,13 @@ class Preview:
     """What a person approves: one line of `question`, and the whole of what would happen as `detail`.
 
     `refusal` is not empty where running the call would only give this error and change nothing: there is nothing to
-    approve then, and the call may run at once to get its result.
+    approve then, and the call may run at once to get its result. `choices` are answers to what a tool asks.
     """
 
     question: str
     detail: str
     refusal: str = ""
+    choices: tuple[Choice, ...] = ()
 
 
 class Tool(Protocol):

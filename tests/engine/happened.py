@@ -48,3 +48,4 @@ class Step:
     settled: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     ran: list[str] = field(default_factory=list)
+    outcomes: dict[str, str] = field(default_factory=dict)

@@ -49,6 +49,7 @@ from qcode.protocol.reply import (
     UsageReported,
 )
 from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from tests.engine.happened import Attempt, Step
 from tests.engine.wires import Wire
@@ -73,8 +74,9 @@ class World:
         self.steps: list[Step] = []
         self.answer = AnswerSoFar()
         self.to_answer: ModelRequest | None = None
-        self.asking: AskApproval | None = None
-        self.running: RunTool | None = None
+        self.asking: list[AskApproval] = []
+        self.running: list[RunTool] = []
+        self.same: list[tuple[str, str, str]] = []
         self.is_waiting = False
         self.requests = 0
         self.ended: ev.TurnEnded | None = None
@@ -123,14 +125,17 @@ class World:
         self.steered += 1
         self.give(SteerQueued(text))
 
-    def answer_approval(self, is_allowed: bool) -> None:
-        assert self.asking is not None
-        asking, self.asking = self.asking, None
-        self.give(ApprovalAnswered(asking.call.call_id, is_allowed))
+    def answer_approval(self, at: int, is_allowed: bool, text: str = "") -> None:
+        asking = self.asking.pop(at % len(self.asking))
+        if is_allowed and asking.repeats and not text:
+            self.same.clear()
+            self.step.outcomes.clear()
+        self.give(ApprovalAnswered(asking.call.call_id, is_allowed, text=text))
 
-    def end_tool(self, ended: ToolEnded) -> None:
-        self.running = None
-        self.give(ended)
+    def end_tool(self, at: int, outcome: ToolOutcome) -> None:
+        run = self.running.pop(at % len(self.running))
+        self.step.outcomes[run.call.call_id] = outcome.content
+        self.give(ToolEnded(run.call.call_id, outcome))
 
     def give(self, given: Input) -> None:
         assert self.turn is not None
@@ -176,14 +181,16 @@ class World:
                 self.attempt.has_failed = True
             case AskApproval():
                 self._may_run(effect)
+                self._may_be_beside_others(effect.call.name)
                 self.step.asked.append(effect.call.call_id)
-                self.asking = effect
+                self.asking.append(effect)
+                self._check_repeats(effect)
             case RunTool():
                 self._may_run(effect)
                 assert effect.call.call_id in self.step.asked
                 self.step.ran.append(effect.call.call_id)
-                assert self.running is None
-                self.running = effect
+                self._may_be_beside_others(effect.call.name)
+                self.running.append(effect)
             case Wait():
                 assert effect.seconds >= 0
                 self.is_waiting = True
@@ -245,6 +252,26 @@ class World:
         else:
             assert call.arguments.startswith(raw.rstrip()) or parse_object(raw) is not None
         assert call.call_id not in self.step.ran, "a call that runs twice"
+
+    def _may_be_beside_others(self, name: str) -> None:
+        """Only calls that change nothing are judged or run at the same time."""
+        under_way = [*(one.call.name for one in self.asking), *(one.call.name for one in self.running)]
+        if under_way:
+            read_only = {tool.name for tool in self.settings.tools if tool.is_read_only}
+            assert {name, *under_way} <= read_only, "calls that change something side by side"
+
+    def _check_repeats(self, effect: AskApproval) -> None:
+        """A call is only said to repeat where the last three that ran were the same call with one result."""
+        if effect.repeats:
+            last = [*self.same, *self._ran_of_this_step()][-3:]
+            assert len(last) == 3
+            assert len(set(last)) == 1, "not the same call with the same result"
+            assert last[0][0] == effect.call.name
+
+    def _ran_of_this_step(self) -> list[tuple[str, str, str]]:
+        finished, outcomes = self.step.finished, self.step.outcomes
+        calls = finished.message.calls if finished is not None and finished.message is not None else ()
+        return [(call.name, call.arguments, outcomes[call.call_id]) for call in calls if call.call_id in outcomes]
 
     def _seen(self, event: ev.TurnEvent) -> None:
         step = self.steps[-1] if self.steps else Step()
@@ -330,7 +357,10 @@ class World:
         if calls:
             results = [block.call_id for block in self.messages[-1].blocks if isinstance(block, ToolResult)]
             assert results == calls, "3: each call has one result, in order"
-            assert self.step.settled == calls
+            assert sorted(self.step.settled) == sorted(calls)
+            assert set(self.step.ran) <= set(self.step.asked) <= set(calls)
+            self.same += self._ran_of_this_step()
+            self.step.outcomes.clear()
 
     def _check_turn(self, ended: ev.TurnEnded) -> None:
         self._check_calls_answered()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from qcode.protocol.conversation import ApprovalMode
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules, parse_rule
+from qcode.safety.verdict import Verdict
 
 MODES = get_args(ApprovalMode)
 EDIT: dict[str, Any] = {"path": "src/app.py"}
@@ -243,3 +244,25 @@ def test_any_command_and_path_has_a_verdict(mode: ApprovalMode, is_trusted: bool
         verdict = policy.judge(name, {argument: text})
         assert verdict.verdict in ("allow", "ask", "deny")
         assert verdict.reason
+
+
+def test_a_patch_is_judged_by_every_file_it_names(repo: Path) -> None:
+    def verdict(mode: ApprovalMode, *lines: str, **rules: Any) -> Verdict:
+        text = "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
+        return _policy(repo, mode, **rules).judge("apply_patch", {"input": text})
+
+    change = ("*** Update File: src/app.py", "-a", "+b")
+    assert verdict("default", *change).verdict == "ask"
+    assert verdict("default", *change).proposed_rule == "edit(./src/app.py)"
+    assert verdict("default", *change, "*** Add File: new.py", "+x").proposed_rule == ""
+    assert verdict("accept-edits", *change).verdict == "allow"
+    assert verdict("plan", *change).verdict == "deny"
+    for line in ("*** Move to: .git/hooks/pre-commit", "*** Move to: ../out.py"):
+        assert verdict("bypass", "*** Update File: src/app.py", line).verdict == "deny"
+    assert verdict("bypass", *change, "*** Delete File: AGENTS.md").verdict == "ask"
+    assert verdict("accept-edits", *change, "*** Add File: .git/x", "+x").verdict == "deny"
+    assert verdict("bypass", *change, "*** Delete File: uv.lock", deny=["edit(uv.lock)"]).verdict == "deny"
+    assert verdict("default", *change, allow=["edit(src/**)"]).verdict == "allow"
+    assert verdict("default", *change, "*** Add File: b", "+", allow=["edit(src/**)"]).verdict == "ask"
+    assert verdict("bypass", "nonsense").verdict == "ask"
+    assert _policy(repo, "bypass").judge("apply_patch", {"input": 5}).verdict == "ask"

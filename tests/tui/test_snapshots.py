@@ -9,6 +9,7 @@ from textual.pilot import Pilot
 
 from qcode.protocol.events import (
     ApprovalRequested,
+    Choice,
     OutputEscalated,
     Retry,
     StepStarted,
@@ -84,6 +85,33 @@ def test_approval(snap_compare: Compare) -> None:
     app = _app(script)
     assert snap_compare(app, run_before=_when(lambda app: app.parts.approval.request is not None))
     assert app.parts.approval.request == request
+
+
+QUESTION = ApprovalRequested(
+    call("ask_person", '{"question": "Where should the cache live?"}'),
+    "Where should the cache live?",
+    "Both work; the first is faster.",
+    kind="question",
+    choices=(Choice("In memory", "gone after a restart"), Choice("In a file of the project's own folder")),
+)
+
+
+def test_question(snap_compare: Compare) -> None:
+    script: Script = [StepStarted(1), TextDelta(0, "One thing first."), reply("", QUESTION.call), QUESTION]
+    app = _app([*script, UntilAnswered("c1")])
+    assert snap_compare(app, run_before=_when(lambda app: app.parts.approval.request is not None))
+    assert [option.label for option in app.parts.approval.options] == [
+        "In memory",
+        "In a file of the project's own folder",
+        "Something else: write an answer",
+    ]
+
+
+def test_question_in_forty_columns(snap_compare: Compare) -> None:
+    app = _app([StepStarted(1), reply("", QUESTION.call), QUESTION, UntilAnswered("c1")])
+    asked = _when(lambda app: app.parts.approval.request is not None)
+    assert snap_compare(app, run_before=asked, terminal_size=(40, 20))
+    assert app.parts.approval.request == QUESTION
 
 
 def test_tool_finished(snap_compare: Compare) -> None:
