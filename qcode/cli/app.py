@@ -50,7 +50,10 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
     settings, arguments = around.settings, around.arguments
     is_demo = ready.selection.spec.name == "demo"
     note = (f"{ready.selection.name} ({ready.selection.note})", *(DEMO_NOTE if is_demo else ()))
-    notices = [Notice("warning", text) for text in (*settings.warnings, *ready.notices, *ready.instructions.notices)]
+    notices = [
+        Notice("warning", text)
+        for text in (*settings.warnings, *around.keys.complaints, *ready.notices, *ready.instructions.notices)
+    ]
     if not around.is_trusted:
         text = "This folder is restricted: everything but reading asks, whatever the mode. /trust trusts it."
         notices.append(Notice("info", text))
@@ -97,13 +100,13 @@ def _warm_up(provider: Provider) -> Callable[[], None] | None:
 def _model_names(around: Surroundings) -> tuple[str, ...]:
     """Return what `/model` offers: the configured models, each credentialed provider's default, and the demo."""
     from qcode.cli.selection import known_specs
-    from qcode.providers import catalog, registry
+    from qcode.providers import catalog
 
     names = list(around.settings.models)
     specs = known_specs(around.settings)
     for provider in catalog.BUILT_IN:
         spec = specs.get(provider)
-        if spec is not None and registry.credential_of(spec, around.env):
+        if spec is not None and around.keys.source_of(spec):
             names.append(f"{provider}/{catalog.default_model(provider)}")
     return (*dict.fromkeys(names), "demo/demo")
 
