@@ -16,7 +16,7 @@ from qcode.cli.crash import keep_out
 from qcode.cli.failure import StartError
 from qcode.cli.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
 from qcode.cli.output import put, say
-from qcode.cli.selection import address_of, known_specs
+from qcode.cli.selection import address_of, known_specs, needs_key
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ProviderError
@@ -24,7 +24,7 @@ from qcode.providers import registry
 from qcode.providers.key_check import Checked, check_key
 from qcode.providers.pasted_key import read_key
 from qcode.providers.registry import ProviderSpec
-from qcode.providers.transport import Timeouts, is_local
+from qcode.providers.transport import Timeouts
 from qcode.runtime.credentials.errors import CredentialError, KeyringError
 from qcode.runtime.credentials.store import Stored
 from qcode.safety.redaction import Secret
@@ -118,7 +118,7 @@ def _asked_provider(desk: Desk, command: str) -> str:
 def _login(desk: Desk, spec: ProviderSpec, *, is_checked: bool) -> int:
     _refuse_without_key(spec)
     address, _ = address_of(spec, desk.settings, desk.keys.env)
-    is_needed = spec.needs_key or not is_local(address)
+    is_needed = needs_key(spec, desk.settings, desk.keys.env)
     key = _given_key(spec, address, is_needed=is_needed)
     if not key:
         put(f"{spec.name} needs no key; nothing was stored\n")
@@ -128,20 +128,17 @@ def _login(desk: Desk, spec: ProviderSpec, *, is_checked: bool) -> int:
     if checked.verdict == "refused":
         raise StartError(f"{checked.note}; nothing was stored (--no-check stores it all the same)", 41)
     stored = store(desk.keys, spec, key)
-    put("\n".join((*login_lines(desk.keys, spec, stored, checked, is_checked=is_checked), "")))
+    is_accepted = checked.verdict == "accepted"
+    put("\n".join((*login_lines(desk.keys, spec, stored, checked.note, is_accepted=is_accepted), "")))
     return 0
 
 
-def login_lines(
-    keys: Keys, spec: ProviderSpec, stored: Stored, checked: Checked, *, is_checked: bool = True
-) -> tuple[str, ...]:
+def login_lines(keys: Keys, spec: ProviderSpec, stored: Stored, note: str, *, is_accepted: bool) -> tuple[str, ...]:
     """Return what to say of a key that was stored: whether it works, where it is, what goes before it."""
-    verdict = {"accepted": f"{spec.name} accepted the key", "unknown": "the key was not checked", "refused": ""}
-    first = verdict[checked.verdict]
-    if is_checked and checked.verdict == "unknown":
-        first = "the key could not be checked"
+    unchecked = "the key could not be checked" if note else "the key was not checked"
+    first = f"{spec.name} accepted the key" if is_accepted else unchecked
     where = f"the keyring ({stored.where})" if stored.place == "keyring" else f"{stored.where}, which only you can read"
-    lines = [f"{first}{f' ({checked.note})' if checked.note else ''}", f"stored in {where}"]
+    lines = [first + (f" ({note})" if note else ""), f"stored in {where}"]
     if stored.why_no_keyring:
         lines.append(f"the keyring {stored.why_no_keyring}")
     _, variable = registry.key_of(spec, keys.env)

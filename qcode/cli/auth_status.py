@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from qcode.cli.keys import Keys
-from qcode.cli.selection import address_of, known_specs
+from qcode.cli.selection import known_specs, needs_key
 from qcode.config.settings import Settings
 from qcode.providers import registry
 from qcode.providers.registry import ProviderSpec
-from qcode.providers.transport import is_local
 from qcode.runtime.credentials.store import Place
 
 Source: TypeAlias = Literal["environment", "keyring", "file", "config", "aws", "none", "not needed"]
@@ -74,7 +73,7 @@ def row_of(spec: ProviderSpec, settings: Settings, keys: Keys) -> Row:
     if spec.headers:
         where = settings.origin(f"providers.{spec.name}.headers")
         return Row(spec.name, "config", str(where))
-    if not spec.needs_key or is_local(address_of(spec, settings, keys.env)[0]):
+    if not needs_key(spec, settings, keys.env):
         return Row(spec.name, "not needed")
     variables = " or ".join(spec.key_variables)
     way = f"set {variables}, or {registry.login_command(spec)}" if variables else registry.login_command(spec)

@@ -58,6 +58,16 @@ class Keys:
         """Return the names keys are stored under."""
         return tuple(self._places())
 
+    def note(self, key: Secret) -> None:
+        """Count `key`, which a person just gave, among the known ones."""
+        if self.store is not None:
+            self.store.note(key)
+
+    def be_brief(self) -> None:
+        """From now on ask the keyring without a word and not for long: a screen is up."""
+        if self.store is not None:
+            self.store.keyring.be_brief()
+
     def known(self) -> frozenset[Secret]:
         """Return every stored key this process has seen, for whoever keeps secrets out of texts."""
         return self.store.known() if self.store is not None else frozenset()

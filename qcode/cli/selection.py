@@ -17,6 +17,7 @@ from qcode.providers import registry
 from qcode.providers.errors import is_command
 from qcode.providers.openai_chat.quirks import MaxTokensField
 from qcode.providers.registry import PROVIDERS, ProviderSpec, WireProtocol
+from qcode.providers.transport import is_local
 
 NO_CREDENTIAL_TEXT = """\
 no model to talk to: no key is set or stored, and no local server answers
@@ -146,9 +147,30 @@ def source_words(source: str) -> str:
     return f"a key is stored ({source})" if is_command(source) else f"{source} is set"
 
 
-def choose(settings: Settings, keys: Keys, flag: str | None, base_url: str | None, *, has_demo: bool) -> Selection:
-    """Return the model to begin with: named by a flag, the environment or the configuration, else found."""
+def choose(
+    settings: Settings, keys: Keys, flag: str | None, base_url: str | None, *, has_demo: bool, connected: str = ""
+) -> Selection:
+    """Return the model to begin with: named by a flag, the environment or the configuration, else found.
+
+    `connected` is the model `/connect` switched to last; it is found first, as long as there is a key for it.
+    """
     if settings.model:
         origin = settings.origin("model")
         return named(settings.model, settings, f"named by {'-m' if flag else origin}")
+    if connected and base_url is None and (again := _connected(connected, settings, keys)) is not None:
+        return again
     return asyncio.run(found(settings, keys, base_url, has_demo=has_demo))
+
+
+def _connected(name: str, settings: Settings, keys: Keys) -> Selection | None:
+    try:
+        chosen = named(name, settings, "chosen with /connect")
+    except StartError:
+        return None
+    is_usable = keys.credential_of(chosen.spec) or not needs_key(chosen.spec, settings, keys.env)
+    return chosen if is_usable else None
+
+
+def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> bool:
+    """Tell whether a request to this provider has to carry a key: not to a server of this machine or its network."""
+    return spec.needs_key and not is_local(address_of(spec, settings, env)[0])

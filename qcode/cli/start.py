@@ -22,6 +22,7 @@ from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.runtime.briefing.project import find_project_root
+from qcode.runtime.choices import Choices
 from qcode.runtime.store.errors import SessionError
 from qcode.runtime.store.store import SessionStore
 from qcode.safety.rules import parse_rule
@@ -60,7 +61,12 @@ def wired(around: Surroundings) -> Wired:
         around = replace(around, arguments=_with_chosen_session(around))
     try:
         selection = choose(
-            around.settings, around.keys, arguments.model, arguments.base_url, has_demo=around.is_attended
+            around.settings,
+            around.keys,
+            arguments.model,
+            arguments.base_url,
+            has_demo=around.is_attended,
+            connected=Choices(around.paths.state_dir).model,
         )
         return Wirer(around).wire(selection)
     except ProviderError as error:

@@ -8,7 +8,7 @@ import pytest
 
 from qcode.cli.failure import StartError
 from qcode.cli.keys import Keys
-from qcode.cli.selection import found, named
+from qcode.cli.selection import choose, found, named
 from qcode.config.settings import ProviderSettings, Settings
 from qcode.providers import local
 from qcode.providers.registry import PROVIDERS
@@ -88,3 +88,24 @@ def test_a_local_server_is_found_before_the_demo(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(local, "find_local_server", ollama)
     chosen = asyncio.run(found(Settings(), Keys({}), None, has_demo=True))
     assert chosen.name == "ollama/qwen3-coder"
+
+
+@pytest.mark.parametrize(
+    ("connected", "env", "chosen"),
+    [
+        ("openrouter/a/b", {"OPENROUTER_API_KEY": "x", "ANTHROPIC_API_KEY": "y"}, "openrouter/a/b"),
+        ("openrouter/a/b", {"OPENAI_API_KEY": "y"}, "openai/"),
+        ("ollama/qwen3-coder", {}, "ollama/qwen3-coder"),
+        ("gone/model", {"OPENAI_API_KEY": "y"}, "openai/"),
+    ],
+)
+def test_what_was_connected_last_is_found_first_while_there_is_a_key(
+    connected: str, env: dict[str, str], chosen: str
+) -> None:
+    found = choose(Settings(), Keys(env), None, None, has_demo=True, connected=connected)
+    assert found.name.startswith(chosen)
+
+
+def test_a_model_that_is_named_goes_before_the_connected_one() -> None:
+    settings = Settings(model="openai/x")
+    assert choose(settings, Keys({}), None, None, has_demo=True, connected="ollama/y").name == "openai/x"

@@ -36,17 +36,18 @@ class Keyring:
     def __init__(self, service: str, *, patience_s: float = 5.0, on_wait: Callable[[], None] | None = None) -> None:
         self._service = service
         self._patience_s = patience_s
+        self._brief_s = patience_s
         self._on_wait = on_wait
         self._fault = ""
 
     def be_brief(self, patience_s: float = 5.0) -> None:
-        """From now on say nothing and wait less: a screen is up that must go on."""
-        self._patience_s = min(self._patience_s, patience_s)
+        """From now on say nothing, and wait less for an answer to `get`: a screen is up that must go on."""
+        self._brief_s = min(self._patience_s, patience_s)
         self._on_wait = None
 
     def get(self, name: str) -> Secret | None:
         """Return the key, None where there is none; raise `KeyringError`."""
-        found = self._ask(lambda: _backend().get_password(self._service, name))
+        found = self._ask(lambda: _backend().get_password(self._service, name), self._brief_s)
         return Secret(found) if found else None
 
     def put(self, name: str, key: Secret) -> str:
@@ -77,7 +78,8 @@ class Keyring:
             raise KeyringError("does not let go of the key")
         return was_there
 
-    def _ask(self, work: Callable[[], T]) -> T:
+    def _ask(self, work: Callable[[], T], patience_s: float | None = None) -> T:
+        patience_s = self._patience_s if patience_s is None else patience_s
         if self._fault:
             raise KeyringError(self._fault)
         question = _Question[T]()
@@ -88,14 +90,14 @@ class Keyring:
 
         # A daemon: a keyring that hangs must not keep the process from ending.
         threading.Thread(target=run, name="qcode-keyring", daemon=True).start()
-        notice = min(_NOTICE_S, self._patience_s)
+        notice = min(_NOTICE_S, patience_s)
         is_answered = question.done.wait(notice)
         if not is_answered:
             if self._on_wait is not None:
                 self._on_wait()
-            is_answered = question.done.wait(self._patience_s - notice)
+            is_answered = question.done.wait(patience_s - notice)
         if not is_answered:
-            self._fault = f"did not answer within {self._patience_s:g} s; it may be locked"
+            self._fault = f"did not answer within {patience_s:g} s; it may be locked"
             raise KeyringError(self._fault)
         if question.error is not None:
             raise KeyringError(_words(question.error))

@@ -61,6 +61,10 @@ class KeyStore:
         """Return what must not be shown anywhere: the keys in the file, and each that passed through here."""
         return frozenset(self._note())
 
+    def note(self, key: Secret) -> None:
+        """Count `key` among the known ones before it is stored."""
+        self._note(key)
+
     def put(self, name: str, key: Secret) -> Stored:
         """Store the key in the place of an older one; raise `CredentialError` where it can be kept nowhere."""
         self._note(key)
