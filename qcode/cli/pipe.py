@@ -97,7 +97,7 @@ def _begin(arguments: Arguments, folder: Path) -> _Begun:
     if not prompt.strip() and not attached:
         raise StartError("there is no prompt: give one after -p or pipe one in", 2)
     ready = wired(around)
-    for notice in ready.notices:
+    for notice in (*around.keys.complaints, *ready.notices):
         say(notice)
     ready.conversation.attach(attached)
     return _Begun(around, ready, prompt)

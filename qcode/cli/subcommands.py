@@ -1,4 +1,4 @@
-"""The small commands beside the app and pipe mode: `config`, `models`, `sessions`, `themes`. Each prints and ends."""
+"""The small commands beside the app and pipe mode (`auth`, `config`, `models`, ...). Each prints and ends."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from qcode.safety.cleaning import clean
 def run_subcommand(name: str, rest: Sequence[str]) -> int:
     """Run one and return its exit code; raise `UsageError` or `StartError`."""
     commands: Mapping[str, Callable[[Sequence[str]], int]] = {
+        "auth": _auth,
         "config": _config,
         "models": _models,
         "sessions": _sessions,
@@ -56,6 +57,13 @@ def _settings(paths: ConfigPaths) -> Settings:
         return load(paths, os.environ, {}, root, is_trusted=TrustStore(paths.state_dir).is_trusted(root))
     except ConfigError as error:
         raise StartError(str(error), 52) from None
+
+
+def _auth(rest: Sequence[str]) -> int:
+    from qcode.cli.auth import run_auth
+
+    paths = _paths()
+    return run_auth(rest, paths, _settings(paths))
 
 
 def _config(rest: Sequence[str]) -> int:

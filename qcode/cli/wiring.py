@@ -10,7 +10,8 @@ from pathlib import Path
 
 from qcode.cli.arguments import LATEST, Arguments
 from qcode.cli.failure import StartError
-from qcode.cli.selection import Selection, named
+from qcode.cli.keys import Keys
+from qcode.cli.selection import Selection, address_of, named
 from qcode.config.caps import output_override
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import ModelSettings, Settings
@@ -18,7 +19,7 @@ from qcode.engine.caps import OutputSettings
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.retries import RetrySettings
 from qcode.protocol.conversation import ApprovalMode
-from qcode.protocol.errors import ProviderError
+from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Block, Message
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.provider import Provider
@@ -53,6 +54,7 @@ class Surroundings:
     env: Mapping[str, str]
     paths: ConfigPaths
     settings: Settings
+    keys: Keys
     folder: Path
     root: Path
     is_attended: bool
@@ -134,20 +136,17 @@ class Wirer:
         around = self._around
         settings, spec = around.settings, selection.spec
         network = settings.network_for(spec.name)
-        given = settings.providers.get(spec.name)
-        address, source = registry.base_url_of(spec, around.env)
-        if given is not None and given.base_url:
-            address, source = given.base_url, str(settings.origin(f"providers.{spec.name}.base_url"))
+        address, source = address_of(spec, settings, around.env)
         if around.arguments.base_url:
             address, source = around.arguments.base_url, "--base-url"
-        key, variable = registry.key_of(spec, around.env)
+        key, key_source = around.keys.key_of(spec)
         if key:
             self._secrets.add(key)
         timeouts = Timeouts(network.connect_timeout_s, network.first_event_timeout_s, network.idle_timeout_s)
         if settings.origin("network.idle_timeout_s").kind != "default":
             timeouts = replace(timeouts, idle_local=network.idle_timeout_s)
         provider = registry.connect(
-            spec, base_url=address, api_key=key, key_source=variable, timeouts=timeouts, base_url_source=source
+            spec, base_url=address, api_key=key, key_source=key_source, timeouts=timeouts, base_url_source=source
         )
         return self._connected(provider, selection.name, selection.model)
 
@@ -198,7 +197,9 @@ class Wirer:
             self._prompt_limits(connected)
             return connected
         except (StartError, ProviderError) as error:
-            raise ValueError(str(error)) from None
+            is_without_key = isinstance(error, ProviderError) and error.kind is ErrorKind.NO_CREDENTIAL
+            reasons = self._around.keys.complaints if is_without_key else ()
+            raise ValueError("; ".join((str(error), *reasons))) from None
 
     def _session(self, model: str) -> tuple[Session, tuple[Message, ...], tuple[str, ...]]:
         arguments, folder = self._around.arguments, self._around.folder
@@ -261,7 +262,7 @@ class Wirer:
         return PromptLimits(max_turns, arguments.max_tool_calls, arguments.max_budget_usd)
 
     def _redact(self, text: str) -> str:
-        return Redactor(tuple(self._secrets)).redact(text)
+        return Redactor((*self._secrets, *self._around.keys.known())).redact(text)
 
 
 def facts_of(provider: str, model: str, given: ModelSettings | None) -> ModelFacts:

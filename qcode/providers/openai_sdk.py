@@ -38,6 +38,15 @@ class OpenAISdkProvider(SdkProvider["AsyncOpenAI"]):
         page = await client.models.list()
         return [model.id for model in page.data or [] if model.id]
 
+    async def check_path(self, path: str) -> None:
+        """Get `path` below the base URL, which only a valid key may; raise `ProviderError`."""
+
+        async def get(client: AsyncOpenAI) -> list[str]:
+            await client.get(path, cast_to=object)
+            return []
+
+        await self._listed(get)
+
     def _failures(self) -> tuple[type[Exception], ...]:
         from openai import OpenAIError
 

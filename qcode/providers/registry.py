@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias, get_args
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.provider import Provider
+from qcode.providers.errors import key_words
 from qcode.providers.openai_chat.quirks import COMPATIBLE, ChatQuirks, MaxTokensField, for_openai, is_openai
 from qcode.providers.transport import Connection, Timeouts, check_address, is_local, strip_version
 
@@ -28,7 +29,8 @@ class ProviderSpec:
     `key_variables` and `base_url_variables`: environment variables, the first that is set wins. `quirks` matters to
     the `openai` protocol only. `max_tokens_field` and `reasoning_field` override it; without an override the field
     is OpenAI's own where the address is OpenAI's. `needs_key` False: a local server, or a host whose SDK finds
-    credentials by itself.
+    credentials by itself. `key_path`: where the host lists its models to anybody, what below its address only a valid
+    key gets.
     """
 
     name: str
@@ -41,6 +43,7 @@ class ProviderSpec:
     max_tokens_field: MaxTokensField | None = None
     reasoning_field: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    key_path: str = ""
 
 
 _AWS_CHAIN = (
@@ -87,7 +90,7 @@ PROVIDERS: Mapping[str, ProviderSpec] = {
         ProviderSpec("vllm", "openai", "http://localhost:8000/v1", ("VLLM_API_KEY",), needs_key=False),
         ProviderSpec(
             "openrouter", "openai", "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",),
-            quirks=ChatQuirks(effort="openai", prefill="plain"),
+            quirks=ChatQuirks(effort="openai", prefill="plain"), key_path="key",
         ),
         ProviderSpec(
             "deepseek", "openai", "https://api.deepseek.com", ("DEEPSEEK_API_KEY",),
@@ -157,6 +160,19 @@ def key_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
     return _first(spec.key_variables, environ)
 
 
+def key_name(spec: ProviderSpec) -> str:
+    """Return the name the key of `spec` is stored under: providers that read the same variables share one key."""
+    known = PROVIDERS.get(spec.name)
+    if known is None or known.key_variables != spec.key_variables or not spec.key_variables:
+        return spec.name
+    return next(one.name for one in PROVIDERS.values() if one.key_variables == spec.key_variables)
+
+
+def takes_key(spec: ProviderSpec) -> bool:
+    """Tell whether a key can be stored for `spec`: not for the demo, nor where Amazon's SDK finds credentials."""
+    return spec.protocol not in ("demo", "bedrock")
+
+
 def credential_of(spec: ProviderSpec, environ: Mapping[str, str]) -> str:
     """Return the name of the variable that shows a credential for `spec`, empty where none does.
 
@@ -187,7 +203,7 @@ def connect(
 ) -> Provider:
     """Return a client for `spec`; nothing is sent and no SDK loads before its first request.
 
-    `key_source` and `base_url_source` name the variable or setting the value came from, for messages. Raises
+    `key_source` and `base_url_source` name the variable, setting or command the value came from, for messages. Raises
     `ProviderError`: NO_CREDENTIAL where a key is needed and there is none, AUTH where it cannot be a key,
     BAD_REQUEST where the address is none.
     """
@@ -251,14 +267,25 @@ def _checked_key(spec: ProviderSpec, address: str, api_key: str, key_source: str
         if spec.needs_key and not is_local(address):
             variables = " or ".join(spec.key_variables)
             how = f"set {variables}" if variables else "set api_key_env in the config"
-            raise ProviderError(ErrorKind.NO_CREDENTIAL, f"{spec.name} needs a key: {how}")
+            command = login_command(spec)
+            raise ProviderError(ErrorKind.NO_CREDENTIAL, f"{spec.name} needs a key: {how}, or store one with {command}")
         return ""
-    if not (key.isascii() and key.isprintable() and " " not in key):
-        source = f" from {key_source}" if key_source else ""
+    if not is_sendable(key):
+        words = key_words(key_source)
         raise ProviderError(
-            ErrorKind.AUTH, f"the key{source} holds spaces or characters no key of {spec.name} has; copy it again"
+            ErrorKind.AUTH, f"{words} holds spaces or characters no key of {spec.name} has; copy it again"
         )
     return key
+
+
+def is_sendable(key: str) -> bool:
+    """Tell whether `key` can stand in a header of HTTP."""
+    return key.isascii() and key.isprintable() and " " not in key
+
+
+def login_command(spec: ProviderSpec) -> str:
+    """Return the command that stores a key for `spec`; it is also the source that messages name for such a key."""
+    return f"qcode auth login {key_name(spec)}"
 
 
 def _first(variables: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str]:

@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -258,9 +258,13 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     async def model_names(self) -> tuple[str, ...]:
         """Return the names of the models the host serves, sorted; raise `ProviderError`."""
+        return tuple(sorted(set(await self._listed(self._list_models))))
+
+    async def _listed(self, ask: Callable[[ClientT], Awaitable[list[str]]]) -> list[str]:
+        """Return what a small request brings, its failures told like those of a reply."""
         try:
             async with asyncio.timeout(_MODEL_LIST_LIMIT_S):
-                return tuple(sorted(set(await self._list_models(await self._connected()))))
+                return await ask(await self._connected())
         except TimeoutError as error:
             raise ProviderError(
                 ErrorKind.TIMEOUT, f"{self.name} did not list its models within {_MODEL_LIST_LIMIT_S:g} s"

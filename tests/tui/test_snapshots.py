@@ -23,6 +23,9 @@ from qcode.protocol.stops import Outcome, StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.tui.app import QcodeApp
+from qcode.tui.connect import ConnectScreen, KeyField
+from qcode.tui.picker import Picker
+from tests.tui.connecting import CHOICES, ScriptedConnecting
 from tests.tui.harness import make_app
 from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply
 
@@ -187,3 +190,37 @@ def test_keys(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation())
     assert snap_compare(app, press=["f1"], run_before=_when(lambda _: True), terminal_size=(100, 36))
     assert app.parts.help.heading == "Keys"
+
+
+def _connect_step(step: str) -> Callable[[Pilot[int]], Awaitable[None]]:
+    return _when(lambda app: isinstance(app.screen, ConnectScreen) and app.screen.step == step)
+
+
+def test_first_start(snap_compare: Compare) -> None:
+    app = make_app(ScriptedConversation(), connect=ScriptedConnecting(is_first=True, wants_theme=True))
+    seen: list[str] = []
+
+    async def look(pilot: Pilot[int]) -> None:
+        await _connect_step("provider")(pilot)
+        seen.extend(row.name for row in app.screen.query_one(Picker).shown)
+
+    assert snap_compare(app, run_before=look)
+    assert seen == [choice.name for choice in CHOICES]
+
+
+def test_key_refused(snap_compare: Compare) -> None:
+    app = make_app(ScriptedConversation(), connect=ScriptedConnecting(is_first=True), theme="light")
+    seen: list[str] = []
+
+    async def paste(pilot: Pilot[int]) -> None:
+        await _connect_step("provider")(pilot)
+        await pilot.press("enter")
+        await _connect_step("key")(pilot)
+        app.screen.query_one(KeyField).value = "bad-key"
+        await pilot.press("enter")
+        await _when(lambda app: isinstance(app.screen, ConnectScreen) and "refused" in app.screen.note)(pilot)
+        assert isinstance(app.screen, ConnectScreen)
+        seen.append(app.screen.note)
+
+    assert snap_compare(app, run_before=paste, terminal_size=(40, 20))
+    assert seen == ["anthropic refused the key: [not] valid"]
