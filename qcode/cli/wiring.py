@@ -25,7 +25,9 @@ from qcode.protocol.model import ModelFacts
 from qcode.protocol.provider import Provider
 from qcode.protocol.tools import ToolSpec
 from qcode.providers import registry
-from qcode.providers.transport import Timeouts
+from qcode.providers.counting import TokenCounter
+from qcode.providers.local import WindowQuestion
+from qcode.providers.transport import Timeouts, is_local
 from qcode.runtime.attachments import mentions
 from qcode.runtime.briefing.environment import Environment, read_environment
 from qcode.runtime.briefing.instructions import Instructions, load_instructions
@@ -127,6 +129,7 @@ class Wirer:
             effort=arguments.effort,
             debug_log=log,
             mentioned=self._mentioned,
+            tokens=TokenCounter(),
         )
         conversation = Conversation(wiring, connected, session, messages)
         return Wired(conversation, connected.provider, selection, self.environment, self.instructions, toolbox, notices)
@@ -148,7 +151,12 @@ class Wirer:
         provider = registry.connect(
             spec, base_url=address, api_key=key, key_source=key_source, timeouts=timeouts, base_url_source=source
         )
-        return self._connected(provider, selection.name, selection.model)
+        connected = self._connected(provider, selection.name, selection.model)
+        if spec.protocol in ("demo", "bedrock") or not is_local(provider.host) or connected.model.window is not None:
+            return connected
+        # Where nobody else says how large its context is, a server nearby is asked.
+        question = WindowQuestion(spec.name, provider.host, selection.model, key=key, headers=spec.headers)
+        return replace(connected, window=question)
 
     def _connected(self, provider: Provider, name: str, model: str) -> Connected:
         settings, arguments = self._around.settings, self._around.arguments
@@ -282,7 +290,7 @@ def facts_of(provider: str, model: str, given: ModelSettings | None) -> ModelFac
         max_output_tokens=given.max_output_tokens or facts.max_output_tokens,
         price=given.price or facts.price,
         prefill=_or(given.prefill, facts.prefill),
-        images=_or(given.images, facts.images),
+        images=facts.images if given.images is None else given.images,
         thinking=_or(given.thinking, facts.thinking),
         inline_thinking=_or(given.inline_thinking, facts.inline_thinking),
         text_tool_calls=_or(given.text_tool_calls, facts.text_tool_calls),

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from qcode.engine.caps import OutputSettings
+from qcode.engine.caps import OutputSettings, caps_for
 from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import (
     Append,
@@ -30,13 +30,15 @@ from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import ApprovalRequested, Notice, TurnEnded, TurnEvent
 from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import Block, Message, Text, ToolCall
-from qcode.protocol.model import Effort
+from qcode.protocol.model import Effort, ModelRequest
 from qcode.protocol.provider import Provider
 from qcode.protocol.tools import ToolOutcome
+from qcode.providers.local import WindowQuestion
 from qcode.runtime.debug_log import DebugLog, LoggedProvider
 from qcode.runtime.driver import Driver
 from qcode.runtime.limits import LimitStore
 from qcode.runtime.metrics import RecoveryMetrics
+from qcode.runtime.preparing import Preparation, TokenCounting
 from qcode.runtime.store.session import Session
 from qcode.runtime.suggestions import with_nearest_models
 from qcode.runtime.toolbox import Toolbox
@@ -45,13 +47,17 @@ from qcode.safety.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """A model that can be talked to, as the composition root made it. `system` is its prompt in a mode."""
+    """A model that can be talked to, as the composition root made it. `system` is its prompt in a mode.
+
+    `window` asks a local server how large a context it gives, where nothing else says that.
+    """
 
     provider: Provider
     model: KnownModel
     system: Callable[[ApprovalMode], str]
     output: OutputSettings = field(default_factory=OutputSettings)
     retries: RetrySettings = field(default_factory=RetrySettings)
+    window: WindowQuestion | None = None
 
     @property
     def name(self) -> str:
@@ -85,6 +91,7 @@ class Wiring:
     effort: Effort | None = None
     debug_log: DebugLog | None = None
     mentioned: Callable[[str], tuple[tuple[Block, ...], tuple[str, ...]]] = lambda typed: ((), ())
+    tokens: TokenCounting | None = None
 
 
 class Conversation:
@@ -98,7 +105,7 @@ class Conversation:
         self._session = session
         self._messages = list(messages)
         self._policy = wiring.policy
-        self._counter = PromptCounter()
+        self._counter = self._new_counter()
         self._turns = 0
         self._driver: Driver | None = None
         self._open_rules: dict[str, str] = {}
@@ -106,6 +113,7 @@ class Conversation:
         self._retired: list[Provider] = []
         self._attached: tuple[Block, ...] = ()
         self.metrics = RecoveryMetrics()
+        self._preparation = self._new_preparation()
 
     @property
     def session_id(self) -> str:
@@ -136,7 +144,8 @@ class Conversation:
         if self._driver is not None:
             raise RuntimeError("a turn is already running")
         self._turns += 1
-        turn = Turn(self._turn_settings(), self._known_model(), self._messages, self._counter, number=self._turns)
+        settings = self._turn_settings()
+        turn = Turn(settings, self._known_model(), self._messages, self._counter, number=self._turns)
         log = self._wiring.debug_log
         provider = self._connected.provider
         self._driver = Driver(turn, provider if log is None else LoggedProvider(provider, log), self)
@@ -144,6 +153,7 @@ class Conversation:
         attached, self._attached = (*self._attached, *mentioned), ()
         message = Message("user", (*attached, Text(prompt)))
         try:
+            complaints += await self._prepare(turn, settings, message)
             async with aclosing(self._driver.run(UserSubmitted(message))) as events:
                 async for event in events:
                     if isinstance(event, TurnEnded):
@@ -175,19 +185,21 @@ class Conversation:
     def cancel(self) -> None:
         if self._driver is not None:
             self._driver.give(CancelRequested())
+            self._preparation.cancel()
 
     def clear(self) -> None:
         self._session.close()
         self._session = self._wiring.new_session(self.model)
         self._messages = []
-        self._counter = PromptCounter()
+        self._counter = self._new_counter()
         self._turns = 0
 
     def set_model(self, name: str) -> None:
         connected = self._wiring.connect(name)
         self._retired.append(self._connected.provider)
         self._connected = connected
-        self._counter = PromptCounter()
+        self._counter = self._new_counter()
+        self._preparation = self._new_preparation()
         self._session.switch_model(connected.name)
 
     def trust_folder(self) -> None:
@@ -255,9 +267,28 @@ class Conversation:
             return error
         return await with_nearest_models(error, self._connected.provider, self._connected.model.name)
 
+    def _new_counter(self) -> PromptCounter:
+        tokens = self._wiring.tokens
+        return PromptCounter(tokens.count if tokens is not None else None)
+
+    def _new_preparation(self) -> Preparation:
+        return Preparation(self.model, self._connected.window, self._wiring.tokens)
+
+    async def _prepare(self, turn: Turn, settings: TurnSettings, message: Message) -> tuple[str, ...]:
+        """Find out what the first request of a turn has to fit into; return warnings for the person."""
+        preparation = self._preparation
+        warning = await preparation.ask()
+        turn.model = model = self._known_model()
+        cap = caps_for(settings.output, model.output_limit).first
+        request = ModelRequest(model.name, settings.system, (*self._messages, message), settings.tools, cap)
+        await preparation.count(request, model, self._counter)
+        return (warning,) if warning else ()
+
     def _known_model(self) -> KnownModel:
         model = self._connected.model
-        return replace(model, host=self._wiring.limits.knowledge(self._connected.provider.host, model.name))
+        host = self._wiring.limits.knowledge(self._connected.provider.host, model.name)
+        # What the server says now is worth more than what it once taught.
+        return replace(model, host=replace(host, window=self._preparation.window or host.window))
 
     def _turn_settings(self) -> TurnSettings:
         wiring, connected = self._wiring, self._connected
