@@ -94,12 +94,15 @@ def test_a_missing_key_names_both_ways_to_give_one() -> None:
         connect(OPENAI)
 
 
-def test_a_crash_report_holds_no_stored_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_report_holds_no_stored_key(tmp_path: Path) -> None:
     env = {"QCODE_HOME": str(tmp_path)}
-    Keys({}, stored(tmp_path, "openai")).key_of(OPENAI)
-    text = crash.describe_crash(RuntimeError(f"broke on {CANARY}"), env)
-    assert CANARY not in text
-    assert CANARY not in (tmp_path / "state" / crash.FILE_NAME).read_text()
+    shapeless = "canary.of.no.known.shape"
+    store = key_store(tmp_path, {})
+    store.put("openai", Secret(shapeless))
+    Keys({}, store).key_of(OPENAI)
+    text = crash.describe_crash(RuntimeError(f"broke on {shapeless}"), env)
+    assert shapeless not in text
+    assert shapeless not in (tmp_path / "state" / crash.FILE_NAME).read_text()
 
 
 def test_the_keyring_of_another_home_is_another(tmp_path: Path, use_keyring: UseKeyring) -> None:
