@@ -199,6 +199,12 @@ def test_another_call_or_another_result_begins_a_new_row() -> None:
     assert [asked.repeats for asked in player.play().asked] == [0] * 6
 
 
+def test_calls_that_did_not_run_are_no_repetition() -> None:
+    player = Player(*[calls(("shell", '{"command": "ls"}'))] * 5, text("."))
+    player.allows = lambda asked: False
+    assert [asked.repeats for asked in player.play().asked] == [0] * 5
+
+
 def test_an_answer_with_a_text_is_the_result_and_the_call_does_not_run() -> None:
     player = Player(calls(("shell", '{"command": "ls"}')), text("Done."))
     _until_asked(player, 1)

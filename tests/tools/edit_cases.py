@@ -225,6 +225,14 @@ SLIPS = [
         "backslashes before",
     ),
     Case(
+        "escaped quotes, a new text that needs its own",
+        'x = "a"\n',
+        'x = \\"a\\"',
+        'x = "a\\"b"',
+        'x = "a\\"b"\n',
+        "its quotes",
+    ),
+    Case(
         "escaped twice",
         'say("a\\n")\nend()\n',
         'say(\\"a\\\\n\\")\\nend()',
