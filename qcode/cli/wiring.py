@@ -25,6 +25,7 @@ from qcode.protocol.model import ModelFacts
 from qcode.protocol.provider import Provider
 from qcode.protocol.tools import ToolSpec
 from qcode.providers import registry
+from qcode.providers.counting import TokenCounter
 from qcode.providers.transport import Timeouts
 from qcode.runtime.attachments import mentions
 from qcode.runtime.briefing.environment import Environment, read_environment
@@ -127,6 +128,7 @@ class Wirer:
             effort=arguments.effort,
             debug_log=log,
             mentioned=self._mentioned,
+            tokens=TokenCounter(),
         )
         conversation = Conversation(wiring, connected, session, messages)
         return Wired(conversation, connected.provider, selection, self.environment, self.instructions, toolbox, notices)

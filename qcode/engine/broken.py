@@ -77,7 +77,7 @@ def give_up(state: ReplyState, attempt: Attempt | None, error: ProviderError) ->
 
 def end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt | None = None) -> list[Effect]:
     """End the reply because the window leaves no useful room for `request`; the text there is stays."""
-    note = describe_no_room(state.counter.size_of(request).tokens, state.model.window)
+    note = describe_no_room(state.counter.size_of(request, enough=0).tokens, state.model.window)
     effects = state.salvage(attempt)
     if state.text.strip():
         stop = StopReason.MAX_TOKENS if state.was_cut else StopReason.CONTEXT_WINDOW_EXCEEDED
@@ -146,7 +146,7 @@ def _prompt_size(state: ReplyState, request: ModelRequest, limit: LearnedLimit) 
         return limit.prompt
     if limit.total is not None and limit.total > request.max_tokens:
         return limit.total - request.max_tokens
-    return max(state.counter.size_of(request).tokens, limit.tokens - request.max_tokens + 1)
+    return max(state.counter.size_of(request, enough=0).tokens, limit.tokens - request.max_tokens + 1)
 
 
 def _resend_without_prefill(state: ReplyState, attempt: Attempt, error: ProviderError) -> list[Effect]:

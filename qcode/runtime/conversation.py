@@ -11,8 +11,9 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from typing import Protocol
 
-from qcode.engine.caps import OutputSettings
+from qcode.engine.caps import OutputSettings, caps_for, room_for_prompt
 from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import (
     Append,
@@ -30,9 +31,10 @@ from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import ApprovalRequested, Notice, TurnEnded, TurnEvent
 from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import Block, Message, Text, ToolCall
-from qcode.protocol.model import Effort
+from qcode.protocol.model import Effort, ModelRequest
 from qcode.protocol.provider import Provider
 from qcode.protocol.tools import ToolOutcome
+from qcode.providers.threads import run_aside
 from qcode.runtime.debug_log import DebugLog, LoggedProvider
 from qcode.runtime.driver import Driver
 from qcode.runtime.limits import LimitStore
@@ -67,6 +69,13 @@ class PromptLimits:
     max_budget_usd: Decimal | None = None
 
 
+class TokenCounting(Protocol):
+    """Counts tokens with a vocabulary. `load` blocks and says whether there is one; `count` never blocks."""
+
+    def load(self) -> bool: ...
+    def count(self, text: str) -> int | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Wiring:
     """What a conversation is made of beside its model.
@@ -85,6 +94,7 @@ class Wiring:
     effort: Effort | None = None
     debug_log: DebugLog | None = None
     mentioned: Callable[[str], tuple[tuple[Block, ...], tuple[str, ...]]] = lambda typed: ((), ())
+    tokens: TokenCounting | None = None
 
 
 class Conversation:
@@ -98,7 +108,7 @@ class Conversation:
         self._session = session
         self._messages = list(messages)
         self._policy = wiring.policy
-        self._counter = PromptCounter()
+        self._counter = self._new_counter()
         self._turns = 0
         self._driver: Driver | None = None
         self._open_rules: dict[str, str] = {}
@@ -136,7 +146,8 @@ class Conversation:
         if self._driver is not None:
             raise RuntimeError("a turn is already running")
         self._turns += 1
-        turn = Turn(self._turn_settings(), self._known_model(), self._messages, self._counter, number=self._turns)
+        settings, model = self._turn_settings(), self._known_model()
+        turn = Turn(settings, model, self._messages, self._counter, number=self._turns)
         log = self._wiring.debug_log
         provider = self._connected.provider
         self._driver = Driver(turn, provider if log is None else LoggedProvider(provider, log), self)
@@ -144,6 +155,7 @@ class Conversation:
         attached, self._attached = (*self._attached, *mentioned), ()
         message = Message("user", (*attached, Text(prompt)))
         try:
+            await self._count_ahead(settings, model, message)
             async with aclosing(self._driver.run(UserSubmitted(message))) as events:
                 async for event in events:
                     if isinstance(event, TurnEnded):
@@ -180,14 +192,14 @@ class Conversation:
         self._session.close()
         self._session = self._wiring.new_session(self.model)
         self._messages = []
-        self._counter = PromptCounter()
+        self._counter = self._new_counter()
         self._turns = 0
 
     def set_model(self, name: str) -> None:
         connected = self._wiring.connect(name)
         self._retired.append(self._connected.provider)
         self._connected = connected
-        self._counter = PromptCounter()
+        self._counter = self._new_counter()
         self._session.switch_model(connected.name)
 
     def trust_folder(self) -> None:
@@ -254,6 +266,20 @@ class Conversation:
         if error.kind is not ErrorKind.UNKNOWN_MODEL:
             return error
         return await with_nearest_models(error, self._connected.provider, self._connected.model.name)
+
+    def _new_counter(self) -> PromptCounter:
+        tokens = self._wiring.tokens
+        return PromptCounter(tokens.count if tokens is not None else None)
+
+    async def _count_ahead(self, settings: TurnSettings, model: KnownModel, message: Message) -> None:
+        """Count a prompt beside the loop where its bytes leave open whether it fits: that takes a moment."""
+        tokens, counter = self._wiring.tokens, self._counter
+        if tokens is None:
+            return
+        cap = caps_for(settings.output, model.output_limit).first
+        request = ModelRequest(model.name, settings.system, (*self._messages, message), settings.tools, cap)
+        if counter.bound_of(request) > room_for_prompt(cap, model.window):
+            await run_aside(lambda: tokens.load() and counter.size_of(request, enough=0))
 
     def _known_model(self) -> KnownModel:
         model = self._connected.model

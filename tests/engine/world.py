@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
-from qcode.engine.counting import PromptCounter, estimate_block
+from qcode.engine.counting import PromptCounter, size_block
 from qcode.engine.effects import (
     Append,
     ApprovalAnswered,
@@ -397,7 +397,7 @@ class World:
 
 def true_size(request: ModelRequest) -> int:
     """Return what the host counts: the tokens of the text itself, without what an estimate adds to be safe."""
-    return sum(estimate_block(block) for message in request.messages for block in message.blocks)
+    return sum(size_block(block) for message in request.messages for block in message.blocks)
 
 
 def total(usages: Iterable[Usage]) -> Usage:
