@@ -21,6 +21,7 @@ from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReplyEvent, ReplyStarted, UsageReported
 from qcode.providers.error_body import is_page, page_title
 from qcode.providers.errors import attributed
+from qcode.providers.marks import for_place, from_place, place_of
 from qcode.providers.sse import MAX_EVENT_BYTES, SseEvent, SseParser
 from qcode.providers.threads import run_aside
 from qcode.providers.transport import Connection, failure
@@ -235,7 +236,8 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         """Yield the events of one reply; see `protocol.provider.Provider.stream`."""
-        limits = self._connection.timeouts
+        limits, place = self._connection.timeouts, place_of(self.host)
+        request = for_place(request, place)
         decoder = self._decoder(request)
         try:
             async with AsyncExitStack() as stack:
@@ -247,7 +249,7 @@ class SdkProvider(ABC, Generic[ClientT]):
                     raise ProviderError(ErrorKind.TIMEOUT, f"no answer within {limits.first_event:g} s") from error
                 reply = read_reply(response, decoder, self._connection, self._parser())
                 async for event in await stack.enter_async_context(aclosing(reply)):
-                    yield event
+                    yield from_place(event, place) if place else event
         except ProviderError as error:
             raise attributed(error, self._connection.origin) from error
         except (asyncio.CancelledError, GeneratorExit):
