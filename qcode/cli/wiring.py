@@ -284,7 +284,7 @@ def facts_of(provider: str, model: str, given: ModelSettings | None) -> ModelFac
         max_output_tokens=given.max_output_tokens or facts.max_output_tokens,
         price=given.price or facts.price,
         prefill=_or(given.prefill, facts.prefill),
-        images=_or(given.images, facts.images),
+        images=facts.images if given.images is None else given.images,
         thinking=_or(given.thinking, facts.thinking),
         inline_thinking=_or(given.inline_thinking, facts.inline_thinking),
         text_tool_calls=_or(given.text_tool_calls, facts.text_tool_calls),

@@ -134,9 +134,9 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Learn:
-    """Remember something about this model on this host, across runs."""
+    """Remember something about this model on this host, across runs; `refuses_marks` for the running turn only."""
 
-    fact: LearnedLimit | Literal["silently_capped", "refuses_prefill"]
+    fact: LearnedLimit | Literal["silently_capped", "refuses_prefill", "refuses_images", "refuses_marks"]
 
 
 @dataclass(frozen=True, slots=True)

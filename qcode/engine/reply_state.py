@@ -125,10 +125,10 @@ class ReplyState:
         seam = None if request.is_prefill else Seam(text_of(self.base))
         return self.send("continuation", request, cause, seam=seam, is_broken=is_broken)
 
-    def send_again(self, attempt: Attempt, cap: int) -> list[Effect]:
-        """Send the request of an attempt that failed once more."""
+    def send_again(self, attempt: Attempt, cap: int, request: ModelRequest | None = None) -> list[Effect]:
+        """Send the request of an attempt that failed once more, or `request` in its place."""
         seam = None if attempt.seam is None else attempt.seam.renewed()
-        request = replace(attempt.request, max_tokens=cap)
+        request = replace(request or attempt.request, max_tokens=cap)
         return self.send(attempt.kind, request, "retries", seam=seam, is_broken=attempt.is_broken)
 
     def close_attempt(self, attempt: Attempt, stop: str) -> None:

@@ -30,6 +30,7 @@ from qcode.engine.effects import (
 )
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.ledger import Ledger
+from qcode.engine.refused import has_images, without_part
 from qcode.engine.reply import Reply
 from qcode.engine.requests import ReplyPlan
 from qcode.engine.result import ReplyResult
@@ -142,7 +143,11 @@ class Turn:
 
     def _start(self, message: Message) -> list[Effect]:
         self._started_at = self._now
-        return [self._append(message), Emit(TurnStarted(_prompt_of(message))), *self._next_step()]
+        effects = [self._append(message), Emit(TurnStarted(_prompt_of(message)))]
+        if not self.model.sees_images and has_images([message]):
+            text = f"{self.model.name} cannot see images: it is told that one was there"
+            effects.append(Emit(Notice("warning", text)))
+        return effects + self._next_step()
 
     def _next_step(self) -> list[Effect]:
         self._step += 1
@@ -150,7 +155,7 @@ class Turn:
         settings = self._settings
         plan = ReplyPlan(
             settings.system,
-            prepared(self._messages),
+            self._history(),
             settings.tools,
             settings.effort,
             settings.output,
@@ -159,6 +164,13 @@ class Turn:
         )
         self._reply = Reply(plan, self.model, self._counter, self._ledger, turn=self._number, step=self._step)
         return [Emit(StepStarted(self._step)), *self._from_reply(self._reply.begin())]
+
+    def _history(self) -> tuple[Message, ...]:
+        """Return the transcript as this model can be sent it."""
+        messages = prepared(self._messages)
+        if not self.model.sees_images and has_images(messages):
+            messages = without_part(messages, "images")
+        return without_part(messages, "marks") if self.model.host.refuses_marks else messages
 
     # Replies
 

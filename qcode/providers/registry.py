@@ -98,7 +98,9 @@ PROVIDERS: Mapping[str, ProviderSpec] = {
         ),
         ProviderSpec(
             "mistral", "openai", "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",),
-            quirks=ChatQuirks(sends_stream_options=False, prefill="prefix", call_ids="mistral"),
+            quirks=ChatQuirks(
+                sends_stream_options=False, effort="mistral", prefill="prefix", call_ids="mistral", answers_results=True
+            ),
         ),
         ProviderSpec("groq", "openai", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), quirks=_PLAIN),
         ProviderSpec("xai", "openai", "https://api.x.ai/v1", ("XAI_API_KEY",), quirks=_PLAIN),

@@ -19,7 +19,6 @@ from tests.providers.clients import provider_at, request_for, stream_of
 from tests.providers.events import recordings
 from tests.providers.loopback import Answer, Loopback
 
-
 _SECRETS = ("signature", "thoughtSignature", "encrypted_content")
 
 
