@@ -26,7 +26,8 @@ from qcode.protocol.provider import Provider
 from qcode.protocol.tools import ToolSpec
 from qcode.providers import registry
 from qcode.providers.counting import TokenCounter
-from qcode.providers.transport import Timeouts
+from qcode.providers.local import WindowQuestion
+from qcode.providers.transport import Timeouts, is_local
 from qcode.runtime.attachments import mentions
 from qcode.runtime.briefing.environment import Environment, read_environment
 from qcode.runtime.briefing.instructions import Instructions, load_instructions
@@ -150,7 +151,12 @@ class Wirer:
         provider = registry.connect(
             spec, base_url=address, api_key=key, key_source=key_source, timeouts=timeouts, base_url_source=source
         )
-        return self._connected(provider, selection.name, selection.model)
+        connected = self._connected(provider, selection.name, selection.model)
+        if spec.protocol in ("demo", "bedrock") or not is_local(provider.host) or connected.model.window is not None:
+            return connected
+        # Where nobody else says how large its context is, a server nearby is asked.
+        question = WindowQuestion(spec.name, provider.host, selection.model, key=key, headers=spec.headers)
+        return replace(connected, window=question)
 
     def _connected(self, provider: Provider, name: str, model: str) -> Connected:
         settings, arguments = self._around.settings, self._around.arguments

@@ -88,6 +88,7 @@ PROVIDERS: Mapping[str, ProviderSpec] = {
         ProviderSpec("lmstudio", "openai", "http://localhost:1234/v1", ("LMSTUDIO_API_KEY",), needs_key=False),
         ProviderSpec("llamacpp", "openai", "http://localhost:8080/v1", ("LLAMACPP_API_KEY",), needs_key=False),
         ProviderSpec("vllm", "openai", "http://localhost:8000/v1", ("VLLM_API_KEY",), needs_key=False),
+        ProviderSpec("sglang", "openai", "http://localhost:30000/v1", ("SGLANG_API_KEY",), needs_key=False),
         ProviderSpec(
             "openrouter", "openai", "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",),
             quirks=ChatQuirks(effort="openai", prefill="plain"), key_path="key",

@@ -11,9 +11,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Protocol
 
-from qcode.engine.caps import OutputSettings, caps_for, room_for_prompt
+from qcode.engine.caps import OutputSettings, caps_for
 from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import (
     Append,
@@ -34,11 +33,12 @@ from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import Effort, ModelRequest
 from qcode.protocol.provider import Provider
 from qcode.protocol.tools import ToolOutcome
-from qcode.providers.threads import run_aside
+from qcode.providers.local import WindowQuestion
 from qcode.runtime.debug_log import DebugLog, LoggedProvider
 from qcode.runtime.driver import Driver
 from qcode.runtime.limits import LimitStore
 from qcode.runtime.metrics import RecoveryMetrics
+from qcode.runtime.preparing import Preparation, TokenCounting
 from qcode.runtime.store.session import Session
 from qcode.runtime.suggestions import with_nearest_models
 from qcode.runtime.toolbox import Toolbox
@@ -47,13 +47,17 @@ from qcode.safety.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """A model that can be talked to, as the composition root made it. `system` is its prompt in a mode."""
+    """A model that can be talked to, as the composition root made it. `system` is its prompt in a mode.
+
+    `window` asks a local server how large a context it gives, where nothing else says that.
+    """
 
     provider: Provider
     model: KnownModel
     system: Callable[[ApprovalMode], str]
     output: OutputSettings = field(default_factory=OutputSettings)
     retries: RetrySettings = field(default_factory=RetrySettings)
+    window: WindowQuestion | None = None
 
     @property
     def name(self) -> str:
@@ -67,13 +71,6 @@ class PromptLimits:
     max_turns: int | None = None
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | None = None
-
-
-class TokenCounting(Protocol):
-    """Counts tokens with a vocabulary. `load` blocks and says whether there is one; `count` never blocks."""
-
-    def load(self) -> bool: ...
-    def count(self, text: str) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +113,7 @@ class Conversation:
         self._retired: list[Provider] = []
         self._attached: tuple[Block, ...] = ()
         self.metrics = RecoveryMetrics()
+        self._preparation = self._new_preparation()
 
     @property
     def session_id(self) -> str:
@@ -146,8 +144,8 @@ class Conversation:
         if self._driver is not None:
             raise RuntimeError("a turn is already running")
         self._turns += 1
-        settings, model = self._turn_settings(), self._known_model()
-        turn = Turn(settings, model, self._messages, self._counter, number=self._turns)
+        settings = self._turn_settings()
+        turn = Turn(settings, self._known_model(), self._messages, self._counter, number=self._turns)
         log = self._wiring.debug_log
         provider = self._connected.provider
         self._driver = Driver(turn, provider if log is None else LoggedProvider(provider, log), self)
@@ -155,7 +153,7 @@ class Conversation:
         attached, self._attached = (*self._attached, *mentioned), ()
         message = Message("user", (*attached, Text(prompt)))
         try:
-            await self._count_ahead(settings, model, message)
+            complaints += await self._prepare(turn, settings, message)
             async with aclosing(self._driver.run(UserSubmitted(message))) as events:
                 async for event in events:
                     if isinstance(event, TurnEnded):
@@ -187,6 +185,7 @@ class Conversation:
     def cancel(self) -> None:
         if self._driver is not None:
             self._driver.give(CancelRequested())
+            self._preparation.cancel()
 
     def clear(self) -> None:
         self._session.close()
@@ -200,6 +199,7 @@ class Conversation:
         self._retired.append(self._connected.provider)
         self._connected = connected
         self._counter = self._new_counter()
+        self._preparation = self._new_preparation()
         self._session.switch_model(connected.name)
 
     def trust_folder(self) -> None:
@@ -271,19 +271,24 @@ class Conversation:
         tokens = self._wiring.tokens
         return PromptCounter(tokens.count if tokens is not None else None)
 
-    async def _count_ahead(self, settings: TurnSettings, model: KnownModel, message: Message) -> None:
-        """Count a prompt beside the loop where its bytes leave open whether it fits: that takes a moment."""
-        tokens, counter = self._wiring.tokens, self._counter
-        if tokens is None:
-            return
+    def _new_preparation(self) -> Preparation:
+        return Preparation(self.model, self._connected.window, self._wiring.tokens)
+
+    async def _prepare(self, turn: Turn, settings: TurnSettings, message: Message) -> tuple[str, ...]:
+        """Find out what the first request of a turn has to fit into; return warnings for the person."""
+        preparation = self._preparation
+        warning = await preparation.ask()
+        turn.model = model = self._known_model()
         cap = caps_for(settings.output, model.output_limit).first
         request = ModelRequest(model.name, settings.system, (*self._messages, message), settings.tools, cap)
-        if counter.bound_of(request) > room_for_prompt(cap, model.window):
-            await run_aside(lambda: tokens.load() and counter.size_of(request, enough=0))
+        await preparation.count(request, model, self._counter)
+        return (warning,) if warning else ()
 
     def _known_model(self) -> KnownModel:
         model = self._connected.model
-        return replace(model, host=self._wiring.limits.knowledge(self._connected.provider.host, model.name))
+        host = self._wiring.limits.knowledge(self._connected.provider.host, model.name)
+        # What the server says now is worth more than what it once taught.
+        return replace(model, host=replace(host, window=self._preparation.window or host.window))
 
     def _turn_settings(self) -> TurnSettings:
         wiring, connected = self._wiring, self._connected

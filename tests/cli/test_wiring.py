@@ -70,7 +70,7 @@ def test_what_the_person_says_of_a_model_beats_the_catalog() -> None:
 def test_of_a_model_nobody_knows_there_are_no_facts_but_those_given() -> None:
     assert facts_of("lab", "x", None).context_window is None
     facts = facts_of("lab", "x", ModelSettings(context_window=1000, prefill=True, inline_thinking=True))
-    assert (facts.context_window, facts.prefill, facts.inline_thinking, facts.images) == (1000, True, True, False)
+    assert (facts.context_window, facts.prefill, facts.inline_thinking, facts.images) == (1000, True, True, None)
 
 
 def test_rules_of_the_tools_follow_the_mode(here: Here) -> None:

@@ -27,7 +27,7 @@ from qcode.providers.transport import Connection, Timeouts, is_local, is_loopbac
 from tests.providers.clients import needs_amazons_sdk
 
 SDKS = ("openai", "anthropic", "google.genai", "botocore", "boto3", "httpx2", "pydantic")
-LOCAL = ("ollama", "lmstudio", "llamacpp", "vllm")
+LOCAL = ("ollama", "lmstudio", "llamacpp", "vllm", "sglang")
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
@@ -249,7 +249,7 @@ def test_a_connection_never_shows_its_key() -> None:
 
 _MODULES = (
     "qcode.providers.registry",
-    "qcode.providers.local",
+    "qcode.providers.local.windows",
     "qcode.providers.openai_chat.client",
     "qcode.providers.anthropic.client",
     "qcode.providers.gemini.client",
