@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias, get_args
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.provider import Provider
+from qcode.providers import azure
 from qcode.providers.errors import key_words
 from qcode.providers.openai_chat.quirks import COMPATIBLE, ChatQuirks, MaxTokensField, for_openai, is_openai
 from qcode.providers.transport import Connection, Timeouts, check_address, is_local, strip_version
@@ -55,7 +56,7 @@ _AWS_CHAIN = (
 )
 """Variables that show that Amazon's SDK will find credentials; their values are no keys."""
 
-_THINKING = ChatQuirks(echoes_reasoning=True, effort="thinking", prefill="plain")
+_OPENAIS = ("openai", "openai-responses")
 _PLAIN = ChatQuirks(prefill="plain")
 
 PROVIDERS: Mapping[str, ProviderSpec] = {
@@ -95,7 +96,7 @@ PROVIDERS: Mapping[str, ProviderSpec] = {
         ),
         ProviderSpec(
             "deepseek", "openai", "https://api.deepseek.com", ("DEEPSEEK_API_KEY",),
-            quirks=ChatQuirks(echoes_reasoning=True, effort="thinking", prefill="prefix"),
+            quirks=ChatQuirks(echoes_reasoning=True, effort="thinking", prefill="prefix", prefill_path="/beta"),
         ),
         ProviderSpec(
             "mistral", "openai", "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",),
@@ -109,12 +110,14 @@ PROVIDERS: Mapping[str, ProviderSpec] = {
         ProviderSpec(
             "qwen", "openai", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
             ("DASHSCOPE_API_KEY", "QWEN_API_KEY"), ("DASHSCOPE_BASE_URL",),
-            quirks=ChatQuirks(effort="enable_thinking", prefill="plain"),
+            quirks=ChatQuirks(effort="enable_thinking", prefill="partial"),
         ),
         ProviderSpec("kimi", "openai", "https://api.moonshot.ai/v1", ("MOONSHOT_API_KEY", "KIMI_API_KEY"),
-                     quirks=_THINKING),
+                     quirks=ChatQuirks(echoes_reasoning=True, effort="thinking", prefill="partial")),
         ProviderSpec("glm", "openai", "https://api.z.ai/api/paas/v4", ("ZAI_API_KEY", "ZHIPUAI_API_KEY"),
-                     quirks=_THINKING),
+                     quirks=ChatQuirks(echoes_reasoning=True, effort="thinking", prefill="plain")),
+        ProviderSpec("azure", "openai", "", ("AZURE_OPENAI_API_KEY", "AZURE_API_KEY", azure.TOKEN_VARIABLE),
+                     ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_BASE_URL")),
     )
 }  # fmt: skip
 
@@ -191,6 +194,8 @@ def credential_of(spec: ProviderSpec, environ: Mapping[str, str]) -> str:
 def base_url_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
     """Return the address and the variable that supplied it; the built-in address comes from none."""
     value, variable = _first(spec.base_url_variables, environ)
+    if spec.name == "azure" and value:
+        value = azure.versioned(value, environ)
     return (value, variable) if value else (spec.base_url, "")
 
 
@@ -217,17 +222,28 @@ def connect(
     address = base_url or spec.base_url
     # Amazon's address depends on the region, which its SDK finds out.
     if address or spec.protocol != "bedrock":
-        address = check_address(spec.name, address)
+        address = check_address(spec.name, _given(spec, address))
     connection = Connection(
         name=spec.name,
         base_url=strip_version(address) if spec.protocol in ("anthropic", "gemini") else address,
         api_key=_checked_key(spec, address, api_key, key_source),
         key_source=key_source,
         base_url_source=base_url_source,
-        headers={**spec.headers, **(headers or {})},
+        headers={**_key_headers(address, api_key.strip(), key_source), **spec.headers, **(headers or {})},
         timeouts=timeouts or Timeouts(),
     )
     return _client(connection, spec)
+
+
+def _given(spec: ProviderSpec, address: str) -> str:
+    if not address and spec.base_url_variables:
+        variables = " or ".join(spec.base_url_variables)
+        raise ProviderError(ErrorKind.BAD_REQUEST, f"{spec.name} needs an address: set {variables}")
+    return azure.complete(address.strip()) if spec.protocol in _OPENAIS and azure.is_azure(address) else address
+
+
+def _key_headers(address: str, api_key: str, key_source: str) -> Mapping[str, str]:
+    return azure.headers(api_key, key_source) if azure.is_azure(address) else {}
 
 
 def _client(connection: Connection, spec: ProviderSpec) -> Provider:

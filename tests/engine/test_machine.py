@@ -272,6 +272,10 @@ class OverGemini(Recovery):
     protocol = "gemini"
 
 
+class OverResponses(Recovery):
+    protocol = "openai-responses"
+
+
 def _settings(examples: int) -> settings:
     slow = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
     return settings(max_examples=examples, stateful_step_count=40, deadline=None, suppress_health_check=slow)
@@ -285,3 +289,5 @@ TestOverAnthropic = OverAnthropic.TestCase
 TestOverAnthropic.settings = _settings(30)
 TestOverGemini = OverGemini.TestCase
 TestOverGemini.settings = _settings(30)
+TestOverResponses = OverResponses.TestCase
+TestOverResponses.settings = _settings(30)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -30,13 +29,7 @@ KEY_HEADER = {
 JSON_HEADERS = {"content-type": "application/json"}
 FAST = Timeouts(connect=5, first_event=5, idle=5, idle_local=5)
 
-needs_amazons_sdk = pytest.mark.skipif(
-    importlib.util.find_spec("botocore") is None, reason="the extra `bedrock` is not installed"
-)
-each_protocol = pytest.mark.parametrize(
-    "protocol",
-    [*SSE_PROTOCOLS, pytest.param("bedrock", marks=needs_amazons_sdk)],
-)
+each_protocol = pytest.mark.parametrize("protocol", [*SSE_PROTOCOLS, "bedrock"])
 each_protocol_in_text = pytest.mark.parametrize("protocol", SSE_PROTOCOLS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from dataclasses import replace
@@ -191,8 +192,7 @@ def test_gemini_3_gets_a_signature_on_the_first_of_its_calls(request: ModelReque
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(request=_REQUESTS, model=st.sampled_from(_MODELS["bedrock"]))
 def test_amazons_own_validator_takes_any_prepared_transcript(request: ModelRequest, model: str) -> None:
-    session = pytest.importorskip("botocore.session", reason="the extra `bedrock` is not installed")
-    validate = pytest.importorskip("botocore.validate")
+    session, validate = importlib.import_module("botocore.session"), importlib.import_module("botocore.validate")
     shape = _converse_shape(session)
     body = encode("bedrock", replace(request, model=model))
     report = validate.ParamValidator().validate({"modelId": model, **body}, shape)

@@ -111,6 +111,14 @@ def _tail(body: JsonObject) -> JsonObject:
     return last
 
 
+@pytest.mark.parametrize(
+    ("effort", "expected"), [("minimal", "none"), ("none", "none"), ("low", "high"), ("max", "high")]
+)
+def test_mistrals_adjustable_models_know_two_levels(effort: Effort, expected: str) -> None:
+    request = replace(PLAIN, model="mistral-small-latest", effort=effort)
+    assert encode_chat(request, PROVIDERS["mistral"].quirks)["reasoning_effort"] == expected
+
+
 def test_a_person_who_speaks_behind_results_is_answered_first_where_the_model_wants_that() -> None:
     steered = replace(CASES["steered_between_steps"], model="devstral-small")
     bridged: Any = encode_chat(steered, COMPATIBLE)

@@ -50,8 +50,8 @@ def _messages(request: ModelRequest, quirks: ChatQuirks) -> list[Json]:
             continue
         is_last = index == len(messages) - 1
         assistant = _assistant(message, quirks, echoes_reasoning=quirks.echoes_reasoning and index >= loop)
-        if is_last and request.is_prefill and quirks.prefill == "prefix":
-            assistant["prefix"] = True
+        if is_last and request.is_prefill and quirks.prefill in ("prefix", "partial"):
+            assistant[quirks.prefill] = True
         sent.append(assistant)
     return sent
 

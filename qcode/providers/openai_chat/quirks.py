@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from qcode.providers.azure import is_azure
+
 MaxTokensField: TypeAlias = Literal["max_tokens", "max_completion_tokens"]
 EffortStyle: TypeAlias = Literal["openai", "basic", "thinking", "enable_thinking", "mistral"]
 CallIds: TypeAlias = Literal["any", "openai", "mistral"]
-PrefillStyle: TypeAlias = Literal["continue_final_message", "prefix", "plain"]
-
-_OPENAI_HOSTS = (".openai.com", ".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com")
+PrefillStyle: TypeAlias = Literal["continue_final_message", "prefix", "partial", "plain"]
 
 
 _MISTRAL = re.compile(r"mistral|ministral|mixtral|magistral|devstral|codestral|pixtral")
@@ -27,7 +27,8 @@ class ChatQuirks:
     `effort`: how thinking is set. `openai`: `reasoning_effort` as it is; `basic`: the same, levels low to high only;
     `thinking`: `thinking.type`; `enable_thinking`: a bool of that name (Qwen); `mistral`: `reasoning_effort` with the
     two levels its adjustable models share.
-    `prefill`: how an assistant message is continued. `call_ids`: what an id may be: anything, at most 40 characters
+    `prefill`: how an assistant message is continued, and `prefill_path` where, if not at the base URL (DeepSeek).
+    `call_ids`: what an id may be: anything, at most 40 characters
     (OpenAI), or exactly nine letters and digits (Mistral); it matters where the person switched models.
     `answers_results`: results and a person's message may not follow each other (Mistral).
     """
@@ -38,6 +39,7 @@ class ChatQuirks:
     sends_stream_options: bool = True
     effort: EffortStyle = "basic"
     prefill: PrefillStyle = "continue_final_message"
+    prefill_path: str = ""
     call_ids: CallIds = "any"
     answers_results: bool = False
 
@@ -60,4 +62,4 @@ def for_model(quirks: ChatQuirks, model: str) -> ChatQuirks:
 def is_openai(base_url: str) -> bool:
     """Tell whether `base_url` is OpenAI itself, at home or on Azure: those take `max_completion_tokens`."""
     host = (urlsplit(base_url).hostname or "").lower()
-    return host == "openai.com" or host.endswith(_OPENAI_HOSTS)
+    return host == "openai.com" or host.endswith(".openai.com") or is_azure(base_url)
