@@ -86,16 +86,26 @@ def decode_event(event: SseEvent, decoder: Decoder) -> list[ReplyEvent]:
         _log.info("skipped an event that is not JSON: %.200r", event.data)
         sent = None
     if event.event == "error" and not (isinstance(sent, dict) and sent.get("error")):
-        return decoder.feed({"error": sent if isinstance(sent, dict) else event.data})
+        sent = {"error": sent if isinstance(sent, dict) else event.data}
     return feed_json(sent, decoder)
 
 
 def feed_json(sent: Json, decoder: Decoder) -> list[ReplyEvent]:
-    """Feed an object, or the objects of a list (Gemini without `alt=sse` sends one list)."""
+    """Feed an object, or the objects of a list (Gemini without `alt=sse` sends one list).
+
+    An error behind the stop reason is none of the reply's: that is complete.
+    """
     events: list[ReplyEvent] = []
     for item in sent if isinstance(sent, list) else [sent]:
-        if isinstance(item, dict) and not decoder.is_ended:
+        if not isinstance(item, dict) or decoder.is_ended:
+            continue
+        is_complete = decoder.is_complete
+        try:
             events += decoder.feed(item)
+        except ProviderError as error:
+            if not is_complete:
+                raise
+            _log.info("ignored an error behind the end of a reply: %s", error.message)
     return events
 
 

@@ -27,7 +27,7 @@ KEY_HEADER = {
     "bedrock": "authorization",
 }
 JSON_HEADERS = {"content-type": "application/json"}
-FAST = Timeouts(connect=5, first_event=5, idle=5, idle_local=5)
+FAST = Timeouts(connect=5, first_event=20, idle=20, idle_local=20)
 
 each_protocol = pytest.mark.parametrize("protocol", [*SSE_PROTOCOLS, "bedrock"])
 each_protocol_in_text = pytest.mark.parametrize("protocol", SSE_PROTOCOLS)
