@@ -31,7 +31,7 @@ from tests.providers.loopback import Answer, Loopback
 class Nobody:
     """Services of a turn in which nothing is called."""
 
-    async def judge(self, call: ToolCall, arguments: JsonObject) -> ApprovalAnswered:
+    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered:
         return ApprovalAnswered(call.call_id, is_allowed=False, reason="")
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
