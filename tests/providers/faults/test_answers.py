@@ -44,8 +44,8 @@ class Row:
 
 
 SLOW = error("rate_limit_error", "slow down")
-one_of_each_kind = pytest.mark.parametrize("protocol", ["openai", "bedrock"])
-"""For what the protocols share; one of text and one of frames."""
+one_of_each_kind = pytest.mark.parametrize("protocol", ["openai", "gemini"])
+"""For what all protocols share."""
 
 ROWS = [
     Row("401", 401, error("authentication_error", "bad key"), ErrorKind.AUTH, NO_CREDENTIAL, "bad key"),
@@ -94,8 +94,6 @@ def test_a_failure_that_passes_is_made_good_without_a_trace(row: Row, protocol: 
 @one_of_each_kind
 @pytest.mark.parametrize("row", [row for row in ROWS if row.code != TRANSIENT], ids=str)
 def test_a_failure_that_stays_is_not_tried_again(row: Row, protocol: str) -> None:
-    if protocol == "bedrock" and row.name == "200 page":
-        pytest.skip("a page is a broken stream to it, and a broken stream is worth another try")
     assert run(protocol, row.answer, Answer([stream_of(protocol)]), retries=3).requests == 1
 
 
