@@ -19,6 +19,9 @@ Usage:
   qcode auth login|status|logout [PROVIDER]  store, list and forget keys; login reads the key unseen or from a pipe
   qcode sessions list|show ID|delete ID      qcode config path|show
   qcode models [PART OF A NAME]|forget       qcode themes
+  qcode permissions check shell CMD|read PATH|write PATH|fetch URL      what would be allowed here, and why
+                                  (--jsonl: {"kind","value"} lines on stdin); takes -C, --trust, --settings,
+                                  --add-dir and the flags of Permissions; runs nothing
 
 Pipe mode is also taken where stdin or stdout is no terminal.
 

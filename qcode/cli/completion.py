@@ -11,6 +11,8 @@ _AFTER: Mapping[str, tuple[str, ...]] = {
     "auth": ("login", "status", "logout"),
     "config": ("path", "show"),
     "models": ("forget",),
+    "permissions": ("check",),
+    "check": ("shell", "read", "write", "fetch"),
     "sessions": ("list", "show", "delete"),
 }
 

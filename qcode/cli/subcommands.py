@@ -29,6 +29,7 @@ def run_subcommand(name: str, rest: Sequence[str]) -> int:
         "auth": _auth,
         "config": _config,
         "models": _models,
+        "permissions": _permissions,
         "sessions": _sessions,
         "themes": _themes,
     }
@@ -108,6 +109,12 @@ def _models(rest: Sequence[str]) -> int:
 
 def _count(number: int | None) -> str:
     return "unknown" if number is None else f"{number:,}"
+
+
+def _permissions(rest: Sequence[str]) -> int:
+    from qcode.cli.permissions import run_permissions
+
+    return run_permissions(rest)
 
 
 def _sessions(rest: Sequence[str]) -> int:

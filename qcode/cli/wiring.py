@@ -39,9 +39,12 @@ from qcode.runtime.scratch import Scratch
 from qcode.runtime.store.session import Session
 from qcode.runtime.store.store import SessionStore
 from qcode.runtime.toolbox import Toolbox
+from qcode.safety.examples import read_rules
+from qcode.safety.launch.bash_syntax import BashSyntax
+from qcode.safety.launch.git_config import GitConfig, overrides
 from qcode.safety.policy import Policy
 from qcode.safety.redaction import Redactor
-from qcode.safety.rules import Rules
+from qcode.safety.shell.judge import Looks
 from qcode.tools.environment import passed_on
 
 PIPE_MAX_TURNS = 100
@@ -107,7 +110,8 @@ class Wirer:
         arguments = around.arguments
         connected = self.connect(selection)
         scratch = Scratch()
-        prompt_limits, policy, log = self._prompt_limits(connected), self._policy(scratch.path), self._debug_log()
+        policy = replace(policy_of(self._around), read_only=(scratch.path,))
+        prompt_limits, log = self._prompt_limits(connected), self._debug_log()
         session, messages, notices = self._session(connected.name)
         toolbox = Toolbox(
             around.folder,
@@ -118,6 +122,7 @@ class Wirer:
             judge=lambda path, access: conversation.policy.judge_file(path, access),
             scratch=scratch,
             one_way=around.exit_tools,
+            shell_settings=lambda command: overrides() if conversation.policy.only_reads(command) else {},
         )
         wiring = Wiring(
             connect=self._connect_named,
@@ -239,25 +244,6 @@ class Wirer:
         except OSError as error:
             raise StartError(f"--debug-log {path} cannot be written: {error.strerror}", 42) from None
 
-    def _policy(self, scratch: Path) -> Policy:
-        around = self._around
-        permissions = around.settings.permissions
-        try:
-            rules = Rules.of(allow=permissions.allow, ask=permissions.ask, deny=permissions.deny)
-        except ValueError as error:
-            raise StartError(f"permissions: {error}", 52) from None
-        own = (around.paths.config_dir, around.paths.state_dir)
-        return Policy(
-            mode=permissions.mode,
-            rules=rules,
-            is_trusted=around.is_trusted,
-            root=around.folder,
-            added=around.arguments.add_dirs,
-            read_only=(scratch,),
-            own=own,
-            search_path=passed_on(around.env)["PATH"],
-        )
-
     def _prompt_limits(self, connected: Connected) -> PromptLimits:
         arguments = self._around.arguments
         if arguments.max_budget_usd is not None and connected.model.facts.price is None:
@@ -271,6 +257,28 @@ class Wirer:
 
     def _redact(self, text: str) -> str:
         return Redactor((*self._secrets, *self._around.keys.known())).redact(text)
+
+
+def policy_of(around: Surroundings) -> Policy:
+    """Return what a session may do at its start; raise `StartError` for a bad rule."""
+    permissions = around.settings.permissions
+    try:
+        rules = read_rules(allow=permissions.allow, ask=permissions.ask, deny=permissions.deny)
+    except ValueError as error:
+        raise StartError(f"permissions: {error}", 52) from None
+    own = (around.paths.config_dir, around.paths.state_dir)
+    forbidden = (around.folder, around.root, *around.arguments.add_dirs)
+    search_path = passed_on(around.env)["PATH"]
+    return Policy(
+        mode=permissions.mode,
+        rules=rules,
+        is_trusted=around.is_trusted,
+        root=around.folder,
+        added=around.arguments.add_dirs,
+        own=own,
+        search_path=search_path,
+        looks=Looks(BashSyntax(search_path, forbidden), GitConfig(around.folder, around.env, forbidden)),
+    )
 
 
 def facts_of(provider: str, model: str, given: ModelSettings | None) -> ModelFacts:

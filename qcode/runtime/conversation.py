@@ -6,6 +6,7 @@ The composition root wires it and is the only one that knows which provider, too
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -228,7 +229,8 @@ class Conversation:
         toolbox = self._wiring.toolbox
         # What is judged and shown is what runs, also where files that it depends on change in between.
         name, arguments = self._spelled[call.call_id] = await toolbox.spelled_out(call.name, arguments)
-        verdict = self._policy.judge(name, arguments)
+        # A verdict may look at the disk, and ask bash and git.
+        verdict = await asyncio.to_thread(self._policy.judge, name, arguments)
         is_question = toolbox.asks_person(call.name)
         if verdict.verdict == "deny" or (verdict.verdict == "allow" and not repeats and not is_question):
             return ApprovalAnswered(call.call_id, verdict.verdict == "allow", verdict.reason)

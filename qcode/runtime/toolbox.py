@@ -23,6 +23,7 @@ class Toolbox:
     """Owns the workspace, and `scratch` where one is given, until `close`.
 
     `one_way` are tools that are offered and never run.
+    `shell_settings` says which further variables a command gets in its environment.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Toolbox:
         judge: PathJudge | None = None,
         scratch: Scratch | None = None,
         one_way: tuple[ToolSpec, ...] = (),
+        shell_settings: Callable[[str], Mapping[str, str]] = lambda _: {},
     ) -> None:
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
         self._scratch = scratch
@@ -42,6 +44,7 @@ class Toolbox:
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
         self._settings = settings
         self._env = env
+        self._shell_settings = shell_settings
 
     def specs(self, model: str) -> tuple[ToolSpec, ...]:
         """Every tool `model` is offered, always in the same order: a stable prefix keeps prompt caches warm."""
@@ -73,6 +76,7 @@ class Toolbox:
             self._settings.shell_timeout_s,
             self._settings.max_output_chars or DEFAULT_MAX_OUTPUT_CHARS,
             self._env,
+            shell_settings=self._shell_settings,
         )
         limit = self._settings.tool_timeout_s
         try:

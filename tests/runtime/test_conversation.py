@@ -51,6 +51,7 @@ from tests.fakes.scripted import (
     fails,
     text_reply,
 )
+from tests.safety.judging import CLEAN
 
 
 @dataclass
@@ -78,7 +79,7 @@ def talk(base: Path, *replies: Sequence[object], mode: ApprovalMode = "default",
     store = SessionStore(base / "state", work)
     limits = LimitStore(base / "state")
     scratch = Scratch()
-    policy = Policy(mode=mode, rules=Rules.of(), is_trusted=True, root=work, read_only=(scratch.path,))
+    policy = Policy(mode=mode, rules=Rules.of(), is_trusted=True, root=work, read_only=(scratch.path,), looks=CLEAN)
     toolbox = Toolbox(work, (), Tools(), {"PATH": "/usr/bin:/bin"}, judge=policy.judge_file, scratch=scratch)
     retries = RetrySettings(max_retries=max_retries)
     connected = Connected(provider, KnownModel(provider.name, "m"), lambda mode: f"Be brief ({mode}).", retries=retries)
