@@ -18,6 +18,7 @@ __all__ = ["place"]
 
 ADDRESS_VARIABLES = {
     "openai": "OPENAI_BASE_URL",
+    "openai-responses": "OPENAI_BASE_URL",
     "anthropic": "ANTHROPIC_BASE_URL",
     "gemini": "GOOGLE_GEMINI_BASE_URL",
 }
