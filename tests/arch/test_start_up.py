@@ -13,7 +13,6 @@ from tests.arch.sources import modules
 
 SDKS = ("openai", "anthropic", "google.genai", "google.auth", "boto3", "botocore", "mcp")
 HEAVY = (
-    "tree_sitter",
     "tree_sitter_bash",
     "pydantic",
     "httpx2",
