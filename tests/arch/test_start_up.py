@@ -13,6 +13,7 @@ from tests.arch.sources import modules
 
 SDKS = ("openai", "anthropic", "google.genai", "google.auth", "boto3", "botocore", "mcp")
 HEAVY = (
+    "tree_sitter_bash",
     "pydantic",
     "httpx2",
     "httpcore2",
