@@ -79,9 +79,6 @@ def wired(around: Surroundings) -> Wired:
 
 def _usable(settings: Settings) -> Settings:
     """Return the settings with a warning for each that has no effect; raise `StartError` for a promise not kept."""
-    if settings.tools.sandbox == "required":
-        where = settings.origin("tools.sandbox")
-        raise StartError(f'{where}: tools.sandbox is "required", and this version has no sandbox: set it to "auto"', 52)
     unused = [key for key in _WITHOUT_EFFECT if settings.origin(key).kind != "default"]
     unused += [f"mcp_servers.{name}" for name in settings.mcp_servers]
     warnings = tuple(f"{key} has no effect in this version" for key in unused)

@@ -34,16 +34,19 @@ from qcode.runtime.briefing.instructions import Instructions, load_instructions
 from qcode.runtime.briefing.prompt import Briefing, build_system_prompt
 from qcode.runtime.conversation import Connected, Conversation, PromptLimits, Wiring
 from qcode.runtime.debug_log import DebugLog
+from qcode.runtime.fetching import FetchGate
 from qcode.runtime.limits import LimitStore
 from qcode.runtime.scratch import Scratch
 from qcode.runtime.store.session import Session
 from qcode.runtime.store.store import SessionStore
 from qcode.runtime.toolbox import Toolbox
+from qcode.runtime.walls import Walls
 from qcode.safety.examples import read_rules
 from qcode.safety.launch.bash_syntax import BashSyntax
 from qcode.safety.launch.git_config import GitConfig, overrides
 from qcode.safety.policy import Policy
 from qcode.safety.redaction import Redactor
+from qcode.safety.sandbox.walls import Grounds
 from qcode.safety.shell.judge import Looks
 from qcode.tools.environment import passed_on
 
@@ -110,7 +113,7 @@ class Wirer:
         arguments = around.arguments
         connected = self.connect(selection)
         scratch = Scratch()
-        policy = replace(policy_of(self._around), read_only=(scratch.path,))
+        policy, walls = self._walled(policy_of(self._around), scratch)
         prompt_limits, log = self._prompt_limits(connected), self._debug_log()
         session, messages, notices = self._session(connected.name)
         toolbox = Toolbox(
@@ -123,6 +126,8 @@ class Wirer:
             scratch=scratch,
             one_way=around.exit_tools,
             shell_settings=lambda command: overrides() if conversation.policy.only_reads(command) else {},
+            walls=walls,
+            gate=FetchGate(lambda: conversation.policy),
         )
         wiring = Wiring(
             connect=self._connect_named,
@@ -243,6 +248,19 @@ class Wirer:
             return DebugLog(path, self._redact) if path is not None else None
         except OSError as error:
             raise StartError(f"--debug-log {path} cannot be written: {error.strerror}", 42) from None
+
+    def _walled(self, policy: Policy, scratch: Scratch) -> tuple[Policy, Walls]:
+        """Return the policy as it counts on the walls of this machine; raise `StartError` where it must and cannot."""
+        settings, home = self._around.settings, self._around.env.get("HOME", "")
+        at_home = Path(home) if home else None
+        grounds = Grounds(policy.root, policy.added, scratch.path, at_home, policy.own, policy.search_path)
+        walls = Walls(settings.tools.sandbox, grounds)
+        if settings.tools.sandbox == "required" and walls.sandbox is None:
+            where = settings.origin("tools.sandbox")
+            text = f'{where}: tools.sandbox is "required", and no sandbox works here (qcode doctor says what was tried)'
+            raise StartError(text, 52)
+        looks = replace(policy.looks, levels=walls.levels)
+        return replace(policy, read_only=(scratch.path,), looks=looks), walls
 
     def _prompt_limits(self, connected: Connected) -> PromptLimits:
         arguments = self._around.arguments

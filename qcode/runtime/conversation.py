@@ -44,6 +44,7 @@ from qcode.runtime.store.session import Session
 from qcode.runtime.suggestions import with_nearest_models
 from qcode.runtime.toolbox import Toolbox
 from qcode.safety.policy import Policy
+from qcode.safety.verdict import Level
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ class Conversation:
         self._driver: Driver | None = None
         self._open_rules: dict[str, str] = {}
         self._spelled: dict[str, tuple[str, JsonObject]] = {}
+        self._levels: dict[str, Level | None] = {}
         self._retired: list[Provider] = []
         self._attached: tuple[Block, ...] = ()
         self.metrics = RecoveryMetrics()
@@ -169,6 +171,7 @@ class Conversation:
             self._driver = None
             self._open_rules.clear()
             self._spelled.clear()
+            self._levels.clear()
             self._session.sync()
 
     def answer(self, call_id: str, answer: Answer) -> None:
@@ -231,6 +234,9 @@ class Conversation:
         name, arguments = self._spelled[call.call_id] = await toolbox.spelled_out(call.name, arguments)
         # A verdict may look at the disk, and ask bash and git.
         verdict = await asyncio.to_thread(self._policy.judge, name, arguments)
+        if verdict.is_allowed:
+            # A yes of the person is to the command as it is shown, without walls.
+            self._levels[call.call_id] = verdict.confinement
         is_question = toolbox.asks_person(call.name)
         if verdict.verdict == "deny" or (verdict.verdict == "allow" and not repeats and not is_question):
             return ApprovalAnswered(call.call_id, verdict.verdict == "allow", verdict.reason)
@@ -249,7 +255,7 @@ class Conversation:
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         name, spelled = self._spelled.pop(call.call_id, (call.name, arguments))
-        return await self._wiring.toolbox.run(name, spelled, output)
+        return await self._wiring.toolbox.run(name, spelled, output, self._levels.pop(call.call_id, None))
 
     def append(self, effect: Append) -> None:
         self._messages.append(effect.message)

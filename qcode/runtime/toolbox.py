@@ -10,20 +10,29 @@ from qcode.config.settings import Tools as ToolSettings
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.runtime.scratch import Scratch
+from qcode.runtime.walls import Walls
+from qcode.safety.verdict import Level
 from qcode.tools import registry
 from qcode.tools.diagnostics import Diagnostics
+from qcode.tools.fetch import Fetch, Gate
+from qcode.tools.jobs import Jobs
 from qcode.tools.refusal import Refused
 from qcode.tools.tool import Preview, Tool, ToolContext
 from qcode.tools.workspace import PathJudge, Workspace
 
 DEFAULT_MAX_OUTPUT_CHARS = 30_000
+_LETS_THROUGH: Mapping[Level, str] = {
+    "read-only": "no network, nothing can be written",
+    "workspace": "no network, only the workspace can be written",
+}
 
 
 class Toolbox:
     """Owns the workspace, and `scratch` where one is given, until `close`.
 
     `one_way` are tools that are offered and never run.
-    `shell_settings` says which further variables a command gets in its environment.
+    `shell_settings` says which further variables a command gets in its environment. `gate` says where `fetch` may go;
+    without one there is no such tool.
     """
 
     def __init__(
@@ -37,10 +46,16 @@ class Toolbox:
         scratch: Scratch | None = None,
         one_way: tuple[ToolSpec, ...] = (),
         shell_settings: Callable[[str], Mapping[str, str]] = lambda _: {},
+        walls: Walls | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
         self._scratch = scratch
         self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in registry.BUILTIN}
+        self._fetch = () if gate is None else (Fetch(gate),)
+        self._tools |= {tool.spec.name: tool for tool in self._fetch}
+        self._jobs = Jobs()
+        self._walls = walls
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
         self._settings = settings
         self._env = env
@@ -48,7 +63,7 @@ class Toolbox:
 
     def specs(self, model: str) -> tuple[ToolSpec, ...]:
         """Every tool `model` is offered, always in the same order: a stable prefix keeps prompt caches warm."""
-        return (*registry.specs(model), *self._one_way)
+        return (*registry.specs(model), *(tool.spec for tool in self._fetch), *self._one_way)
 
     def asks_person(self, name: str) -> bool:
         """Return whether the result of this tool is what the person answers."""
@@ -69,13 +84,18 @@ class Toolbox:
         tool = self._tools[name]
         return await asyncio.to_thread(tool.preview, arguments, self.workspace)
 
-    async def run(self, name: str, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
-        """Run a call. Past the time set for a tool it is stopped, and its result says so."""
+    async def run(
+        self, name: str, arguments: JsonObject, output: Callable[[str], None], level: Level | None = None
+    ) -> ToolOutcome:
+        """Run a call, as confined as `level` says. Past the time set for a tool it is stopped, as its result says."""
         context = ToolContext(
             output,
             self._settings.shell_timeout_s,
             self._settings.max_output_chars or DEFAULT_MAX_OUTPUT_CHARS,
             self._env,
+            jobs=self._jobs,
+            wrap=lambda argv: argv if self._walls is None else self._walls.wrap(level, argv),
+            walls=_LETS_THROUGH[level] if level is not None else "",
             shell_settings=self._shell_settings,
         )
         limit = self._settings.tool_timeout_s
@@ -87,7 +107,8 @@ class Toolbox:
             return ToolOutcome(text, is_error=True, summary="timed out")
 
     def close(self) -> None:
-        """Remove what was kept for this session only."""
+        """End what runs in the background and remove what was kept for this session only."""
+        self._jobs.end_all()
         self.workspace.close()
         if self._scratch is not None:
             self._scratch.close()

@@ -7,40 +7,31 @@ allow. A policy is a value: `with_mode` and `with_allow` make another one. Nothi
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
 
 from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.json import JsonObject
 from qcode.protocol.patch import PatchError, patch_paths
-from qcode.safety.addresses import Target, read_url
+from qcode.safety.addresses import read_url
+from qcode.safety.covering import covers_target, first_rule, is_rule, mentions, reaches, ruled
 from qcode.safety.paths import Ground, anchored, home_of, judge_on
 from qcode.safety.proposals import propose_edit, propose_shell
 from qcode.safety.rules import Rule, Rules, parse_rule
 from qcode.safety.shell.grammar import read_script
 from qcode.safety.shell.judge import ALLOWED, PATH, Looks, Repository, judge_inputs, judge_part, resolve
-from qcode.safety.shell.script import Command, Part, parts_of
+from qcode.safety.shell.script import Part, parts_of
 from qcode.safety.shell.words import NotPlain, Word
 from qcode.safety.trail import follow
 from qcode.safety.verdict import Access, Verdict, strictest
+from qcode.safety.walled import SEEING, walled, without_walls
 
 READERS = frozenset({"read", "ls", "glob", "grep"})
 WRITERS = frozenset({"write", "edit", "multi_edit", "notebook_edit"})
-HARMLESS = frozenset({"todo", "ask_person"})
+HARMLESS = frozenset({"todo", "ask_person", "jobs"})
 
-_WRAPPING = frozenset(
-    {
-        "timeout", "nice", "nohup", "time", "sudo", "doas", "env", "xargs", "command", "builtin", "exec", "eval",
-        "bash", "sh", "dash", "zsh", "find", "setsid", "stdbuf", "ionice", "fd", "fdfind",
-    }
-)  # fmt: skip
 _PROTECTED = frozenset({"path:git", "path:credentials", "path:start-up", "path:own", "path:history"})
-_AUTO = " (auto mode needs a sandbox, which there is none of here, so it asks like default mode)"
-
-_Test: TypeAlias = Callable[[Rule], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +90,7 @@ class Policy:
         elif call_name == "apply_patch":
             verdict = self._judge_text(arguments.get("input"), "patch", self._judge_patch)
         elif call_name in HARMLESS:
-            return Verdict("allow", "it touches nothing", "tool:harmless")
+            return Verdict("allow", "it touches nothing but what the session itself made", "tool:harmless")
         elif call_name == "diagnostics":
             # What it stands for is judged, where that is known: see `Conversation.judge`.
             verdict = replace(self._judge_other("mcp", call_name, call_name), proposed_rule="")
@@ -107,7 +98,26 @@ class Policy:
             verdict = self._judge_text(arguments.get("url"), "url", self._judge_fetch)
         else:
             verdict = self._judge_other("mcp", call_name, call_name)
-        return self._noted(verdict)
+        if call_name == "shell":
+            return self._walled(verdict, arguments)
+        return without_walls(verdict) if self.mode == "auto" and not self._has_walls else verdict
+
+    def _walled(self, verdict: Verdict, arguments: JsonObject) -> Verdict:
+        """Return the verdict with the walls its command runs behind; what wants out of them asks."""
+        command, wants_out = arguments.get("command"), arguments.get("unconfined") is True
+        if verdict.verdict == "deny" or not isinstance(command, str):
+            return verdict
+        sees = verdict.is_allowed and verdict.rule == ALLOWED and self._sees_processes(command)
+        return walled(verdict, self.mode, self.looks.levels, wants_out=wants_out, sees_processes=sees)
+
+    def _sees_processes(self, command: str) -> bool:
+        """Whether the answer of a command is about processes, of which it would see none behind walls."""
+        names = (part.command.words[0].text.rsplit("/", 1)[-1] for part in self._parts(command) if part.command.words)
+        return not SEEING.isdisjoint(names)
+
+    @property
+    def _has_walls(self) -> bool:
+        return "workspace" in self.looks.levels()
 
     def only_reads(self, command: str) -> bool:
         """Return whether the tables know a command to only read, were the configuration of git harmless.
@@ -120,11 +130,6 @@ class Policy:
         except NotPlain:
             return False
         return all(self._reads(part, looks).is_allowed for part in parts)
-
-    def _noted(self, verdict: Verdict) -> Verdict:
-        if self.mode == "auto" and verdict.verdict == "ask":
-            return replace(verdict, reason=verdict.reason + _AUTO)
-        return verdict
 
     def judge_file(self, path: str, access: Access) -> Verdict:
         """Return the verdict for a file tool that reads or writes `path`.
@@ -140,14 +145,16 @@ class Policy:
             return layer
         kind = "read" if access == "read" else "edit"
         points = follow(anchored(path, str(self.root), home_of(self._ground))).points
-        denied = _first(self.rules.deny, kind, lambda rule: any(self._covers(rule, point, True) for point in points))
+        denied = first_rule(
+            self.rules.deny, kind, lambda rule: any(self._covers(rule, point, True) for point in points)
+        )
         if denied is not None:
-            return _by(denied, "deny")
+            return ruled(denied, "deny")
         if access == "write" and self.mode == "plan":
             return _PLAN
-        asked = _first(self.rules.ask, kind, lambda rule: any(self._covers(rule, point, True) for point in points))
+        asked = first_rule(self.rules.ask, kind, lambda rule: any(self._covers(rule, point, True) for point in points))
         if asked is not None and (self.mode != "bypass" or not self.is_trusted):
-            return _by(asked, "ask")
+            return ruled(asked, "ask")
         if layer.verdict == "ask" or access == "read":
             return layer
         return self._judge_write(points)
@@ -167,11 +174,11 @@ class Policy:
             return _RESTRICTED
         if self.mode == "bypass":
             return _BYPASS
-        if self.mode == "accept-edits":
-            return Verdict("allow", "edits in the workspace are accepted", "mode:accept-edits")
-        allowed = _first(self.rules.allow, "edit", lambda rule: all(self._covers(rule, point) for point in points))
+        if self.mode == "accept-edits" or (self.mode == "auto" and self._has_walls):
+            return Verdict("allow", "edits in the workspace are accepted", f"mode:{self.mode}")
+        allowed = first_rule(self.rules.allow, "edit", lambda rule: all(self._covers(rule, point) for point in points))
         if allowed is not None:
-            return _by(allowed, "allow")
+            return ruled(allowed, "allow")
         real, root = points[-1], os.path.realpath(self.root)
         is_direct = len(points) == 1 and real.startswith(f"{root}/")
         proposed = propose_edit(real.removeprefix(f"{root}/")) if is_direct else ""
@@ -186,14 +193,14 @@ class Policy:
         except NotPlain as found:
             return self._judge_unclear(command, str(found))
         commands = [part.command for part in parts]
-        denied = _first(self.rules.deny, "shell", lambda rule: any(_reaches(rule, one) for one in commands))
+        denied = first_rule(self.rules.deny, "shell", lambda rule: any(reaches(rule, one) for one in commands))
         if denied is not None:
-            return _by(denied, "deny")
+            return ruled(denied, "deny")
         if self.mode == "bypass" and self.is_trusted:
             return self._unless_protected(parts, _BYPASS)
-        asked = _first(self.rules.ask, "shell", lambda rule: any(_reaches(rule, one) for one in commands))
+        asked = first_rule(self.rules.ask, "shell", lambda rule: any(reaches(rule, one) for one in commands))
         if asked is not None:
-            return _PLAN if self.mode == "plan" else _by(asked, "ask")
+            return _PLAN if self.mode == "plan" else ruled(asked, "ask")
         return self._checked_by_bash(command, self._judge_parts(parts))
 
     def _judge_parts(self, parts: tuple[Part, ...]) -> Verdict:
@@ -209,7 +216,7 @@ class Policy:
                 left.append((part, verdict))
             used = rule or used
         if not left:
-            verdict = _READS if used is None else _by(used, "allow")
+            verdict = _READS if used is None else ruled(used, "allow")
             covers_all = used is not None and not used.body
             return self._unless_protected(parts, verdict) if covers_all else self._with_outputs(parts, verdict)
         if self.mode == "plan":
@@ -219,7 +226,9 @@ class Policy:
         writes = any(part.command.outputs for part in parts)
         is_proposed = len(left) == 1 and not writes and left[0][1].rule != PATH
         proposed = propose_shell(left[0][0].command) if is_proposed else ""
-        return replace(left[0][1], proposed_rule=proposed)
+        # A secret among what is left is what has to be asked about, whatever else there is.
+        verdict = next((one for _, one in left if one.rule == PATH), left[0][1])
+        return replace(verdict, proposed_rule=proposed)
 
     def _reads(self, part: Part, looks: Looks) -> Verdict:
         # A folder that is not trusted is not looked into by git either.
@@ -260,7 +269,7 @@ class Policy:
         # `shell(cat *)` is about the program; that a file holds secrets asks in every mode.
         is_path = verdict.rule == PATH
         words = part.command.words
-        rule = _first(
+        rule = first_rule(
             self.rules.allow,
             "shell",
             lambda rule: rule.matches_words(words) and not (is_path and rule.body and rule.is_open),
@@ -271,7 +280,7 @@ class Policy:
     def _judge_unclear(self, command: str, why: str) -> Verdict:
         """Judge a command that was not understood: only a rule for every command can allow it."""
         for rule in self.rules.deny:
-            if rule.kind == "shell" and (not rule.body or _mentions(command, rule)):
+            if rule.kind == "shell" and (not rule.body or mentions(command, rule)):
                 return Verdict(
                     "deny", f"it may be what {rule.text} denies, and it was not understood: {why}", rule.text
                 )
@@ -282,10 +291,10 @@ class Policy:
         has_rules = any(rule.kind == "shell" for rule in self.rules.deny)
         if self.mode == "bypass" and not has_rules:
             return _BYPASS
-        every = _first(self.rules.allow, "shell", lambda rule: not rule.body)
+        every = first_rule(self.rules.allow, "shell", lambda rule: not rule.body)
         is_asked = any(rule.kind == "shell" for rule in self.rules.ask)
         if every is not None and not has_rules and not is_asked:
-            return _by(every, "allow")
+            return ruled(every, "allow")
         return Verdict("ask", why, "shell:not-plain")
 
     def _judge_fetch(self, url: str) -> Verdict:
@@ -299,7 +308,7 @@ class Policy:
                 hint = f"; the rule fetch({found.name}) would allow it" if found.is_loopback else ""
                 return Verdict("deny", f"{found.host} is not a public address{hint}", "fetch:address")
         return self._judge_other(
-            "fetch", found.name, found.host, lambda rule, strict: _covers_target(rule, found, strict)
+            "fetch", found.name, found.host, lambda rule, strict: covers_target(rule, found, strict)
         )
 
     def _judge_other(
@@ -307,24 +316,24 @@ class Policy:
     ) -> Verdict:
         """`covers` says whether a rule is about this call, more widely where the flag says that it restricts."""
         covered = covers or (lambda rule, _: rule.matches_name(name))
-        denied = _first(self.rules.deny, kind, lambda rule: covered(rule, True))
+        denied = first_rule(self.rules.deny, kind, lambda rule: covered(rule, True))
         if denied is not None:
-            return _by(denied, "deny")
+            return ruled(denied, "deny")
         if self.mode == "plan":
             return _PLAN
         if not self.is_trusted:
             return _RESTRICTED
         if self.mode == "bypass":
             return _BYPASS
-        asked = _first(self.rules.ask, kind, lambda rule: covered(rule, True))
+        asked = first_rule(self.rules.ask, kind, lambda rule: covered(rule, True))
         if asked is not None:
-            return _by(asked, "ask")
-        allowed = _first(self.rules.allow, kind, lambda rule: covered(rule, False))
+            return ruled(asked, "ask")
+        allowed = first_rule(self.rules.allow, kind, lambda rule: covered(rule, False))
         if allowed is not None:
-            return _by(allowed, "allow")
+            return ruled(allowed, "allow")
         proposed = f"{kind}({name})"
         why = f"nobody allowed {shown} yet" if kind == "fetch" else f"{shown} is not known to only read"
-        return Verdict("ask", why, kind, proposed if _is_rule(proposed) else "")
+        return Verdict("ask", why, kind, proposed if is_rule(proposed) else "")
 
     def _judge_text(self, value: object, name: str, judge: Callable[[str], Verdict]) -> Verdict:
         if isinstance(value, str):
@@ -348,44 +357,3 @@ _PLAN_SHELL = Verdict("deny", "plan mode runs only commands that are known to re
 _PLAN = Verdict("deny", "plan mode only reads; leave it to change files or run commands", "mode:plan")
 _BYPASS = Verdict("allow", "approvals are bypassed", "mode:bypass")
 _RESTRICTED = Verdict("ask", "this folder is not trusted, so everything but reading in it asks", "trust:restricted")
-
-
-def _first(rules: Iterable[Rule], kind: str, test: _Test) -> Rule | None:
-    return next((rule for rule in rules if rule.kind == kind and test(rule)), None)
-
-
-def _is_rule(text: str) -> bool:
-    try:
-        parse_rule(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _covers_target(rule: Rule, target: Target, restricts: bool) -> bool:
-    """An allow rule is about a port, the usual one where it names none; one that restricts is about the whole host."""
-    names = (*target.names, target.host) if restricts else target.names
-    return any(rule.matches_name(name) for name in names)
-
-
-def _by(rule: Rule, verdict: str) -> Verdict:
-    if verdict == "deny":
-        return Verdict("deny", f"the rule {rule.text} denies it", rule.text)
-    if verdict == "ask":
-        return Verdict("ask", f"the rule {rule.text} asks for it", rule.text)
-    return Verdict("allow", f"the rule {rule.text} allows it", rule.text)
-
-
-def _reaches(rule: Rule, part: Command) -> bool:
-    """Return whether a rule that restricts covers a command, also behind a wrapper or by the path of its program."""
-    words = (replace(part.words[0], text=part.words[0].text.rsplit("/", 1)[-1], is_quoted=False), *part.words[1:])
-    if rule.matches_words(words):
-        return True
-    return words[0].text in _WRAPPING and _mentions(" ".join(word.text for word in words), rule)
-
-
-def _mentions(command: str, rule: Rule) -> bool:
-    """Return whether the fixed words of a rule stand in a command that was not understood, in order and together."""
-    words = tuple(Word(text) for text in re.findall(r"[\w./@%+:=-]+", re.sub(r"['\"\\]", "", command)))
-    plain = tuple(replace(word, text=word.text.rsplit("/", 1)[-1]) for word in words)
-    return any(rule.matches_words(seen[start:]) for seen in (words, plain) for start in range(len(seen)))

@@ -7,6 +7,8 @@ from typing import Literal, TypeAlias
 
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 Access: TypeAlias = Literal["read", "write"]
+Level: TypeAlias = Literal["read-only", "workspace"]
+"""Walls around a command. `read-only`: nothing can be written and nobody reached; `workspace`: it may write there."""
 
 _ORDER: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 
@@ -17,12 +19,14 @@ class Verdict:
 
     `rule` is the text of a rule of the person, or a short name of a built-in one such as `path:secret`.
     `proposed_rule` is the narrow allow rule that "always" would add, empty where none is offered.
+    `confinement` is which walls an allowed command has to run behind, None for none.
     """
 
     verdict: Decision
     reason: str
     rule: str = ""
     proposed_rule: str = ""
+    confinement: Level | None = None
 
     @property
     def is_allowed(self) -> bool:

@@ -30,7 +30,7 @@ class JobsTool:
         parameters={
             "type": "object",
             "properties": {
-                "action": {"type": "string", "enum": ["list", "read", "stop"]},
+                "action": {"type": "string", "enum": ["list", "read", "stop"], "description": "What to do."},
                 "job": {"type": "integer", "description": "The number of the job, for read and stop."},
                 "wait_s": {
                     "type": "number",

@@ -11,6 +11,7 @@ from qcode.tools.diagnostics import Diagnostics
 from qcode.tools.edit import Edit
 from qcode.tools.glob import Glob
 from qcode.tools.grep import Grep
+from qcode.tools.jobs_tool import JobsTool
 from qcode.tools.ls import Ls
 from qcode.tools.multi_edit import MultiEdit
 from qcode.tools.notebook_edit import NotebookEdit
@@ -31,6 +32,7 @@ BUILTIN: tuple[Tool, ...] = (
     Glob(),
     Grep(),
     Shell(),
+    JobsTool(),
     Diagnostics(),
     Todo(),
     AskPerson(),

@@ -27,6 +27,12 @@ _WANTS_TERMINAL = re.compile(
     r"|there was a problem with the editor|requires? an interactive",
     re.IGNORECASE,
 )
+_STOPPED_BY_WALLS = re.compile(
+    r"read-only file system|permission denied|operation not permitted|network is unreachable|could not resolve"
+    r"|name resolution|connection refused|no route to host|unable to (?:access|connect)|getaddrinfo|EAI_AGAIN"
+    r"|EROFS|EPERM|ENETUNREACH",
+    re.IGNORECASE,
+)
 _NO_TERMINAL = (
     "[there is no terminal and no input here: give what it asks for as arguments or in a file, such as -y, -m TEXT or "
     "--no-edit]"
@@ -53,6 +59,12 @@ class Shell:
                     "maximum": LONGEST_S,
                     "description": "Seconds after which the command is ended. Default 120.",
                 },
+                "unconfined": {
+                    "type": "boolean",
+                    "description": (
+                        "Ask the person to run it outside the sandbox, where a result says that the sandbox stopped it."
+                    ),
+                },
                 "background": {
                     "type": "boolean",
                     "description": "Return at once and let the command go on, until the session ends at the latest.",
@@ -76,7 +88,7 @@ class Shell:
             command = _command_of(checked)
             environment = os.environ if context.environment is None else context.environment
             bash = await off_loop(partial(required_program, "bash", environment, workspace))
-            argv = context.wrap([bash, "--noprofile", "--norc", "-c", command])
+            argv = await off_loop(lambda: context.wrap([bash, "--noprofile", "--norc", "-c", command]))
             passed = passed_on(environment)
             if context.shell_settings is not None:
                 passed |= await off_loop(partial(context.shell_settings, command))
@@ -84,7 +96,7 @@ class Shell:
                 return _start(argv, command, passed, workspace, context)
             timeout_s = checked.number("timeout_s", context.shell_timeout_s)
             ended, text = await _run(argv, timeout_s, passed, workspace, context)
-            return _outcome(text, ended, timeout_s)
+            return _outcome(text, ended, timeout_s, context.walls)
         except Refused as refused:
             return failed(str(refused))
 
@@ -143,7 +155,7 @@ async def _show(live: Live) -> None:
         live.flush()
 
 
-def _outcome(text: str, ended: Ended, timeout_s: float) -> ToolOutcome:
+def _outcome(text: str, ended: Ended, timeout_s: float, walls: str = "") -> ToolOutcome:
     notes = []
     if ended.had_leftovers:
         notes.append("[processes it left in the background were ended]")
@@ -158,6 +170,8 @@ def _outcome(text: str, ended: Ended, timeout_s: float) -> ToolOutcome:
         notes.append(f"[exit code {ended.exit_code}]")
     if (ended.is_timed_out or ended.exit_code != 0) and _WANTS_TERMINAL.search(text):
         notes.append(_NO_TERMINAL)
+    if walls and ended.exit_code != 0 and _STOPPED_BY_WALLS.search(text):
+        notes.append(f"[it ran in a sandbox ({walls}). If that stopped it, call shell again with unconfined: true]")
     body = text.removesuffix("\n") if text.strip() else "[no output]"
     is_error = ended.is_timed_out or ended.exit_code != 0
     return ToolOutcome("\n".join([body, *notes]), is_error=is_error, summary=summary)

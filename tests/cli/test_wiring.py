@@ -21,6 +21,7 @@ from qcode.protocol.events import Notice, TurnEnded, TurnEvent
 from qcode.protocol.usage import Price
 from qcode.runtime.scratch import Scratch
 from qcode.runtime.trust import TrustStore
+from qcode.runtime.walls import Walls
 
 
 class Here:
@@ -217,10 +218,11 @@ def test_what_is_wrong_with_a_flag_is_wrong_usage_and_in_a_file_bad_config(here:
     assert raised.value.code == 52
 
 
-def test_a_sandbox_that_is_required_and_not_there_is_no_start(here: Here) -> None:
+def test_a_sandbox_that_is_required_and_not_there_is_no_start(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Walls, "sandbox", None)
     (here.home / "config.toml").write_text('[tools]\nsandbox = "required"\n')
     with pytest.raises(StartError, match=r"config.toml:2: tools.sandbox") as raised:
-        here.around()
+        here.wire()
     assert raised.value.code == 52
 
 

@@ -15,7 +15,7 @@ from qcode.runtime.conversation import Conversation
 from tests.fakes.scripted import text_reply
 from tests.runtime.test_conversation import Talk, ended, talk
 
-WINDOW = 24_000
+WINDOW = 26_000
 
 
 class Watched(TokenCounter):
@@ -57,7 +57,7 @@ def test_a_short_prompt_needs_no_vocabulary(tmp_path: Path) -> None:
 
 
 def test_a_prompt_of_long_words_fits_although_its_bytes_say_otherwise(tmp_path: Path) -> None:
-    prompt = "antidisestablishmentarianism " * 3_050
+    prompt = "antidisestablishmentarianism " * 3_350
     assert len(prompt) // 4 > WINDOW - 2_048
     (tmp_path / "estimated").mkdir()
     assert ended(play(counting(tmp_path / "estimated", None), prompt)).outcome is Outcome.ERROR

@@ -91,13 +91,14 @@ def test_the_registry_has_every_tool_once_and_says_what_it_does() -> None:
         "glob",
         "grep",
         "shell",
+        "jobs",
         "diagnostics",
         "todo",
         "ask_person",
     ]
     every = [tool.spec for tool in BUILTIN]
     assert set(TOOLS) == {tool.spec.name for tool in BUILTIN}
-    assert {spec.name for spec in every if spec.is_read_only} == {"read", "ls", "glob", "grep", "todo"}
+    assert {spec.name for spec in every if spec.is_read_only} == {"read", "ls", "glob", "grep", "jobs", "todo"}
     assert {spec.name for spec in every if spec.writes_files} == {
         "write",
         "edit",

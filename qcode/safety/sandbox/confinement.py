@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
-
-Level: TypeAlias = Literal["read-only", "workspace"]
-"""`read-only`: nothing can be written and nobody reached. `workspace`: the same, but the workspace can be written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode.safety.sandbox import bubblewrap, landlock
-from qcode.safety.sandbox.confinement import Confinement, Level
+from qcode.safety.sandbox.confinement import Confinement
+from qcode.safety.verdict import Level
 
 Kind: TypeAlias = Literal["bubblewrap", "landlock"]
 

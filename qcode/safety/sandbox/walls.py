@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qcode.safety.places import CREDENTIALS, is_history
-from qcode.safety.sandbox.confinement import Confinement, Level
+from qcode.safety.sandbox.confinement import Confinement
+from qcode.safety.verdict import Level
 
 _STEERING = (
     ".git/config", ".git/config.worktree", ".git/hooks", ".git/info", ".git/modules", ".qcode", ".mcp.json",

@@ -24,7 +24,7 @@ from qcode.safety.shell.script import Part, Places, target_of_cd
 from qcode.safety.shell.trees import Sieve, Tree
 from qcode.safety.shell.usage import Program, Role, Use, is_number, read_use
 from qcode.safety.shell.words import Word
-from qcode.safety.verdict import Verdict
+from qcode.safety.verdict import Level, Verdict
 
 _MOST_MATCHES = 300
 _VERSION_FILES = (
@@ -64,10 +64,12 @@ class Looks:
     """What only a process can say. `syntax` returns why bash does not take a command, empty where it does.
 
     The default has looked at nothing, so that no command is allowed unasked. `repository` is about the workspace.
+    `levels` are the walls that work here, none unless somebody tried them.
     """
 
     syntax: Callable[[str], str] = _unchecked
     repository: Callable[[], Repository] = _unseen
+    levels: Callable[[], tuple[Level, ...]] = tuple
 
 
 class Complaint(Exception):  # noqa: N818  # a finding, not a failure
