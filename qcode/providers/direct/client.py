@@ -92,12 +92,9 @@ class DirectClient:
 
         Raise a `DirectError`: `Refused` for an answer that is no 2xx.
         """
-        request = _written(post)
-        connection = self._idle_connection() or await self._connect(post.url)
+        connection, head, begun = await self._exchange(post.url, _written(post))
         is_free = False
         try:
-            connection.send(request)
-            head, begun = await _head(connection)
             answer = _answer(head, begun, connection)
             if not 200 <= head.status < 300:
                 raise Refused(head.status, head.headers, await _content(answer))
@@ -113,6 +110,22 @@ class DirectClient:
         """Close every connection that is not in use; safe to call twice."""
         while self._idle:
             self._idle.pop().abort()
+
+    async def _exchange(self, url: str, request: bytes) -> tuple[Connection, Head, bytes]:
+        """Return the connection on which the answer begins, its head and what came after that.
+
+        A kept connection may end in the moment it is used again, as the host gives it up. Where it ends without a
+        byte of an answer, the request goes out once more on a new one.
+        """
+        kept = self._idle_connection()
+        if kept is not None:
+            try:
+                return kept, *await _sent(kept, request)
+            except BrokenOff:
+                if kept.has_spoken:
+                    raise
+        connection = await self._connect(url)
+        return connection, *await _sent(connection, request)
 
     async def _connect(self, url: str) -> Connection:
         parts = urlsplit(url)
@@ -162,6 +175,16 @@ def _written(post: Post) -> bytes:
         return write_head("POST", target, headers) + post.body
     except ValueError as error:
         raise BadHeader(str(error)) from error
+
+
+async def _sent(connection: Connection, request: bytes) -> tuple[Head, bytes]:
+    """Send `request` and return the head of its answer and what came after it; close the connection on failure."""
+    try:
+        connection.send(request)
+        return await _head(connection)
+    except BaseException:
+        connection.abort()
+        raise
 
 
 async def _head(connection: Connection) -> tuple[Head, bytes]:

@@ -28,6 +28,8 @@ class Connection(asyncio.Protocol):
         self.loop = asyncio.get_running_loop()
         self.idle_since = 0.0
         self.idle_limit = 0.0
+        self.has_spoken = False
+        """Whether a byte has come since the last request was sent."""
         self._pieces: list[bytes] = []
         self._size = 0
         self._is_ended = False
@@ -44,6 +46,7 @@ class Connection(asyncio.Protocol):
     def send(self, data: bytes) -> None:
         """Send `data`; what cannot be sent shows when the answer is read, which may say why."""
         assert self._transport is not None
+        self.has_spoken = False
         self._transport.write(data)
 
     async def read(self) -> bytes:
@@ -79,6 +82,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
+        self.has_spoken = True
         self._pieces.append(data)
         self._size += len(data)
         if self._size > _HIGH_WATER and not self._is_paused and self._transport is not None:
