@@ -66,7 +66,7 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
         if connection.api_key:
             headers["authorization"] = f"Bearer {connection.api_key}"
         # The order is the SDK's: a host gets the same bytes whichever way they go.
-        ordered = {name: body[name] for name in ("max_tokens", "messages", "model", "stream")} | body
+        ordered = {name: body[name] for name in ("max_tokens", "messages", "model", *sorted(body))}
         sent = json.dumps(ordered, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         return Post(f"{connection.base_url}/v1/messages", headers | dict(connection.headers), sent)
 

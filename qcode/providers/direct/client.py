@@ -71,7 +71,7 @@ class DirectAnswer:
 
 
 class DirectClient:
-    """Connections to one host. Belongs to whoever made it, who closes it."""
+    """Connections to one host, in one event loop. Belongs to whoever made it, who closes it."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -136,11 +136,10 @@ class DirectClient:
         return await connect(parts.hostname or "", parts.port or (443 if is_secure else 80), self._tls, limit)
 
     def _idle_connection(self) -> Connection | None:
-        loop = asyncio.get_running_loop()
+        now = asyncio.get_running_loop().time()
         while self._idle:
             connection = self._idle.pop()
-            age = loop.time() - connection.idle_since
-            if connection.loop is loop and connection.is_reusable and age < connection.idle_limit:
+            if connection.is_reusable and now - connection.idle_since < connection.idle_limit:
                 return connection
             connection.abort()
         return None

@@ -7,7 +7,6 @@ process from ending. Addresses are tried a quarter of a second apart, whichever 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import ssl
 from typing import TypeAlias
@@ -70,10 +69,9 @@ class Connection(asyncio.Protocol):
         return data
 
     def abort(self) -> None:
-        """Close at once, whatever is still under way; safe to call twice and after the loop has gone."""
+        """Close at once, whatever is still under way; safe to call twice."""
         if self._transport is not None:
-            with contextlib.suppress(RuntimeError):
-                self._transport.abort()
+            self._transport.abort()
 
     # What asyncio calls
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,15 +20,13 @@ from qcode.providers.transport import Connection, Timeouts
 from tests.providers.clients import collect, provider_at, run_against, stream_of
 from tests.providers.loopback import Answer, Loopback, Stall, free_port
 
-RawScene = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
 
 async def ask(direct: DirectClient, url: str) -> bytes:
     async with direct.open(Post(f"{url}/x", {}, b"{}")) as answer:
         return b"".join([piece async for piece in answer.aiter_bytes()])
 
 
-def asked(sent: bytes, times: int = 1, then: Callable[[], None] = lambda: None) -> list[bytes]:
+def asked(sent: bytes, times: int = 1) -> list[bytes]:
     """Return the bodies of so many answers that are, head and all, `sent`; a connection serves one request."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -44,7 +41,6 @@ def asked(sent: bytes, times: int = 1, then: Callable[[], None] = lambda: None) 
             bodies = []
             for _ in range(times):
                 bodies.append(await ask(direct, url))
-                then()
             direct.close()
             return bodies
 
@@ -89,6 +85,32 @@ def test_a_host_that_hung_up_meanwhile_is_connected_to_again() -> None:
     assert asked(answer, times=3) == [b"ok"] * 3
 
 
+@pytest.mark.parametrize(("begun", "requests"), [(b"", 3), (b"HTTP/1.1 200 OK\r\n", 2)])
+def test_a_kept_connection_that_breaks_without_a_byte_is_tried_anew_once(begun: bytes, requests: int) -> None:
+    """The second request meets a host that hangs up on it, and on what follows."""
+    seen: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readuntil(b"{}"))
+        if len(seen) == 1:
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+            seen.append(await reader.readuntil(b"{}"))
+        writer.write(begun)
+        writer.close()
+
+    async def main() -> None:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            direct = DirectClient(Connection("acme", url))
+            assert await ask(direct, url) == b"ok"
+            with pytest.raises(BrokenOff):
+                await ask(direct, url)
+            direct.close()
+
+    asyncio.run(main())
+    assert len(seen) == requests
+
+
 def test_what_a_host_says_unasked_is_no_answer_to_the_next_request() -> None:
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 408 Late\r\n\r\n"
     assert asked(answer, times=2) == [b"ok", b"ok"]
@@ -115,20 +137,6 @@ def test_a_connection_that_waited_too_long_is_not_used_again(monkeypatch: pytest
         assert server.connections == 2
 
     run_against(Answer([stream_of("openai")]), "openai", scene)
-
-
-def test_a_provider_outlives_its_event_loop() -> None:
-    async def once(provider: Provider) -> None:
-        assert isinstance((await collect(provider, "openai"))[-1], ReplyEnded)
-
-    async def main() -> None:
-        async with Loopback(Answer([stream_of("openai")])) as server:
-            provider = provider_at("openai", server.url)
-            await once(provider)
-            await asyncio.to_thread(lambda: asyncio.run(once(provider)))
-            await provider.close()
-
-    asyncio.run(main())
 
 
 def test_a_name_with_a_deaf_address_is_reached_at_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
