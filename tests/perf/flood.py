@@ -37,16 +37,17 @@ def _anthropic(texts: list[str]) -> list[dict[str, Json]]:
         "id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None,
         "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1},
     }  # fmt: skip
-    stop: Json = {"stop_reason": "end_turn", "stop_sequence": None}
-    block: Json = {"type": "text", "text": ""}
-    return [
+    sent: list[dict[str, Json]] = [
         {"type": "message_start", "message": message},
-        {"type": "content_block_start", "index": 0, "content_block": block},
-        *({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}} for text in texts),
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": stop, "usage": {"output_tokens": 9}},
-        {"type": "message_stop"},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
     ]
+    for text in texts:
+        sent.append({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}})
+    sent.append({"type": "content_block_stop", "index": 0})
+    stop: Json = {"stop_reason": "end_turn", "stop_sequence": None}
+    sent.append({"type": "message_delta", "delta": stop, "usage": {"output_tokens": 9}})
+    sent.append({"type": "message_stop"})
+    return sent
 
 
 def _gemini(texts: list[str]) -> list[dict[str, Json]]:
