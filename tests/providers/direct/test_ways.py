@@ -88,6 +88,18 @@ def test_a_header_of_the_config_replaces_ours_whatever_its_case(protocol: str) -
     assert (headers["authorization"], headers["user-agent"], headers["x-goog-api-key"]) == ("Basic abc", "me", "mine")
 
 
+def test_an_empty_header_of_the_config_takes_ours_away_either_way(way: str) -> None:
+    async def main() -> Request:
+        async with Loopback(Answer([stream_of("openai")])) as server:
+            provider = provider_at("openai", server.url, headers={"Authorization": "", "X-Team": "blue"})
+            await collect(provider, "openai")
+            await provider.close()
+            return server.requests[0]
+
+    headers = asyncio.run(main()).headers
+    assert ("authorization" in headers, headers["x-team"]) == (False, "blue")
+
+
 @each_protocol_in_text
 def test_without_a_key_none_is_sent(protocol: str) -> None:
     async def main() -> Request:
