@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -116,13 +115,17 @@ def test_what_a_host_says_unasked_is_no_answer_to_the_next_request() -> None:
     """It stays on the line and has said more than was asked, in the same breath."""
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
     connections: list[int] = []
+    left = asyncio.Semaphore(0)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connections.append(1)
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        try:
             while await reader.readuntil(b"{}"):
                 writer.write(answer + b"HTTP/1.1 408 Late\r\ncontent-length: 0\r\n\r\n")
-        writer.close()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            left.release()
+        finally:
+            writer.close()
 
     async def main() -> None:
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
@@ -130,6 +133,8 @@ def test_what_a_host_says_unasked_is_no_answer_to_the_next_request() -> None:
             direct = DirectClient(Connection("acme", url))
             assert [await ask(direct, url), await ask(direct, url)] == [b"ok", b"ok"]
             direct.close()
+            await left.acquire()
+            await left.acquire()
 
     asyncio.run(main())
     assert len(connections) == 2
