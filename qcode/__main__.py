@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -11,9 +12,12 @@ def main() -> int:
     _open_missing_streams()
     if len(sys.argv) == 2 and sys.argv[1] in ("--version", "-h", "--help"):
         return _answer(sys.argv[1])
+    # What loads now stays to the end; looking through it for garbage again and again would be in vain.
+    gc.disable()
     try:
         from qcode.cli import main as run
 
+        gc.enable()
         return run()
     except KeyboardInterrupt:
         return 130

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from qcode.cli.arguments import SUBCOMMANDS, Arguments, UsageError, parse, wanted_format
 from qcode.cli.failure import StartError
@@ -87,14 +89,27 @@ def _run(arguments: Arguments) -> int:
         # From here on an interrupted run owes its reader a result, and what writes it has to be loaded first.
         hold()
         try:
-            from qcode.cli.pipe import run_pipe
+            with _loading():
+                from qcode.cli.pipe import run_pipe
 
             return run_pipe(arguments)
         finally:
             release()
-    from qcode.cli.app import run_app
+    with _loading():
+        from qcode.cli.app import run_app
 
     return run_app(arguments)
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    """Do not look for garbage inside, and later not in what was made inside: it stays to the end."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _is_terminal(descriptor: int) -> bool:

@@ -157,8 +157,13 @@ def _refuse_contradictions(given: argparse.Namespace) -> None:
         raise UsageError("--fork-session needs -c or -r: there is no session to copy")
 
 
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    return argparse.HelpFormatter(prog, width=80)
+
+
 def _parser() -> _Parser:
-    parser = _Parser(prog="qcode", add_help=False, allow_abbrev=False)
+    # The help is a text of its own; without a width argparse would measure the terminal for each flag.
+    parser = _Parser(prog="qcode", add_help=False, allow_abbrev=False, formatter_class=_formatter)
     add = parser.add_argument
     add("prompt", nargs="?")
     add("-p", "--print", "--prompt", dest="print", nargs="?", const="", default=None)

@@ -7,7 +7,7 @@ Defaults here are what holds when nothing is set; None means that the part conce
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Literal, TypeAlias, TypeVar, cast
 
@@ -16,6 +16,7 @@ from qcode.config.kinds import Kind
 from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.rules import WrittenRule
 from qcode.protocol.usage import Price
+from qcode.protocol.values import dataclass
 
 ProviderType: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini", "bedrock"]
 PROVIDER_TYPES: tuple[ProviderType, ...] = ("openai", "openai-responses", "anthropic", "gemini", "bedrock")
@@ -84,7 +85,7 @@ class Network:
 class Permissions:
     """Rules as text: the safety room reads them. The lists of every file and flag are joined, none replaces another."""
 
-    mode: ApprovalMode = key(  # noqa: RUF009  # the call makes the field itself
+    mode: ApprovalMode = key(  # the call makes the field itself
         "default",
         kinds.choice("plan", "default", "accept-edits", "auto", "bypass"),
         flag="--permission-mode",

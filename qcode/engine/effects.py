@@ -5,7 +5,6 @@ The driver performs effects in order and feeds what comes of them back. An effec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from qcode.engine.learned import LearnedLimit
@@ -16,6 +15,7 @@ from qcode.protocol.messages import Message, ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReplyEvent
 from qcode.protocol.tools import ToolOutcome
+from qcode.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ decisions out and keeps the budget; the reasons for the order are in docs/decisi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from qcode.engine.assembler import ReplyShape
 from qcode.protocol.stops import StopReason
+from qcode.protocol.values import dataclass
 
 Termination: TypeAlias = Literal[
     "completed", "retry_limit", "budget_exhausted", "no_progress", "safety_blocked", "cancelled", "error"

@@ -8,7 +8,7 @@ deltas of the step so far; `PartialRestored` puts its text in their place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
@@ -19,6 +19,7 @@ from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.protocol.stops import Limit, Outcome, StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
+from qcode.protocol.values import dataclass
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 AttemptKind: TypeAlias = Literal["first", "escalated", "continuation", "nudge", "resume", "repair"]

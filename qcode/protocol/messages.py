@@ -7,8 +7,9 @@ user message after it; `engine.transcript` keeps it so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from qcode.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ Blocks are numbered in order of appearance from 0 within one attempt. A failure 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from qcode.protocol.messages import Opaque
 from qcode.protocol.stops import StopReason
 from qcode.protocol.usage import Usage
+from qcode.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

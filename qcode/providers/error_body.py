@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from html import unescape
-from http import HTTPStatus
 
 from qcode.protocol.json import Json, JsonObject
 from qcode.providers.shapes import object_in, objects_in, text_in
@@ -92,6 +90,9 @@ def one_line(text: str) -> str:
 
 def page_title(text: str) -> str:
     """Return the title (or first heading) of an HTML page, empty where it has none."""
+    # A table of thousands of names that no healthy run needs.
+    from html import unescape
+
     for pattern in (_TITLE, _HEADING):
         found = pattern.search(text)
         if found and (title := one_line(unescape(_TAG.sub(" ", found.group(1))))):
@@ -114,6 +115,8 @@ def _text_line(status: int, text: str) -> str:
 def _status_line(status: int | None) -> str:
     if status is None:
         return "no reason given"
+    from http import HTTPStatus
+
     try:
         return HTTPStatus(status).phrase
     except ValueError:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.json import Json, JsonObject
@@ -163,8 +162,14 @@ def retry_after(headers: Mapping[str, str], *, now: datetime) -> float | None:
             continue
         if 0 <= seconds < float("inf"):
             return seconds
+    wish = headers.get("retry-after", "")
+    if not wish:
+        return None
+    # Not for every start: it brings half of the email package.
+    from email.utils import parsedate_to_datetime
+
     try:
-        date = parsedate_to_datetime(headers.get("retry-after", ""))
+        date = parsedate_to_datetime(wish)
     except ValueError:
         return None
     aware = date if date.tzinfo is not None else date.replace(tzinfo=UTC)

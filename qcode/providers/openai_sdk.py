@@ -1,11 +1,14 @@
-"""The openai SDK as the clients of both its protocols use it: connecting, closing, listing models, its errors."""
+"""The openai SDK as the clients of both its protocols use it, and a request as it sends one."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from qcode.providers.streaming import SdkProvider
+from qcode.protocol.json import JsonObject
+from qcode.providers.direct.client import Post
+from qcode.providers.direct.provider import DirectProvider
 from qcode.providers.transport import http_client, quiet
 
 if TYPE_CHECKING:
@@ -17,8 +20,18 @@ _NO_KEY = "none"
 """A local server needs no key, but the SDK wants to send one."""
 
 
-class OpenAISdkProvider(SdkProvider["AsyncOpenAI"]):
-    """A provider on the openai SDK; what it sends and reads is its protocol's business."""
+class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
+    """A provider of the openai SDK; what it sends and reads is its protocol's business."""
+
+    sdk_variables = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS")
+
+    def _post_to(self, url: str, body: JsonObject) -> Post:
+        connection = self._connection
+        key = {"authorization": f"Bearer {connection.api_key}"} if connection.api_key else {}
+        # The order is the SDK's: a host gets the same bytes whichever way they go.
+        ordered = {"model": body["model"], "stream": body["stream"], **body}
+        sent = json.dumps(ordered, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        return Post(url, key | dict(connection.headers), sent)
 
     def _make_client(self) -> AsyncOpenAI:
         from openai import AsyncOpenAI

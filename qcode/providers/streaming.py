@@ -7,12 +7,13 @@ never as SDK objects: those cost several times the CPU, and end a cut stream wit
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from qcode.protocol.errors import ErrorKind, ProviderError
@@ -37,6 +38,12 @@ _DRAIN_LIMIT_S = 0.05
 ClientT = TypeVar("ClientT")
 
 _log = logging.getLogger(__name__)
+
+
+class Answer(Protocol):
+    """An answer whose body is unread; that of httpx2 is one."""
+
+    def aiter_bytes(self) -> AsyncIterator[bytes]: ...
 
 
 class Parser(Protocol):
@@ -110,13 +117,16 @@ def feed_json(sent: Json, decoder: Decoder) -> list[ReplyEvent]:
 
 
 async def read_reply(
-    response: httpx2.Response, decoder: Decoder, connection: Connection, parser: Parser
+    answer: Answer, decoder: Decoder, connection: Connection, parser: Parser, breaks: tuple[type[Exception], ...]
 ) -> AsyncGenerator[ReplyEvent, None]:
-    """Yield the events of a streamed 200 answer; raise `ProviderError` where it breaks, stalls or makes no sense."""
-    import httpx2
+    """Yield the events of a streamed 200 answer; raise `ProviderError` where it stalls or makes no sense.
 
+    `breaks` are the exceptions that stand for a broken connection. They go through, except behind the stop reason:
+    there the reply is complete, and its end is a healthy one however it comes.
+    """
     body = _Body(decoder, parser)
-    chunks = aiter(response.aiter_bytes())
+    chunks = aiter(answer.aiter_bytes())
+    ends: tuple[type[Exception], ...] = (TimeoutError, *breaks)
     limits, idle = connection.timeouts, connection.idle_limit
     limit = limits.first_event
     is_open = True
@@ -124,7 +134,7 @@ async def read_reply(
         try:
             async with asyncio.timeout(limit):
                 chunk = await anext(chunks, None)
-        except (TimeoutError, httpx2.HTTPError, httpx2.StreamError) as error:
+        except ends as error:
             if not decoder.is_complete:
                 if isinstance(error, TimeoutError):
                     raise ProviderError(ErrorKind.TIMEOUT, f"nothing came for {limit:g} s") from error
@@ -140,18 +150,10 @@ async def read_reply(
     for event in decoder.finish():
         yield event
     if is_open:
-        await _drain(chunks)
-
-
-async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    """Read the empty rest of a finished stream, so that its connection can serve the next request."""
-    import httpx2
-
-    try:
-        async with asyncio.timeout(_DRAIN_LIMIT_S):
-            await anext(chunks, None)
-    except (TimeoutError, httpx2.HTTPError, httpx2.StreamError):
-        return
+        # The empty rest of a finished stream: without it, its connection cannot serve the next request.
+        with contextlib.suppress(*ends):
+            async with asyncio.timeout(_DRAIN_LIMIT_S):
+                await anext(chunks, None)
 
 
 class _Body:
@@ -253,11 +255,10 @@ class SdkProvider(ABC, Generic[ClientT]):
             async with AsyncExitStack() as stack:
                 try:
                     async with asyncio.timeout(limits.first_event):
-                        client = await self._connected()
-                        response = await stack.enter_async_context(self._open(client, request))
+                        answer = await stack.enter_async_context(self._answer(request))
                 except TimeoutError as error:
                     raise ProviderError(ErrorKind.TIMEOUT, f"no answer within {limits.first_event:g} s") from error
-                reply = read_reply(response, decoder, self._connection, self._parser())
+                reply = read_reply(answer, decoder, self._connection, self._parser(), self._breaks())
                 async for event in await stack.enter_async_context(aclosing(reply)):
                     yield from_place(event, place) if place else event
         except ProviderError as error:
@@ -265,7 +266,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         except (asyncio.CancelledError, GeneratorExit):
             # Before the line below, which may have to wait for an import.
             raise
-        except self._all_failures() as error:
+        except self._stream_failures() as error:
             raise self._failure(error) from error
 
     async def model_names(self) -> tuple[str, ...]:
@@ -292,8 +293,25 @@ class SdkProvider(ABC, Generic[ClientT]):
         if client is not None:
             await self._close_client(client)
 
+    @asynccontextmanager
+    async def _answer(self, request: ModelRequest) -> AsyncIterator[Answer]:
+        """Send the request; the answer is open and unread inside, and closed at once on leaving."""
+        client = await self._connected()
+        async with self._open(client, request) as response:
+            yield response
+
+    def _breaks(self) -> tuple[type[Exception], ...]:
+        """The exceptions by which a body that is being read says that its connection broke."""
+        import httpx2
+
+        return (httpx2.HTTPError, httpx2.StreamError)
+
+    def _stream_failures(self) -> tuple[type[Exception], ...]:
+        """The exceptions that may end `stream`, beside `ProviderError`."""
+        return self._all_failures()
+
     def _failure(self, error: Exception) -> ProviderError:
-        """Return what one of `_all_failures` stands for."""
+        """Return what one of `_stream_failures` or `_all_failures` stands for."""
         return failure(self._connection, error)
 
     def warm_up(self) -> None:

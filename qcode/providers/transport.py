@@ -1,6 +1,6 @@
-"""Where a provider lives and how to reach it: addresses, time limits, the HTTP client, failures of the network.
+"""Where a provider lives and how to reach it: addresses, time limits, the SDKs' HTTP client, failures of the network.
 
-httpx2 is imported inside the functions that connect. Proxies and CA files come from the environment as httpx2
+httpx2 is imported inside the functions that use it. Proxies and CA files come from the environment as httpx2
 reads it (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`), except that loopback bypasses every proxy.
 Redirects are not followed: a key is sent to the address it belongs to and to no other.
 """
@@ -11,11 +11,13 @@ import errno
 import ipaddress
 import logging
 import os
+import re
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -24,6 +26,10 @@ from qcode.providers.errors import Origin, from_answer, redact
 
 if TYPE_CHECKING:
     import httpx2
+
+
+_HASHED = re.compile(r"[0-9a-fA-F]{8}\.[0-9]")
+_REDIRECTS = (301, 302, 303, 307, 308)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +143,9 @@ def http_client(connection: Connection) -> httpx2.AsyncClient:
     import httpx2
 
     limits = connection.timeouts
+    # CA files of the environment count everywhere, proxies of the environment not on loopback.
+    context = tls_context(connection)
     try:
-        # CA files of the environment count everywhere, proxies of the environment not on loopback.
-        context = httpx2.create_ssl_context()
-        if connection.ca_file:
-            context.load_verify_locations(connection.ca_file)
         return httpx2.AsyncClient(
             timeout=httpx2.Timeout(None, connect=limits.connect),
             verify=context,
@@ -154,11 +158,48 @@ def http_client(connection: Connection) -> httpx2.AsyncClient:
         raise ProviderError(
             ErrorKind.UNREACHABLE, f"the proxy in {variable} cannot be used: {redact(str(error), connection.api_key)}"
         ) from error
+
+
+def tls_context(connection: Connection) -> ssl.SSLContext:
+    """Return whom to trust: the operating system, or who the environment says, and `ca_file`. It reads files.
+
+    The rule is httpx2's; on Linux and its like it is spelled out here, for there it needs no import.
+    """
+    try:
+        context = _tls_of_system()
+        if connection.ca_file:
+            context.load_verify_locations(connection.ca_file)
+        return context
     except OSError as error:
         source = connection.ca_file or "SSL_CERT_FILE or SSL_CERT_DIR"
         raise ProviderError(
             ErrorKind.UNREACHABLE, f"the CA certificates in {source} cannot be read: {error}"
         ) from error
+
+
+def _tls_of_system() -> ssl.SSLContext:
+    if ca_file := os.environ.get("SSL_CERT_FILE"):
+        return ssl.create_default_context(cafile=ca_file)
+    if ca_folder := os.environ.get("SSL_CERT_DIR"):
+        return ssl.create_default_context(capath=ca_folder)
+    known = ssl.get_default_verify_paths()
+    file = known.openssl_cafile if Path(known.openssl_cafile).is_file() else None
+    folder = known.openssl_capath if _holds_certificates(Path(known.openssl_capath)) else None
+    if os.uname().sysname == "Darwin" or not (file or folder):
+        import httpx2
+
+        return httpx2.create_ssl_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(file, folder)
+    return context
+
+
+def _holds_certificates(folder: Path) -> bool:
+    """Tell whether OpenSSL finds certificates in `folder`, where it looks for hashes of names."""
+    try:
+        return any(_HASHED.fullmatch(path.name) for path in folder.iterdir())
+    except OSError:
+        return False
 
 
 def quiet(*loggers: str) -> None:
@@ -195,14 +236,20 @@ def _of_answer(connection: Connection, response: httpx2.Response) -> ProviderErr
         content = response.content
     except httpx2.ResponseNotRead:
         content = b""
-    if response.has_redirect_location:
+    return refusal(connection, response.status_code, response.headers, content)
+
+
+def refusal(connection: Connection, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
+    """Return what an answer other than a 2xx stands for; names of `headers` are looked up in lower case."""
+    where = headers.get("location", "")
+    if status in _REDIRECTS and where:
         return ProviderError(
             ErrorKind.BAD_RESPONSE,
-            f"{connection.name} moved: {connection.base_url} redirects to {host_of(response.headers['location'])!r}; "
+            f"{connection.name} moved: {connection.base_url} redirects to {host_of(where)!r}; "
             "if that is right, set it as the base URL",
-            status=response.status_code,
+            status=status,
         )
-    return from_answer(connection.origin, response.status_code, response.headers, content, now=datetime.now(UTC))
+    return from_answer(connection.origin, status, headers, content, now=datetime.now(UTC))
 
 
 def _of_transport(connection: Connection, error: Exception) -> ProviderError:
@@ -210,20 +257,33 @@ def _of_transport(connection: Connection, error: Exception) -> ProviderError:
 
     address = connection.base_url
     if isinstance(error, httpx2.ConnectTimeout):
-        return _unreachable(connection, f"no connection within {connection.timeouts.connect:g} s")
+        return unreachable(connection, late_reason(connection.timeouts.connect))
     if isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
-        return _unreachable(connection, _reason(error))
+        return unreachable(connection, reason_of(error))
     if isinstance(error, httpx2.TimeoutException):
         return ProviderError(ErrorKind.TIMEOUT, f"{connection.name} ({address}) did not answer in time")
     if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
         return ProviderError(ErrorKind.BAD_REQUEST, f"the base URL of {connection.name} is no address: {address!r}")
     if isinstance(error, httpx2.LocalProtocolError):
         # Its text may quote the header that holds the key.
-        return ProviderError(ErrorKind.BAD_REQUEST, f"a header for {connection.name} holds characters HTTP forbids")
-    return ProviderError(ErrorKind.CONNECTION, f"the connection to {connection.name} ({address}) broke off")
+        return bad_header(connection)
+    return broken_off(connection)
 
 
-def _unreachable(connection: Connection, reason: str) -> ProviderError:
+def broken_off(connection: Connection) -> ProviderError:
+    return ProviderError(ErrorKind.CONNECTION, f"the connection to {connection.name} ({connection.base_url}) broke off")
+
+
+def bad_header(connection: Connection) -> ProviderError:
+    return ProviderError(ErrorKind.BAD_REQUEST, f"a header for {connection.name} holds characters HTTP forbids")
+
+
+def late_reason(seconds: float) -> str:
+    return f"no connection within {seconds:g} s"
+
+
+def unreachable(connection: Connection, reason: str) -> ProviderError:
+    """Return the error of a host that was not reached; `reason` is a clause for a person."""
     origin = connection.origin
     source = f" (from {origin.address_source})" if origin.address_source else ""
     proxy = f", through the proxy in {origin.proxy}" if origin.proxy else ""
@@ -232,7 +292,8 @@ def _unreachable(connection: Connection, reason: str) -> ProviderError:
     )
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Return why a connection failed, from the cause that says most."""
     for cause in _chain(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"its certificate is not trusted ({cause.verify_message}); SSL_CERT_FILE can name your own CA file"

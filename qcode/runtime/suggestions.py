@@ -8,7 +8,8 @@ import difflib
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.provider import Provider
 
-ASK_TIMEOUT_S = 5.0
+ASK_TIMEOUT_S = 10.0
+"""The provider's SDK may have to load first, which takes seconds on a busy machine."""
 MAX_NAMES = 3
 
 

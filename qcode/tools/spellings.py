@@ -6,7 +6,6 @@ written that way is left as it is. Pure.
 
 from __future__ import annotations
 
-import html
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -100,6 +99,8 @@ def _cut_lines(text: str, count: int) -> str:
 def _without_entities(old: str, new: str) -> tuple[str, str] | None:
     if not _ENTITY.search(old):
         return None
+    import html
+
     return html.unescape(old), new if _BARE_MARKUP.search(new) else html.unescape(new)
 
 

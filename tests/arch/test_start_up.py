@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.arch.sources import modules
+from tests.fakes.server import FakeServer, ProtocolName
+from tests.fakes.turns import Turn
 
+PROTOCOLS: tuple[ProtocolName, ...] = ("openai", "openai-responses", "anthropic", "gemini")
 SDKS = ("openai", "anthropic", "google.genai", "google.auth", "boto3", "botocore", "mcp")
 HEAVY = (
     "tree_sitter_bash",
@@ -75,17 +78,35 @@ def test_what_the_app_needs_before_its_first_paint_holds_no_sdk() -> None:
     assert among(loaded, *SDKS, *HEAVY) == set()
 
 
-@pytest.mark.parametrize(("model", "sdk"), [("openai/x", "openai"), ("anthropic/x", "anthropic"), ("demo/demo", "")])
-def test_the_chosen_sdk_loads_with_the_warm_up_and_no_other(model: str, sdk: str, tmp_path: Path) -> None:
+PROXY = "http://127.0.0.1:9"
+
+
+@pytest.mark.parametrize(
+    ("model", "proxy", "sdk"),
+    [
+        ("openai/x", "", ""),
+        ("anthropic/x", "", ""),
+        ("gemini/x", "", ""),
+        ("openai/x", PROXY, "openai"),
+        ("anthropic/x", PROXY, "anthropic"),
+        ("demo/demo", "", ""),
+    ],
+)
+def test_the_warm_up_loads_the_sdk_where_one_is_needed_and_no_other(
+    model: str, proxy: str, sdk: str, tmp_path: Path
+) -> None:
     program = (
-        f"import os; os.environ.update(HOME={str(tmp_path)!r}, OPENAI_API_KEY='k' * 20, ANTHROPIC_API_KEY='k' * 20)\n"
+        "import os\n"
+        "for name in [name for name in os.environ if name.lower().endswith('_proxy')]: del os.environ[name]\n"
+        f"os.environ.update(HOME={str(tmp_path)!r}, HTTPS_PROXY={proxy!r})\n"
+        "os.environ.update(OPENAI_API_KEY='k' * 20, ANTHROPIC_API_KEY='k' * 20, GEMINI_API_KEY='k' * 20)\n"
         f"os.chdir({str(tmp_path)!r})\n"
         "from qcode.cli import app, start, arguments\n"
         f"around = start.surroundings(arguments.parse(['-m', {model!r}, '--trust']), "
         f"__import__('pathlib').Path({str(tmp_path)!r}), is_attended=True)\n"
         "setup = app._setup(around, ready := start.wired(around))\n"
         f"assert not {{{', '.join(map(repr, SDKS))}}} & set(__import__('sys').modules)\n"
-        f"assert bool(setup.warm_up) is {bool(sdk)}\n"
+        f"assert bool(setup.warm_up) is {model != 'demo/demo'}\n"
         "setup.warm_up and setup.warm_up()\n"
         "ready.conversation.release()"
     )
@@ -118,6 +139,22 @@ def test_the_keyring_loads_only_where_a_key_has_to_come_from_it(
         "except failure.StartError as error:\n    assert error.code == 41"
     )
     assert among(loaded_after(program), "keyring") == ({"keyring"} if is_loaded else set())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_one_shot_loads_no_sdk_no_http_library_and_nothing_a_healthy_run_does_not_need(
+    protocol: ProtocolName, tmp_path: Path
+) -> None:
+    variable = {"gemini": "GEMINI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}.get(protocol, "OPENAI_API_KEY")
+    with FakeServer(protocol, [Turn(text="hi")]) as server:
+        loaded = loaded_after(
+            f"import os, sys; os.environ.update({variable}='k' * 20, HOME={str(tmp_path)!r}); sys.stdin = None\n"
+            f"sys.argv = ['qcode', '-p', 'hello', '-m', '{protocol}/some-model', '--base-url', {server.base_url!r}]\n"
+            "from qcode.__main__ import main\nassert main() == 0"
+        )
+    assert "qcode.providers.direct.client" in loaded
+    unwanted = ("textual", "rich", "pygments", "anyio", "h11", "email", "html", "http", "urllib.request", "qcode.tui")
+    assert among(loaded, *SDKS, *HEAVY, *unwanted) == set()
 
 
 def test_there_is_a_codec_for_each_wire_protocol() -> None:

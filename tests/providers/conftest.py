@@ -1,4 +1,4 @@
-"""What Amazon's SDK would find on the machine of whoever runs the tests, put out of its sight."""
+"""What Amazon's SDK would find on the machine of whoever runs the tests, put out of its sight; the way to a host."""
 
 from __future__ import annotations
 
@@ -16,3 +16,23 @@ def no_amazon_account(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, os.devnull)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_REGION", "eu-test-1")
+
+
+@pytest.fixture(params=["direct", "sdk"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Send requests directly, or over the SDK, as where a proxy is in the way."""
+    if request.param == "sdk":
+        monkeypatch.setattr("qcode.providers.direct.provider.is_plain", lambda *given: False)
+    return str(request.param)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Bedrock has one way."""
+    items[:] = [item for item in items if not _is_second_way_of_bedrock(item)]
+
+
+def _is_second_way_of_bedrock(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return False
+    given = item.callspec.params
+    return given.get("way") == "sdk" and given.get("protocol") == "bedrock"

@@ -29,6 +29,8 @@ from tests.providers.clients import (
 from tests.providers.events import encode, plain, recording
 from tests.providers.loopback import Answer, Loopback
 
+pytestmark = pytest.mark.usefixtures("way")
+
 
 @each_protocol
 @pytest.mark.parametrize("is_chunked", [True, False])

@@ -26,6 +26,8 @@ from tests.providers.clients import (
 )
 from tests.providers.loopback import Answer, Loopback, Reset, Stall, Step, free_port
 
+pytestmark = pytest.mark.usefixtures("way")
+
 
 @each_protocol
 def test_a_refused_connection_names_the_address(protocol: str) -> None:
@@ -259,25 +261,3 @@ def test_a_file_of_certificates_that_is_not_there_is_named_by_its_variable(
         await provider.close()
 
     asyncio.run(main())
-
-
-@each_protocol
-def test_only_connecting_is_limited_by_the_http_client(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Silence is watched by the loop that reads; a limit of the SDK's would end long thinking."""
-    import httpx2
-
-    seen: list[object] = []
-    send = httpx2.AsyncClient.send
-
-    async def record(client: httpx2.AsyncClient, request: httpx2.Request, **more: Any) -> httpx2.Response:
-        response = await send(client, request, **more)
-        seen.append(request.extensions["timeout"])
-        return response
-
-    monkeypatch.setattr(httpx2.AsyncClient, "send", record)
-
-    async def scene(provider: Provider, _server: Loopback) -> None:
-        await collect(provider, protocol)
-        assert seen == [{"connect": 5, "read": None, "write": None, "pool": None}]
-
-    run_against(Answer([stream_of(protocol)]), protocol, scene)

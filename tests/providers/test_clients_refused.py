@@ -23,6 +23,8 @@ from tests.providers.clients import (
 )
 from tests.providers.loopback import Answer, Loopback
 
+pytestmark = pytest.mark.usefixtures("way")
+
 
 @each_protocol
 @pytest.mark.parametrize(

@@ -299,9 +299,10 @@ def test_a_provider_loads_only_its_own_client() -> None:
         ("bedrock", "botocore"),
     ],
 )
-def test_a_request_loads_only_the_sdk_of_its_provider_and_keeps_off_the_screen(protocol: str, own: str) -> None:
+def test_listing_models_loads_only_the_sdk_of_its_provider_and_keeps_off_the_screen(protocol: str, own: str) -> None:
     code = f"""
 import asyncio
+import sys
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.messages import user
 from qcode.protocol.model import ModelRequest
@@ -310,6 +311,11 @@ async def main():
     provider = connect(PROVIDERS[{protocol!r}], base_url="http://127.0.0.1:1/v1", api_key="k-123456")
     try:
         async for _ in provider.stream(ModelRequest("m", "", (user("x"),), (), 10)): pass
+    except ProviderError as error:
+        assert error.kind == "unreachable", error
+    assert ({own!r} in sys.modules) is ({protocol!r} == "bedrock")
+    try:
+        if {protocol!r} != "bedrock": await provider.model_names()
     except ProviderError as error:
         assert error.kind == "unreachable", error
     await provider.close()

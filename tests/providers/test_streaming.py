@@ -43,7 +43,9 @@ def read(protocol: str, limits: Timeouts, *pieces: bytes) -> tuple[list[ReplyEve
         response = httpx2.Response(200, stream=Pieces(*pieces))
         connection = Connection("acme", "https://acme.test", timeouts=limits)
         try:
-            async for event in read_reply(response, decoder(protocol), connection, parser(protocol)):
+            async for event in read_reply(
+                response, decoder(protocol), connection, parser(protocol), (httpx2.HTTPError,)
+            ):
                 events.append(event)
         except ProviderError as error:
             return error

@@ -6,6 +6,7 @@ to think is written to the screen. The answer is read as bytes (`providers.strea
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,20 +14,26 @@ from typing import TYPE_CHECKING, Any
 
 from qcode.protocol.model import ModelRequest
 from qcode.providers.anthropic.codec import Decoder, encode
+from qcode.providers.direct.client import Post
+from qcode.providers.direct.provider import DirectProvider
 from qcode.providers.history import stripped_prefill
-from qcode.providers.streaming import SdkProvider
 from qcode.providers.transport import http_client, quiet
 
 if TYPE_CHECKING:
     import httpx2
     from anthropic import AsyncAnthropic
 
+API_VERSION = "2026-10-21"
+"""The version of the protocol that the SDK speaks, and with it the codec."""
+
 _NO_KEY = "none"
 _TOKEN_VARIABLE = "ANTHROPIC_AUTH_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 
 
-class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
+class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
     """Anthropic, or a server that speaks its Messages protocol."""
+
+    sdk_variables = ("ANTHROPIC_CUSTOM_HEADERS",)
 
     def _make_client(self) -> AsyncAnthropic:
         from anthropic import AsyncAnthropic
@@ -52,6 +59,16 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
 
     def _decoder(self, request: ModelRequest) -> Decoder:
         return Decoder(tag=str(len(request.messages)), prefilled_space=stripped_prefill(request))
+
+    def _post(self, request: ModelRequest) -> Post:
+        connection, body = self._connection, encode(request)
+        headers = {"anthropic-version": API_VERSION}
+        if connection.api_key:
+            headers["authorization"] = f"Bearer {connection.api_key}"
+        # The order is the SDK's: a host gets the same bytes whichever way they go.
+        ordered = {name: body[name] for name in ("max_tokens", "messages", "model", *sorted(body))}
+        sent = json.dumps(ordered, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        return Post(f"{connection.base_url}/v1/messages", headers | dict(connection.headers), sent)
 
     @asynccontextmanager
     async def _open(self, client: AsyncAnthropic, request: ModelRequest) -> AsyncIterator[httpx2.Response]:

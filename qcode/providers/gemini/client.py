@@ -1,4 +1,4 @@
-"""The Gemini API over the google-genai SDK, which owns address, version, authentication, headers and error classes.
+"""The Gemini API, directly or over the google-genai SDK.
 
 The SDK has no public way to the bytes of a stream, and its public call would convert our body and rename keys in
 it. So the request goes through its API client's `async_request_streamed`, which takes a plain body and raises the
@@ -8,6 +8,7 @@ by a response hook. `_api_client` is the one private name used; a test against a
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -17,8 +18,9 @@ from urllib.parse import quote
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.model import ModelRequest
+from qcode.providers.direct.client import Post
+from qcode.providers.direct.provider import DirectProvider
 from qcode.providers.gemini.codec import Decoder, encode
-from qcode.providers.streaming import SdkProvider
 from qcode.providers.transport import http_client, quiet
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ class _Client:
     http: httpx2.AsyncClient
 
 
-class GeminiProvider(SdkProvider[_Client]):
+class GeminiProvider(DirectProvider[_Client]):
     """The Gemini Developer API."""
 
     def _make_client(self) -> _Client:
@@ -76,16 +78,23 @@ class GeminiProvider(SdkProvider[_Client]):
     def _decoder(self, request: ModelRequest) -> Decoder:
         return Decoder(tag=str(len(request.messages)))
 
+    def _post(self, request: ModelRequest) -> Post:
+        connection = self._connection
+        headers = {"accept": "*/*"}
+        if connection.api_key:
+            headers["x-goog-api-key"] = connection.api_key
+        url = f"{connection.base_url}/{API_VERSION}/{_path_of(request.model)}"
+        return Post(url, headers | dict(connection.headers), json.dumps(encode(request)).encode())
+
     @asynccontextmanager
     async def _open(self, client: _Client, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
         # Private: see the module's docstring.
         api = client.sdk._api_client
         body: dict[str, Any] = dict(encode(request))
-        path = request.model if "/" in request.model else f"models/{request.model}"
         kept: list[httpx2.Response] = []
         token = _responses.set(kept)
         try:
-            await api.async_request_streamed("post", f"{quote(path)}:streamGenerateContent?alt=sse", body)
+            await api.async_request_streamed("post", _path_of(request.model), body)
         except ValueError as error:
             # The SDK trips over an error page that is neither JSON nor UTF-8.
             for response in kept:
@@ -112,3 +121,8 @@ class GeminiProvider(SdkProvider[_Client]):
         from google.genai.errors import APIError
 
         return (APIError,)
+
+
+def _path_of(model: str) -> str:
+    name = model if "/" in model else f"models/{model}"
+    return f"{quote(name)}:streamGenerateContent?alt=sse"

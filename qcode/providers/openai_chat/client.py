@@ -1,6 +1,6 @@
-"""Chat Completions over the openai SDK, which owns address, authentication, headers and error classes.
+"""Chat Completions, directly or over the openai SDK.
 
-The body goes in as `extra_body`, as it is: the SDK would walk a long transcript to convert what needs no
+The body goes into the SDK as `extra_body`, as it is: it would walk a long transcript to convert what needs no
 converting, and knows no field of compatible servers. The answer is read as bytes (`providers.streaming`).
 """
 
@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from qcode.protocol.model import ModelRequest
+from qcode.providers.direct.client import Post
 from qcode.providers.openai_chat.addresses import base_for
 from qcode.providers.openai_chat.codec import Decoder, encode
 from qcode.providers.openai_chat.quirks import ChatQuirks
@@ -31,6 +32,10 @@ class OpenAIChatProvider(OpenAISdkProvider):
 
     def _decoder(self, request: ModelRequest) -> Decoder:
         return Decoder(self._quirks, tag=str(len(request.messages)))
+
+    def _post(self, request: ModelRequest) -> Post:
+        base_url = base_for(self._connection.base_url, request, self._quirks)
+        return self._post_to(f"{base_url}/chat/completions", encode(request, self._quirks))
 
     @asynccontextmanager
     async def _open(self, client: AsyncOpenAI, request: ModelRequest) -> AsyncIterator[httpx2.Response]:

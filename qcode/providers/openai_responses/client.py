@@ -1,6 +1,6 @@
-"""The Responses API over the openai SDK, which owns address, authentication, headers and error classes.
+"""The Responses API, directly or over the openai SDK.
 
-The body goes in as `extra_body`, as it is, and the answer is read as bytes: see `openai_chat.client`, whose
+The body goes into the SDK as `extra_body`, as it is, and the answer is read as bytes: see `openai_chat.client`, whose
 connection this client shares.
 """
 
@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from qcode.protocol.model import ModelRequest
+from qcode.providers.direct.client import Post
 from qcode.providers.openai_responses.codec import Decoder, encode
 from qcode.providers.openai_sdk import OpenAISdkProvider
 
@@ -24,6 +25,9 @@ class OpenAIResponsesProvider(OpenAISdkProvider):
 
     def _decoder(self, request: ModelRequest) -> Decoder:
         return Decoder(tag=str(len(request.messages)))
+
+    def _post(self, request: ModelRequest) -> Post:
+        return self._post_to(f"{self._connection.base_url}/responses", encode(request))
 
     @asynccontextmanager
     async def _open(self, client: AsyncOpenAI, request: ModelRequest) -> AsyncIterator[httpx2.Response]:

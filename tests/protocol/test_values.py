@@ -1,0 +1,155 @@
+"""Our decorator of values against the standard one: whoever uses a value cannot tell them apart."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, field
+from typing import Any, ClassVar
+
+import pytest
+
+from qcode.protocol import values
+
+
+@values.dataclass(frozen=True, slots=True)
+class Ours:
+    """A value."""
+
+    name: str
+    size: int = 3
+    parts: tuple[int, ...] = ()
+    made: list[int] = field(default_factory=list, compare=False)
+    secret: str = field(default="", repr=False)
+    limit: ClassVar[int] = 7
+
+    def __post_init__(self) -> None:
+        if self.size < 0:
+            raise ValueError("a size is not negative")
+
+    @property
+    def double(self) -> int:
+        return self.size * 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Standard:
+    """A value."""
+
+    name: str
+    size: int = 3
+    parts: tuple[int, ...] = ()
+    made: list[int] = field(default_factory=list, compare=False)
+    secret: str = field(default="", repr=False)
+    limit: ClassVar[int] = 7
+
+    def __post_init__(self) -> None:
+        if self.size < 0:
+            raise ValueError("a size is not negative")
+
+    @property
+    def double(self) -> int:
+        return self.size * 2
+
+
+@values.dataclass(frozen=True, slots=True)
+class Empty:
+    pass
+
+
+@values.dataclass(frozen=True, slots=True)
+class OnlyOne:
+    value: object
+
+
+@values.dataclass(frozen=True, slots=True)
+class OwnWords:
+    value: int
+
+    def __repr__(self) -> str:
+        return f"<{self.value}>"
+
+
+Maker = Callable[..., Any]
+each = pytest.mark.parametrize("make", [Ours, Standard])
+
+
+def test_both_write_the_same() -> None:
+    ours, standard = Ours("a", parts=(1,), secret="x"), Standard("a", parts=(1,), secret="x")
+    assert repr(ours) == repr(standard).replace("Standard", "Ours")
+    assert dataclasses.asdict(ours) == dataclasses.asdict(standard)
+    assert [one.name for one in dataclasses.fields(ours)] == [one.name for one in dataclasses.fields(standard)]
+    assert Ours.__match_args__ == Standard.__match_args__
+    assert Ours.__slots__ == Standard.__slots__
+
+
+@each
+def test_equal_fields_make_equal_values(make: Maker) -> None:
+    assert make("a") == make("a", made=[1])
+    assert hash(make("a")) == hash(make("a", made=[1]))
+    assert make("a") != make("b")
+    assert make("a") != ("a", 3, ())
+    assert Ours("a") != Standard("a")  # type: ignore[comparison-overlap]  # that is the point
+
+
+@each
+def test_a_value_is_frozen(make: Maker) -> None:
+    value = make("a")
+    with pytest.raises(FrozenInstanceError, match="size"):
+        value.size = 4
+    with pytest.raises((FrozenInstanceError, TypeError)):
+        value.other = 4
+    with pytest.raises(FrozenInstanceError, match="size"):
+        del value.size
+    assert not hasattr(value, "__dict__")
+
+
+@each
+def test_a_value_checks_itself_and_makes_its_defaults(make: Maker) -> None:
+    with pytest.raises(ValueError, match="not negative"):
+        make("a", -1)
+    with pytest.raises(TypeError, match="name"):
+        make()
+    with pytest.raises(TypeError, match="unknown"):
+        make("a", unknown=1)
+    assert make("a").made is not make("a").made
+    assert (make("a").double, make.limit) == (6, 7)  # type: ignore[attr-defined]  # a class, not any maker
+
+
+@each
+def test_a_value_is_replaced_copied_and_pickled(make: Maker) -> None:
+    value = make("a", 5, (1, 2))
+    assert dataclasses.replace(value, name="b") == make("b", 5, (1, 2))
+    for again in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+        assert again == value
+
+
+def test_a_value_is_taken_apart_by_a_pattern() -> None:
+    match Ours("a", 9):
+        case Ours(name, size):
+            assert (name, size) == ("a", 9)
+
+
+def test_values_without_and_with_one_field() -> None:
+    assert Empty() == Empty()
+    assert repr(Empty()) == "Empty()"
+    assert hash(OnlyOne(1)) == hash(OnlyOne(1))
+    assert OnlyOne(1) != OnlyOne(2)
+    assert OnlyOne((1, 2)) != OnlyOne(1)
+
+
+def test_a_method_of_its_own_is_kept() -> None:
+    assert repr(OwnWords(3)) == "<3>"
+
+
+def test_what_it_cannot_do_is_refused() -> None:
+    make: Any = values.dataclass
+    with pytest.raises(TypeError):
+        make(frozen=False, slots=True)
+    with pytest.raises(TypeError, match="position"):
+
+        @values.dataclass(frozen=True, slots=True)
+        class Named:
+            value: int = field(kw_only=True)

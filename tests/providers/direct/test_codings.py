@@ -1,0 +1,70 @@
+"""Compressed bodies: the same bytes however they are cut, and a cut one is no whole one."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.providers.direct.codings import coding_of
+from tests.providers.direct.test_framing import cut
+
+
+def raw(data: bytes) -> bytes:
+    squeezer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return squeezer.compress(data) + squeezer.flush()
+
+
+WAYS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "X-Gzip": lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:]),
+    "deflate": zlib.compress,
+    " Deflate": raw,
+    "identity": bytes,
+    "": bytes,
+}
+
+
+def undone(name: str, pieces: list[bytes]) -> bytes:
+    coding = coding_of(name)
+    body = b"".join(b"".join(coding.feed(piece)) for piece in pieces)
+    coding.close()
+    return body
+
+
+@pytest.mark.parametrize("name", WAYS)
+@given(data=st.binary(max_size=300), places=st.lists(st.integers(0, 400)))
+def test_a_body_is_the_same_however_it_is_cut(name: str, data: bytes, places: list[int]) -> None:
+    assert undone(name, cut(WAYS[name](data), places)) == data
+
+
+@pytest.mark.parametrize("name", ["gzip", "deflate"])
+def test_a_body_that_is_cut_off_is_an_error(name: str) -> None:
+    sent = WAYS[name](b"something long enough " * 20)
+    for size in range(1, len(sent)):
+        with pytest.raises(ValueError, match="cut"):
+            undone(name, [sent[:size]])
+
+
+@pytest.mark.parametrize("name", ["gzip", "deflate"])
+def test_a_damaged_body_is_an_error(name: str) -> None:
+    with pytest.raises(ValueError, match="damaged"):
+        undone(name, [b"plain text and nothing else"])
+
+
+def test_padding_behind_a_body_means_nothing() -> None:
+    assert undone("gzip", [gzip.compress(b"abc") + b"\0" * 9, b"\0"]) == b"abc"
+
+
+def test_a_large_body_comes_in_pieces() -> None:
+    sizes = [len(piece) for piece in coding_of("gzip").feed(gzip.compress(bytes(5_000_000)))]
+    assert (sum(sizes), max(sizes) <= 1024 * 1024) == (5_000_000, True)
+
+
+def test_a_coding_nobody_asked_for_is_an_error() -> None:
+    with pytest.raises(ValueError, match="br"):
+        coding_of("br")

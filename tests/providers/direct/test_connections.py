@@ -1,0 +1,293 @@
+"""Connections of the direct way: reached, kept, given up; and the odd answers that servers give."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.provider import Provider
+from qcode.protocol.reply import ReplyEnded
+from qcode.providers.direct import client, sockets
+from qcode.providers.direct.client import DirectClient, Post
+from qcode.providers.direct.errors import BrokenOff, Refused
+from qcode.providers.transport import Connection, Timeouts
+from tests.providers.clients import collect, provider_at, run_against, stream_of
+from tests.providers.loopback import Answer, Loopback, Stall, free_port
+
+
+async def ask(direct: DirectClient, url: str) -> bytes:
+    async with direct.open(Post(f"{url}/x", {}, b"{}")) as answer:
+        return b"".join([piece async for piece in answer.aiter_bytes()])
+
+
+def asked(sent: bytes, times: int = 1) -> list[bytes]:
+    """Return the bodies of so many answers that are, head and all, `sent`; a connection serves one request."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        writer.write(sent)
+        writer.close()
+
+    async def main() -> list[bytes]:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            direct = DirectClient(Connection("acme", url))
+            bodies = []
+            for _ in range(times):
+                bodies.append(await ask(direct, url))
+            direct.close()
+            return bodies
+
+    return asyncio.run(main())
+
+
+def test_what_comes_before_the_final_answer_is_skipped() -> None:
+    early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n"
+    assert asked(early + b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok") == [b"ok"]
+
+
+def test_a_body_may_end_with_its_connection() -> None:
+    assert asked(b"HTTP/1.0 200 OK\r\n\r\nall of it") == [b"all of it"]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"HTTP/1.1 200",
+        b"SSH-2.0-OpenSSH_9.9\r\n\r\n",
+        b"HTTP/1.1 101 Switching\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nshort",
+        b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: 1\r\n\r\nx",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\nx",
+    ],
+)
+def test_an_answer_that_is_none_or_not_whole_is_broken_off(sent: bytes) -> None:
+    with pytest.raises(BrokenOff):
+        asked(sent)
+
+
+def test_a_refusal_that_breaks_off_still_says_what_it_said() -> None:
+    with pytest.raises(Refused) as caught:
+        asked(b"HTTP/1.1 429 X\r\nRetry-After: 7\r\ncontent-length: 99\r\n\r\nslow down")
+    assert (caught.value.status, caught.value.content) == (429, b"slow down")
+    assert caught.value.headers["retry-after"] == "7"
+
+
+def test_a_host_that_hung_up_meanwhile_is_connected_to_again() -> None:
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+    assert asked(answer, times=3) == [b"ok"] * 3
+
+
+@pytest.mark.parametrize(("begun", "requests"), [(b"", 3), (b"HTTP/1.1 200 OK\r\n", 2)])
+def test_a_kept_connection_that_breaks_without_a_byte_is_tried_anew_once(begun: bytes, requests: int) -> None:
+    """The second request meets a host that hangs up on it, and on what follows."""
+    seen: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readuntil(b"{}"))
+        if len(seen) == 1:
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+            seen.append(await reader.readuntil(b"{}"))
+        writer.write(begun)
+        writer.close()
+
+    async def main() -> None:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            direct = DirectClient(Connection("acme", url))
+            assert await ask(direct, url) == b"ok"
+            with pytest.raises(BrokenOff):
+                await ask(direct, url)
+            direct.close()
+
+    asyncio.run(main())
+    assert len(seen) == requests
+
+
+def test_what_a_host_says_unasked_is_no_answer_to_the_next_request() -> None:
+    """It stays on the line and has said more than was asked, in the same breath."""
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+    connections: list[int] = []
+    left = asyncio.Semaphore(0)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(1)
+        try:
+            while await reader.readuntil(b"{}"):
+                writer.write(answer + b"HTTP/1.1 408 Late\r\ncontent-length: 0\r\n\r\n")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            left.release()
+        finally:
+            writer.close()
+
+    async def main() -> None:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            direct = DirectClient(Connection("acme", url))
+            assert [await ask(direct, url), await ask(direct, url)] == [b"ok", b"ok"]
+            direct.close()
+            await left.acquire()
+            await left.acquire()
+
+    asyncio.run(main())
+    assert len(connections) == 2
+
+
+@pytest.mark.parametrize(("keep_alive", "connections"), [("", 1), ("timeout=60, max=9", 1), ("timeout=1", 2)])
+def test_a_connection_is_kept_as_long_as_the_host_says(keep_alive: str, connections: int) -> None:
+    headers = {"content-type": "text/event-stream", "keep-alive": keep_alive}
+
+    async def scene(provider: Provider, server: Loopback) -> None:
+        await collect(provider, "openai")
+        await collect(provider, "openai")
+        assert server.connections == connections
+
+    run_against(Answer([stream_of("openai")], headers=headers), "openai", scene)
+
+
+def test_a_connection_that_waited_too_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "IDLE_LIMIT_S", 0.0)
+
+    async def scene(provider: Provider, server: Loopback) -> None:
+        await collect(provider, "openai")
+        await collect(provider, "openai")
+        assert server.connections == 2
+
+    run_against(Answer([stream_of("openai")]), "openai", scene)
+
+
+def test_a_name_with_a_deaf_address_is_reached_at_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Loopback(Answer([stream_of("openai")])) as server:
+            port = int(server.url.rpartition(":")[2])
+            known = [
+                (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", free_port())),
+                (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)),
+            ]
+            monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **more: known)
+            provider = provider_at("openai", f"http://two.test:{port}")
+            assert isinstance((await collect(provider, "openai"))[-1], ReplyEnded)
+            await provider.close()
+
+    for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    asyncio.run(main())
+
+
+def test_an_address_that_is_silent_does_not_hold_up_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_tried = asyncio.Event()
+    opened = sockets._open
+
+    async def open_or_wait(address: sockets.Address) -> socket.socket:
+        if address[4] == "silent":
+            is_tried.set()
+            await asyncio.Event().wait()
+        assert is_tried.is_set()
+        return await opened(address)
+
+    async def main() -> None:
+        async with Loopback(Answer([b"x"])) as server:
+            port = int(server.url.rpartition(":")[2])
+            addresses = [(0, 0, 0, "", "silent"), (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+            sock = await sockets._first_to_answer([*addresses])
+            assert sock.getpeername()[1] == port
+            sock.close()
+
+    monkeypatch.setattr(sockets, "_open", open_or_wait)
+    monkeypatch.setattr(sockets, "_HEAD_START_S", 0.01)
+    asyncio.run(main())
+
+
+def test_a_host_that_never_finishes_connecting_is_given_up_in_time() -> None:
+    """It takes the connection and never says a word of TLS."""
+
+    async def main() -> None:
+        async with Loopback(Answer([Stall()])) as server:
+            address = server.url.replace("http:", "https:")
+            provider = provider_at("openai", address, Timeouts(connect=0.1))
+            with pytest.raises(ProviderError, match=r"no connection within 0\.1 s") as caught:
+                await collect(provider, "openai")
+            await provider.close()
+            assert caught.value.kind is ErrorKind.UNREACHABLE
+
+    asyncio.run(main())
+
+
+def certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    """Write a certificate for `name` that signs itself, and its key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    file, key_file = folder / "cert.pem", folder / "key.pem"
+    file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    plain = serialization.NoEncryption()
+    key_file.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain),
+    )
+    return file, key_file
+
+
+@pytest.mark.parametrize(
+    ("name", "is_trusted", "complaint"),
+    [
+        ("localhost", True, ""),
+        ("localhost", False, "not trusted"),
+        ("other.test", True, "not trusted"),
+    ],
+)
+def test_tls_is_only_spoken_with_the_host_it_was_meant_for(
+    name: str, is_trusted: bool, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, key_file = certificate(tmp_path, name)
+    if is_trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(file, key_file)
+    body = stream_of("openai")
+    seen: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+        await reader.read()
+        writer.close()
+
+    async def main() -> None:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
+            provider = provider_at("openai", f"https://localhost:{server.sockets[0].getsockname()[1]}")
+            try:
+                if complaint:
+                    with pytest.raises(ProviderError, match=complaint):
+                        await collect(provider, "openai")
+                else:
+                    assert isinstance((await collect(provider, "openai"))[-1], ReplyEnded)
+            finally:
+                await provider.close()
+        assert bool(seen) is not bool(complaint)
+
+    asyncio.run(main())

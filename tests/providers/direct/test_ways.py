@@ -1,0 +1,168 @@
+"""The two ways to a host, beside each other: what is sent is the same, and when which of them is taken."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from qcode.protocol.provider import Provider
+from qcode.providers.direct.provider import is_plain
+from qcode.providers.registry import PROVIDERS, connect
+from qcode.providers.transport import Connection
+from tests.providers.cases import CASES, MODELS
+from tests.providers.clients import FAST, KEY, collect, each_protocol_in_text, provider_at, run_against, stream_of
+from tests.providers.loopback import Answer, Loopback, Request
+
+TOKEN = "ANTHROPIC_AUTH_TOKEN"
+TELEMETRY = ("x-stainless-", "x-goog-api-client")
+"""What the SDKs say of themselves, and no host needs."""
+
+
+def sent_by(protocol: str, monkeypatch: pytest.MonkeyPatch, *, is_direct: bool, **more: Any) -> list[Request]:
+    """Return what a host receives for every case, the one way or the other."""
+
+    async def main() -> list[Request]:
+        async with Loopback(Answer([stream_of(protocol)])) as server:
+            provider = provider_at(protocol, server.url, **more)
+            for case in CASES.values():
+                async for _ in provider.stream(replace(case, model=MODELS[protocol])):
+                    pass
+            await provider.close()
+            return server.requests
+
+    with monkeypatch.context() as patch:
+        if not is_direct:
+            patch.setattr("qcode.providers.direct.provider.is_plain", lambda *given: False)
+        return asyncio.run(main())
+
+
+def needed(request: Request) -> dict[str, str]:
+    """Return the headers that a host acts upon."""
+    own = ("host", "user-agent")
+    return {
+        name: value for name, value in request.headers.items() if name not in own and not name.startswith(TELEMETRY)
+    }
+
+
+@each_protocol_in_text
+def test_a_host_receives_the_same_bytes_either_way(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    more: dict[str, Any] = {"headers": {"X-Team": "blue", "anthropic-beta": "a,b"}}
+    direct = sent_by(protocol, monkeypatch, is_direct=True, **more)
+    by_sdk = sent_by(protocol, monkeypatch, is_direct=False, **more)
+    assert len(direct) == len(by_sdk) == len(CASES)
+    for ours, theirs in zip(direct, by_sdk, strict=True):
+        assert (ours.method, ours.path, ours.body) == (theirs.method, theirs.path, theirs.body)
+        assert needed(ours) == needed(theirs)
+        assert ours.headers["user-agent"].startswith("qcode/")
+
+
+def test_a_token_of_anthropic_goes_out_like_that_of_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> Request:
+        async with Loopback(Answer([stream_of("anthropic")])) as server:
+            provider = connect(
+                PROVIDERS["anthropic"], base_url=server.url, api_key=KEY, key_source=TOKEN, timeouts=FAST
+            )
+            await collect(provider, "anthropic")
+            await provider.close()
+            return server.requests[0]
+
+    direct = asyncio.run(main())
+    monkeypatch.setattr("qcode.providers.direct.provider.is_plain", lambda *given: False)
+    assert needed(direct) == needed(asyncio.run(main()))
+
+
+@each_protocol_in_text
+def test_a_header_of_the_config_replaces_ours_whatever_its_case(protocol: str) -> None:
+    async def main() -> Request:
+        async with Loopback(Answer([stream_of(protocol)])) as server:
+            given = {"AUTHORIZATION": "Basic abc", "User-Agent": "me", "X-Goog-Api-Key": "mine"}
+            provider = provider_at(protocol, server.url, headers=given)
+            await collect(provider, protocol)
+            await provider.close()
+            return server.requests[0]
+
+    headers = asyncio.run(main()).headers
+    assert (headers["authorization"], headers["user-agent"], headers["x-goog-api-key"]) == ("Basic abc", "me", "mine")
+
+
+def test_an_empty_header_of_the_config_takes_ours_away_either_way(way: str) -> None:
+    async def main() -> Request:
+        async with Loopback(Answer([stream_of("openai")])) as server:
+            provider = provider_at("openai", server.url, headers={"Authorization": "", "X-Team": "blue"})
+            await collect(provider, "openai")
+            await provider.close()
+            return server.requests[0]
+
+    headers = asyncio.run(main()).headers
+    assert ("authorization" in headers, headers["x-team"]) == (False, "blue")
+
+
+@each_protocol_in_text
+def test_without_a_key_none_is_sent(protocol: str) -> None:
+    async def main() -> Request:
+        async with Loopback(Answer([stream_of(protocol)])) as server:
+            provider = connect(PROVIDERS[protocol], base_url=server.url, timeouts=FAST)
+            await collect(provider, protocol)
+            await provider.close()
+            return server.requests[0]
+
+    assert not {"authorization", "x-api-key", "x-goog-api-key"} & asyncio.run(main()).headers.keys()
+
+
+def test_the_version_of_anthropics_protocol_is_that_of_its_sdk() -> None:
+    from anthropic._constants import ANTHROPIC_API_VERSION
+
+    from qcode.providers.anthropic.client import API_VERSION
+
+    assert API_VERSION == ANTHROPIC_API_VERSION
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://api.openai.com/v1", True),
+        ("http://localhost:11434/v1", True),
+        ("http://[::1]:8000/v1", True),
+        ("http://my_box.lan/a~b/v1", True),
+        ("https://user:word@host.test/v1", False),
+        ("https://host.test/v1?api-version=1", False),
+        ("https://host.test/v1#x", False),
+        ("https://bücher.test/v1", False),
+        ("https://host.test/a%20b", False),
+        ("https://host.test/a b", False),
+    ],
+)
+def test_a_plain_address_is_one_that_leaves_nothing_to_work_out(url: str, expected: bool) -> None:
+    assert is_plain(Connection("acme", url), (), {}) is expected
+
+
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"])
+def test_a_proxy_is_for_the_sdk(variable: str) -> None:
+    place = Connection("acme", "https://host.test/v1")
+    assert not is_plain(place, (), {variable: "http://proxy.test:3128", "NO_PROXY": "host.test"})
+    assert is_plain(place, (), {variable: ""})
+    assert is_plain(Connection("acme", "http://127.0.0.1:1/v1"), (), {variable: "http://proxy.test:3128"})
+
+
+@pytest.mark.parametrize(
+    ("protocol", "variable", "header"),
+    [
+        ("openai", "OPENAI_ORG_ID", "openai-organization"),
+        ("openai-responses", "OPENAI_PROJECT_ID", "openai-project"),
+        ("openai", "OPENAI_CUSTOM_HEADERS", "x-mine"),
+        ("anthropic", "ANTHROPIC_CUSTOM_HEADERS", "x-mine"),
+    ],
+)
+def test_what_an_sdk_takes_from_the_environment_still_arrives(
+    protocol: str, variable: str, header: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "x-mine: 1")
+
+    async def scene(provider: Provider, server: Loopback) -> None:
+        await collect(provider, protocol)
+        assert server.requests[0].headers[header] in ("1", "x-mine: 1")
+
+    run_against(Answer([stream_of(protocol)]), protocol, scene)
