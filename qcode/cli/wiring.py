@@ -26,7 +26,7 @@ from qcode.protocol.provider import Provider
 from qcode.protocol.tools import ToolSpec
 from qcode.providers import registry
 from qcode.providers.counting import TokenCounter
-from qcode.providers.local import WindowQuestion
+from qcode.providers.local import WindowQuestion, can_tell
 from qcode.providers.transport import Timeouts, is_local
 from qcode.runtime.attachments import mentions
 from qcode.runtime.briefing.environment import Environment, read_environment
@@ -162,7 +162,8 @@ class Wirer:
             spec, base_url=address, api_key=key, key_source=key_source, timeouts=timeouts, base_url_source=source
         )
         connected = self._connected(provider, selection.name, selection.model)
-        if spec.protocol in ("demo", "bedrock") or not is_local(provider.host) or connected.model.window is not None:
+        is_askable = is_local(provider.host) and can_tell(spec.name, provider.host)
+        if spec.protocol in ("demo", "bedrock") or not is_askable or connected.model.window is not None:
             return connected
         # Where nobody else says how large its context is, a server nearby is asked.
         question = WindowQuestion(spec.name, provider.host, selection.model, key=key, headers=spec.headers)

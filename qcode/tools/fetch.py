@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urljoin, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
@@ -228,6 +227,8 @@ def _addresses(name: str, port: int) -> list[str]:
 
 def _proxy(target: Target) -> str | None:
     """Return the proxy the environment names for a host, None where there is none or it is this machine."""
+    from urllib.request import getproxies, proxy_bypass
+
     proxies = getproxies()
     if target.host in ("localhost", "127.0.0.1", "[::1]") or proxy_bypass(target.host):
         return None

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import pytest
 
 from qcode.protocol.json import Json, JsonObject
-from qcode.providers.local import LocalWindow, WindowQuestion
+from qcode.providers.local import LocalWindow, WindowQuestion, can_tell
 from tests.providers.loopback import Answer, Loopback, Stall, free_port
 
 Routes: TypeAlias = Mapping[str, Json]
@@ -203,3 +203,18 @@ def test_silence_and_absence_cost_no_more_than_the_limit() -> None:
 
 def test_a_window_under_32_thousand_is_small() -> None:
     assert [LocalWindow(tokens, "").is_small for tokens in (31_999, 32_000, 32_768)] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("provider", "address", "is_asked"),
+    [
+        ("ollama", "http://127.0.0.1:4321/v1", True),
+        ("openai", "http://127.0.0.1:11434/v1", True),
+        ("lab", "http://localhost:8000/v1", True),
+        ("openai", "http://127.0.0.1:4321/v1", False),
+        ("lab", "http://[::1]/v1", False),
+        ("openai", "http://localhost:port/v1", False),
+    ],
+)
+def test_only_a_server_of_a_known_kind_is_asked(provider: str, address: str, is_asked: bool) -> None:
+    assert can_tell(provider, address) is is_asked

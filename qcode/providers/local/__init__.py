@@ -7,6 +7,6 @@ It asks for lists and settings only; nothing is sent to a model and none is load
 from __future__ import annotations
 
 from qcode.providers.local.finding import find_local_server
-from qcode.providers.local.windows import LocalWindow, WindowQuestion
+from qcode.providers.local.windows import LocalWindow, WindowQuestion, can_tell
 
-__all__ = ["LocalWindow", "WindowQuestion", "find_local_server"]
+__all__ = ["LocalWindow", "WindowQuestion", "can_tell", "find_local_server"]

@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from qcode.protocol.json import JsonObject
 from qcode.providers.local.asking import ask
@@ -36,6 +36,8 @@ _ADVICE = {
     "vllm": "start vLLM with a larger --max-model-len",
     "sglang": "start SGLang with a larger --context-length",
 }
+DEFAULT_PORTS = frozenset({11434, 1234, 8080, 8000, 30000})
+"""Those on which Ollama, LM Studio, llama.cpp, vLLM and SGLang listen unless told otherwise."""
 _LISTED = ("max_model_len", "context_length", "context_window", "n_ctx")
 _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)\s*$", re.MULTILINE)
 
@@ -50,6 +52,19 @@ class LocalWindow:
     @property
     def is_small(self) -> bool:
         return self.tokens < SMALL_WINDOW
+
+
+def can_tell(provider: str, base_url: str) -> bool:
+    """Return whether a server that is one of the known kinds by its name or its port is at `base_url`.
+
+    Nobody else is asked: to a server of another kind the question is a request it has not bargained for.
+    """
+    if provider in _ADVICE:
+        return True
+    try:
+        return urlsplit(base_url).port in DEFAULT_PORTS
+    except ValueError:
+        return False
 
 
 class WindowQuestion:
