@@ -6,6 +6,8 @@ It must not touch the engine, a provider or the disk.
 
 from __future__ import annotations
 
+import os
+import sys
 from asyncio import AbstractEventLoop
 from collections.abc import Coroutine
 from typing import Any, ClassVar
@@ -21,9 +23,11 @@ from textual.widgets import Static
 from qcode.protocol.conversation import Conversation
 from qcode.tui import terminal
 from qcode.tui.approval import ApprovalPanel
+from qcode.tui.clipboard import Clipboard
 from qcode.tui.commands.command import find, split_command, unknown_command
 from qcode.tui.commands.table import COMMANDS, by_id
 from qcode.tui.completion import choices_for
+from qcode.tui.figures import count_text
 from qcode.tui.host import Host
 from qcode.tui.outliving import outliving
 from qcode.tui.prompt import Prompt
@@ -32,6 +36,7 @@ from qcode.tui.setup import AppSetup
 from qcode.tui.status import Status
 from qcode.tui.text import one_line
 from qcode.tui.themes import load_themes
+from qcode.tui.transcript import Transcript
 from qcode.tui.turns import State, Turns
 from qcode.tui.welcome import welcome_lines
 from qcode.tui.widgets import make_widgets
@@ -86,7 +91,7 @@ class QcodeApp(App[int], inherit_bindings=False):
             self.turns,
             themes=tuple(themes),
             leave=self._begin_leaving,
-            write=self._write,
+            copy=self._copy,
         )
 
     def get_driver_class(self) -> type[Driver]:
@@ -95,6 +100,7 @@ class QcodeApp(App[int], inherit_bindings=False):
     def compose(self) -> ComposeResult:
         parts = self.parts
         yield parts.transcript
+        yield parts.search
         yield parts.approval
         yield parts.help
         yield parts.queued
@@ -155,6 +161,19 @@ class QcodeApp(App[int], inherit_bindings=False):
             self.parts.prompt.put_back(event.shown)
         else:
             command.run(self.host, argument)
+
+    def on_search_bar_closed(self) -> None:
+        (self.parts.approval if self.parts.approval.request is not None else self.parts.prompt).focus()
+
+    def on_marking_pane_link_clicked(self, event: Transcript.LinkClicked) -> None:
+        self.host.open_link(event.href)
+
+    def on_marking_pane_selected(self, event: Transcript.Selected) -> None:
+        self.host.hint(f"Ctrl+C copies {count_text(len(event.text), 'character')}")
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy `text` the best way there is; the widgets' own copying comes here, too."""
+        self._copy(text)
 
     def on_approval_panel_answered(self, event: ApprovalPanel.Answered) -> None:
         self.turns.answer(event.call_id, event.answer)
@@ -233,6 +252,13 @@ class QcodeApp(App[int], inherit_bindings=False):
         """Write a sequence that Textual has no call for to the terminal, where there is one."""
         if sequence and self._driver is not None and not self.is_headless:
             self._driver.write(sequence)
+
+    def _copy(self, text: str) -> str:
+        """Copy `text` for pasting here and elsewhere; return how. Without a terminal no clipboard is touched."""
+        self._clipboard = text
+        environ = {"TERM": "headless"} if self.is_headless else os.environ
+        folder = self.setup.history_file.parent if self.setup.history_file is not None else None
+        return Clipboard(environ, sys.platform, self._write, folder).copy(text)
 
     def _handle_exception(self, error: Exception) -> None:
         """End the app with one line instead of a traceback with local values, which may hold keys."""

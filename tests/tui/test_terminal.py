@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import signal
 import subprocess
@@ -49,14 +48,6 @@ def test_a_plain_enter_is_no_new_line() -> None:
 
 def test_a_title_cannot_end_its_sequence_early() -> None:
     assert terminal.set_title("a\x07b\x1b\\c\nd") == "\x1b]0;abc⏎d\x07"
-
-
-def test_a_copy_is_wrapped_for_tmux_and_only_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TMUX", raising=False)
-    assert terminal.copy_through_tmux("x") == ""
-    monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
-    assert base64.b64encode("é".encode()).decode() in terminal.copy_through_tmux("é")
-    assert terminal.copy_through_tmux("é").startswith("\x1bPtmux;\x1b\x1b]52;c;")
 
 
 class Terminal:

@@ -33,7 +33,7 @@ VIEW: tuple[Command, ...] = (
     Command(
         "copy",
         "Copy the last reply",
-        "Copy the last reply to the clipboard, through the terminal.",
+        "Copy the last reply to the clipboard.",
         lambda host, _: host.copy_reply(),
         ("copy",),
     ),
@@ -67,6 +67,27 @@ VIEW: tuple[Command, ...] = (
         "Scroll to the end and stay there.",
         lambda host, _: host.scroll_transcript("end"),
         keys=("ctrl+end",),
+    ),
+    Command(
+        "search",
+        "Search the transcript",
+        "Search the transcript; again: stay where it led.",
+        lambda host, _: host.toggle_search(),
+        keys=("ctrl+f",),
+    ),
+    Command(
+        "previous-message",
+        "Your earlier message",
+        "Go to your message above.",
+        lambda host, _: host.jump(-1),
+        keys=("alt+up",),
+    ),
+    Command(
+        "next-message",
+        "Your later message",
+        "Go to your message below, after the last one to the end.",
+        lambda host, _: host.jump(1),
+        keys=("alt+down",),
     ),
     Command("redraw", "Redraw", "Draw the screen again.", lambda host, _: host.redraw(), keys=("ctrl+l",)),
     Command(

@@ -8,7 +8,7 @@ from typing import Literal
 from qcode.tui.figures import duration_text
 from qcode.tui.transcript.diff import Row, parse_diff, render_diff
 from qcode.tui.transcript.entries import Foldable
-from qcode.tui.transcript.line import Line, Span, ink, prefix, tidy
+from qcode.tui.transcript.line import Line, Span, ink, keep_tabs, prefix, spread, tidy
 from qcode.tui.transcript.wrap import crop, wrap
 
 CardState = Literal["writing", "waiting", "running", "done", "failed", "denied", "rejected", "cancelled"]
@@ -91,6 +91,9 @@ class Card(Foldable):
         folded = min(len(self._output), _HEAD + _TAIL + 1) + min(len(self._diff), _DIFF_HEAD + _DIFF_TAIL + 1)
         return min(len(self._argument), 80), folded
 
+    def source(self) -> str:
+        return "\n".join([self._argument, *self._output, self._rest, *(row.text for row in self._diff)])
+
     def lay_out(self, width: int) -> list[Line]:
         lines = self._title(width)
         room = max(1, width - len(_INDENT[0]))
@@ -164,8 +167,8 @@ class Card(Foldable):
 
     def _output_line(self, text: str, width: int) -> list[Line]:
         """Return the rows of one line of output, as a terminal would show it: after its last carriage return."""
-        shown = tidy(text.rstrip("\r").rpartition("\r")[2])
-        rows = wrap([(shown, ink("output"))], width, is_code=True)
+        shown = keep_tabs(text.rstrip("\r").rpartition("\r")[2])
+        rows = wrap(spread([(shown, ink("output"))]), width, is_code=True)
         if self.is_unfolded or len(rows) <= _ROWS_PER_LINE:
             return rows
         kept = rows[:_ROWS_PER_LINE]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, cast, get_args
 
 from qcode.tui.transcript.cards import Card, CardState
-from qcode.tui.transcript.entries import Entry, Foldable, Held, Mark, Passage, Reply, Thinking, Welcome
+from qcode.tui.transcript.entries import Entry, Foldable, Held, Mark, Passage, Prompted, Reply, Thinking, Welcome
 from qcode.tui.transcript.line import ink
 
 Level = Literal["info", "warning", "error"]
@@ -22,13 +22,15 @@ class Content:
     """The entries of a transcript. `take_changed` says from where on the layout has to look again.
 
     While a reply is written anew, `held` is what is left of its old text; the new attempt stands before it, from the
-    index `held_at` on. With `folds_at_once` False thinking that ends stays open, because somebody may be reading it.
+    index `held_at` on. `arrivals` counts what has come, so that somebody who reads elsewhere can be told. With
+    `folds_at_once` False thinking that ends stays open, because somebody may be reading it.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.entries: list[Entry] = []
         self.is_unfolded = False
         self.folds_at_once = True
+        self.arrivals = 0
         self.held: Held | None = None
         self.held_at = 0
         self._clock = clock
@@ -64,7 +66,7 @@ class Content:
         self._add(Welcome(lines))
 
     def add_user(self, text: str) -> None:
-        self._add(Passage(text, ink("user"), "> ", ink("user-mark")))
+        self._add(Prompted(text, ink("user"), "> ", ink("user-mark")))
 
     def add_notice(self, level: Level, text: str) -> None:
         slot = f"notice-{level}"
@@ -78,6 +80,7 @@ class Content:
             self._text = Reply()
             self._add_live(self._text)
         self._goes_on = False
+        self.arrivals += 1
         self._text.append(text)
         self._touch(self._text)
 
@@ -90,6 +93,7 @@ class Content:
         if self._thinking is None:
             self._thinking = Thinking(self._clock())
             self._add_live(self._thinking)
+        self.arrivals += 1
         self._thinking.append(text)
         self._touch(self._thinking)
 
@@ -169,6 +173,7 @@ class Content:
         if card is None:
             return
         new_state = cast("CardState | None", state)
+        self.arrivals += 1
         card.change(state=new_state, argument=argument, output=output, append=append, diff=diff, summary=summary)
         if card.state != "writing":
             self._live = [entry for entry in self._live if entry is not card]
@@ -190,6 +195,11 @@ class Content:
             if isinstance(entry, Foldable):
                 entry.unfold(self.is_unfolded)
         self._changed = 0
+
+    def unfold(self, entry: Foldable, is_unfolded: bool) -> None:
+        """Unfold one entry, or fold it again."""
+        entry.unfold(is_unfolded)
+        self._touch(entry)
 
     def fold_late(self) -> None:
         """Fold the thinking that stayed open for somebody who was reading."""
@@ -235,6 +245,7 @@ class Content:
         entry.gap = gap if index else 0
         if isinstance(entry, Foldable):
             entry.is_unfolded = self.is_unfolded
+        self.arrivals += 1
         self._has_moved |= index < len(self.entries)
         self.entries.insert(index, entry)
         self._note(index)

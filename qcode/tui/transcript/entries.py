@@ -93,6 +93,19 @@ class Foldable(Entry):
             self.is_unfolded = is_unfolded
             self.touch()
 
+    def source(self) -> str:
+        """Return all text that the long form shows, for a search to look into."""
+        raise NotImplementedError
+
+    def full_rows(self, width: int) -> list[Line]:
+        """Return the rows of the long form, gap included, without taking it."""
+        was_unfolded, self.is_unfolded = self.is_unfolded, True
+        try:
+            lines = self.lay_out(width)
+        finally:
+            self.is_unfolded = was_unfolded
+        return [BLANK] * (self.gap if lines else 0) + lines
+
 
 class Passage(Entry):
     """Plain text that never changes: each paragraph in its ink, after a mark in the gutter."""
@@ -110,6 +123,10 @@ class Passage(Entry):
     def lay_out(self, width: int) -> list[Line]:
         lines = wrap([(tidy(self._text), self._paint)], max(1, width - len(self._mark)))
         return prefix(lines, (self._mark, self._mark_paint), (" " * len(self._mark), self._paint))
+
+
+class Prompted(Passage):
+    """What the person said."""
 
 
 class Welcome(Entry):
@@ -235,6 +252,9 @@ class Thinking(Foldable):
             self._lines += self._body(self._rest, width)
         self._width, self._is_current = width, True
         return self.gap + first
+
+    def source(self) -> str:
+        return "".join(self._parts)
 
     def lay_out(self, width: int) -> list[Line]:
         lines = [self._header()]

@@ -5,6 +5,7 @@ Every slot is a component class `transcript--<slot>`, so that a style sheet can 
 
 from __future__ import annotations
 
+from rich.segment import Segment
 from rich.style import Style
 from textual.widget import Widget
 
@@ -19,7 +20,7 @@ SLOTS = (
     "strike", "link", "target", "quote", "quote-mark", "bullet", "rule", "table-head", "code", "code-block",
     "code-label", "code-keyword", "code-type", "code-string", "code-number", "code-comment", "code-function",
     "card-title", "card-argument", "card-running", "card-done", "card-failed", "card-denied", "output", "diff-add",
-    "diff-remove", "diff-add-word", "diff-remove-word", "diff-hunk", "diff-number",
+    "diff-remove", "diff-add-word", "diff-remove-word", "diff-hunk", "diff-number", "news", "found",
 )
 # fmt: on
 
@@ -86,6 +87,8 @@ Pane {
     & > .transcript--diff-remove-word { background: $error 35%; }
     & > .transcript--diff-hunk { color: $text-muted; }
     & > .transcript--diff-number { color: $foreground 55%; }
+    & > .transcript--news { color: $background; background: $accent; text-style: bold; }
+    & > .transcript--found { color: $background; background: $warning; }
 
     &:ansi > .transcript--welcome, &:ansi > .transcript--thinking-title, &:ansi > .transcript--mark,
     &:ansi > .transcript--old, &:ansi > .transcript--dim, &:ansi > .transcript--notice-info,
@@ -100,6 +103,8 @@ Pane {
         background: transparent;
         text-style: reverse;
     }
+    &:ansi > .transcript--news { color: $accent; background: transparent; text-style: reverse bold; }
+    &:ansi > .transcript--found { color: $warning; background: transparent; text-style: reverse; }
 }
 """
 
@@ -145,3 +150,19 @@ class Palette:
             )
             self._slots[slot] = style
         return style
+
+
+def painted_over(segments: list[Segment], start: int, end: int, marked: Style) -> list[Segment]:
+    """Return `segments` with the characters from `start` to `end` (-1: the end) in `marked` over their own style."""
+    result: list[Segment] = []
+    position = 0
+    for text, style, _ in segments:
+        begin = min(len(text), max(0, start - position))
+        stop = len(text) if end == -1 else min(len(text), max(begin, end - position))
+        result += [
+            Segment(text[:begin], style),
+            Segment(text[begin:stop], style + marked if style else marked),
+            Segment(text[stop:], style),
+        ]
+        position += len(text)
+    return [segment for segment in result if segment.text]
