@@ -19,6 +19,7 @@ BLANK = Line()
 _THINKING_GUTTER: Span = ("│ ", ink("thinking-title"))
 _NOTABLE = 0.5
 _LONG_REST = 12
+_LONG_LINE = 2_000
 _Item = tuple[Literal["text", "mark"], str]
 
 
@@ -247,6 +248,11 @@ class Thinking(Foldable):
         self._fed = len(self._parts)
         for line in complete:
             self._lines += self._body(line, width)
+        if len(self._rest) > _LONG_LINE:
+            # Of a line without an end only the last row can change.
+            *rows, last = self._body(self._rest, width)
+            self._lines += rows
+            self._rest = last.text[last.lead :]
         self._settled = len(self._lines)
         if self._rest.strip():
             self._lines += self._body(self._rest, width)

@@ -34,6 +34,7 @@ class MarkdownStream:
         self._splitter = Splitter()
         self._rest = ""
         self._view: CodeBlock | ProseView | None = None
+        self._next: CodeBlock | ProseView | None = None
         self.settled = 0
         self._bare = 0
         self._marks: list[tuple[int, str]] = []
@@ -69,6 +70,10 @@ class MarkdownStream:
         done = self._splitter.feed(self._clean(line))
         if done is not None:
             self._settle(done)
+        begun = self._splitter.open
+        if begun is not None and not begun.is_code and len(begun.lines) == 1:
+            self._view = self._next
+        self._next = None
 
     def _clean(self, line: str) -> str:
         """Return a line of the source for the splitter: a block of code keeps its tabs."""
@@ -99,7 +104,9 @@ class MarkdownStream:
                 shown = chunk.longer(rest)
             rows = self._rows(shown, self._view)
         if begun is not None:
-            rows = rows + self._rows(begun, self._new_view(begun))
+            if begun.is_code or not isinstance(self._next, ProseView):
+                self._next = self._new_view(begun)
+            rows = rows + self._rows(begun, self._next)
         return rows
 
     def _new_view(self, chunk: Chunk) -> CodeBlock | ProseView:
