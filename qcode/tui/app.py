@@ -35,7 +35,7 @@ from qcode.tui.replay import replay
 from qcode.tui.setup import AppSetup
 from qcode.tui.status import Status
 from qcode.tui.text import one_line
-from qcode.tui.themes import load_themes
+from qcode.tui.themes import AUTO, choose_theme, load_themes
 from qcode.tui.transcript import Transcript
 from qcode.tui.turns import State, Turns
 from qcode.tui.welcome import welcome_lines
@@ -45,6 +45,8 @@ __all__ = ["AppSetup", "QcodeApp"]
 
 _LEAVE_SECONDS = 3.0
 _TITLE_MARKS: dict[State, str] = {"idle": "", "working": "… ", "asking": "? "}
+
+_CALLS: dict[State, str] = {"idle": "qcode: the turn has ended", "asking": "qcode: a question waits for you"}
 
 
 def _bindings() -> list[BindingType]:
@@ -79,7 +81,7 @@ class QcodeApp(App[int], inherit_bindings=False):
         themes, self._theme_problems = load_themes(setup.user_themes)
         for theme in themes.values():
             self.register_theme(theme)
-        self.theme = setup.theme if setup.theme in themes else next(iter(themes))
+        self.theme = choose_theme(setup.theme, themes, os.environ)
         status = Status(model=conversation.model, mode=conversation.mode, branch=setup.git_branch)
         self.parts = make_widgets(setup, status, lambda text: choices_for(text, self.host))
         self.turns = Turns(conversation, setup, self.parts, spawn=self._spawn, announce=self._announce)
@@ -209,7 +211,7 @@ class QcodeApp(App[int], inherit_bindings=False):
             transcript.add_notice(notice.level, notice.text)
         for problem in self._theme_problems:
             transcript.add_notice("warning", problem)
-        if self.setup.theme != self.theme:
+        if self.setup.theme not in (self.theme, AUTO):
             transcript.add_notice(
                 "warning", f"There is no theme {self.setup.theme!r}; {self.theme} is used. /theme lists them."
             )
@@ -247,6 +249,8 @@ class QcodeApp(App[int], inherit_bindings=False):
             self._write(terminal.set_title(f"{_TITLE_MARKS[state]}qcode{f' · {folder}' if folder else ''}"))
         if self.setup.has_bell and state != "working" and self._is_mounted:
             self.bell()
+            if not self.app_focus:
+                self._write(terminal.notify(_CALLS[state]))
 
     def _write(self, sequence: str) -> None:
         """Write a sequence that Textual has no call for to the terminal, where there is one."""

@@ -14,6 +14,13 @@ from qcode.tui.text import one_line
 
 SAVE_TITLE = "\x1b[22;0t"
 RESTORE_TITLE = "\x1b[23;0t"
+BELL = "\x07"
+
+
+def notify(text: str) -> str:
+    """Return the sequence (OSC 9) that shows cleaned `text` as a notification of the desktop."""
+    # A text that begins with a number and a semicolon would be one of ConEmu's other commands.
+    return f"\x1b]9;{one_line(text, 120).lstrip('0123456789;')}\x07"
 
 
 def set_title(title: str) -> str:

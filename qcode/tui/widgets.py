@@ -35,7 +35,7 @@ class Widgets:
 
 def make_widgets(setup: AppSetup, status: Status, choices: Callable[[str], tuple[Choice, ...]]) -> Widgets:
     """Return the widgets, not yet mounted. Only the prompt, an open question and a search ever have the focus."""
-    transcript = Transcript(clock=setup.clock, id="transcript")
+    transcript = Transcript(clock=setup.clock, thinking=setup.show_thinking, id="transcript")
     transcript.can_focus = False
     menu = SlashMenu(id="menu")
     return Widgets(

@@ -13,6 +13,7 @@ from qcode.tui.transcript.entries import Entry, Foldable, Held, Mark, Passage, P
 from qcode.tui.transcript.line import ink
 
 Level = Literal["info", "warning", "error"]
+Thoughts = Literal["folded", "expanded", "hidden"]
 
 _NOTICE_MARKS = {"info": "• ", "warning": "! ", "error": "✗ "}
 _STATES = get_args(CardState)
@@ -26,7 +27,8 @@ class Content:
     `folds_at_once` False thinking that ends stays open, because somebody may be reading it.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], thinking: Thoughts = "folded") -> None:
+        self.thinking: Thoughts = thinking
         self.entries: list[Entry] = []
         self.is_unfolded = False
         self.folds_at_once = True
@@ -86,7 +88,7 @@ class Content:
 
     def append_reasoning(self, text: str) -> None:
         """Open or go on with thinking. Text after it is a block of its own, unless a mark said that it goes on."""
-        if not text:
+        if not text or self.thinking == "hidden":
             return
         if not self._goes_on:
             self._text = None
@@ -129,10 +131,11 @@ class Content:
     def restore(self, text: str, reasoning: str = "") -> None:
         """Put this in the place of the live blocks; it is live itself."""
         at, _ = self._take_live()
-        if reasoning:
+        if reasoning and self.thinking != "hidden":
             thinking = Thinking(self._clock())
             thinking.append(reasoning)
             thinking.finish(self._clock())
+            thinking.unfold(self.thinking == "expanded")
             self._add_live(thinking, at)
             at += 1
         if text:
@@ -213,7 +216,9 @@ class Content:
         if thinking is None:
             return
         thinking.finish(self._clock())
-        if not self.folds_at_once and not thinking.is_unfolded:
+        if self.thinking == "expanded":
+            thinking.unfold(True)
+        elif not self.folds_at_once and not thinking.is_unfolded:
             thinking.unfold(True)
             self._late_folds.append(thinking)
         self._touch(thinking)
@@ -244,7 +249,7 @@ class Content:
         index = len(self.entries) if at is None else at
         entry.gap = gap if index else 0
         if isinstance(entry, Foldable):
-            entry.is_unfolded = self.is_unfolded
+            entry.is_unfolded |= self.is_unfolded
         self.arrivals += 1
         self._has_moved |= index < len(self.entries)
         self.entries.insert(index, entry)

@@ -6,7 +6,6 @@ something is being selected the view stands still, except where the pointer pull
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -53,8 +52,8 @@ class MarkingPane(Pane):
 
         text: str
 
-    def __init__(self, clock: Callable[[], float], id: str | None, classes: str | None) -> None:
-        super().__init__(clock, id, classes)
+    def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
+        super().__init__(content, id, classes)
         self._anchors: tuple[Anchor, Anchor] | None = None
         self._pressed: Anchor | None = None
         self._pointer = Offset(0, 0)

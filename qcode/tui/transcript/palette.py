@@ -48,7 +48,7 @@ Pane {
     & > .transcript--thinking { color: $text-muted; text-style: italic; }
     & > .transcript--thinking-title { color: $text-muted; }
     & > .transcript--mark { color: $text-muted; }
-    & > .transcript--old { color: $foreground 40%; }
+    & > .transcript--old { color: $foreground 52%; }
     & > .transcript--dim { color: $text-muted; }
     & > .transcript--notice-info { color: $text-muted; }
     & > .transcript--notice-warning { color: $warning; }
@@ -72,7 +72,7 @@ Pane {
     & > .transcript--code-type { color: $accent; }
     & > .transcript--code-string { color: $success; }
     & > .transcript--code-number { color: $warning; }
-    & > .transcript--code-comment { color: $foreground 55%; text-style: italic; }
+    & > .transcript--code-comment { color: $text-muted; text-style: italic; }
     & > .transcript--code-function { color: $primary; }
     & > .transcript--card-title { text-style: bold; }
     & > .transcript--card-argument { color: $foreground; }
@@ -81,12 +81,12 @@ Pane {
     & > .transcript--card-failed { color: $error; }
     & > .transcript--card-denied { color: $warning; }
     & > .transcript--output { color: $foreground 75%; }
-    & > .transcript--diff-add { background: $success 15%; }
-    & > .transcript--diff-remove { background: $error 15%; }
+    & > .transcript--diff-add { background: $success 22%; }
+    & > .transcript--diff-remove { background: $error 22%; }
     & > .transcript--diff-add-word { background: $success 35%; }
     & > .transcript--diff-remove-word { background: $error 35%; }
     & > .transcript--diff-hunk { color: $text-muted; }
-    & > .transcript--diff-number { color: $foreground 55%; }
+    & > .transcript--diff-number { color: $text-muted; }
     & > .transcript--news { color: $background; background: $accent; text-style: bold; }
     & > .transcript--found { color: $background; background: $warning; }
 

@@ -7,7 +7,6 @@ end until the person scrolls away, and never moves what they read.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
 from typing import ClassVar
@@ -42,9 +41,9 @@ class Pane(ScrollView):
     COMPONENT_CLASSES: ClassVar[set[str]] = set(COMPONENTS)
     DEFAULT_CSS = CSS
 
-    def __init__(self, clock: Callable[[], float], id: str | None, classes: str | None) -> None:
+    def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
         super().__init__(id=id, classes=classes)
-        self.content = Content(clock)
+        self.content = content
         self.column = Column(self.content.entries)
         self._colours = Palette(self)
         self._strips: LRUCache[Line, Strip] = LRUCache(1024)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from textual.geometry import Offset
 
 from qcode.tui.transcript.column import Place
+from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.entries import Foldable
 from qcode.tui.transcript.line import Line
 from qcode.tui.transcript.marking import MarkingPane
@@ -35,8 +35,8 @@ class _Search:
 class SearchingPane(MarkingPane):
     """A pane that can be searched. `begin_search`, then `search` and `search_on`, then `end_search`."""
 
-    def __init__(self, clock: Callable[[], float], id: str | None, classes: str | None) -> None:
-        super().__init__(clock, id, classes)
+    def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
+        super().__init__(content, id, classes)
         self._search: _Search | None = None
         self._opened: list[Foldable] = []
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 
 from qcode.tui.transcript.column import Place
-from qcode.tui.transcript.content import Content, Level
+from qcode.tui.transcript.content import Content, Level, Thoughts
 from qcode.tui.transcript.entries import Prompted
 from qcode.tui.transcript.line import Line, join
 from qcode.tui.transcript.searching import SearchingPane
@@ -18,17 +18,22 @@ _WIDTH_BEFORE_MOUNT = 80
 
 
 class Transcript(SearchingPane):
-    """Everything said and done. `clock` gives seconds for durations; it must never go back."""
+    """Everything said and done.
+
+    `clock` gives seconds for durations; it must never go back. `thinking` says what becomes of thinking that is over.
+    """
 
     def __init__(
         self,
         *,
         clock: Callable[[], float] = monotonic,
+        thinking: Thoughts = "folded",
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
-        super().__init__(clock, id, classes)
+        super().__init__(Content(clock, thinking), id, classes)
         self._clock = clock
+        self._thinking: Thoughts = thinking
 
     def add_welcome(self, lines: Sequence[str]) -> None:
         """Add lines of greeting, the first one bold."""
@@ -109,7 +114,7 @@ class Transcript(SearchingPane):
 
     def clear(self) -> None:
         """Take everything away."""
-        self.show(Content(self._clock))
+        self.show(Content(self._clock, self._thinking))
 
     def plain_text(self) -> str:
         """Return everything shown, row by row at the present width, whether or not a frame has shown it yet."""

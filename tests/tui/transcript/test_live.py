@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
+from qcode.tui.transcript.content import Content, Thoughts
 from tests.tui.transcript.stage import Stage, fill, play, settle
 
 
@@ -285,5 +286,25 @@ def test_folds_open_and_close_without_losing_the_place() -> None:
             shown.toggle_folds()
             await settle(stage, pilot)
             assert stage.view()[0] == place
+
+    play(scene)
+
+
+def test_thinking_may_stay_open_or_never_show() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        cases: list[tuple[Thoughts, list[str]]] = [
+            ("expanded", ["∴ Thought", "│ because", "", "yes"]),
+            ("hidden", ["yes"]),
+        ]
+        for thinking, seen in cases:
+            stage.transcript.show(Content(lambda: stage.now, thinking))
+            stage.transcript.append_reasoning("because")
+            stage.transcript.append_text("yes")
+            stage.transcript.settle()
+            assert rows(stage) == seen
+            stage.transcript.append_reasoning("half")
+            stage.transcript.restore("first", "why")
+            stage.transcript.settle()
+            assert rows(stage) == [*seen, *(["", "∴ Thought", "│ why"] if thinking == "expanded" else []), "", "first"]
 
     play(scene)
