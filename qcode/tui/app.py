@@ -100,13 +100,9 @@ class QcodeApp(App[int], inherit_bindings=False):
         return outliving(super().get_driver_class(), self.exit)
 
     def compose(self) -> ComposeResult:
+        """Yield what is seen at once; what opens later is mounted after the first paint."""
         parts = self.parts
         yield parts.transcript
-        yield parts.search
-        yield parts.approval
-        yield parts.help
-        yield parts.queued
-        yield parts.menu
         with Horizontal(id="prompt-row"):
             yield Static("›", id="prompt-mark", markup=False)
             yield parts.prompt
@@ -221,7 +217,9 @@ class QcodeApp(App[int], inherit_bindings=False):
                 "warning", f"Keys are set for {command_id!r}, which is no command id; they do nothing."
             )
 
-    def _after_first_paint(self) -> None:
+    async def _after_first_paint(self) -> None:
+        parts = self.parts
+        await self.mount(parts.search, parts.approval, parts.help, parts.queued, parts.menu, before="#prompt-row")
         if self.setup.warm_up is not None:
             self.run_worker(self.setup.warm_up, thread=True, exit_on_error=False, group="warm-up")
         if self.setup.connect is not None and self.setup.connect.is_first:

@@ -56,7 +56,7 @@ class SearchBar(Horizontal):
         super().__init__(id=id)
         self._transcript = transcript
         self._last = ""
-        self._found = Found()
+        self.found = Found()
         self.display = False
 
     def compose(self) -> ComposeResult:
@@ -100,14 +100,14 @@ class SearchBar(Horizontal):
 
     def on_resize(self, _event: events.Resize) -> None:
         if self.is_open:
-            self._show(self._found)
+            self._show(self.found)
 
     @property
     def _field(self) -> SearchField:
         return self.query_one(SearchField)
 
     def _show(self, found: Found) -> None:
-        self._found = found
+        self.found = found
         if not self._field.value.strip():
             said = Content("")
         elif found.count:

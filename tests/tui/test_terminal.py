@@ -131,7 +131,7 @@ def test_a_notification_cannot_end_its_sequence_or_be_another_command() -> None:
 def test_the_end_of_a_turn_is_notified_where_the_terminal_is_not_looked_at(is_looked_at: bool) -> None:
     async def test(run: Running) -> None:
         written: list[str] = []
-        run.app._write = written.append  # type: ignore[method-assign]  # what a real terminal would be given
+        run.app._write = written.append  # type: ignore[method-assign,assignment]  # what a real terminal would be given
         await run.send("one")
         run.app.app_focus = is_looked_at
         gate.open()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from time import monotonic
-from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -24,7 +23,7 @@ from textual.types import AnimationLevel, CallbackType, EasingFunction
 from qcode.tui.transcript.column import Column, Place, letters, row_of
 from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.line import Line, ink, shown
-from qcode.tui.transcript.palette import COMPONENTS, CSS, Palette, painted_over
+from qcode.tui.transcript.palette import CSS, Palette, painted_over
 from qcode.tui.transcript.wrap import crop
 
 _FRAME = 1 / 20
@@ -38,7 +37,6 @@ _FOUND_INK = ink("found")
 class Pane(ScrollView):
     """Shows a `Content`. Whoever changes the content calls `schedule`."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = set(COMPONENTS)
     DEFAULT_CSS = CSS
 
     def __init__(self, content: Content, id: str | None, classes: str | None) -> None:

@@ -6,6 +6,7 @@ import pytest
 from textual.pilot import Pilot
 
 from qcode.tui.transcript.content import Content, Thoughts
+from qcode.tui.transcript.line import ink
 from tests.tui.transcript.stage import Stage, fill, play, settle
 
 
@@ -128,7 +129,7 @@ def test_the_old_text_is_dimmed() -> None:
         shown.append_text("**old**\n\nmore")
         shown.restart("again")
         await settle(stage, pilot)
-        old = shown.get_component_rich_style("transcript--old")
+        old = shown._colours.style(ink("old"))
         styles = [segment.style for segment in shown.render_line(2) if segment.text.strip()]
         assert stage.view()[2] == "more"
         assert [style.color for style in styles if style] == [old.color]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual.pilot import Pilot
 
 from qcode.tui.transcript import Found
+from qcode.tui.transcript.line import ink
 from tests.tui.transcript.stage import Stage, fill, play, settle
 
 
@@ -135,7 +136,7 @@ def test_what_is_found_is_marked_in_view_and_not_afterwards() -> None:
         await settle(stage, pilot)
 
         def marked() -> list[str]:
-            found = shown.get_component_rich_style("transcript--found").bgcolor
+            found = shown._colours.style(ink("found")).bgcolor
             return [s.text for y in range(3) for s in shown.render_line(y) if s.style and s.style.bgcolor == found]
 
         shown.search("two")

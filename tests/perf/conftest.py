@@ -1,0 +1,43 @@
+"""What was measured, as one table at the end of the run."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+
+import pytest
+
+_ROWS: list[tuple[str, str, str]] = []
+
+
+class Bars:
+    """Compares measurements with their bars and keeps both for the table."""
+
+    def hold(self, what: str, measured: float, bar: float, unit: str = "x") -> None:
+        """Note a measurement; fail where it is above its bar."""
+        _ROWS.append((what, f"{measured:.3g} {unit}", f"<= {bar:g} {unit}"))
+        assert measured <= bar, f"{what}: {measured:.3g} {unit}, at most {bar:g} {unit}"
+
+
+@pytest.fixture
+def bars() -> Bars:
+    return Bars()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in _table():
+        terminalreporter.write_line(line)
+
+
+def _table() -> Iterator[str]:
+    if not _ROWS:
+        return
+    yield ""
+    yield f"{os.cpu_count()} cores, Python {platform.python_version()}"
+    yield ""
+    yield "| | measured | bar |"
+    yield "|---|---|---|"
+    for what, measured, bar in _ROWS:
+        yield f"| {what} | {measured} | {bar} |"
