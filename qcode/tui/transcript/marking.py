@@ -62,7 +62,7 @@ class MarkingPane(Pane):
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         at = self._inside(event)
-        if event.button != 1 or not 0 <= at.x < self.size.width or not self.column.entries:
+        if event.button != 1 or not 0 <= at.x < self.text_width or not self.column.entries:
             return
         self._pressed = self._anchor(*self._character(at))
         self._is_dragging = False
@@ -97,7 +97,7 @@ class MarkingPane(Pane):
     def on_click(self, event: events.Click) -> None:
         """Follow a link; two clicks select a word, three a line."""
         at = self._inside(event)
-        if not 0 <= at.x < self.size.width or event.button != 1:
+        if not 0 <= at.x < self.text_width or event.button != 1:
             return
         y, x = self._character(at)
         line = self.column.line(y)

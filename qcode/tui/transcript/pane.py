@@ -60,6 +60,11 @@ class Pane(ScrollView):
         return self._place is None
 
     @property
+    def text_width(self) -> int:
+        """The cells of a row that are seen: the scroll bar lies over the others."""
+        return self.scrollable_content_region.width
+
+    @property
     def place(self) -> Place | None:
         """What is at the top of the view, None where the end stays in view."""
         return replace(self._place) if self._place is not None else None
@@ -134,7 +139,7 @@ class Pane(ScrollView):
         """Show another content from its end on."""
         self.content = content
         self.column = Column(content.entries)
-        self.column.width = max(1, self.size.width)
+        self.column.width = max(1, self.text_width)
         self._strips.clear()
         self._place = None
         self._seen = content.arrivals
@@ -171,7 +176,7 @@ class Pane(ScrollView):
         return strip
 
     def _row_strip(self, row: int) -> Strip:
-        width = self.size.width
+        width = self.text_width
         line = self.column.line(row)
         if line is None:
             return Strip.blank(width, self._colours.base)
@@ -186,10 +191,10 @@ class Pane(ScrollView):
 
     def _with_news(self, strip: Strip) -> Strip:
         """Return the last row of the view with a mark at its end: there is more below."""
-        label = crop(NEWS, self.size.width)
+        label = crop(NEWS, self.text_width)
         cells = cell_len(label)
         mark = Strip([Segment(label, self._colours.style(_NEWS_INK))], cells)
-        return Strip.join([strip.crop(0, self.size.width - cells), mark])
+        return Strip.join([strip.crop(0, self.text_width - cells), mark])
 
     def _paint(self, line: Line, width: int, selected: tuple[int, int] | None) -> Strip:
         style = self._colours.style
@@ -219,12 +224,12 @@ class Pane(ScrollView):
     def _show_changes(self) -> None:
         """Make what is in view and around it exact, put the view where it belongs and repaint what differs."""
         column = self.column
-        is_resized = column.width != self.size.width
+        is_resized = column.width != self.text_width
         if is_resized:
             self._remember_letters()
             self.drop_selection()
             self._strips.clear()
-            column.width = self.size.width
+            column.width = self.text_width
             column.invalidate(0)
         self.cover()
         changed = self.content.take_changed()
@@ -239,14 +244,14 @@ class Pane(ScrollView):
         elif first is not None:
             top = max(0, first - round(self.scroll_y))
             if top < self.size.height:
-                self.refresh(Region(0, top, self.size.width, self.size.height - top))
+                self.refresh(Region(0, top, self.text_width, self.size.height - top))
         self._tell_news()
         self.after_changes()
 
     def _tell_news(self) -> None:
         if self.has_news != self._has_told_news:
             self._has_told_news = self.has_news
-            self.refresh(Region(0, self.size.height - 1, self.size.width, 1))
+            self.refresh(Region(0, self.size.height - 1, self.text_width, 1))
 
     def _find_place(self, is_resized: bool) -> int:
         """Return the row that belongs at the top of the view, everything around it laid out."""
@@ -278,7 +283,7 @@ class Pane(ScrollView):
         self._is_placing = True
         try:
             # Set without its watcher: the height of the text never changes the layout of the screen, only the bar.
-            self.set_reactive(Pane.virtual_size, Size(self.size.width, self.column.height))
+            self.set_reactive(Pane.virtual_size, Size(self.text_width, self.column.height))
             self.vertical_scrollbar.window_virtual_size = self.column.height
             self.scroll_y = self.scroll_target_y = target
         finally:

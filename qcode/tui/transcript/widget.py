@@ -148,7 +148,7 @@ class Transcript(SearchingPane):
 
     def _all_lines(self) -> list[Line]:
         column = self.column
-        if not self.size.width:
+        if not self.text_width:
             column.width = _WIDTH_BEFORE_MOUNT
         self.lay_out_all()
         return [row for entry in column.entries for row in entry.rows(column.width)]

@@ -195,7 +195,7 @@ def test_what_comes_below_while_one_reads_above_is_marked_until_one_goes_there()
         shown.append_text("more")
         await settle(stage, pilot)
         assert "new text" in shown.render_line(last).text
-        assert len(shown.render_line(last).text) == shown.size.width
+        assert len(shown.render_line(last).text) == shown.text_width
         shown.scroll_end()
         await settle(stage, pilot)
         assert "new text" not in shown.render_line(last).text
