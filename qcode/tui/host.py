@@ -163,6 +163,9 @@ class Host:
         self.conversation.set_mode(mode)
         self._widgets.status.change(mode=self.conversation.mode)
 
+    def try_theme(self, name: str) -> None:
+        self._app.theme = name
+
     def use_theme(self, name: str) -> None:
         if name in self.theme_names:
             self._app.theme = name

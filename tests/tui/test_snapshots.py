@@ -28,8 +28,8 @@ from qcode.protocol.usage import Usage
 from qcode.tui.app import QcodeApp
 from qcode.tui.connect import ConnectScreen, KeyField
 from qcode.tui.picker import Picker
-from tests.tui.connecting import CHOICES, ScriptedConnecting
 from qcode.tui.screens.theme import ThemePicker
+from tests.tui.connecting import CHOICES, ScriptedConnecting
 from tests.tui.harness import make_app
 from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply, said
 

@@ -11,13 +11,9 @@ def _theme(host: CommandHost, name: str) -> None:
         host.use_theme(name)
         return
     host.open_screen(
-        ThemePicker(host.themes, host.theme_name, host.use_theme), lambda chosen: _say_theme(host, chosen or "")
+        ThemePicker(host.themes, host.theme_name, host.try_theme),
+        lambda chosen: host.use_theme(chosen) if chosen is not None else None,
     )
-
-
-def _say_theme(host: CommandHost, chosen: str) -> None:
-    if chosen:
-        host.say("info", f'Theme {chosen}, for this run. To keep it: theme = "{chosen}" under [ui] in config.toml.')
 
 
 VIEW: tuple[Command, ...] = (

@@ -135,7 +135,7 @@ class Picker(ModalScreen[str]):
     ]
 
     def __init__(self, title: str, rows: Sequence[Row], *, empty: str = "There is nothing to choose from.") -> None:
-        super().__init__()
+        super().__init__(classes="picker-screen")
         self.heading = title
         self._rows = tuple(rows)
         self._empty = empty
