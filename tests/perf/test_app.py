@@ -172,7 +172,7 @@ def test_the_first_paint(tmp_path: Path, bars: Bars) -> None:
     # In turns, so that what else the machine does meets both alike.
     pairs = [(first_paint(tmp_path, APP), first_paint(tmp_path, BARE)) for _ in range(TIMES)]
     app, bare = (min(times) for times in zip(*pairs, strict=True))
-    bars.hold("first paint, against a bare Textual app with one input", app / bare, 1.3)
+    bars.hold("first paint, against a bare Textual app with one input", app / bare, 1.3, known=2)
 
 
 def test_a_resumed_session_shows_its_end_soon(tmp_path: Path, bars: Bars) -> None:
@@ -182,19 +182,28 @@ def test_a_resumed_session_shows_its_end_soon(tmp_path: Path, bars: Bars) -> Non
 
 
 def test_a_key_is_echoed_while_a_reply_streams(tmp_path: Path, bars: Bars) -> None:
+    with running(tmp_path, BARE) as terminal:
+        terminal.until("ready-to-type")
+        bare = slowest_echo(terminal)
     with running(tmp_path, APP) as terminal:
         terminal.until("ready-to-type")
         terminal.type("go\r")
         terminal.until("word30")
-        waits = []
-        for number in range(120):
-            terminal.read_for(0.03 + number % 7 / 100)
-            before = time.perf_counter()
-            terminal.type(chr(0x4E00 + number))
-            terminal.until(chr(0x4E00 + number))
-            waits.append(time.perf_counter() - before)
-        waits.sort()
-        bars.hold("a key echoed while a reply streams, 95th percentile", waits[len(waits) * 95 // 100] * 1000, 50, "ms")
+        streaming = slowest_echo(terminal)
+    what = "a key echoed while a reply streams, 95th percentile, over that of a bare app at rest"
+    bars.hold(what, (streaming - bare) * 1000, 50, "ms")
+
+
+def slowest_echo(terminal: Terminal) -> float:
+    """Return the 95th percentile of the seconds from a key to its echo."""
+    waits = []
+    for number in range(120):
+        terminal.read_for(0.03 + number % 7 / 100)
+        before = time.perf_counter()
+        terminal.type(chr(0x4E00 + number))
+        terminal.until(chr(0x4E00 + number))
+        waits.append(time.perf_counter() - before)
+    return sorted(waits)[len(waits) * 95 // 100]
 
 
 def test_a_thousand_messages_in_memory(tmp_path: Path, bars: Bars) -> None:
