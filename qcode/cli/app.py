@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from qcode.protocol.provider import Provider
 from qcode.runtime.attachments import InputError, attachments
 from qcode.runtime.choices import Choices
 from qcode.tui.app import QcodeApp
+from qcode.tui.linear import run_linear
 from qcode.tui.setup import AppSetup
 
 DEMO_NOTE = (
@@ -44,7 +46,10 @@ def run_app(arguments: Arguments) -> int:
     ready.conversation.attach(attached)
     around.keys.be_brief()
     try:
-        return QcodeApp(ready.conversation, setup=_setup(around, ready)).run(mouse=around.settings.ui.mouse)
+        setup = _setup(around, ready)
+        if around.settings.ui.linear or os.environ.get("TERM") == "dumb":
+            return run_linear(ready.conversation, setup)
+        return QcodeApp(ready.conversation, setup=setup).run(mouse=around.settings.ui.mouse)
     finally:
         ready.conversation.release()
 
@@ -67,7 +72,7 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
         model_note=note,
         instructions=tuple(file.shown for file in ready.instructions.files),
         first_prompt=arguments.prompt or "",
-        theme=settings.ui.theme or choices.theme or "dark",
+        theme=settings.ui.theme or choices.theme or "auto",
         git_branch=git.branch,
         user_themes=around.paths.config_dir / "themes",
         history_file=around.paths.state_dir / "history.jsonl",
@@ -80,6 +85,7 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
         has_bell=settings.ui.bell,
         connect=AppConnecting(around, ready.selection),
         keep_theme=choices.keep_theme,
+        show_thinking=settings.ui.show_thinking,
         warm_up=_warm_up(ready.provider),
         notices=tuple(notices),
     )

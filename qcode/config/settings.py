@@ -116,7 +116,7 @@ class Ui:
     linear: bool = key(False, kinds.boolean())
     bell: bool = key(False, kinds.boolean())
     title: bool = key(True, kinds.boolean())
-    show_thinking: bool = key(True, kinds.boolean())
+    show_thinking: Literal["folded", "expanded", "hidden"] = key("folded", kinds.choice("folded", "expanded", "hidden"))
     mouse: bool = key(True, kinds.boolean())
     keys: Mapping[str, str] = key(_NO_TEXTS, kinds.text(), is_project_allowed=False)
 

@@ -6,6 +6,8 @@ It must not touch the engine, a provider or the disk.
 
 from __future__ import annotations
 
+import os
+import sys
 from asyncio import AbstractEventLoop
 from collections.abc import Coroutine
 from typing import Any, ClassVar
@@ -21,9 +23,11 @@ from textual.widgets import Static
 from qcode.protocol.conversation import Conversation
 from qcode.tui import terminal
 from qcode.tui.approval import ApprovalPanel
+from qcode.tui.clipboard import Clipboard
 from qcode.tui.commands.command import find, split_command, unknown_command
 from qcode.tui.commands.table import COMMANDS, by_id
 from qcode.tui.completion import choices_for
+from qcode.tui.figures import count_text
 from qcode.tui.host import Host
 from qcode.tui.outliving import outliving
 from qcode.tui.prompt import Prompt
@@ -31,7 +35,8 @@ from qcode.tui.replay import replay
 from qcode.tui.setup import AppSetup
 from qcode.tui.status import Status
 from qcode.tui.text import one_line
-from qcode.tui.themes import load_themes
+from qcode.tui.themes import AUTO, choose_theme, load_themes
+from qcode.tui.transcript import Transcript
 from qcode.tui.turns import State, Turns
 from qcode.tui.welcome import welcome_lines
 from qcode.tui.widgets import make_widgets
@@ -40,6 +45,8 @@ __all__ = ["AppSetup", "QcodeApp"]
 
 _LEAVE_SECONDS = 3.0
 _TITLE_MARKS: dict[State, str] = {"idle": "", "working": "… ", "asking": "? "}
+
+_CALLS: dict[State, str] = {"idle": "qcode: the turn has ended", "asking": "qcode: a question waits for you"}
 
 
 def _bindings() -> list[BindingType]:
@@ -74,7 +81,7 @@ class QcodeApp(App[int], inherit_bindings=False):
         themes, self._theme_problems = load_themes(setup.user_themes)
         for theme in themes.values():
             self.register_theme(theme)
-        self.theme = setup.theme if setup.theme in themes else next(iter(themes))
+        self.theme = choose_theme(setup.theme, themes, os.environ)
         status = Status(model=conversation.model, mode=conversation.mode, branch=setup.git_branch)
         self.parts = make_widgets(setup, status, lambda text: choices_for(text, self.host))
         self.turns = Turns(conversation, setup, self.parts, spawn=self._spawn, announce=self._announce)
@@ -86,19 +93,16 @@ class QcodeApp(App[int], inherit_bindings=False):
             self.turns,
             themes=tuple(themes),
             leave=self._begin_leaving,
-            write=self._write,
+            copy=self._copy,
         )
 
     def get_driver_class(self) -> type[Driver]:
         return outliving(super().get_driver_class(), self.exit)
 
     def compose(self) -> ComposeResult:
+        """Yield what is seen at once; what opens later is mounted after the first paint."""
         parts = self.parts
         yield parts.transcript
-        yield parts.approval
-        yield parts.help
-        yield parts.queued
-        yield parts.menu
         with Horizontal(id="prompt-row"):
             yield Static("›", id="prompt-mark", markup=False)
             yield parts.prompt
@@ -156,6 +160,19 @@ class QcodeApp(App[int], inherit_bindings=False):
         else:
             command.run(self.host, argument)
 
+    def on_search_bar_closed(self) -> None:
+        (self.parts.approval if self.parts.approval.request is not None else self.parts.prompt).focus()
+
+    def on_marking_pane_link_clicked(self, event: Transcript.LinkClicked) -> None:
+        self.host.open_link(event.href)
+
+    def on_marking_pane_selected(self, event: Transcript.Selected) -> None:
+        self.host.hint(f"Ctrl+C copies {count_text(len(event.text), 'character')}")
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy `text` the best way there is; the widgets' own copying comes here, too."""
+        self._copy(text)
+
     def on_approval_panel_answered(self, event: ApprovalPanel.Answered) -> None:
         self.turns.answer(event.call_id, event.answer)
 
@@ -190,7 +207,7 @@ class QcodeApp(App[int], inherit_bindings=False):
             transcript.add_notice(notice.level, notice.text)
         for problem in self._theme_problems:
             transcript.add_notice("warning", problem)
-        if self.setup.theme != self.theme:
+        if self.setup.theme not in (self.theme, AUTO):
             transcript.add_notice(
                 "warning", f"There is no theme {self.setup.theme!r}; {self.theme} is used. /theme lists them."
             )
@@ -200,7 +217,9 @@ class QcodeApp(App[int], inherit_bindings=False):
                 "warning", f"Keys are set for {command_id!r}, which is no command id; they do nothing."
             )
 
-    def _after_first_paint(self) -> None:
+    async def _after_first_paint(self) -> None:
+        parts = self.parts
+        await self.mount(parts.search, parts.approval, parts.help, parts.queued, parts.menu, before="#prompt-row")
         if self.setup.warm_up is not None:
             self.run_worker(self.setup.warm_up, thread=True, exit_on_error=False, group="warm-up")
         if self.setup.connect is not None and self.setup.connect.is_first:
@@ -228,11 +247,20 @@ class QcodeApp(App[int], inherit_bindings=False):
             self._write(terminal.set_title(f"{_TITLE_MARKS[state]}qcode{f' · {folder}' if folder else ''}"))
         if self.setup.has_bell and state != "working" and self._is_mounted:
             self.bell()
+            if not self.app_focus:
+                self._write(terminal.notify(_CALLS[state]))
 
     def _write(self, sequence: str) -> None:
         """Write a sequence that Textual has no call for to the terminal, where there is one."""
         if sequence and self._driver is not None and not self.is_headless:
             self._driver.write(sequence)
+
+    def _copy(self, text: str) -> str:
+        """Copy `text` for pasting here and elsewhere; return how. Without a terminal no clipboard is touched."""
+        self._clipboard = text
+        environ = {"TERM": "headless"} if self.is_headless else os.environ
+        folder = self.setup.history_file.parent if self.setup.history_file is not None else None
+        return Clipboard(environ, sys.platform, self._write, folder).copy(text)
 
     def _handle_exception(self, error: Exception) -> None:
         """End the app with one line instead of a traceback with local values, which may hold keys."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from textual.app import App
 from textual.command import CommandPalette
 from textual.screen import Screen
+from textual.timer import Timer
 from textual.widgets.text_area import Selection
 
 from qcode.protocol.conversation import ApprovalMode, Conversation
@@ -19,6 +22,8 @@ from qcode.tui.connect import Connected, ConnectScreen
 from qcode.tui.figures import count_text
 from qcode.tui.palette import CommandProvider
 from qcode.tui.setup import AppSetup
+from qcode.tui.text import shorten
+from qcode.tui.themes import theme_note
 from qcode.tui.turns import Turns, noticed
 from qcode.tui.welcome import welcome_lines
 from qcode.tui.widgets import Widgets
@@ -27,7 +32,7 @@ _AGAIN_SECONDS = 2.0
 
 
 class Host:
-    """Acts on the widgets and the conversation; `leave` and `write` are the app's."""
+    """Acts on the widgets and the conversation; `leave` and `copy` are the app's."""
 
     def __init__(
         self,
@@ -39,7 +44,7 @@ class Host:
         *,
         themes: tuple[str, ...],
         leave: Callable[[], None],
-        write: Callable[[str], None],
+        copy: Callable[[str], str],
     ) -> None:
         self.conversation = conversation
         self.setup = setup
@@ -48,9 +53,10 @@ class Host:
         self._widgets = widgets
         self._turns = turns
         self._leave = leave
-        self._write = write
+        self._copy = copy
         self._models: tuple[str, ...] | None = None
         self._again: tuple[str, float] | None = None
+        self._forgetting: Timer | None = None
 
     @property
     def commands(self) -> tuple[Command, ...]:
@@ -62,8 +68,13 @@ class Host:
 
     @property
     def is_prompt_empty(self) -> bool:
-        """Whether nothing is being written, in the prompt or as an answer to a question."""
-        return self._widgets.prompt.is_empty and not self._widgets.approval.is_telling
+        """Whether nothing is being written, in the prompt, as an answer to a question or as what to look for."""
+        widgets = self._widgets
+        return widgets.prompt.is_empty and not widgets.approval.is_telling and not widgets.search.is_open
+
+    @property
+    def themes(self) -> tuple[tuple[str, str], ...]:
+        return tuple((name, theme_note(self._app.available_themes[name])) for name in self.theme_names)
 
     @property
     def theme_name(self) -> str:
@@ -152,6 +163,9 @@ class Host:
         self.conversation.set_mode(mode)
         self._widgets.status.change(mode=self.conversation.mode)
 
+    def try_theme(self, name: str) -> None:
+        self._app.theme = name
+
     def use_theme(self, name: str) -> None:
         if name in self.theme_names:
             self._app.theme = name
@@ -175,8 +189,25 @@ class Host:
         self.say("info", f"Copied the last reply ({count_text(len(text), 'character')}) {self.copy_text(text)}.")
 
     def copy_text(self, text: str) -> str:
-        self._copy(text)
-        return "through the terminal (OSC 52)"
+        return self._copy(text)
+
+    def open_link(self, address: str) -> None:
+        """Open `address` in a browser; where there is none to see, copy it."""
+        if terminal.has_browser(os.environ, sys.platform) and not self._app.is_headless:
+            self._app.open_url(address)
+            self.hint(f"opening {shorten(address, 60)}")
+        else:
+            self.hint(f"copied {shorten(address, 40)} {self._copy(address)}")
+
+    def toggle_search(self) -> None:
+        search = self._widgets.search
+        if not search.close(is_going_back=False):
+            self._widgets.help.close()
+            search.open()
+
+    def jump(self, step: int) -> None:
+        if not self._widgets.transcript.jump(step):
+            self.hint("no earlier message of yours" if step < 0 else "this is the end")
 
     def leave(self) -> None:
         self._leave()
@@ -186,6 +217,7 @@ class Host:
         widgets = self._widgets
         if (
             widgets.help.close()
+            or widgets.search.close(is_going_back=True)
             or widgets.prompt.close_menu()
             or widgets.approval.leave_telling()
             or self._turns.stop()
@@ -199,7 +231,7 @@ class Host:
         prompt = self._widgets.prompt
         selected = self._app.screen.get_selected_text() or prompt.selected_text
         if selected:
-            self._copy(selected)
+            self.hint(f"copied {count_text(len(selected), 'character')} {self._copy(selected)}")
             self._app.screen.clear_selection()
             prompt.selection = Selection.cursor(prompt.cursor_location)
         elif self._turns.stop():
@@ -234,21 +266,24 @@ class Host:
     def open_palette(self) -> None:
         self._app.push_screen(CommandPalette(providers=[CommandProvider], placeholder="Find a command"))
 
-    def _copy(self, text: str) -> None:
-        self._app.copy_to_clipboard(text)
-        self._write(terminal.copy_through_tmux(text))
-
     def _is_pressed_again(self, key: str, purpose: str) -> bool:
         """Whether `key` was pressed before, just now; otherwise say that a second time will do `purpose`."""
         now = self.setup.clock()
         before, self._again = self._again, None
-        self._hint("")
+        self.hint("")
         if before is not None and before[0] == key and now - before[1] <= _AGAIN_SECONDS:
             return True
         self._again = (key, now)
-        self._hint(f"press {key} again to {purpose}")
-        self._app.set_timer(_AGAIN_SECONDS, lambda: self._hint(""), name="hint")
+        self.hint(f"press {key} again to {purpose}")
         return False
 
-    def _hint(self, text: str) -> None:
+    def hint(self, text: str) -> None:
+        """Show `text` at the foot for a moment."""
         self._widgets.status.change(hint=text)
+        if self._forgetting is not None:
+            self._forgetting.stop()
+        self._forgetting = self._app.set_timer(_AGAIN_SECONDS, self._forget, name="hint") if text else None
+
+    def _forget(self) -> None:
+        self._forgetting = None
+        self._widgets.status.change(hint="")

@@ -6,9 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from qcode.protocol.events import Notice
 from qcode.tui.connecting import Connecting
+
+ShowThinking: TypeAlias = Literal["folded", "expanded", "hidden"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class AppSetup:
     max_continuations  how many continuations a reply may get; only shown ("continued 1/3")
     connect          connects to a provider for `/connect` and the first start; None: it cannot be done here
     keep_theme       told each theme the person switches to
+    show_thinking    folded to a line once it is over, expanded, or hidden
     warm_up          run in a thread once the first screen is painted (importing the SDK, say)
     notices          shown below the welcome
     clock            seconds, only differences are used
@@ -52,6 +56,7 @@ class AppSetup:
     has_bell: bool = False
     connect: Connecting | None = None
     keep_theme: Callable[[str], None] | None = None
+    show_thinking: ShowThinking = "folded"
     warm_up: Callable[[], None] | None = None
     notices: tuple[Notice, ...] = ()
     clock: Callable[[], float] = time.monotonic

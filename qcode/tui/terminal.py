@@ -1,13 +1,11 @@
-"""What Textual does not do with the terminal: its title, the clipboard inside tmux, Alt+Enter in plain terminals."""
+"""What Textual does not do with the terminal: its title, links, Alt+Enter in plain terminals."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.keys import Keys
@@ -16,6 +14,13 @@ from qcode.tui.text import one_line
 
 SAVE_TITLE = "\x1b[22;0t"
 RESTORE_TITLE = "\x1b[23;0t"
+BELL = "\x07"
+
+
+def notify(text: str) -> str:
+    """Return the sequence (OSC 9) that shows cleaned `text` as a notification of the desktop."""
+    # A text that begins with a number and a semicolon would be one of ConEmu's other commands.
+    return f"\x1b]9;{one_line(text, 120).lstrip('0123456789;')}\x07"
 
 
 def set_title(title: str) -> str:
@@ -23,12 +28,12 @@ def set_title(title: str) -> str:
     return f"\x1b]0;{one_line(title, 80)}\x07"
 
 
-def copy_through_tmux(text: str) -> str:
-    """Return OSC 52 for `text` wrapped to pass through tmux, empty outside tmux."""
-    if not os.environ.get("TMUX"):
-        return ""
-    data = base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
-    return f"\x1bPtmux;\x1b\x1b]52;c;{data}\x07\x1b\\"
+def has_browser(environ: Mapping[str, str], platform: str) -> bool:
+    """Whether a browser would open in a window of its own, where the person is, and not inside the terminal."""
+    if environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"):
+        return False
+    names = ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
+    return platform in ("darwin", "win32") or any(environ.get(name) for name in names)
 
 
 def teach_alt_enter() -> None:

@@ -108,7 +108,7 @@ class Turns:
         try:
             outcome = await self._show(text)
         except Exception as failure:  # noqa: BLE001  # the app's edge: whatever broke, the app and its text stay
-            self._presenter.abandon(_what_happened(failure))
+            self._presenter.abandon(what_happened(failure))
         finally:
             if self._idle is not None:
                 self._idle.set()
@@ -126,7 +126,7 @@ class Turns:
                 # A provider that never waits would otherwise keep keys and paint from their turn.
                 await asyncio.sleep(0)
         finally:
-            await _close(events)
+            await close_events(events)
         self._presenter.abandon("The turn broke off without an ending; what was shown is kept. Send the prompt again.")
         return Outcome.ERROR
 
@@ -147,7 +147,7 @@ class Turns:
                 self._announce("working")
 
 
-async def _close(events: AsyncIterator[TurnEvent]) -> None:
+async def close_events(events: AsyncIterator[TurnEvent]) -> None:
     """Close the stream of a turn, which cancels it if it still runs; a plain iterator has nothing to close."""
     close = getattr(events, "aclose", None)
     if close is not None:
@@ -159,9 +159,10 @@ async def noticed(work: Coroutine[Any, Any, None], say: Callable[[Level, str], N
     try:
         await work
     except Exception as failure:  # noqa: BLE001  # the app's edge: a command that fails ends in a notice
-        say("error", _what_happened(failure))
+        say("error", what_happened(failure))
 
 
-def _what_happened(failure: Exception) -> str:
+def what_happened(failure: Exception) -> str:
+    """Return the sentence about a failure that nobody foresaw."""
     said = ": ".join(part for part in (type(failure).__name__, one_line(str(failure), 300)) if part)
     return f"qcode failed inside ({said}). What was shown is kept; send the prompt again."

@@ -11,6 +11,7 @@ from qcode.tui.help_panel import HelpPanel
 from qcode.tui.prompt import Prompt
 from qcode.tui.prompt_history import PromptHistory
 from qcode.tui.queued import QueuedPrompts
+from qcode.tui.search_bar import SearchBar
 from qcode.tui.setup import AppSetup
 from qcode.tui.slash_menu import SlashMenu
 from qcode.tui.status import Status
@@ -23,6 +24,7 @@ class Widgets:
     """From top to bottom."""
 
     transcript: Transcript
+    search: SearchBar
     approval: ApprovalPanel
     help: HelpPanel
     queued: QueuedPrompts
@@ -32,12 +34,13 @@ class Widgets:
 
 
 def make_widgets(setup: AppSetup, status: Status, choices: Callable[[str], tuple[Choice, ...]]) -> Widgets:
-    """Return the widgets, not yet mounted. Only the prompt and an open question ever have the focus."""
-    transcript = Transcript(clock=setup.clock, id="transcript")
+    """Return the widgets, not yet mounted. Only the prompt, an open question and a search ever have the focus."""
+    transcript = Transcript(clock=setup.clock, thinking=setup.show_thinking, id="transcript")
     transcript.can_focus = False
     menu = SlashMenu(id="menu")
     return Widgets(
         transcript,
+        SearchBar(transcript, id="search"),
         ApprovalPanel(setup.clock, id="approval"),
         HelpPanel(id="help"),
         QueuedPrompts(id="queued"),

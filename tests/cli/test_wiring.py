@@ -227,9 +227,9 @@ def test_a_sandbox_that_is_required_and_not_there_is_no_start(here: Here, monkey
 
 
 def test_a_setting_without_effect_is_said(here: Here) -> None:
-    (here.home / "config.toml").write_text('[ui]\nlinear = true\nbell = true\n[mcp_servers.git]\ncommand = "x"\n')
+    (here.home / "config.toml").write_text('small_model = "x"\n[ui]\nbell = true\n[mcp_servers.git]\ncommand = "x"\n')
     assert here.around().settings.warnings == (
-        "ui.linear has no effect in this version",
+        "small_model has no effect in this version",
         "mcp_servers.git has no effect in this version",
     )
 

@@ -47,7 +47,7 @@ theme = "paper"
 linear = true
 bell = true
 title = false
-show_thinking = false
+show_thinking = "hidden"
 mouse = false
 [ui.keys]
 "app.quit" = "ctrl+q"
@@ -91,7 +91,7 @@ def test_every_key_of_the_contract_is_read(folders: Folders) -> None:
     ui = settings.ui
     assert (ui.theme, ui.linear, ui.bell, ui.title, ui.show_thinking, ui.mouse) == (
         *("paper", True, True),
-        *(False, False, False),
+        *(False, "hidden", False),
     )
     assert dict(ui.keys) == {"app.quit": "ctrl+q"}
     assert settings.providers["local"] == ProviderSettings(

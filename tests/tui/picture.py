@@ -60,6 +60,8 @@ async def draw() -> str:
     """Return the picture as SVG; ids that differ from run to run are made the same."""
     app = make_app(ScriptedConversation(_script(), model="anthropic/claude-sonnet-4-5"), model_note=(), instructions=())
     async with app.run_test(size=SIZE) as pilot:
+        while not app.parts.approval.is_attached:
+            await pilot.pause()
         app.parts.prompt.insert("make greet nicer to use")
         await pilot.press("enter")
         while app.parts.approval.request is None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
+import pytest
 from textual.pilot import Pilot
 
 from qcode.protocol.events import (
+    ApiCalls,
     ApprovalRequested,
     Choice,
     OutputEscalated,
+    PartialRestored,
     Retry,
     StepStarted,
     ToolFinished,
@@ -18,16 +21,17 @@ from qcode.protocol.events import (
     ToolStarted,
     UsageUpdated,
 )
-from qcode.protocol.reply import TextDelta
+from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.protocol.stops import Outcome, StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.tui.app import QcodeApp
 from qcode.tui.connect import ConnectScreen, KeyField
 from qcode.tui.picker import Picker
+from qcode.tui.screens.theme import ThemePicker
 from tests.tui.connecting import CHOICES, ScriptedConnecting
 from tests.tui.harness import make_app
-from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply
+from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply, said
 
 Compare: TypeAlias = Callable[..., bool]
 
@@ -139,24 +143,75 @@ def test_tool_finished(snap_compare: Compare) -> None:
     assert "Done." in _shown(app)
 
 
-def test_continued(snap_compare: Compare) -> None:
+LOOKS = [
+    pytest.param({}, (80, 24), id="dark"),
+    pytest.param({"theme": "light"}, (80, 24), id="light"),
+    pytest.param({}, (40, 24), id="narrow"),
+]
+CUT = "The reply was cut at 64,000 tokens and three continuations; what came is kept. Ask for the rest, or for less."
+
+
+def _words(app: QcodeApp) -> str:
+    return " ".join(_shown(app).replace("│", " ").split())
+
+
+@pytest.mark.parametrize(("changes", "size"), LOOKS)
+def test_continued(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
     gate = Gate()
     script: Script = [StepStarted(1), TextDelta(0, "The first half of a long"), Retry(True, "max_tokens", 1, 64_000)]
-    app = _app([*script, TextDelta(0, " sentence goes on here."), gate])
-    assert snap_compare(app, run_before=_at(gate))
+    app = _app([*script, TextDelta(0, " sentence goes on here."), gate], **changes)
+    assert snap_compare(app, run_before=_at(gate), terminal_size=size)
     assert "continued 1/3" in _shown(app)
+    activity = app.parts.status.status.activity
+    assert activity is not None
+    assert activity.text.startswith("continued 1/3: ")
 
 
-def test_escalated(snap_compare: Compare) -> None:
+@pytest.mark.parametrize(("changes", "size"), LOOKS)
+def test_escalated(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
     gate = Gate()
-    script: Script = [
-        StepStarted(1),
-        TextDelta(0, "An answer that is\n\nlong and\n\nwas cut in the mid"),
-        Retry(False, "max_tokens", 1, 64_000),
-    ]
-    app = _app([*script, OutputEscalated(8_000, 64_000), TextDelta(0, "A new answer"), gate])
-    assert snap_compare(app, run_before=_at(gate))
+    old = "An answer that is\n\nlong and\n\nhas some lines\n\nand was cut in the mid"
+    script: Script = [StepStarted(1), TextDelta(0, old), Retry(False, "max_tokens", 1, 64_000)]
+    app = _app([*script, OutputEscalated(8_000, 64_000), TextDelta(0, "A new answer"), gate], **changes)
+    assert snap_compare(app, run_before=_at(gate), terminal_size=size)
     assert "A new answer" in _shown(app)
+    assert "cut at 8,000 tokens" in _shown(app)
+    assert "and was cut in the mid" in _shown(app)
+
+
+@pytest.mark.parametrize(("changes", "size"), LOOKS)
+def test_still_cut(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
+    script: Script = [StepStarted(1), TextDelta(0, "Part one")]
+    for number in (1, 2, 3):
+        script = [*script, Retry(True, "max_tokens", number, 64_000), TextDelta(0, f", part {number + 1}")]
+    calls = ApiCalls(initial=1, escalations=1, continuations=3)
+    over = ended(Outcome.MAX_TOKENS, api_calls=calls, discarded=8_000)
+    app = _app([*script, reply("all", stop=StopReason.MAX_TOKENS, note=CUT), over], **changes)
+    assert snap_compare(app, run_before=_when(_is_over), terminal_size=size)
+    assert CUT in _words(app)
+    assert "continued 3/3" in _shown(app)
+    assert "5 API calls (1 initial + 1 escalation + 3 continuations), 8,000 discarded output tokens" in _words(app)
+
+
+@pytest.mark.parametrize(("changes", "size"), LOOKS)
+def test_thinking_only(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
+    note = "All 64,000 tokens went into thinking; there is no answer. Lower the reasoning effort, or ask for less."
+    script: Script = [StepStarted(1), ReasoningDelta(0, "hm, " * 30), Retry(False, "thinking", 1, 64_000)]
+    script = [*script, ReasoningDelta(0, "hm, " * 20), reply("", stop=StopReason.MAX_TOKENS, note=note)]
+    app = _app([*script, ended(Outcome.MAX_TOKENS)], **changes)
+    assert snap_compare(app, run_before=_when(_is_over), terminal_size=size)
+    assert note in _words(app)
+
+
+@pytest.mark.parametrize(("changes", "size"), LOOKS)
+def test_partial_restored(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
+    first = "The first answer, cut in the mid"
+    script: Script = [StepStarted(1), TextDelta(0, first), Retry(False, "max_tokens", 1, 64_000)]
+    script = [*script, OutputEscalated(8_000, 64_000), TextDelta(0, "A new"), PartialRestored(first, "")]
+    app = _app([*script, reply(first, stop=StopReason.MAX_TOKENS, note=CUT), ended(Outcome.MAX_TOKENS)], **changes)
+    assert snap_compare(app, run_before=_when(_is_over), terminal_size=size)
+    assert first in _words(app)
+    assert "A new" not in _shown(app)
 
 
 def test_error(snap_compare: Compare) -> None:
@@ -224,3 +279,33 @@ def test_key_refused(snap_compare: Compare) -> None:
 
     assert snap_compare(app, run_before=paste, terminal_size=(40, 20))
     assert seen == ["anthropic refused the key: [not] valid"]
+
+
+@pytest.mark.parametrize(("changes", "size"), LOOKS)
+def test_theme_picker(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
+    app = make_app(ScriptedConversation(), **changes)
+    seen: list[ThemePicker] = []
+    open_picker = _when(lambda app: isinstance(app.screen, ThemePicker))
+
+    async def wait(pilot: Pilot[int]) -> None:
+        await _when(lambda _: True)(pilot)
+        app.action_command("theme")
+        await open_picker(pilot)
+        assert isinstance(app.screen, ThemePicker)
+        seen.append(app.screen)
+
+    assert snap_compare(app, run_before=wait, terminal_size=size)
+    assert [row.id for row in seen[0].rows if row.is_current] == [app.theme]
+
+
+@pytest.mark.parametrize(("changes", "size"), LOOKS)
+def test_search(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
+    app = make_app(ScriptedConversation(messages=said(TEXT)), **changes)
+
+    async def wait(pilot: Pilot[int]) -> None:
+        await _when(lambda _: True)(pilot)
+        await pilot.press("ctrl+f", *"fix")
+        await _when(lambda app: app.parts.search.found.count > 0)(pilot)
+
+    assert snap_compare(app, run_before=wait, terminal_size=size)
+    assert app.parts.search.found.count == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import signal
 import subprocess
@@ -17,6 +16,8 @@ from textual._xterm_parser import XTermParser
 
 from qcode.tui import terminal
 from qcode.tui.prompt import NEW_LINE_KEYS
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import Gate, ScriptedConversation, ended, says
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,14 +50,6 @@ def test_a_plain_enter_is_no_new_line() -> None:
 
 def test_a_title_cannot_end_its_sequence_early() -> None:
     assert terminal.set_title("a\x07b\x1b\\c\nd") == "\x1b]0;abc⏎d\x07"
-
-
-def test_a_copy_is_wrapped_for_tmux_and_only_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TMUX", raising=False)
-    assert terminal.copy_through_tmux("x") == ""
-    monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
-    assert base64.b64encode("é".encode()).decode() in terminal.copy_through_tmux("é")
-    assert terminal.copy_through_tmux("é").startswith("\x1bPtmux;\x1b\x1b]52;c;")
 
 
 class Terminal:
@@ -127,3 +120,23 @@ def test_the_app_loads_no_sdk_and_no_engine() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "['protocol', 'safety', 'tui'] []"
+
+
+def test_a_notification_cannot_end_its_sequence_or_be_another_command() -> None:
+    assert terminal.notify("a\x07b\x1b\\c") == "\x1b]9;abc\x07"
+    assert terminal.notify("4;1;50") == "\x1b]9;\x07"
+
+
+@pytest.mark.parametrize("is_looked_at", [True, False])
+def test_the_end_of_a_turn_is_notified_where_the_terminal_is_not_looked_at(is_looked_at: bool) -> None:
+    async def test(run: Running) -> None:
+        written: list[str] = []
+        run.app._write = written.append  # type: ignore[method-assign,assignment]  # what a real terminal would be given
+        await run.send("one")
+        run.app.app_focus = is_looked_at
+        gate.open()
+        await run.until_idle()
+        assert (terminal.notify("qcode: the turn has ended") in written) is not is_looked_at
+
+    gate = Gate()
+    drive(test, ScriptedConversation([gate, *says("a reply"), ended()]), has_bell=True)

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from itertools import combinations
 from pathlib import Path
 
 import pytest
+from rich.color import Color as RichColor
+from rich.style import Style
 from textual.color import Color
 
-from qcode.tui.themes import COLORS, ThemeError, load_themes, parse_theme, read_theme, theme_folders
+from qcode.tui.themes import (
+    AUTO,
+    COLORS,
+    ThemeError,
+    choose_theme,
+    load_themes,
+    parse_theme,
+    read_theme,
+    theme_folders,
+)
+from qcode.tui.transcript.line import ink
+from qcode.tui.transcript.palette import Palette
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation
 
@@ -20,24 +35,121 @@ def _text(name: str = "mine", **colors: str) -> str:
     return f'name = "{name}"\ndark = true\n[colors]\n{rows}'
 
 
-def test_ours_are_dark_light_high_contrast_and_terminal_and_have_no_problems() -> None:
+OURS = ("dark", "light", "high-contrast", "terminal", "catppuccin-mocha", "gruvbox-dark", "tokyo-night")
+COLOURED = tuple(name for name in OURS if name != "terminal")
+
+TEXT_SLOTS = (
+    *("welcome", "user", "user-mark", "thinking", "thinking-title", "mark", "dim", "notice-info", "notice-warning"),
+    *("notice-error", "heading", "link", "target", "quote", "bullet", "code", "code-block", "card-argument"),
+    *("card-running", "card-done", "card-failed", "card-denied", "output", "diff-add", "diff-remove", "diff-hunk"),
+    *("news", "found"),
+)
+"""Slots in which words stand that somebody has to read."""
+
+ON_CODE = ("label", "keyword", "type", "string", "number", "comment", "function")
+
+APART = (
+    ("notice-info", "notice-warning", "notice-error"),
+    ("card-running", "card-done", "card-failed", "card-denied", "dim"),
+    ("code-keyword", "code-type", "code-string", "code-number", "code-comment", "code-function", "code-block"),
+    ("diff-add", "diff-remove", ""),
+    ("diff-add", "diff-add-word"),
+    ("diff-remove", "diff-remove-word"),
+    ("", "heading", "link", "code", "quote", "strong", "emphasis", "strike"),
+    ("user", "", "thinking"),
+    ("heading", "heading-1"),
+    ("found", "news", ""),
+    ("old", ""),
+)
+"""Slots that must not look alike; the empty one is plain text."""
+
+
+def test_ours_load_without_problems() -> None:
     themes, problems = load_themes()
-    assert set(themes) == {"dark", "light", "high-contrast", "terminal"}
+    assert set(themes) == set(OURS)
     assert problems == ()
-    assert themes["dark"].dark
-    assert not themes["light"].dark
-    assert themes["terminal"].ansi
+    assert [name for name, theme in themes.items() if not theme.dark] == ["light"]
+    assert [name for name, theme in themes.items() if theme.ansi] == ["terminal"]
 
 
-@pytest.mark.parametrize("name", ["dark", "light", "high-contrast"])
-def test_every_text_colour_stands_out_from_every_background(name: str) -> None:
+def styles_of(name: str) -> dict[tuple[str, ...], Style]:
+    """Return how each slot is painted in a theme, with what is under it."""
+    found: dict[tuple[str, ...], Style] = {}
+    wanted = {*(slots for group in APART for slots in group), *TEXT_SLOTS}
+    inks: set[tuple[str, ...]] = {(slot,) if slot else () for slot in wanted}
+    inks |= {("code-block", f"code-{slot}") for slot in ON_CODE}
+    inks |= {("diff-add", "diff-add-word"), ("diff-remove", "diff-remove-word"), ("heading", "heading-1")}
+
+    async def test(run: Running) -> None:
+        palette = Palette(run.app.parts.transcript)
+        found.update({slots: palette.style(ink(*slots)) for slots in inks})
+
+    drive(test, theme=name)
+    return found
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_no_two_slots_that_mean_different_things_look_alike(name: str) -> None:
+    styles = styles_of(name)
+    nested = {slots[-1]: slots for slots in styles if len(slots) == 2}
+    for group in APART:
+        shown = {slot: styles[nested.get(slot, (slot,) if slot else ())] for slot in group}
+        for one, other in combinations(group, 2):
+            assert _looks_apart(shown[one], shown[other]), f"{one or 'text'} and {other or 'text'}"
+
+
+def _looks_apart(one: Style, other: Style) -> bool:
+    """Whether the attributes differ, or a colour by so much that it is seen."""
+    if (one.bold, one.italic, one.underline, one.strike, one.reverse, one.dim) != (
+        other.bold,
+        other.italic,
+        other.underline,
+        other.strike,
+        other.reverse,
+        other.dim,
+    ):
+        return True
+    return any(_distance(getattr(one, part), getattr(other, part)) > 24 for part in ("color", "bgcolor"))
+
+
+def _distance(one: RichColor | None, other: RichColor | None) -> float:
+    if one is None or other is None or not (one.triplet and other.triplet):
+        return 0 if one == other else 1_000
+    return math.dist(one.triplet, other.triplet)
+
+
+@pytest.mark.parametrize("name", COLOURED)
+def test_every_text_stands_out_from_what_is_under_it(name: str) -> None:
+    least = 7.0 if name == "high-contrast" else 4.5
+    for slots, style in styles_of(name).items():
+        if slots == ("old",):
+            continue
+        assert style.color is not None
+        assert style.bgcolor is not None
+        ratio = _contrast(Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor))
+        assert ratio >= least, f"{' '.join(slots)}: {ratio:.1f}"
+
+
+@pytest.mark.parametrize("name", COLOURED)
+def test_old_text_of_an_attempt_can_still_be_read(name: str) -> None:
+    style = styles_of(name)[("old",)]
+    assert style.color is not None
+    assert style.bgcolor is not None
+    assert _contrast(Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor)) >= 3.0
+
+
+@pytest.mark.parametrize("name", COLOURED)
+def test_every_colour_of_the_panels_stands_out_from_every_background(name: str) -> None:
     theme = load_themes()[0][name]
     variables = {**theme.to_color_system().generate(), **theme.variables}
     least = 7.0 if name == "high-contrast" else 4.5
     for ground in ("background", "surface"):
-        for ink in ("foreground", "muted", "text-accent", "text-primary", "text-success", "text-warning", "text-error"):
-            contrast = _contrast(Color.parse(variables[ground]), Color.parse(variables[ink]))
-            assert contrast >= least, f"{ink} on {ground}: {contrast:.1f}"
+        for paint in ("foreground", "muted", *(f"text-{part}" for part in _PARTS)):
+            contrast = _contrast(Color.parse(variables[ground]), Color.parse(variables[paint]))
+            assert contrast >= least, f"{paint} on {ground}: {contrast:.1f}"
+
+
+_PARTS = ("accent", "primary", "success", "warning", "error")
 
 
 def _contrast(one: Color, other: Color) -> float:
@@ -51,7 +163,7 @@ def _luminance(color: Color) -> float:
     return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
 
-@pytest.mark.parametrize("name", ["dark", "light", "high-contrast", "terminal"])
+@pytest.mark.parametrize("name", OURS)
 def test_every_theme_paints_the_whole_app(name: str) -> None:
     async def test(run: Running) -> None:
         await run.pilot.press("f1", "slash")
@@ -100,9 +212,13 @@ def test_a_folder_that_is_not_there_is_no_problem(tmp_path: Path) -> None:
         ({"name": "No Caps"}, "name must be"),
         ({"name": 3}, "name must be"),
         ({"dark": "yes"}, "dark must be true or false"),
-        ({"colours": {}}, "colours is not known"),
+        ({"colours": {}}, "colours is not known; did you mean colors?"),
+        ({"variables": {"boder": "#123456"}}, "variables.boder is not known; did you mean variables.border?"),
         ({"colors": {}}, "colors.primary is missing"),
-        ({"colors": {**dict.fromkeys(COLORS, "#123456"), "primry": "#fff"}}, "colors.primry is not known"),
+        (
+            {"colors": {**dict.fromkeys(COLORS, "#123456"), "primry": "#fff"}},
+            "did you mean colors.primary?",
+        ),
         ({"colors": {**dict.fromkeys(COLORS, "#123456"), "error": "#12345"}}, "colors.error = '#12345' is no colour"),
         ({"colors": [1]}, "colors must be a table of texts"),
         ({"variables": {"border": 3}}, "variables must be a table of texts"),
@@ -135,3 +251,29 @@ def test_a_theme_needs_only_the_colours_that_must_be_named() -> None:
     assert theme.name == "mine"
     assert theme.variables["muted"].startswith("#")
     assert parse_theme({**GOOD, "terminal_colors": True}, "x.toml").variables["muted"] == "dim"
+
+
+def test_what_is_wrong_in_a_file_is_said_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(_text("mine", error="reddish"), encoding="utf-8")
+    line = path.read_text(encoding="utf-8").split("\n").index('error = "reddish"') + 1
+    with pytest.raises(ThemeError, match=rf"mine\.toml, line {line}: colors\.error = 'reddish' is no colour"):
+        read_theme(path)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ground", "chosen"),
+    [
+        (AUTO, None, "dark"),
+        (AUTO, "15;0", "dark"),
+        (AUTO, "0;15", "light"),
+        (AUTO, "0;default;7", "light"),
+        (AUTO, "odd", "dark"),
+        ("light", "15;0", "light"),
+        ("tokyo-night", "0;15", "tokyo-night"),
+        ("nowhere", None, "dark"),
+    ],
+)
+def test_auto_is_what_the_terminal_says_it_is(wanted: str, ground: str | None, chosen: str) -> None:
+    assert choose_theme(wanted, OURS, {"COLORFGBG": ground} if ground else {}) == chosen
+    assert choose_theme(wanted, ["only"], {}) == "only"

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from qcode.tui.commands.command import Command, CommandHost
+from qcode.tui.screens.theme import ThemePicker
 
 
 def _theme(host: CommandHost, name: str) -> None:
     if name:
         host.use_theme(name)
         return
-    names = [f"{theme} (in use)" if theme == host.theme_name else theme for theme in host.theme_names]
-    host.say("info", f"Themes: {', '.join(names)}. /theme NAME switches.")
+    host.open_screen(
+        ThemePicker(host.themes, host.theme_name, host.try_theme),
+        lambda chosen: host.use_theme(chosen) if chosen is not None else None,
+    )
 
 
 VIEW: tuple[Command, ...] = (
     Command(
         "theme",
         "Switch the theme",
-        "Show the themes, or switch to one.",
+        "Try the themes on and pick one, or switch to one by name.",
         _theme,
         ("theme",),
         "[name]",
@@ -26,7 +29,7 @@ VIEW: tuple[Command, ...] = (
     Command(
         "copy",
         "Copy the last reply",
-        "Copy the last reply to the clipboard, through the terminal.",
+        "Copy the last reply to the clipboard.",
         lambda host, _: host.copy_reply(),
         ("copy",),
     ),
@@ -60,6 +63,27 @@ VIEW: tuple[Command, ...] = (
         "Scroll to the end and stay there.",
         lambda host, _: host.scroll_transcript("end"),
         keys=("ctrl+end",),
+    ),
+    Command(
+        "search",
+        "Search the transcript",
+        "Search the transcript; again: stay where it led.",
+        lambda host, _: host.toggle_search(),
+        keys=("ctrl+f",),
+    ),
+    Command(
+        "previous-message",
+        "Your earlier message",
+        "Go to your message above.",
+        lambda host, _: host.jump(-1),
+        keys=("alt+up",),
+    ),
+    Command(
+        "next-message",
+        "Your later message",
+        "Go to your message below, after the last one to the end.",
+        lambda host, _: host.jump(1),
+        keys=("alt+down",),
     ),
     Command("redraw", "Redraw", "Draw the screen again.", lambda host, _: host.redraw(), keys=("ctrl+l",)),
     Command(

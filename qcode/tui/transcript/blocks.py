@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from qcode.tui.transcript.code import CodeBlock
+from qcode.tui.transcript.growing import STEP, GrowingLines, GrowingParagraph
 from qcode.tui.transcript.inline import inline_spans
 from qcode.tui.transcript.line import PLAIN, Ink, Line, Span, over, prefix, tidy
 from qcode.tui.transcript.splitter import Chunk
@@ -41,19 +42,47 @@ class ProseView:
     def __init__(self, width: int) -> None:
         self._width = width
         self._codes: dict[int, CodeBlock] = {}
+        self._lines: GrowingLines | None = None
+        self._paragraph: GrowingParagraph | None = None
 
     def render(self, chunk: Chunk, *, is_live: bool) -> list[Line]:
         """Return the rows of `chunk`. A live one may come again with more at its end."""
-        source = chunk.lines
+        if is_live and sum(map(len, chunk.lines)) > 2 * STEP:
+            return self._grow(chunk)
+        return self._whole(chunk.lines, self._codes if is_live else None, chunk.number)
+
+    def _whole(
+        self, source: Sequence[str], codes: dict[int, CodeBlock] | None = None, number: int | None = None
+    ) -> list[Line]:
         text = "\n".join(source)
         tokens = _parser().parse(text)
         if any(token.level >= _DEEPEST - 1 for token in tokens):
             # The parser leaves out what is nested deeper; nothing of a reply may be missing on screen.
             return wrap([(text, PLAIN)], self._width)
-        walk = _Walk(source, tokens, self._codes if is_live else None)
-        if chunk.number is not None:
-            walk.first_number = chunk.number
+        walk = _Walk(source, tokens, codes)
+        if number is not None:
+            walk.first_number = number
         return walk.blocks(0, len(walk.tokens), self._width, PLAIN)
+
+    def _grow(self, chunk: Chunk) -> list[Line]:
+        """Return the rows of a long chunk that is still being written."""
+        if self._lines is None:
+            if self._paragraph is None:
+                self._paragraph = GrowingParagraph(self._width, _paragraph_spans)
+            rows = self._paragraph.grow("\n".join(chunk.lines))
+            if rows is not None:
+                return rows
+            number = chunk.number
+            self._lines = GrowingLines(lambda lines: self._whole(lines, number=number))
+        return self._lines.grow(chunk.lines)
+
+
+def _paragraph_spans(text: str) -> list[Span] | None:
+    """Return the spans of `text` as a paragraph; None where it is something else, or more than that."""
+    tokens = _parser().parse(text)
+    if [token.type for token in tokens] != ["paragraph_open", "inline", "paragraph_close"]:
+        return None
+    return inline_spans(tokens[1].children or [], PLAIN)
 
 
 class _Walk:

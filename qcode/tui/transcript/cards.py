@@ -8,7 +8,7 @@ from typing import Literal
 from qcode.tui.figures import duration_text
 from qcode.tui.transcript.diff import Row, parse_diff, render_diff
 from qcode.tui.transcript.entries import Foldable
-from qcode.tui.transcript.line import Line, Span, ink, prefix, tidy
+from qcode.tui.transcript.line import Line, Span, ink, keep_tabs, prefix, spread, tidy
 from qcode.tui.transcript.wrap import crop, wrap
 
 CardState = Literal["writing", "waiting", "running", "done", "failed", "denied", "rejected", "cancelled"]
@@ -37,6 +37,8 @@ _HEAD, _TAIL = 3, 5
 _DIFF_HEAD, _DIFF_TAIL = 24, 6
 _ARGUMENT_ROWS = 3
 _ROWS_PER_LINE = 2
+# More than that are looked at in vain: combining marks take no cell, but nothing that is read has so many.
+_CHARACTERS_PER_CELL = 8
 _SHORTEST_FOLD = 2
 _INDENT: Span = ("  ", ink())
 _GUTTER: Span = ("  │ ", ink("dim"))
@@ -58,6 +60,8 @@ class Card(Foldable):
         self._output: list[str] = []
         self._rest = ""
         self._diff: list[Row] = []
+        self._unfolded_rows: list[list[Line]] = []
+        self._unfolded_width = 0
 
     def change(
         self,
@@ -76,6 +80,7 @@ class Card(Foldable):
             self._argument = tidy(argument)
         if output is not None:
             self._output, self._rest = [], ""
+            self._unfolded_rows.clear()
             self._take(output)
         if append is not None:
             self._take(append)
@@ -90,6 +95,9 @@ class Card(Foldable):
             return len(self._argument), len(self._output) + len(self._diff)
         folded = min(len(self._output), _HEAD + _TAIL + 1) + min(len(self._diff), _DIFF_HEAD + _DIFF_TAIL + 1)
         return min(len(self._argument), 80), folded
+
+    def source(self) -> str:
+        return "\n".join([self._argument, *self._output, self._rest, *(row.text for row in self._diff)])
 
     def lay_out(self, width: int) -> list[Line]:
         lines = self._title(width)
@@ -154,7 +162,9 @@ class Card(Foldable):
         while first < last and not source[first].strip():
             first += 1
         count = last - first
-        if self.is_unfolded or count <= _HEAD + _TAIL + _SHORTEST_FOLD:
+        if self.is_unfolded:
+            rows = [row for rows in self._all_rows(source, width)[first:last] for row in rows]
+        elif count <= _HEAD + _TAIL + _SHORTEST_FOLD:
             rows = [row for text in source[first:last] for row in self._output_line(text, width)]
         else:
             rows = [row for text in source[first : first + _HEAD] for row in self._output_line(text, width)]
@@ -162,10 +172,21 @@ class Card(Foldable):
             rows += [row for text in source[last - _TAIL : last] for row in self._output_line(text, width)]
         return prefix(rows, _GUTTER, _GUTTER)
 
+    def _all_rows(self, source: Sequence[str], width: int) -> list[list[Line]]:
+        """Return the rows of every line; those of complete lines are kept, so that output costs what comes new."""
+        kept = self._unfolded_rows
+        if width != self._unfolded_width:
+            kept.clear()
+            self._unfolded_width = width
+        kept += [self._output_line(text, width) for text in source[len(kept) : len(self._output)]]
+        return [*kept, *(self._output_line(text, width) for text in source[len(kept) :])]
+
     def _output_line(self, text: str, width: int) -> list[Line]:
         """Return the rows of one line of output, as a terminal would show it: after its last carriage return."""
-        shown = tidy(text.rstrip("\r").rpartition("\r")[2])
-        rows = wrap([(shown, ink("output"))], width, is_code=True)
+        shown = keep_tabs(text.rstrip("\r").rpartition("\r")[2])
+        if not self.is_unfolded:
+            shown = shown[: width * _ROWS_PER_LINE * _CHARACTERS_PER_CELL]
+        rows = wrap(spread([(shown, ink("output"))]), width, is_code=True)
         if self.is_unfolded or len(rows) <= _ROWS_PER_LINE:
             return rows
         kept = rows[:_ROWS_PER_LINE]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from qcode.tui.transcript.line import Line, Span, ink, prefix, tidy
+from qcode.tui.transcript.line import Line, Span, ink, prefix, spread, tidy
 from qcode.tui.transcript.wrap import crop, wrap
 
 BAND = ink("code-block")
@@ -130,7 +130,7 @@ class CodeBlock:
     def _lay_out(self, lines: Iterable[list[Span]]) -> list[Line]:
         rows: list[Line] = []
         for spans in lines:
-            rows += prefix(wrap(spans, max(1, self._width - 2), is_code=True), _MARGIN, _MARGIN)
+            rows += prefix(wrap(spread(spans), max(1, self._width - 2), is_code=True), _MARGIN, _MARGIN)
         for row in rows:
             row.fill = BAND
         return rows

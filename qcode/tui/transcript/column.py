@@ -145,11 +145,3 @@ def word_at(line: Line, index: int) -> tuple[int, int]:
         if match.start() <= index < match.end():
             return match.span()
     return index, min(index + 1, len(text))
-
-
-def occurrences(lines: Sequence[Line], text: str) -> list[tuple[int, int, int]]:
-    """Return row, start and end of every place where `text` stands in one of `lines`, whatever its case."""
-    if not text.strip():
-        return []
-    pattern = re.compile(re.escape(text), re.IGNORECASE)
-    return [(y, *match.span()) for y, line in enumerate(lines) for match in pattern.finditer(line.text)]

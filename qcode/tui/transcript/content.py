@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Literal, cast, get_args
 
 from qcode.tui.transcript.cards import Card, CardState
-from qcode.tui.transcript.entries import Entry, Foldable, Held, Mark, Passage, Reply, Thinking, Welcome
+from qcode.tui.transcript.entries import Entry, Foldable, Held, Mark, Passage, Prompted, Reply, Thinking, Welcome
 from qcode.tui.transcript.line import ink
 
 Level = Literal["info", "warning", "error"]
+Thoughts = Literal["folded", "expanded", "hidden"]
 
 _NOTICE_MARKS = {"info": "• ", "warning": "! ", "error": "✗ "}
 _STATES = get_args(CardState)
@@ -22,13 +23,16 @@ class Content:
     """The entries of a transcript. `take_changed` says from where on the layout has to look again.
 
     While a reply is written anew, `held` is what is left of its old text; the new attempt stands before it, from the
-    index `held_at` on. With `folds_at_once` False thinking that ends stays open, because somebody may be reading it.
+    index `held_at` on. `arrivals` counts what has come, so that somebody who reads elsewhere can be told. With
+    `folds_at_once` False thinking that ends stays open, because somebody may be reading it.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], thinking: Thoughts = "folded") -> None:
+        self.thinking: Thoughts = thinking
         self.entries: list[Entry] = []
         self.is_unfolded = False
         self.folds_at_once = True
+        self.arrivals = 0
         self.held: Held | None = None
         self.held_at = 0
         self._clock = clock
@@ -64,7 +68,7 @@ class Content:
         self._add(Welcome(lines))
 
     def add_user(self, text: str) -> None:
-        self._add(Passage(text, ink("user"), "> ", ink("user-mark")))
+        self._add(Prompted(text, ink("user"), "> ", ink("user-mark")))
 
     def add_notice(self, level: Level, text: str) -> None:
         slot = f"notice-{level}"
@@ -78,18 +82,20 @@ class Content:
             self._text = Reply()
             self._add_live(self._text)
         self._goes_on = False
+        self.arrivals += 1
         self._text.append(text)
         self._touch(self._text)
 
     def append_reasoning(self, text: str) -> None:
         """Open or go on with thinking. Text after it is a block of its own, unless a mark said that it goes on."""
-        if not text:
+        if not text or self.thinking == "hidden":
             return
         if not self._goes_on:
             self._text = None
         if self._thinking is None:
             self._thinking = Thinking(self._clock())
             self._add_live(self._thinking)
+        self.arrivals += 1
         self._thinking.append(text)
         self._touch(self._thinking)
 
@@ -125,10 +131,11 @@ class Content:
     def restore(self, text: str, reasoning: str = "") -> None:
         """Put this in the place of the live blocks; it is live itself."""
         at, _ = self._take_live()
-        if reasoning:
+        if reasoning and self.thinking != "hidden":
             thinking = Thinking(self._clock())
             thinking.append(reasoning)
             thinking.finish(self._clock())
+            thinking.unfold(self.thinking == "expanded")
             self._add_live(thinking, at)
             at += 1
         if text:
@@ -169,6 +176,7 @@ class Content:
         if card is None:
             return
         new_state = cast("CardState | None", state)
+        self.arrivals += 1
         card.change(state=new_state, argument=argument, output=output, append=append, diff=diff, summary=summary)
         if card.state != "writing":
             self._live = [entry for entry in self._live if entry is not card]
@@ -191,6 +199,11 @@ class Content:
                 entry.unfold(self.is_unfolded)
         self._changed = 0
 
+    def unfold(self, entry: Foldable, is_unfolded: bool) -> None:
+        """Unfold one entry, or fold it again."""
+        entry.unfold(is_unfolded)
+        self._touch(entry)
+
     def fold_late(self) -> None:
         """Fold the thinking that stayed open for somebody who was reading."""
         for thinking in self._late_folds:
@@ -203,7 +216,9 @@ class Content:
         if thinking is None:
             return
         thinking.finish(self._clock())
-        if not self.folds_at_once and not thinking.is_unfolded:
+        if self.thinking == "expanded":
+            thinking.unfold(True)
+        elif not self.folds_at_once and not thinking.is_unfolded:
             thinking.unfold(True)
             self._late_folds.append(thinking)
         self._touch(thinking)
@@ -234,7 +249,8 @@ class Content:
         index = len(self.entries) if at is None else at
         entry.gap = gap if index else 0
         if isinstance(entry, Foldable):
-            entry.is_unfolded = self.is_unfolded
+            entry.is_unfolded |= self.is_unfolded
+        self.arrivals += 1
         self._has_moved |= index < len(self.entries)
         self.entries.insert(index, entry)
         self._note(index)

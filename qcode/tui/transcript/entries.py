@@ -19,6 +19,7 @@ BLANK = Line()
 _THINKING_GUTTER: Span = ("│ ", ink("thinking-title"))
 _NOTABLE = 0.5
 _LONG_REST = 12
+_LONG_LINE = 2_000
 _Item = tuple[Literal["text", "mark"], str]
 
 
@@ -93,6 +94,19 @@ class Foldable(Entry):
             self.is_unfolded = is_unfolded
             self.touch()
 
+    def source(self) -> str:
+        """Return all text that the long form shows, for a search to look into."""
+        raise NotImplementedError
+
+    def full_rows(self, width: int) -> list[Line]:
+        """Return the rows of the long form, gap included, without taking it."""
+        was_unfolded, self.is_unfolded = self.is_unfolded, True
+        try:
+            lines = self.lay_out(width)
+        finally:
+            self.is_unfolded = was_unfolded
+        return [BLANK] * (self.gap if lines else 0) + lines
+
 
 class Passage(Entry):
     """Plain text that never changes: each paragraph in its ink, after a mark in the gutter."""
@@ -110,6 +124,10 @@ class Passage(Entry):
     def lay_out(self, width: int) -> list[Line]:
         lines = wrap([(tidy(self._text), self._paint)], max(1, width - len(self._mark)))
         return prefix(lines, (self._mark, self._mark_paint), (" " * len(self._mark), self._paint))
+
+
+class Prompted(Passage):
+    """What the person said."""
 
 
 class Welcome(Entry):
@@ -230,11 +248,19 @@ class Thinking(Foldable):
         self._fed = len(self._parts)
         for line in complete:
             self._lines += self._body(line, width)
+        if len(self._rest) > _LONG_LINE:
+            # Of a line without an end only the last row can change.
+            *rows, last = self._body(self._rest, width)
+            self._lines += rows
+            self._rest = last.text[last.lead :]
         self._settled = len(self._lines)
         if self._rest.strip():
             self._lines += self._body(self._rest, width)
         self._width, self._is_current = width, True
         return self.gap + first
+
+    def source(self) -> str:
+        return "".join(self._parts)
 
     def lay_out(self, width: int) -> list[Line]:
         lines = [self._header()]

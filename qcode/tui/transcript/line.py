@@ -15,6 +15,12 @@ from rich.cells import cell_len
 from qcode.safety.cleaning import clean
 
 TAB = 4
+# A tab on screen: cells that look like spaces and are copied as the one tab they are. From a private plane of Unicode.
+_TAB_HEAD, _TAB_REST = "\U0010ff09", "\U0010ff20"
+_SHOWN = {ord(_TAB_HEAD): " ", ord(_TAB_REST): " "}
+_WRITTEN = {ord(_TAB_HEAD): "\t", ord(_TAB_REST): ""}
+GAP_CLASS = rf"[\s{_TAB_HEAD}{_TAB_REST}]"
+"""What a regular expression has to take for white space in the text of lines."""
 
 
 class Ink(NamedTuple):
@@ -46,6 +52,36 @@ def tidy(text: str) -> str:
     if text.isascii():
         return text.expandtabs(TAB) if "\t" in text else text
     return text.expandtabs(TAB).replace("\u2028", " ").replace("\u2029", " ")
+
+
+def keep_tabs(text: str) -> str:
+    """Return foreign text fit for the screen like `tidy`, but with its tabs, for `spread`."""
+    text = clean(text)
+    return text if text.isascii() else text.replace("\u2028", " ").replace("\u2029", " ")
+
+
+def spread(spans: Sequence[Span]) -> list[Span]:
+    """Return the spans of one written line with its tabs as cells, up to the next stop; they are copied as tabs."""
+    if not any("\t" in text for text, _ in spans):
+        return list(spans)
+    column = 0
+    result: list[Span] = []
+    for text, paint in spans:
+        pieces: list[str] = []
+        for index, piece in enumerate(text.split("\t")):
+            if index:
+                cells = TAB - column % TAB
+                pieces.append(_TAB_HEAD + _TAB_REST * (cells - 1))
+                column += cells
+            pieces.append(piece)
+            column += cell_len(piece)
+        result.append(("".join(pieces), paint))
+    return result
+
+
+def shown(text: str) -> str:
+    """Return the text of a line as the terminal is given it."""
+    return text if text.isascii() else text.translate(_SHOWN)
 
 
 @dataclass(slots=True, eq=False)
@@ -91,7 +127,7 @@ def repaint(line: Line, paint: Ink) -> Line:
 
 def join(lines: Sequence[Line]) -> str:
     """Return what is shown, row by row."""
-    return "\n".join([line.text.rstrip() for line in lines])
+    return "\n".join([shown(line.text).rstrip() for line in lines])
 
 
 def extract(lines: Sequence[Line], start: int = 0, end: int | None = None) -> str:
@@ -110,4 +146,14 @@ def extract(lines: Sequence[Line], start: int = 0, end: int | None = None) -> st
         if parts:
             parts.append("\n" if line.joint is None else line.joint)
         parts.append(piece)
-    return "".join(parts)
+    text = "".join(parts)
+    return text if text.isascii() else text.translate(_WRITTEN)
+
+
+def href_at(line: Line, index: int) -> str:
+    """Return where the link at a character of `line` leads, empty where there is none."""
+    for text, paint in line.spans:
+        if index < len(text):
+            return paint.href
+        index -= len(text)
+    return ""

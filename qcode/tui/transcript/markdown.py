@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from qcode.tui.transcript.blocks import ProseView
 from qcode.tui.transcript.code import CodeBlock
-from qcode.tui.transcript.line import Line, ink, tidy
+from qcode.tui.transcript.line import Line, ink, keep_tabs, tidy
 from qcode.tui.transcript.splitter import Chunk, Splitter
 from qcode.tui.transcript.wrap import crop
 
@@ -34,6 +34,7 @@ class MarkdownStream:
         self._splitter = Splitter()
         self._rest = ""
         self._view: CodeBlock | ProseView | None = None
+        self._next: CodeBlock | ProseView | None = None
         self.settled = 0
         self._bare = 0
         self._marks: list[tuple[int, str]] = []
@@ -66,9 +67,18 @@ class MarkdownStream:
         self.settled = len(self.lines)
 
     def _take(self, line: str) -> None:
-        done = self._splitter.feed(tidy(line))
+        done = self._splitter.feed(self._clean(line))
         if done is not None:
             self._settle(done)
+        begun = self._splitter.open
+        if begun is not None and not begun.is_code and len(begun.lines) == 1:
+            self._view = self._next
+        self._next = None
+
+    def _clean(self, line: str) -> str:
+        """Return a line of the source for the splitter: a block of code keeps its tabs."""
+        chunk = self._splitter.open
+        return keep_tabs(line) if chunk is not None and chunk.is_code else tidy(line)
 
     def _settle(self, chunk: Chunk) -> None:
         rows = self._rows(chunk, None)
@@ -81,7 +91,7 @@ class MarkdownStream:
     def _open_rows(self) -> list[Line]:
         """Return the rows of what is not settled: the open chunk and the line being written."""
         chunk = self._splitter.open
-        rest = tidy(self._rest)
+        rest = self._clean(self._rest)
         if not rest.strip() or _UNDECIDED.fullmatch(rest):
             rest = ""
         begun = self._splitter.begin(rest) if rest else None
@@ -94,7 +104,9 @@ class MarkdownStream:
                 shown = chunk.longer(rest)
             rows = self._rows(shown, self._view)
         if begun is not None:
-            rows = rows + self._rows(begun, self._new_view(begun))
+            if begun.is_code or not isinstance(self._next, ProseView):
+                self._next = self._new_view(begun)
+            rows = rows + self._rows(begun, self._next)
         return rows
 
     def _new_view(self, chunk: Chunk) -> CodeBlock | ProseView:

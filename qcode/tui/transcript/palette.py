@@ -1,29 +1,108 @@
-"""Style slots of the transcript and the style sheet that gives them the colours of the theme.
+"""How each slot of the transcript looks in the colours of the theme, and the style sheet of the pane.
 
-Every slot is a component class `transcript--<slot>`, so that a style sheet can change each of them.
+The slots are no component classes: the style sheet would work each of them out again with every change of the screen.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from rich.color import Color as RichColor
+from rich.segment import Segment
 from rich.style import Style
+from textual.color import Color
 from textual.widget import Widget
 
 from qcode.tui.transcript.line import Ink
 
-PREFIX = "transcript--"
 
-# fmt: off
-SLOTS = (
-    "welcome-title", "welcome", "user", "user-mark", "thinking", "thinking-title", "mark", "old", "dim",
-    "notice-info", "notice-warning", "notice-error", "heading", "heading-1", "heading-2", "strong", "emphasis",
-    "strike", "link", "target", "quote", "quote-mark", "bullet", "rule", "table-head", "code", "code-block",
-    "code-label", "code-keyword", "code-type", "code-string", "code-number", "code-comment", "code-function",
-    "card-title", "card-argument", "card-running", "card-done", "card-failed", "card-denied", "output", "diff-add",
-    "diff-remove", "diff-add-word", "diff-remove-word", "diff-hunk", "diff-number",
-)
-# fmt: on
+class Look(NamedTuple):
+    """What a slot says; nothing of the rest. Colours are names of the theme, shares per cent over what is below."""
 
-COMPONENTS = frozenset(PREFIX + slot for slot in SLOTS)
+    color: str = ""
+    share: int = 100
+    ground: str = ""
+    ground_share: int = 100
+    attributes: str = ""
+
+
+_LOOKS: dict[str, Look] = {
+    "welcome-title": Look(attributes="bold"),
+    "welcome": Look("text-muted"),
+    "user": Look("foreground", attributes="bold"),
+    "user-mark": Look("accent", attributes="bold"),
+    "thinking": Look("text-muted", attributes="italic"),
+    "thinking-title": Look("text-muted"),
+    "mark": Look("text-muted"),
+    "old": Look("foreground", 52),
+    "dim": Look("text-muted"),
+    "notice-info": Look("text-muted"),
+    "notice-warning": Look("warning"),
+    "notice-error": Look("error"),
+    "heading": Look("primary", attributes="bold"),
+    "heading-1": Look(attributes="bold underline"),
+    "heading-2": Look(),
+    "strong": Look(attributes="bold"),
+    "emphasis": Look(attributes="italic"),
+    "strike": Look(attributes="strike"),
+    "link": Look("primary", attributes="underline"),
+    "target": Look("text-muted"),
+    "quote": Look("text-muted"),
+    "quote-mark": Look("primary", 60),
+    "bullet": Look("accent"),
+    "rule": Look("foreground", 30),
+    "table-head": Look(attributes="bold"),
+    "code": Look("accent"),
+    "code-block": Look(ground="surface"),
+    "code-label": Look("text-muted"),
+    "code-keyword": Look("secondary"),
+    "code-type": Look("accent"),
+    "code-string": Look("success"),
+    "code-number": Look("warning"),
+    "code-comment": Look("text-muted", attributes="italic"),
+    "code-function": Look("primary"),
+    "card-title": Look(attributes="bold"),
+    "card-argument": Look("foreground"),
+    "card-running": Look("accent"),
+    "card-done": Look("success"),
+    "card-failed": Look("error"),
+    "card-denied": Look("warning"),
+    "output": Look("foreground", 75),
+    "diff-add": Look(ground="success", ground_share=22),
+    "diff-remove": Look(ground="error", ground_share=22),
+    "diff-add-word": Look(ground="success", ground_share=35),
+    "diff-remove-word": Look(ground="error", ground_share=35),
+    "diff-hunk": Look("text-muted"),
+    "diff-number": Look("text-muted"),
+    "news": Look("background", ground="accent", attributes="bold"),
+    "found": Look("background", ground="warning"),
+}
+
+# In the terminal's own colours, which cannot be mixed.
+_TERMINAL_LOOKS: dict[str, Look] = {
+    "welcome": Look("text-muted", attributes="dim"),
+    "thinking-title": Look("text-muted", attributes="dim"),
+    "mark": Look("text-muted", attributes="dim"),
+    "old": Look("foreground", attributes="dim"),
+    "dim": Look("text-muted", attributes="dim"),
+    "notice-info": Look("text-muted", attributes="dim"),
+    "target": Look("text-muted", attributes="dim"),
+    "quote": Look("text-muted", attributes="dim"),
+    "rule": Look("foreground", attributes="dim"),
+    "code-label": Look("text-muted", attributes="dim"),
+    "diff-hunk": Look("text-muted", attributes="dim"),
+    "diff-number": Look("text-muted", attributes="dim"),
+    "thinking": Look("text-muted", attributes="dim italic"),
+    "code-comment": Look("text-muted", attributes="dim italic"),
+    "diff-add": Look("success"),
+    "diff-remove": Look("error"),
+    "diff-add-word": Look(attributes="reverse"),
+    "diff-remove-word": Look(attributes="reverse"),
+    "news": Look("accent", attributes="reverse bold"),
+    "found": Look("warning", attributes="reverse"),
+}
+
+SLOTS = frozenset(_LOOKS)
 
 CSS = """
 Pane {
@@ -39,67 +118,6 @@ Pane {
     background: $background;
     color: $foreground;
     padding: 0 0 0 1;
-
-    & > .transcript--welcome-title { text-style: bold; }
-    & > .transcript--welcome { color: $text-muted; }
-    & > .transcript--user { color: $foreground; text-style: bold; }
-    & > .transcript--user-mark { color: $accent; text-style: bold; }
-    & > .transcript--thinking { color: $text-muted; text-style: italic; }
-    & > .transcript--thinking-title { color: $text-muted; }
-    & > .transcript--mark { color: $text-muted; }
-    & > .transcript--old { color: $foreground 40%; }
-    & > .transcript--dim { color: $text-muted; }
-    & > .transcript--notice-info { color: $text-muted; }
-    & > .transcript--notice-warning { color: $warning; }
-    & > .transcript--notice-error { color: $error; }
-    & > .transcript--heading { color: $primary; text-style: bold; }
-    & > .transcript--heading-1 { text-style: bold underline; }
-    & > .transcript--strong { text-style: bold; }
-    & > .transcript--emphasis { text-style: italic; }
-    & > .transcript--strike { text-style: strike; }
-    & > .transcript--link { color: $primary; text-style: underline; }
-    & > .transcript--target { color: $text-muted; }
-    & > .transcript--quote { color: $text-muted; }
-    & > .transcript--quote-mark { color: $primary 60%; }
-    & > .transcript--bullet { color: $accent; }
-    & > .transcript--rule { color: $foreground 30%; }
-    & > .transcript--table-head { text-style: bold; }
-    & > .transcript--code { color: $accent; }
-    & > .transcript--code-block { background: $surface; }
-    & > .transcript--code-label { color: $text-muted; }
-    & > .transcript--code-keyword { color: $secondary; }
-    & > .transcript--code-type { color: $accent; }
-    & > .transcript--code-string { color: $success; }
-    & > .transcript--code-number { color: $warning; }
-    & > .transcript--code-comment { color: $foreground 55%; text-style: italic; }
-    & > .transcript--code-function { color: $primary; }
-    & > .transcript--card-title { text-style: bold; }
-    & > .transcript--card-argument { color: $foreground; }
-    & > .transcript--card-running { color: $accent; }
-    & > .transcript--card-done { color: $success; }
-    & > .transcript--card-failed { color: $error; }
-    & > .transcript--card-denied { color: $warning; }
-    & > .transcript--output { color: $foreground 75%; }
-    & > .transcript--diff-add { background: $success 15%; }
-    & > .transcript--diff-remove { background: $error 15%; }
-    & > .transcript--diff-add-word { background: $success 35%; }
-    & > .transcript--diff-remove-word { background: $error 35%; }
-    & > .transcript--diff-hunk { color: $text-muted; }
-    & > .transcript--diff-number { color: $foreground 55%; }
-
-    &:ansi > .transcript--welcome, &:ansi > .transcript--thinking-title, &:ansi > .transcript--mark,
-    &:ansi > .transcript--old, &:ansi > .transcript--dim, &:ansi > .transcript--notice-info,
-    &:ansi > .transcript--target, &:ansi > .transcript--quote, &:ansi > .transcript--rule,
-    &:ansi > .transcript--code-label, &:ansi > .transcript--diff-hunk, &:ansi > .transcript--diff-number {
-        text-style: dim;
-    }
-    &:ansi > .transcript--thinking, &:ansi > .transcript--code-comment { text-style: dim italic; }
-    &:ansi > .transcript--diff-add { color: $success; background: transparent; }
-    &:ansi > .transcript--diff-remove { color: $error; background: transparent; }
-    &:ansi > .transcript--diff-add-word, &:ansi > .transcript--diff-remove-word {
-        background: transparent;
-        text-style: reverse;
-    }
 }
 """
 
@@ -133,15 +151,43 @@ class Palette:
         return style
 
     def _slot(self, slot: str) -> Style:
-        """Return only what the slot itself says, its colours blended with the widget's."""
+        """Return only what the slot itself says, its colours blended with what the widget stands on."""
         style = self._slots.get(slot)
         if style is None:
-            styles = self._widget.get_component_styles(PREFIX + slot)
-            full = self._widget.get_component_rich_style(PREFIX + slot)
-            has_color = styles.has_rule("color") or styles.has_rule("auto_color")
-            style = styles.text_style + Style(
-                color=full.color if has_color else None,
-                bgcolor=full.bgcolor if styles.has_rule("background") else None,
+            app = self._widget.app
+            is_terminal = app.current_theme.ansi
+            look = _LOOKS[slot]
+            if is_terminal:
+                look = _TERMINAL_LOOKS.get(slot, look)
+            style = self._slots[slot] = Style.parse(look.attributes) + Style(
+                color=self._color(look.color, look.share, app.theme_variables, is_terminal=is_terminal),
+                bgcolor=self._color(look.ground, look.ground_share, app.theme_variables, is_terminal=is_terminal),
             )
-            self._slots[slot] = style
         return style
+
+    def _color(self, name: str, share: int, colors: dict[str, str], *, is_terminal: bool) -> RichColor | None:
+        if not name:
+            return None
+        # A theme may give a share of its own, or leave a colour to what it stands on.
+        named, _, own_share = colors[name].partition(" ")
+        color = Color.parse(colors["foreground"] if named == "auto" else named)
+        if is_terminal:
+            return color.rich_color if color.a else None
+        strength = color.a * share / 100 * float(own_share.rstrip("%") or 100) / 100
+        return self._widget.background_colors[1].blend(color, strength, alpha=1).rich_color
+
+
+def painted_over(segments: list[Segment], start: int, end: int, marked: Style) -> list[Segment]:
+    """Return `segments` with the characters from `start` to `end` (-1: the end) in `marked` over their own style."""
+    result: list[Segment] = []
+    position = 0
+    for text, style, _ in segments:
+        begin = min(len(text), max(0, start - position))
+        stop = len(text) if end == -1 else min(len(text), max(begin, end - position))
+        result += [
+            Segment(text[:begin], style),
+            Segment(text[begin:stop], style + marked if style else marked),
+            Segment(text[stop:], style),
+        ]
+        position += len(text)
+    return [segment for segment in result if segment.text]

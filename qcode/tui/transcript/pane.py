@@ -6,45 +6,49 @@ end until the person scrolls away, and never moves what they read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from dataclasses import replace
 from time import monotonic
-from typing import ClassVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
 from textual.cache import LRUCache
-from textual.geometry import Offset, Region, Size
+from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
-from textual.selection import Selection
 from textual.strip import Strip
 from textual.timer import Timer
 from textual.types import AnimationLevel, CallbackType, EasingFunction
 
-from qcode.tui.transcript.column import Column, Place, letters, row_of, word_at
+from qcode.tui.transcript.column import Column, Place, letters, row_of
 from qcode.tui.transcript.content import Content
-from qcode.tui.transcript.line import Line, extract
-from qcode.tui.transcript.palette import COMPONENTS, CSS, Palette
+from qcode.tui.transcript.line import Line, ink, shown
+from qcode.tui.transcript.palette import CSS, Palette, painted_over
+from qcode.tui.transcript.wrap import crop
 
 _FRAME = 1 / 20
 # A frame that took long is followed by a longer pause: however odd a text is, showing it takes no more of a core.
 _LARGEST_SHARE = 1 / 6
+NEWS = " ↓ new text below "
+_NEWS_INK = ink("news")
+_FOUND_INK = ink("found")
 
 
 class Pane(ScrollView):
     """Shows a `Content`. Whoever changes the content calls `schedule`."""
 
-    ALLOW_SELECT = True
-    COMPONENT_CLASSES: ClassVar[set[str]] = set(COMPONENTS)
     DEFAULT_CSS = CSS
 
-    def __init__(self, clock: Callable[[], float], id: str | None, classes: str | None) -> None:
+    def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
         super().__init__(id=id, classes=classes)
-        self.content = Content(clock)
+        self.content = content
         self.column = Column(self.content.entries)
         self._colours = Palette(self)
         self._strips: LRUCache[Line, Strip] = LRUCache(1024)
         self._place: Place | None = None
+        self._seen = 0
+        self._has_told_news = False
+        self._pattern: re.Pattern[str] | None = None
         self._is_placing = False
         self._is_due = False
         self._next_frame = 0.0
@@ -54,6 +58,53 @@ class Pane(ScrollView):
     def is_anchored(self) -> bool:
         """Whether the end stays in view."""
         return self._place is None
+
+    @property
+    def text_width(self) -> int:
+        """The cells of a row that are seen: the scroll bar lies over the others."""
+        return self.scrollable_content_region.width
+
+    @property
+    def place(self) -> Place | None:
+        """What is at the top of the view, None where the end stays in view."""
+        return replace(self._place) if self._place is not None else None
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something came below while the person was reading elsewhere."""
+        return self._place is not None and self.content.arrivals != self._seen
+
+    def hold(self) -> None:
+        """Stand still from now on, also at the end."""
+        if self._place is None and self.column.entries:
+            index, row = self.column.find(round(self.scroll_y))
+            self._place = Place(self.column.entries[index], row)
+            self._seen = self.content.arrivals
+
+    def go_to(self, place: Place) -> None:
+        """Show `place` at the top of the view; the end where there is not enough below it."""
+        self._seen = self.content.arrivals if self._place is None else self._seen
+        self._place = place
+        self.content.folds_at_once = False
+        self.flush()
+        if self.scroll_y >= self.max_scroll_y:
+            self.follow()
+
+    def highlight(self, pattern: re.Pattern[str] | None) -> None:
+        """Mark what `pattern` finds in each row, None: nothing."""
+        self._pattern = pattern
+        self._strips.clear()
+        self.refresh()
+
+    def lay_out_all(self) -> None:
+        """Make all rows exact, and put the view at its place among them."""
+        self.column.invalidate(0)
+        self.cover()
+        self.column.lay_out_all()
+        self.flush()
+
+    def after_changes(self) -> None:
+        """Rows may have moved; what refers to them has to be looked at."""
 
     def schedule(self) -> None:
         """Something has changed: show it with the next frame."""
@@ -88,9 +139,10 @@ class Pane(ScrollView):
         """Show another content from its end on."""
         self.content = content
         self.column = Column(content.entries)
-        self.column.width = max(1, self.size.width)
+        self.column.width = max(1, self.text_width)
         self._strips.clear()
         self._place = None
+        self._seen = content.arrivals
         self.drop_selection()
         self.refresh()
         self.schedule()
@@ -118,49 +170,50 @@ class Pane(ScrollView):
 
     def render_line(self, y: int) -> Strip:
         """Return the row `y` of the view."""
-        width = self.size.width
-        row = round(self.scroll_y) + y
+        strip = self._row_strip(round(self.scroll_y) + y)
+        if y == self.size.height - 1 and self.has_news:
+            return self._with_news(strip)
+        return strip
+
+    def _row_strip(self, row: int) -> Strip:
+        width = self.text_width
         line = self.column.line(row)
         if line is None:
-            # With offsets like every other row: which rows are past the end must not show in the segments.
-            return Strip.blank(width, self._colours.base).apply_offsets(0, row)
+            return Strip.blank(width, self._colours.base)
         selection = self.text_selection
         span = selection.get_span(row) if selection is not None else None
         if span is not None:
-            return self._paint(line, width, span).apply_offsets(0, row)
+            return self._paint(line, width, span)
         strip = self._strips.get(line)
         if strip is None:
             strip = self._strips[line] = self._paint(line, width, None)
-        return strip.apply_offsets(0, row)
+        return strip
+
+    def _with_news(self, strip: Strip) -> Strip:
+        """Return the last row of the view with a mark at its end: there is more below."""
+        label = crop(NEWS, self.text_width)
+        cells = cell_len(label)
+        mark = Strip([Segment(label, self._colours.style(_NEWS_INK))], cells)
+        return Strip.join([strip.crop(0, self.text_width - cells), mark])
 
     def _paint(self, line: Line, width: int, selected: tuple[int, int] | None) -> Strip:
         style = self._colours.style
-        segments = [Segment(text, style(ink)) for text, ink in line.spans]
+        segments = [Segment(shown(text), style(paint)) for text, paint in line.spans]
         cells = line.width
+        if self._pattern is not None:
+            for found in self._pattern.finditer(line.text):
+                segments = painted_over(segments, *found.span(), self._colours.style(_FOUND_INK))
         if selected is not None:
-            segments = self._highlight(segments, *selected)
+            segments = painted_over(segments, *selected, self._selection_style())
         if cells < width:
             segments.append(Segment(" " * (width - cells), style(line.fill)))
         strip = Strip(segments, max(cells, width))
         return strip.crop(0, width) if cells > width else strip
 
-    def _highlight(self, segments: list[Segment], start: int, end: int) -> list[Segment]:
-        """Return `segments` with the characters from `start` to `end` (-1: the end) in the colours of a selection."""
+    def _selection_style(self) -> Style:
         # Most themes leave the colour of selected text as it is: then only the partial style says so.
         said = self.screen.get_component_rich_style("screen--selection", partial=True)
-        marked = said + Style(bgcolor=self.screen.get_component_rich_style("screen--selection").bgcolor)
-        result: list[Segment] = []
-        position = 0
-        for text, style, _ in segments:
-            begin = max(0, start - position)
-            stop = len(text) if end == -1 else max(begin, end - position)
-            result += [
-                Segment(text[:begin], style),
-                Segment(text[begin:stop], style + marked if style else marked),
-                Segment(text[stop:], style),
-            ]
-            position += len(text)
-        return [segment for segment in result if segment.text]
+        return said + Style(bgcolor=self.screen.get_component_rich_style("screen--selection").bgcolor)
 
     def notify_style_update(self) -> None:
         """Colours may have changed; what stands where has not."""
@@ -171,12 +224,12 @@ class Pane(ScrollView):
     def _show_changes(self) -> None:
         """Make what is in view and around it exact, put the view where it belongs and repaint what differs."""
         column = self.column
-        is_resized = column.width != self.size.width
+        is_resized = column.width != self.text_width
         if is_resized:
             self._remember_letters()
             self.drop_selection()
             self._strips.clear()
-            column.width = self.size.width
+            column.width = self.text_width
             column.invalidate(0)
         self.cover()
         changed = self.content.take_changed()
@@ -191,7 +244,14 @@ class Pane(ScrollView):
         elif first is not None:
             top = max(0, first - round(self.scroll_y))
             if top < self.size.height:
-                self.refresh(Region(0, top, self.size.width, self.size.height - top))
+                self.refresh(Region(0, top, self.text_width, self.size.height - top))
+        self._tell_news()
+        self.after_changes()
+
+    def _tell_news(self) -> None:
+        if self.has_news != self._has_told_news:
+            self._has_told_news = self.has_news
+            self.refresh(Region(0, self.size.height - 1, self.text_width, 1))
 
     def _find_place(self, is_resized: bool) -> int:
         """Return the row that belongs at the top of the view, everything around it laid out."""
@@ -223,16 +283,18 @@ class Pane(ScrollView):
         self._is_placing = True
         try:
             # Set without its watcher: the height of the text never changes the layout of the screen, only the bar.
-            self.set_reactive(Pane.virtual_size, Size(self.size.width, self.column.height))
+            self.set_reactive(Pane.virtual_size, Size(self.text_width, self.column.height))
             self.vertical_scrollbar.window_virtual_size = self.column.height
             self.scroll_y = self.scroll_target_y = target
         finally:
             self._is_placing = False
         if self._place is not None and target > self.max_scroll_y:
-            self._follow()
+            self.follow()
 
-    def _follow(self) -> None:
+    def follow(self) -> None:
+        """Keep the end in view from now on."""
         self._place = None
+        self._seen = self.content.arrivals
         self.content.folds_at_once = True
         self.content.fold_late()
 
@@ -242,9 +304,11 @@ class Pane(ScrollView):
         if self._is_placing or not self.is_attached or not self.column.entries:
             return
         if round(new_value) >= self.max_scroll_y:
-            self._follow()
+            self.follow()
         else:
             index, row = self.column.find(round(new_value))
+            if self._place is None:
+                self._seen = self.content.arrivals
             self._place = Place(self.column.entries[index], row)
             self.content.folds_at_once = False
         self._show_changes()
@@ -291,7 +355,7 @@ class Pane(ScrollView):
         y_axis: bool = True,
     ) -> None:
         """Show the end, and stay there."""
-        self._follow()
+        self.follow()
         self.flush()
         if on_complete is not None:
             self.call_next(on_complete)
@@ -308,30 +372,6 @@ class Pane(ScrollView):
     def on_resize(self) -> None:
         """Rows and view have other sizes."""
         self.flush()
-
-    def on_click(self, event: events.Click) -> None:
-        """Two clicks select a word, three a line, instead of all there is."""
-        if event.chain < 2:
-            return
-        event.prevent_default()
-        _, offset = self.screen.get_widget_and_offset_at(event.screen_x, event.screen_y)
-        line = self.column.line(offset.y) if offset is not None else None
-        if offset is None or line is None:
-            return
-        start, end = word_at(line, offset.x) if event.chain == 2 else (line.lead, len(line.text))
-        self.screen.selections = {self: Selection(Offset(start, offset.y), Offset(end, offset.y))}
-
-    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Return the selected text as it was written: without gutters, wraps undone."""
-        start = selection.start or Offset(0, 0)
-        end = selection.end or Offset(-1, self.column.height - 1)
-        lines = list(self.column.lines(start.y, end.y + 1))
-        self.flush()
-        return extract(lines, start.x, None if end.x < 0 else end.x), "\n"
-
-    def selection_updated(self, selection: Selection | None) -> None:
-        """Show the selection as it is now."""
-        self.refresh()
 
     def _run_ticker(self) -> None:
         """Let a timer run while a card shows how long it has been running, and only then."""

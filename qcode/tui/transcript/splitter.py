@@ -41,7 +41,7 @@ class Chunk:
         """Whether `line` is the end of this code chunk."""
         mark = line.strip()
         is_mark = len(mark) >= len(self.fence) and mark == self.fence[0] * len(mark)
-        return is_mark and len(line) - len(line.lstrip(" ")) <= 3
+        return is_mark and len(line) - len(line.lstrip(" ")) <= 3 and not line.lstrip(" ").startswith("\t")
 
     def add(self, line: str) -> None:
         self.lines.append(undent(line, self.indent) if self.is_code else line)

@@ -8,29 +8,32 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import monotonic
 
-from textual.geometry import Offset
-from textual.selection import Selection
-
-from qcode.tui.transcript.column import occurrences
-from qcode.tui.transcript.content import Content, Level
+from qcode.tui.transcript.column import Place
+from qcode.tui.transcript.content import Content, Level, Thoughts
+from qcode.tui.transcript.entries import Prompted
 from qcode.tui.transcript.line import Line, join
-from qcode.tui.transcript.pane import Pane
+from qcode.tui.transcript.searching import SearchingPane
 
 _WIDTH_BEFORE_MOUNT = 80
 
 
-class Transcript(Pane):
-    """Everything said and done. `clock` gives seconds for durations; it must never go back."""
+class Transcript(SearchingPane):
+    """Everything said and done.
+
+    `clock` gives seconds for durations; it must never go back. `thinking` says what becomes of thinking that is over.
+    """
 
     def __init__(
         self,
         *,
         clock: Callable[[], float] = monotonic,
+        thinking: Thoughts = "folded",
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
-        super().__init__(clock, id, classes)
+        super().__init__(Content(clock, thinking), id, classes)
         self._clock = clock
+        self._thinking: Thoughts = thinking
 
     def add_welcome(self, lines: Sequence[str]) -> None:
         """Add lines of greeting, the first one bold."""
@@ -111,39 +114,41 @@ class Transcript(Pane):
 
     def clear(self) -> None:
         """Take everything away."""
-        self.show(Content(self._clock))
+        self.show(Content(self._clock, self._thinking))
 
     def plain_text(self) -> str:
         """Return everything shown, row by row at the present width, whether or not a frame has shown it yet."""
         return join(self._all_lines())
 
-    def find(self, text: str, *, is_upwards: bool = True) -> tuple[int, int]:
-        """Select the next place where `text` stands in a row, whatever its case, and bring it into view.
+    def jump(self, step: int) -> bool:
+        """Show what the person said before (-1) or after (1) what is in view, at the top; return whether there is any.
 
-        The search goes on from what is selected, else from the nearest end of the view, and around. Return which one it
-        is, counted from the top, and how many there are; `(0, 0)` where there is none.
+        After the last one is the end.
         """
-        found = occurrences(self._all_lines(), text)
-        if not found:
-            return 0, 0
-        selection = self.text_selection
-        edge = round(self.scroll_y) + (self.size.height if is_upwards else -1)
-        here = (selection.start.y, selection.start.x) if selection and selection.start else (edge, 0)
-        before = sum((y, start) < here for y, start, _ in found)
-        is_on_one = before < len(found) and found[before][:2] == here
-        index = before - 1 if is_upwards else before + is_on_one
-        y, start, end = found[index % len(found)]
-        self.reveal(y)
-        self.screen.selections = {self: Selection(Offset(start, y), Offset(end, y))}
-        return index % len(found) + 1, len(found)
+        own = [index for index, entry in enumerate(self.column.entries) if isinstance(entry, Prompted)]
+        if not own:
+            return False
+        index, row = self.column.find(round(self.scroll_y))
+        entry = self.column.entries[index]
+        is_at_start = row <= entry.gap
+        if step < 0:
+            before = [at for at in own if at < index or (at == index and not is_at_start)]
+            target = before[-1] if before else None
+        else:
+            if self.is_anchored:
+                return False
+            target = next((at for at in own if at > index), None)
+            if target is None:
+                self.scroll_end(animate=False)
+                return True
+        if target is None:
+            return False
+        self.go_to(Place(self.column.entries[target], self.column.entries[target].gap))
+        return True
 
     def _all_lines(self) -> list[Line]:
         column = self.column
-        if not self.size.width:
+        if not self.text_width:
             column.width = _WIDTH_BEFORE_MOUNT
-        column.invalidate(0)
-        self.cover()
-        column.lay_out_all()
-        # Guessed heights have become exact: the view has to stand at its place among them before it is painted again.
-        self.flush()
+        self.lay_out_all()
         return [row for entry in column.entries for row in entry.rows(column.width)]

@@ -9,6 +9,7 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from qcode.tui.transcript import Transcript
+from qcode.tui.transcript.pane import NEWS
 
 
 class Stage(App[None]):
@@ -18,9 +19,13 @@ class Stage(App[None]):
         super().__init__()
         self.now = 100.0
         self.transcript = Transcript(clock=lambda: self.now)
+        self.links: list[str] = []
 
     def compose(self) -> ComposeResult:
         yield self.transcript
+
+    def on_marking_pane_link_clicked(self, event: Transcript.LinkClicked) -> None:
+        self.links.append(event.href)
 
     @property
     def top(self) -> int:
@@ -40,9 +45,9 @@ class Stage(App[None]):
         return self.transcript._is_due
 
     def view(self) -> list[str]:
-        """Return what is painted of the transcript, row by row."""
+        """Return what is painted of the transcript, row by row, without the mark that there is more below."""
         height = self.transcript.size.height
-        return [self.transcript.render_line(y).text.rstrip() for y in range(height)]
+        return [self.transcript.render_line(y).text.removesuffix(NEWS).rstrip() for y in range(height)]
 
 
 Scene = Callable[[Stage, Pilot[None]], Awaitable[None]]

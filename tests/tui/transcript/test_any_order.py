@@ -10,9 +10,8 @@ from textual.pilot import Pilot
 from tests.tui.transcript.stage import Stage, play, settle
 
 TEXTS = ("word ", "\n\n", "```\n", "- a\n", "| a | b |\n|--|--|\n", "long text " * 30, "x\n" * 20, "   \n", "[/] [x]")
-CALLS = (
-    "text text text text reason settle restart restore mark notice card state output fold scroll end resize user find"
-)
+SHOWING = "text text text text reason settle restart restore mark notice card state output user"
+LOOKING = "fold scroll end resize find jump"
 STATES = ["writing", "waiting", "running", "done", "failed", "denied", "rejected", "cancelled"]
 DIFF = "@@ -1 +1 @@\n-a\n+b\n"
 
@@ -52,7 +51,12 @@ async def call(name: str, stage: Stage, pilot: Pilot[None], pick: random.Random)
         case "user":
             shown.add_user("hello " * pick.randint(1, 30))
         case "find":
-            shown.find("text", is_upwards=pick.random() < 0.5)
+            shown.search(pick.choice(("text", "out", "nowhere")))
+            shown.search_on(is_upwards=pick.random() < 0.5)
+            if pick.random() < 0.7:
+                shown.end_search(is_going_back=pick.random() < 0.5)
+        case "jump":
+            shown.jump(pick.choice((-1, 1)))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -60,10 +64,11 @@ def test_any_order_of_calls_ends_in_a_view_of_the_end(seed: int) -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         pick = random.Random(seed)
         for _ in range(120):
-            await call(pick.choice(CALLS.split()), stage, pilot, pick)
+            await call(pick.choice(f"{SHOWING} {LOOKING}".split()), stage, pilot, pick)
             if pick.random() < 0.2:
                 await settle(stage, pilot)
             assert len(stage.view()) == stage.transcript.size.height
+        stage.transcript.end_search(is_going_back=False)
         stage.transcript.scroll_end()
         await settle(stage, pilot)
         rows = stage.transcript.plain_text().split("\n")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
+from qcode.tui.transcript.content import Content, Thoughts
+from qcode.tui.transcript.line import ink
 from tests.tui.transcript.stage import Stage, fill, play, settle
 
 
@@ -127,7 +129,7 @@ def test_the_old_text_is_dimmed() -> None:
         shown.append_text("**old**\n\nmore")
         shown.restart("again")
         await settle(stage, pilot)
-        old = shown.get_component_rich_style("transcript--old")
+        old = shown._colours.style(ink("old"))
         styles = [segment.style for segment in shown.render_line(2) if segment.text.strip()]
         assert stage.view()[2] == "more"
         assert [style.color for style in styles if style] == [old.color]
@@ -285,5 +287,25 @@ def test_folds_open_and_close_without_losing_the_place() -> None:
             shown.toggle_folds()
             await settle(stage, pilot)
             assert stage.view()[0] == place
+
+    play(scene)
+
+
+def test_thinking_may_stay_open_or_never_show() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        cases: list[tuple[Thoughts, list[str]]] = [
+            ("expanded", ["∴ Thought", "│ because", "", "yes"]),
+            ("hidden", ["yes"]),
+        ]
+        for thinking, seen in cases:
+            stage.transcript.show(Content(lambda: stage.now, thinking))
+            stage.transcript.append_reasoning("because")
+            stage.transcript.append_text("yes")
+            stage.transcript.settle()
+            assert rows(stage) == seen
+            stage.transcript.append_reasoning("half")
+            stage.transcript.restore("first", "why")
+            stage.transcript.settle()
+            assert rows(stage) == [*seen, *(["", "∴ Thought", "│ why"] if thinking == "expanded" else []), "", "first"]
 
     play(scene)

@@ -100,28 +100,142 @@ def test_a_word_ends_where_a_path_ends() -> None:
     assert word_at(line, 17) == (16, 20)
 
 
-def test_find_goes_from_one_place_to_the_next_and_brings_it_into_view() -> None:
+def test_a_selection_stays_on_its_text_while_more_comes_and_rows_above_move() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         shown = stage.transcript
-        fill(shown, 30)
+        shown.append_reasoning("one\ntwo\nthree")
+        shown.append_text("alpha beta gamma\n\ndelta")
         await settle(stage, pilot)
-        assert shown.find("no such thing") == (0, 0)
-        assert [shown.find("REPLY 1")[0] for _ in range(3)] == [11, 10, 9]
+        y = stage.view().index("alpha beta gamma")
+        await pilot.click(shown, offset=(7, y), times=2)
+        assert stage.screen.get_selected_text() == "beta"
+        shown.toggle_folds()
+        shown.toggle_folds()
+        await pilot.click(shown, offset=(7, stage.view().index("alpha beta gamma")), times=2)
+        shown.append_text(" and more\n" * 30)
         await settle(stage, pilot)
-        assert stage.screen.get_selected_text() == "reply 1"
-        assert "• reply 17" in stage.view()
-        assert shown.find("reply 1", is_upwards=False) == (10, 11)
-        assert not shown.is_anchored
+        assert stage.screen.get_selected_text() == "beta"
 
     play(scene)
 
 
-def test_find_goes_around_at_both_ends() -> None:
+def test_thinking_that_folds_above_a_selection_moves_it_along() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         shown = stage.transcript
-        shown.append_text("one two one")
+        shown.add_card("c", "tool", "x")
+        shown.add_user("alpha beta gamma")
         await settle(stage, pilot)
-        assert [shown.find("one") for _ in range(3)] == [(2, 2), (1, 2), (2, 2)]
-        assert shown.find("one", is_upwards=False) == (1, 2)
+        await pilot.click(shown, offset=(9, stage.view().index("> alpha beta gamma")), times=2)
+        assert stage.screen.get_selected_text() == "beta"
+        shown.update_card("c", output="1\n2\n3\n4\n")
+        await settle(stage, pilot)
+        assert stage.screen.get_selected_text() == "beta"
+
+    play(scene)
+
+
+def test_a_selection_whose_text_is_gone_is_dropped() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        shown.append_text("alpha beta")
+        await settle(stage, pilot)
+        await pilot.click(shown, offset=(7, 0), times=2)
+        shown.restore("something else")
+        await settle(stage, pilot)
+        assert stage.screen.get_selected_text() is None
+
+    play(scene)
+
+
+def test_the_view_stands_still_while_somebody_selects_and_goes_on_after() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        fill(shown, 20)
+        await settle(stage, pilot)
+        before = stage.view()
+        await pilot.mouse_down(shown, offset=(2, 5))
+        await pilot.hover(shown, offset=(6, 5))
+        fill(shown, 3)
+        await settle(stage, pilot)
+        assert stage.view() == before
+        await pilot.mouse_up(shown, offset=(6, 5))
+        assert stage.screen.get_selected_text()
+        shown.scroll_end()
+        await settle(stage, pilot)
+        assert stage.view()[-1] == "• end 2"
+
+    play(scene)
+
+
+def test_dragging_past_the_edge_scrolls_and_selects_on() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        fill(shown, 20)
+        await settle(stage, pilot)
+        await pilot.mouse_down(shown, offset=(2, 11))
+        await pilot.hover(shown, offset=(2, 0))
+        while (stage.screen.get_selected_text() or "").count("\n") < 20:
+            await pilot.pause(0.02)
+        await pilot.mouse_up(shown, offset=(2, 0))
+        text = stage.screen.get_selected_text() or ""
+        assert text.endswith("• e")
+        stopped = stage.top
+        await pilot.pause()
+        assert stage.top == stopped
+        assert shown._puller is None
+
+    play(scene)
+
+
+def test_three_clicks_take_the_whole_written_line_over_its_wraps() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        shown.add_user("one two three four five six seven eight nine ten eleven twelve thirteen")
+        await settle(stage, pilot)
+        await pilot.click(shown, offset=(4, 1), times=3)
+        selected = stage.screen.get_selected_text()
+        assert selected == "one two three four five six seven eight nine ten eleven twelve thirteen"
+
+    play(scene, (30, 12))
+
+
+def test_wide_characters_are_selected_where_they_are_seen() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        shown.append_text("漢字 text")
+        await settle(stage, pilot)
+        await pilot.mouse_down(shown, offset=(3, 0))
+        await pilot.hover(shown, offset=(6, 0))
+        await pilot.mouse_up(shown, offset=(6, 0))
+        assert stage.screen.get_selected_text() == "字 te"
+
+    play(scene)
+
+
+def test_a_block_of_code_is_copied_as_it_was_written() -> None:
+    source = "all:\n\tcc -o x \\\n\t  x.c  # " + "long " * 20 + "end\n\nclean:\n\trm -f x"
+
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        shown.append_text(f"```make\n{source}\n```\n")
+        shown.settle()
+        await settle(stage, pilot)
+        assert all("\t" not in row for row in stage.view())
+        selected = shown.get_selection(SELECT_ALL)
+        assert selected is not None
+        assert selected[0] == source
+
+    play(scene, (40, 30))
+
+
+def test_a_click_on_a_link_is_told_and_one_beside_it_is_not() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        shown.append_text("see [docs](https://e.example/x) now")
+        await settle(stage, pilot)
+        await pilot.click(shown, offset=(1, 0))
+        await pilot.click(shown, offset=(5, 0))
+        await pilot.pause()
+        assert stage.links == ["https://e.example/x"]
 
     play(scene)

@@ -286,3 +286,17 @@ def test_a_repaint_right_after_a_restart_shows_the_old_text() -> None:
         assert stage.view()[:5] == ["> go", "", "one", "", "two"]
 
     play(scene)
+
+
+def test_no_character_is_under_the_scroll_bar() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        text = "".join(chr(ord("a") + number % 26) for number in range(400))
+        stage.transcript.add_user(text)
+        await settle(stage, pilot)
+        seen = [
+            "".join(segment.text for segment in strip).rstrip() for strip in stage.screen._compositor.render_strips()
+        ]
+        letters = "".join(character for row in seen for character in row if character.isalpha())
+        assert letters == text
+
+    play(scene, (40, 30))

@@ -1,0 +1,248 @@
+"""The app without a screen: one line after another, each thing said once and in its order, questions by number.
+
+For screen readers, logs and terminals that can do no more (`ui.linear`, TERM=dumb). It draws nothing and moves no
+cursor. What events mean is still the presenter's; this gives its calls words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from typing import Protocol, cast
+
+from qcode.protocol.conversation import Answer, ApprovalMode, Conversation
+from qcode.protocol.events import ApprovalRequested, Level, TurnEnded, TurnEvent
+from qcode.tui.approval import Option, options_for
+from qcode.tui.commands.command import Command, CommandHost, find, split_command, unknown_command
+from qcode.tui.commands.table import enabled
+from qcode.tui.linear_view import LinearView
+from qcode.tui.presenter import Presenter
+from qcode.tui.replay import replay
+from qcode.tui.setup import AppSetup
+from qcode.tui.terminal import BELL
+from qcode.tui.text import visible
+from qcode.tui.turns import close_events, what_happened
+from qcode.tui.welcome import welcome_lines
+
+
+class Lines(Protocol):
+    """Where lines come from and go to."""
+
+    def say(self, text: str) -> None:
+        """Write `text`, ended."""
+        ...
+
+    def forget_typed(self) -> None:
+        """Drop what was typed before now."""
+        ...
+
+    async def ask(self, label: str) -> str | None:
+        """Show a label and return the line typed after it, None where there will be no more."""
+        ...
+
+
+_COMMANDS = frozenset({"help", "model", "mode", "clear", "trust", "quit", "copy"})
+
+
+class LinearHost:
+    """What the commands that need no screen do here."""
+
+    def __init__(self, app: LinearApp) -> None:
+        self._app = app
+        self.setup = app.setup
+        self.conversation = app.conversation
+        self.is_turn_running = False
+        self.is_prompt_empty = True
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        return tuple(command for command in enabled(self.setup) if command.id in _COMMANDS)
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        return self.setup.models()
+
+    def say(self, level: Level, text: str) -> None:
+        self._app.view.add_notice(level, text)
+
+    def show_panel(self, title: str, text: str) -> None:
+        self._app.say(f"{title}:\n{text}")
+
+    def use_model(self, name: str) -> None:
+        try:
+            self.conversation.set_model(name)
+        except ValueError as refusal:
+            self.say("error", str(refusal))
+        else:
+            self.say("info", f"Model: {self.conversation.model}, from the next turn on.")
+
+    def use_mode(self, mode: ApprovalMode) -> None:
+        self.conversation.set_mode(mode)
+        self.say("info", f"Mode: {self.conversation.mode}.")
+
+    def clear_conversation(self) -> None:
+        self.conversation.clear()
+        self.say("info", "A new session.")
+
+    def trust_folder(self) -> None:
+        self.say("info", self.setup.trust() if self.setup.trust is not None else "There is nothing to trust here.")
+
+    def copy_reply(self) -> None:
+        self.say("info", "The reply stands above; the terminal copies it.")
+
+    def leave(self) -> None:
+        self._app.is_over = True
+
+
+class LinearApp:
+    """One conversation in lines."""
+
+    def __init__(self, conversation: Conversation, setup: AppSetup, lines: Lines) -> None:
+        self.conversation = conversation
+        self.setup = setup
+        self.say = lines.say
+        self.view = LinearView(lines.say, setup.show_thinking, setup.clock)
+        self.is_over = False
+        self._lines = lines
+        self._host = LinearHost(self)
+        self._questions: list[ApprovalRequested] = []
+        self._is_cancelling = False
+        self._presenter = Presenter(self.view, self.view, self, setup.clock, max_continuations=setup.max_continuations)
+
+    async def run(self) -> int:
+        """Talk until the person leaves; return the exit code."""
+        self._greet()
+        if self.setup.first_prompt.strip():
+            self.view.add_user(self.setup.first_prompt)
+            await self._turn(self.setup.first_prompt)
+        while not self.is_over:
+            text = await self._prompt()
+            if text is None:
+                break
+            if text.strip():
+                await self._take(text)
+        return 0
+
+    def stop(self) -> bool:
+        """Interrupt the turn and deny what it asks; return False where none runs."""
+        if not self._host.is_turn_running or self._is_cancelling:
+            return False
+        self._is_cancelling = True
+        self.conversation.cancel()
+        return True
+
+    def ask(self, request: ApprovalRequested) -> None:
+        """Keep the question until the event that brought it has been shown."""
+        self._questions.append(request)
+
+    def withdraw(self, call_id: str) -> None:
+        self._questions = [request for request in self._questions if request.call.call_id != call_id]
+
+    def take_steering(self, text: str) -> None:
+        self.view.add_user(text)
+
+    def _greet(self) -> None:
+        first, *rest = welcome_lines(self.setup, self.conversation.model)
+        told = [line for line in rest if line and not line.startswith("·")]
+        self.say("\n".join([first, *told, "Type a message and press Enter. /help lists the commands, /quit leaves."]))
+        if self.conversation.mode == "bypass":
+            self.view.add_notice("warning", "Mode bypass: tools run without asking.")
+        for notice in self.setup.notices:
+            self.view.add_notice(notice.level, notice.text)
+        replay(self.conversation.messages, self.view)
+
+    async def _prompt(self) -> str | None:
+        """Return what is typed; a backslash at the end of a line goes on in the next one."""
+        lines: list[str] = []
+        while True:
+            line = await self._lines.ask("User: " if not lines else "")
+            if line is None:
+                return None
+            lines.append(line.removesuffix("\\"))
+            if not line.endswith("\\"):
+                return "\n".join(lines)
+
+    async def _take(self, text: str) -> None:
+        typed = split_command(text)
+        if typed is None:
+            await self._turn(text)
+            return
+        name, argument = typed
+        command = find(name.lower(), self._host.commands)
+        if command is None:
+            self.view.add_notice("warning", unknown_command(name, self._host.commands))
+        else:
+            # The commands here use only what this host has.
+            command.run(cast("CommandHost", self._host), argument)
+
+    async def _turn(self, text: str) -> None:
+        self._host.is_turn_running = True
+        self._is_cancelling = False
+        try:
+            await self._show(self.conversation.submit(text))
+        except Exception as failure:  # noqa: BLE001  # the app's edge: whatever broke, the session goes on
+            self._presenter.abandon(what_happened(failure))
+        finally:
+            self._host.is_turn_running = False
+            self._questions.clear()
+        if self.setup.has_bell:
+            self.say(BELL)
+
+    async def _show(self, events: AsyncIterator[TurnEvent]) -> None:
+        try:
+            async for event in events:
+                self._presenter.present(event)
+                while self._questions:
+                    await self._answer(self._questions[0])
+                if isinstance(event, TurnEnded):
+                    return
+                await asyncio.sleep(0)
+        finally:
+            await close_events(events)
+        self._presenter.abandon("The turn broke off without an ending; what was shown is kept.")
+
+    async def _answer(self, request: ApprovalRequested) -> None:
+        """Put a question with its choices by number, until one of them is typed."""
+        answer = Answer(is_allowed=False)
+        if not self._is_cancelling:
+            self.view.pause()
+            options = options_for(request)
+            choices = [f"{number}. {option.label}" for number, option in enumerate(options, 1)]
+            self._lines.forget_typed()
+            self.say("\n".join(["Question: " + visible(request.question), visible(request.preview), *choices]))
+            chosen = await self._choose(options)
+            answer = await self._answer_for(chosen)
+        self.withdraw(request.call.call_id)
+        self.conversation.answer(request.call.call_id, answer)
+
+    async def _choose(self, options: tuple[Option, ...]) -> Option | None:
+        while not self._is_cancelling:
+            line = await self._lines.ask(f"Answer (1 to {len(options)}): ")
+            if line is None:
+                self.is_over = True
+                return None
+            if line.strip().isdecimal() and 1 <= int(line) <= len(options):
+                return options[int(line) - 1]
+        return None
+
+    async def _answer_for(self, option: Option | None) -> Answer:
+        if option is None or option.kind == "no":
+            return Answer(is_allowed=False)
+        if option.kind == "tell":
+            return Answer(is_allowed=False, reason=(await self._lines.ask("What should it do instead? ") or "").strip())
+        return Answer(is_allowed=True, scope="always" if option.kind == "always" else "once")
+
+
+def run_linear(conversation: Conversation, setup: AppSetup) -> int:
+    """Run in the terminal of this process to the end; return the exit code: 0, or 128 + n after signal n."""
+    from qcode.tui.lines_terminal import LineTerminal
+
+    async def talk() -> int:
+        terminal = LineTerminal()
+        app = LinearApp(conversation, setup, terminal)
+        terminal.on_interrupt(app.stop)
+        with terminal.watching((signal.SIGTERM, signal.SIGHUP)):
+            return await terminal.until_told(app.run())
+
+    return asyncio.run(talk())

@@ -1,0 +1,199 @@
+"""The words of the linear mode: what the presenter shows, as sentences and lines.
+
+Text is said line by line as it comes, everything else once it is known. Nothing said is ever taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from math import ceil
+
+from qcode.protocol.events import Level, UsageUpdated
+from qcode.protocol.usage import Usage
+from qcode.safety.cleaning import clean
+from qcode.tui.figures import count_text, duration_text
+from qcode.tui.setup import ShowThinking
+from qcode.tui.status import Activity
+from qcode.tui.text import one_line
+
+Say = Callable[[str], None]
+"""Writes lines, which end where it adds an end."""
+
+_HEAD, _TAIL = 20, 20
+_LEVELS: dict[Level, str] = {"info": "Note", "warning": "Warning", "error": "Error"}
+_STATES = {
+    "done": "finished",
+    "failed": "failed",
+    "denied": "was denied and did not run",
+    "rejected": "did not run",
+    "cancelled": "was cancelled",
+}
+
+
+@dataclass(slots=True)
+class _Call:
+    name: str
+    argument: str
+    state: str = "waiting"
+    output: list[str] = field(default_factory=list)
+    diff: str = ""
+    summary: str = ""
+
+
+class LinearView:
+    """Takes the calls of the presenter and says them."""
+
+    def __init__(self, say: Say, show_thinking: ShowThinking, clock: Callable[[], float]) -> None:
+        self._say = say
+        self._show_thinking = show_thinking
+        self._clock = clock
+        self._speaker = ""
+        self._rest = ""
+        self._thinking_since: float | None = None
+        self._calls: dict[str, _Call] = {}
+        self._ended: dict[str, _Call] = {}
+
+    def add_user(self, text: str) -> None:
+        self._end_calls()
+        self._speaker = ""
+        self._say(f"User: {clean(text)}")
+
+    def append_text(self, text: str) -> None:
+        self._end_thinking()
+        if self._ended:
+            self._end_calls()
+        self._speak("Assistant:")
+        self._take(text)
+
+    def append_reasoning(self, text: str) -> None:
+        if self._show_thinking == "hidden":
+            return
+        if self._thinking_since is None:
+            self.pause()
+            self._thinking_since = self._clock()
+            self._speaker = "Thinking:"
+            self._say("Thinking:" if self._show_thinking == "expanded" else "Thinking.")
+        if self._show_thinking == "expanded":
+            self._take(text)
+
+    def settle(self) -> None:
+        self._end_thinking()
+        self.pause()
+        self._speaker = ""
+
+    def pause(self) -> None:
+        """Say what is left of the line that is being written."""
+        rest, self._rest = self._rest, ""
+        if rest.strip():
+            self._say(clean(rest))
+
+    def restart(self, label: str) -> None:
+        self.settle()
+        self._say(f"The reply starts over: {one_line(label)}.")
+
+    def restore(self, text: str, reasoning: str = "") -> None:
+        self.settle()
+        self.append_text(text)
+
+    def add_mark(self, text: str) -> None:
+        self._end_calls()
+        self._say(f"({one_line(text)})")
+
+    def add_notice(self, level: Level, text: str) -> None:
+        self._end_calls()
+        self._speaker = ""
+        self._say(f"{_LEVELS[level]}: {clean(text)}")
+
+    def add_card(self, call_id: str, name: str, argument: str) -> None:
+        self._calls[call_id] = _Call(one_line(name, 60), argument)
+
+    def update_card(
+        self,
+        call_id: str,
+        *,
+        state: str | None = None,
+        argument: str | None = None,
+        output: str | None = None,
+        append: str | None = None,
+        diff: str | None = None,
+        summary: str | None = None,
+    ) -> None:
+        call = self._calls.get(call_id)
+        if call is None:
+            return
+        call.argument = argument if argument is not None else call.argument
+        call.output = [output] if output is not None else call.output
+        if append is not None:
+            call.output.append(append)
+        call.diff = diff if diff is not None else call.diff
+        call.summary = summary if summary is not None else call.summary
+        if state is not None and state != call.state:
+            call.state = state
+            if state == "running":
+                self._tell(f"Running {call.name}: {clean(call.argument)}" if call.argument else f"Running {call.name}")
+        if call.state not in _STATES:
+            return
+        if state is None or output is not None or diff is not None:
+            self._finish(call_id, call)
+        else:
+            self._ended[call_id] = call
+
+    def show_activity(self, activity: Activity | None) -> None:
+        if activity is not None and activity.until is not None:
+            seconds = max(0, ceil(activity.until - self._clock()))
+            self._tell(f"Waiting {seconds} s, attempt {activity.attempt}: {one_line(activity.text)}")
+
+    def show_usage(self, event: UsageUpdated) -> None:
+        """Figures that change all the time are not read out."""
+
+    def add_turn(self, usage: Usage, cost: Decimal | None) -> None:
+        """Figures that change all the time are not read out."""
+
+    def _tell(self, text: str) -> None:
+        self._end_thinking()
+        self._end_calls()
+        self._speaker = ""
+        self._say(text)
+
+    def _speak(self, speaker: str) -> None:
+        if self._speaker != speaker:
+            self.pause()
+            self._speaker = speaker
+            self._say(speaker)
+
+    def _take(self, text: str) -> None:
+        *complete, self._rest = (self._rest + text).split("\n")
+        if complete:
+            self._say(clean("\n".join(complete)))
+
+    def _end_thinking(self) -> None:
+        if self._thinking_since is None:
+            return
+        seconds, self._thinking_since = self._clock() - self._thinking_since, None
+        self.pause()
+        self._speaker = ""
+        if seconds >= 1:
+            self._say(f"Thought for {duration_text(seconds)}.")
+
+    def _end_calls(self) -> None:
+        """Say how calls ended of which nothing more has been told."""
+        self.pause()
+        for call_id, call in tuple(self._ended.items()):
+            if call_id in self._ended:
+                self._finish(call_id, call)
+
+    def _finish(self, call_id: str, call: _Call) -> None:
+        del self._calls[call_id]
+        self._ended.pop(call_id, None)
+        what = f"{call.name} {_STATES[call.state]}" + (f": {one_line(call.summary)}" if call.summary else ".")
+        self._tell("\n".join([what, *_shown(call.diff or "".join(call.output))]))
+
+
+def _shown(text: str) -> Sequence[str]:
+    lines = clean(text).strip("\n").split("\n") if text.strip() else []
+    left_out = len(lines) - _HEAD - _TAIL
+    if left_out > 1:
+        lines = [*lines[:_HEAD], f"({count_text(left_out, 'line')} left out)", *lines[-_TAIL:]]
+    return [f"  {line}" for line in lines]

@@ -1,0 +1,225 @@
+"""What the app may cost as a process in a real terminal: start, keys, memory, and doing nothing."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+
+from tests.perf.conftest import Bars
+
+pytestmark = [pytest.mark.perf, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMES = 7
+
+BARE = """
+from textual.app import App
+from textual.widgets import Input
+
+class Bare(App):
+    def compose(self):
+        yield Input("ready-to-type")
+
+Bare().run()
+"""
+
+HEAD = """
+import asyncio, sys
+from qcode.protocol.events import StepStarted
+from qcode.protocol.messages import Text, assistant, user
+from qcode.protocol.reply import TextDelta
+from qcode.tui.app import AppSetup, QcodeApp
+
+class Conversation:
+    session_id, model, mode, messages = "s", "demo/x", "default", ()
+    async def submit(self, prompt):
+        yield StepStarted(1)
+        for number in range(100_000):
+            yield TextDelta(0, f"word{number} **bold** and `code`, " + ("\\n\\n" if number % 9 == 0 else ""))
+            await asyncio.sleep(1 / 200)
+    def cancel(self): pass
+    def answer(self, call_id, answer): pass
+    def steer(self, text): pass
+
+conversation = Conversation()
+setup = AppSetup(version="0.1.0", cwd="~/project", model_note=("ready-to-type",))
+"""
+
+APP = HEAD + "QcodeApp(conversation, setup=setup).run()\n"
+
+RESUMED = (
+    HEAD
+    + """
+for number in range(500):
+    lines = "".join(f"- {number} line {line} with **bold** text\\n" for line in range(8))
+    conversation.messages += (user(f"question {number}"), assistant(Text(lines)))
+conversation.messages += (assistant(Text("ready-to-type")),)
+QcodeApp(conversation, setup=AppSetup(version="0.1.0", cwd="~")).run()
+"""
+)
+
+MEMORY = (
+    HEAD
+    + """
+from pathlib import Path
+import qcode.tui.app
+
+class Filled(QcodeApp):
+    CSS_PATH = Path(qcode.tui.app.__file__).with_name("app.tcss")
+
+    def on_ready(self):
+        if sys.argv[1:]:
+            transcript = self.parts.transcript
+            for number in range(1_000):
+                transcript.append_text("".join(f"- {number} line {line} with **bold** text\\n" for line in range(8)))
+                transcript.settle()
+            transcript.plain_text()
+        self.parts.transcript.add_notice("info", "all-there")
+
+Filled(conversation, setup=setup).run()
+"""
+)
+
+
+class Terminal:
+    """A process in a pseudo terminal of 80x24, and what it wrote."""
+
+    def __init__(self, argv: list[str], folder: Path) -> None:
+        self.begun = time.perf_counter()
+        self.master, slave = pty.openpty()
+        ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        env = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), "QCODE_HOME": str(folder)}
+        # Compiled code is kept, as it is once a program was installed and has run.
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
+        env["PYTHONPYCACHEPREFIX"] = str(folder / "compiled")
+        self.process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, env=env, cwd=folder)
+        os.close(slave)
+        self.text = ""
+
+    def until(self, wanted: str, seconds: float = 60) -> float:
+        """Read until `wanted` was written since the last call; return when, in seconds since the start."""
+        end = time.perf_counter() + seconds
+        while wanted not in _plain(self.text):
+            left = end - time.perf_counter()
+            assert left > 0, f"{wanted!r} was never shown"
+            self._read(left)
+        return time.perf_counter() - self.begun
+
+    def read_for(self, seconds: float) -> None:
+        end = time.perf_counter() + seconds
+        while (left := end - time.perf_counter()) > 0:
+            self._read(left)
+
+    def type(self, text: str) -> None:
+        self.text = ""
+        os.write(self.master, text.encode())
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_mb(self) -> float:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) / 1000
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+
+    def _read(self, seconds: float) -> None:
+        if select.select([self.master], [], [], seconds)[0]:
+            self.text += os.read(self.master, 65_536).decode("utf-8", "replace")
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[PX^_].*?\x1b\\|.)", "", text)
+
+
+@contextmanager
+def running(folder: Path, script: str, *arguments: str) -> Iterator[Terminal]:
+    path = folder / "start.py"
+    path.write_text(textwrap.dedent(script), encoding="utf-8")
+    terminal = Terminal([sys.executable, str(path), *arguments], folder)
+    try:
+        yield terminal
+    finally:
+        terminal.end()
+
+
+def first_paint(folder: Path, script: str) -> float:
+    """Return the CPU seconds up to the first paint: what else the machine does is not in them."""
+    with running(folder, script) as terminal:
+        terminal.until("ready-to-type")
+        return terminal.cpu_seconds()
+
+
+def test_the_first_paint(tmp_path: Path, bars: Bars) -> None:
+    # In turns, so that what else the machine does meets both alike.
+    pairs = [(first_paint(tmp_path, APP), first_paint(tmp_path, BARE)) for _ in range(TIMES)]
+    app, bare = (min(times) for times in zip(*pairs, strict=True))
+    bars.hold("first paint, against a bare Textual app with one input", app / bare, 1.3, known=2)
+
+
+def test_a_resumed_session_shows_its_end_soon(tmp_path: Path, bars: Bars) -> None:
+    pairs = [(first_paint(tmp_path, RESUMED), first_paint(tmp_path, APP)) for _ in range(TIMES)]
+    resumed, empty = (min(times) for times in zip(*pairs, strict=True))
+    bars.hold("1,000 stored messages to the first paint of their end, over an empty chat", resumed - empty, 1.0, "s")
+
+
+def test_a_key_is_echoed_while_a_reply_streams(tmp_path: Path, bars: Bars) -> None:
+    with running(tmp_path, BARE) as terminal:
+        terminal.until("ready-to-type")
+        bare = slowest_echo(terminal)
+    with running(tmp_path, APP) as terminal:
+        terminal.until("ready-to-type")
+        terminal.type("go\r")
+        terminal.until("word30")
+        streaming = slowest_echo(terminal)
+    what = "a key echoed while a reply streams, 95th percentile, over that of a bare app at rest"
+    bars.hold(what, (streaming - bare) * 1000, 50, "ms")
+
+
+def slowest_echo(terminal: Terminal) -> float:
+    """Return the 95th percentile of the seconds from a key to its echo."""
+    waits = []
+    for number in range(120):
+        terminal.read_for(0.03 + number % 7 / 100)
+        before = time.perf_counter()
+        terminal.type(chr(0x4E00 + number))
+        terminal.until(chr(0x4E00 + number))
+        waits.append(time.perf_counter() - before)
+    return sorted(waits)[len(waits) * 95 // 100]
+
+
+def test_a_thousand_messages_in_memory(tmp_path: Path, bars: Bars) -> None:
+    sizes = []
+    for arguments in ((), ("filled",)):
+        with running(tmp_path, MEMORY, *arguments) as terminal:
+            terminal.until("all-there")
+            terminal.read_for(0.5)
+            sizes.append(terminal.resident_mb())
+    bars.hold("1,000 messages of 8 lines, all laid out, over the empty app", sizes[1] - sizes[0], 60, "MB")
+
+
+def test_doing_nothing_costs_nothing(tmp_path: Path, bars: Bars) -> None:
+    with running(tmp_path, APP) as terminal:
+        terminal.until("ready-to-type")
+        terminal.read_for(2)
+        before = terminal.cpu_seconds()
+        terminal.read_for(10)
+        bars.hold("idle for 10 s, of one core", (terminal.cpu_seconds() - before) * 10, 1, "%")

@@ -1,0 +1,129 @@
+"""Which way text goes to the clipboard, and what is said about it."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from qcode.tui.clipboard import MOST_FOR_TERMINAL, Clipboard, Run, _run, osc52, tools_for
+
+XTERM = {"TERM": "xterm-256color"}
+
+
+class Tools:
+    """Programs of which some are there; keeps what they were given."""
+
+    def __init__(self, *there: str) -> None:
+        self.there = there
+        self.given: list[tuple[str, bytes]] = []
+
+    def __call__(self, argv: tuple[str, ...], data: bytes) -> bool:
+        if argv[0] in self.there:
+            self.given.append((argv[0], data))
+        return argv[0] in self.there
+
+
+def copied(
+    text: str, environ: dict[str, str], run: Run, folder: Path | None = None, platform: str = "linux"
+) -> tuple[str, str]:
+    written: list[str] = []
+    said = Clipboard(environ, platform, written.append, folder, run).copy(text)
+    return said, "".join(written)
+
+
+@pytest.mark.parametrize(
+    ("environ", "platform", "first"),
+    [
+        ({}, "darwin", "pbcopy"),
+        ({"WAYLAND_DISPLAY": "w", "DISPLAY": ":0"}, "linux", "wl-copy"),
+        ({"DISPLAY": ":0"}, "linux", "xclip"),
+        ({"WSL_DISTRO_NAME": "Ubuntu", "DISPLAY": ":0"}, "linux", "clip.exe"),
+        ({"TMUX": "x"}, "linux", "tmux"),
+    ],
+)
+def test_the_systems_own_tool_comes_first(environ: dict[str, str], platform: str, first: str) -> None:
+    assert tools_for(environ, platform)[0].argv[0] == first
+    said, written = copied("hé", {**XTERM, **environ}, Tools(first), platform=platform)
+    assert said == f"with {first}"
+    assert written == ""
+
+
+def test_over_ssh_no_tool_of_the_far_machine_is_used() -> None:
+    environ = {**XTERM, "SSH_CONNECTION": "a b", "DISPLAY": ":0", "WAYLAND_DISPLAY": "w"}
+    tools = Tools("wl-copy", "xclip")
+    said, written = copied("x", environ, tools)
+    assert said == "through the terminal (OSC 52)"
+    assert tools.given == []
+    assert written == "\x1b]52;c;eA==\x07"
+
+
+def test_a_tool_that_is_not_there_or_fails_is_followed_by_the_next() -> None:
+    tools = Tools("xsel")
+    assert copied("x", {**XTERM, "DISPLAY": ":0"}, tools)[0] == "with xsel"
+
+
+def test_windows_gets_the_encoding_it_reads() -> None:
+    tools = Tools("clip.exe")
+    copied("hé漢", {"WSL_DISTRO_NAME": "U"}, tools)
+    assert tools.given[0][1].decode("utf-16") == "hé漢"
+
+
+def test_inside_tmux_the_sequence_goes_to_it_and_through_it() -> None:
+    sequence = osc52("é", {"TMUX": "x"})
+    data = base64.b64encode("é".encode()).decode()
+    assert sequence == f"\x1b]52;c;{data}\x07\x1bPtmux;\x1b\x1b]52;c;{data}\x07\x1b\\"
+
+
+def test_inside_screen_the_sequence_is_wrapped_in_pieces() -> None:
+    sequence = osc52("x" * 900, {"TERM": "screen-256color"})
+    pieces = re.findall("\x1bP(.*?)\x1b\\\\", sequence, re.DOTALL)
+    assert len(pieces) > 1
+    assert "".join(pieces) == osc52("x" * 900, XTERM)
+
+
+def test_what_is_too_long_for_the_terminal_goes_into_a_file_that_is_named(tmp_path: Path) -> None:
+    text = "long\n" * MOST_FOR_TERMINAL
+    said, written = copied(text, XTERM, Tools(), tmp_path / "state")
+    path = tmp_path / "state" / "copied.txt"
+    assert said == f"to {path} (too long for the terminal's clipboard)"
+    assert written == ""
+    assert path.read_text(encoding="utf-8") == text
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("term", ["dumb", "linux", ""])
+def test_a_terminal_without_a_clipboard_gets_a_file(term: str) -> None:
+    said, written = copied("x", {"TERM": term}, Tools())
+    path = Path(said.removeprefix("to ").partition(" (")[0])
+    try:
+        assert path.read_text(encoding="utf-8") == "x"
+        assert written == ""
+        assert said.endswith("(this terminal has no clipboard)")
+    finally:
+        path.unlink()
+
+
+def test_where_nothing_works_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    said, _ = copied("x", {"TERM": "dumb"}, Tools(), tmp_path / "file")
+    assert said.startswith("nowhere: ")
+
+
+def test_a_real_tool_gets_the_text_and_a_missing_or_failing_one_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    good.write_text(f"#!/bin/sh\ncat > {tmp_path}/got\n", encoding="utf-8")
+    bad.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
+    good.chmod(0o755)
+    bad.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert _run(("good",), b"text")
+    assert (tmp_path / "got").read_bytes() == b"text"
+    assert not _run(("bad",), b"text")
+    assert not _run(("no-such-program",), b"text")

@@ -1,0 +1,297 @@
+"""The app in lines: what is said, in which order, how questions are answered, and a real terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import textwrap
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from qcode.protocol.events import (
+    ApprovalRequested,
+    OutputEscalated,
+    PartialRestored,
+    Retry,
+    StepStarted,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+    Waiting,
+)
+from qcode.protocol.reply import ReasoningDelta, TextDelta
+from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.tools import ToolOutcome
+from qcode.tui.linear import LinearApp
+from tests.tui.harness import SETUP
+from tests.tui.scripted import FixedClock, Script, ScriptedConversation, UntilAnswered, call, ended, reply, said, says
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Typed:
+    """Lines that were typed before, and all that was said."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = list(lines)
+        self.said: list[str] = []
+        self.dropped = 0
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def forget_typed(self) -> None:
+        self.dropped += 1
+
+    async def ask(self, label: str) -> str | None:
+        self.said.append(label)
+        return self._lines.pop(0) if self._lines else None
+
+
+def talk(conversation: ScriptedConversation, *lines: str, **changes: Any) -> list[str]:
+    """Return all lines that are said after the greeting."""
+    typed = Typed(lines)
+    app = LinearApp(conversation, replace(SETUP, clock=FixedClock(), **changes), typed)
+    assert asyncio.run(app.run()) == 0
+    start = typed.said.index("User: ")
+    return [line for text in typed.said[start:] for line in text.split("\n")]
+
+
+def test_each_thing_is_said_once_and_in_order() -> None:
+    read = call("read", '{"path": "a.py"}')
+    script: Script = [
+        StepStarted(1),
+        TextDelta(0, "I will read"),
+        TextDelta(0, " it.\nNow"),
+        reply("", read, stop=StopReason.TOOL_USE),
+        ToolStarted(read),
+        ToolFinished(read, ToolOutcome("one\ntwo\n", summary="2 lines"), "done"),
+        StepStarted(2),
+        TextDelta(0, "Done."),
+        reply("Done."),
+        ended(),
+    ]
+    assert talk(ScriptedConversation(script), "look") == [
+        "User: ",
+        "Assistant:",
+        "I will read it.",
+        "Now",
+        "Running read: a.py",
+        "read finished: 2 lines",
+        "  one",
+        "  two",
+        "Assistant:",
+        "Done.",
+        "User: ",
+    ]
+
+
+def test_nothing_that_moves_a_cursor_is_ever_said() -> None:
+    script: Script = [*says("a \x1b[31mred\x1b[0m\x07 word\x1b]0;title\x07"), ended()]
+    text = "\n".join(talk(ScriptedConversation(script), "x"))
+    assert "a red word" in text
+    assert "\x1b" not in text
+    assert "\x07" not in text
+
+
+@pytest.mark.parametrize(
+    ("typed", "allowed", "scope", "reason"),
+    [
+        (["1"], True, "once", ""),
+        (["2"], True, "always", ""),
+        (["3"], False, "once", ""),
+        (["4", "use rg"], False, "once", "use rg"),
+        (["yes", "0", "9", "1"], True, "once", ""),
+    ],
+)
+def test_a_question_is_answered_by_number(typed: list[str], allowed: bool, scope: str, reason: str) -> None:
+    shell = call("shell", '{"command": "ls"}')
+    script: Script = [
+        StepStarted(1),
+        reply("", shell),
+        ApprovalRequested(shell, "Run ls?", "ls \u200b-la", "shell(ls)"),
+        UntilAnswered("c1"),
+        ended(),
+    ]
+    conversation = ScriptedConversation(script)
+    lines = talk(conversation, "go", *typed)
+    at = lines.index("Question: Run ls?")
+    assert lines[at + 1 : at + 6] == [
+        "ls \\u200b-la",
+        "1. Yes, once",
+        "2. Yes, always this session: shell(ls)",
+        "3. No",
+        "4. No, and tell it what to do",
+    ]
+    answer = dict(conversation.answers)["c1"]
+    assert (answer.is_allowed, answer.scope, answer.reason) == (allowed, scope, reason)
+
+
+def test_what_was_typed_before_a_question_does_not_answer_it() -> None:
+    shell = call("shell")
+    script: Script = [ApprovalRequested(shell, "Run?", "ls", ""), UntilAnswered("c1"), ended()]
+    typed = Typed(["go", "2"])
+    app = LinearApp(ScriptedConversation(script), replace(SETUP, clock=FixedClock()), typed)
+    asyncio.run(app.run())
+    assert typed.dropped == 1
+
+
+def test_the_end_of_input_at_a_question_denies_and_leaves() -> None:
+    shell = call("shell")
+    conversation = ScriptedConversation([ApprovalRequested(shell, "Run?", "ls", ""), UntilAnswered("c1"), ended()])
+    talk(conversation, "go")
+    assert not dict(conversation.answers)["c1"].is_allowed
+
+
+def test_recovery_is_told_in_sentences() -> None:
+    script: Script = [
+        StepStarted(1),
+        TextDelta(0, "half of a rep"),
+        Retry(False, "max_tokens", 1, 64_000),
+        OutputEscalated(8_000, 64_000),
+        TextDelta(0, "half of a reply and more"),
+        Retry(True, "max_tokens", 1, 64_000),
+        TextDelta(0, " to the end"),
+        Waiting(5.0, "rate limited", 2),
+        PartialRestored("half", ""),
+        reply("half"),
+        ended(Outcome.MAX_TOKENS),
+    ]
+    lines = talk(ScriptedConversation(script), "x")
+    assert "half of a rep" in lines
+    assert "The reply starts over: cut at 8,000 tokens; asking again with 64,000." in lines
+    assert "(continued 1/3)" in lines
+    assert "Waiting 5 s, attempt 2: rate limited" in lines
+    assert any(line.startswith("Warning: The reply is still cut") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("show", "told"),
+    [("hidden", []), ("folded", ["Thinking."]), ("expanded", ["Thinking:", "because", "so"])],
+)
+def test_thinking_is_told_as_it_was_asked_for(show: str, told: list[str]) -> None:
+    script: Script = [StepStarted(1), ReasoningDelta(0, "because\nso"), TextDelta(1, "Yes."), reply("Yes."), ended()]
+    lines = talk(ScriptedConversation(script), "x", show_thinking=show)
+    assert lines[1 : lines.index("Assistant:")] == told
+
+
+def test_output_of_a_tool_is_told_when_it_is_over_and_a_long_one_in_part() -> None:
+    shell = call()
+    script: Script = [ToolStarted(shell), *(ToolOutput("c1", f"line {n}\n") for n in range(100))]
+    finished = ToolFinished(shell, ToolOutcome("", summary="exit 0"), "done")
+    lines = talk(ScriptedConversation([*script, finished, ended()]), "x")
+    assert "shell finished: exit 0" in lines
+    assert "  (60 lines left out)" in lines
+    assert lines.index("  line 0") > lines.index("shell finished: exit 0")
+
+
+def test_a_call_that_is_cancelled_says_so() -> None:
+    shell = call()
+    lines = talk(ScriptedConversation([ToolStarted(shell), ended(Outcome.CANCELLED)]), "x")
+    assert lines[-3:] == ["shell was cancelled.", "(interrupted)", "User: "]
+
+
+def test_a_stored_session_is_told_from_its_start() -> None:
+    typed = Typed([])
+    app = LinearApp(ScriptedConversation(messages=said("hi there")), replace(SETUP, clock=FixedClock()), typed)
+    asyncio.run(app.run())
+    at = typed.said.index("User: hello")
+    assert typed.said[at : at + 3] == ["User: hello", "Assistant:", "hi there"]
+
+
+def test_commands_work_and_those_that_need_a_screen_are_not_there() -> None:
+    conversation = ScriptedConversation()
+    lines = talk(conversation, "/model demo/other", "/mode plan", "/theme light", "/help", "/quit", "never sent")
+    assert (conversation.model, conversation.mode) == ("demo/other", "plan")
+    assert any("There is no command /theme" in line for line in lines)
+    assert any(line.startswith("/model [name]") for line in lines)
+    assert conversation.prompts == []
+
+
+def test_a_backslash_goes_on_in_the_next_line() -> None:
+    conversation = ScriptedConversation()
+    talk(conversation, "one\\", "two")
+    assert conversation.prompts == ["one\ntwo"]
+
+
+def test_a_turn_that_fails_inside_is_told_and_the_session_goes_on() -> None:
+    conversation = ScriptedConversation([RuntimeError("odd")], [*says("fine"), ended()])
+    lines = talk(conversation, "one", "two")
+    assert any("qcode failed inside (RuntimeError: odd)" in line for line in lines)
+    assert "fine" in lines
+
+
+SCRIPT = """
+import sys
+from qcode.tui.linear import run_linear
+from qcode.tui.app import AppSetup
+from qcode.protocol.events import ApprovalRequested
+from qcode.protocol.reply import TextDelta
+from tests.tui.scripted import Gate, ScriptedConversation, UntilAnswered, call, ended, says
+
+ask = ApprovalRequested(call(), "Run ls?", "ls", "shell(ls)")
+conversation = ScriptedConversation(
+    [*says("a reply"), ended()], [ask, UntilAnswered("c1"), ended()], [TextDelta(0, "half\\n"), Gate()]
+)
+code = run_linear(conversation, AppSetup(version="0.1.0", cwd="~/project"))
+print("code", code, conversation.prompts, conversation.answers, conversation.cancels, flush=True)
+sys.exit(code)
+"""
+
+
+def spawn(folder: Path) -> Any:
+    path = folder / "start.py"
+    path.write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "dumb"}
+    return pexpect.spawn(sys.executable, [str(path)], env=env, cwd=str(ROOT), timeout=30, encoding="utf-8", echo=False)
+
+
+def test_a_session_in_a_real_terminal_that_can_only_write_lines(tmp_path: Path) -> None:
+    child = spawn(tmp_path)
+    child.expect("User: ")
+    child.sendline("hello")
+    child.expect("Assistant:\r\na reply\r\n")
+    child.expect("User: ")
+    child.sendline("run it")
+    child.expect(r"Answer \(1 to 4\): ")
+    child.sendline("1")
+    child.expect("User: ")
+    child.sendline("more")
+    child.expect("half\r\n")
+    child.sendintr()
+    child.expect("Interrupting.")
+    child.expect("User: ")
+    child.sendeof()
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+    assert "code 0 ['hello', 'run it', 'more']" in child.before
+    assert "is_allowed=True" in child.before
+    assert "\x1b" not in child.before
+
+
+def test_a_signal_ends_it_with_its_code(tmp_path: Path) -> None:
+    child = spawn(tmp_path)
+    child.expect("User: ")
+    child.kill(signal.SIGTERM)
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 143
+
+
+def test_ctrl_c_twice_leaves(tmp_path: Path) -> None:
+    child = spawn(tmp_path)
+    child.expect("User: ")
+    child.sendintr()
+    child.expect("again to leave")
+    child.sendintr()
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0

@@ -1,0 +1,151 @@
+"""The search field of the app, copying, and what its keys do."""
+
+from __future__ import annotations
+
+import pytest
+
+from qcode.tui.search_bar import SearchField
+from qcode.tui.terminal import has_browser
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import Gate, Script, ScriptedConversation, ended, says
+
+LONG = "\n\n".join(f"paragraph {number} with a needle{number}" for number in range(60))
+
+
+def conversation() -> ScriptedConversation:
+    return ScriptedConversation([*says(LONG), ended()])
+
+
+def bar(run: Running) -> str:
+    strips = run.app.parts.search.screen._compositor.render_strips()
+    return "".join(segment.text for segment in strips[run.app.parts.search.region.y])
+
+
+async def asked(run: Running) -> None:
+    await run.send("go")
+    await run.until_idle()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 20)])
+def test_typing_searches_and_escape_goes_back(size: tuple[int, int]) -> None:
+    async def test(run: Running) -> None:
+        await asked(run)
+        transcript = run.app.parts.transcript
+        before = transcript.scroll_y
+        await run.pilot.press("ctrl+f", *"needle1")
+        await run.pilot.pause()
+        assert "11 of 11" in bar(run)
+        assert transcript.scroll_y < before
+        await run.pilot.press("up")
+        await run.pilot.pause()
+        assert "10 of 11" in bar(run)
+        await run.pilot.press("down")
+        await run.pilot.pause()
+        assert "11 of 11" in bar(run)
+        await run.pilot.press("x")
+        await run.pilot.pause()
+        assert "nothing found" in bar(run)
+        await run.pilot.press("escape")
+        await run.pilot.pause()
+        assert not run.app.parts.search.is_open
+        assert transcript.scroll_y == before
+        assert transcript.is_anchored
+        assert run.app.focused is run.app.parts.prompt
+
+    drive(test, conversation(), size=size)
+
+
+def test_the_same_key_again_stays_where_the_search_led() -> None:
+    async def test(run: Running) -> None:
+        await asked(run)
+        await run.pilot.press("ctrl+f", *"needle7")
+        await run.pilot.pause()
+        there = run.app.parts.transcript.scroll_y
+        await run.pilot.press("ctrl+f")
+        await run.pilot.pause()
+        assert not run.app.parts.search.is_open
+        assert run.app.parts.transcript.scroll_y == there
+        await run.pilot.press("ctrl+f")
+        await run.pilot.pause()
+        field = run.app.parts.search.query_one(SearchField)
+        assert field.value == "needle7"
+        await run.pilot.press("9")
+        assert field.value == "9"
+
+    drive(test, conversation())
+
+
+def test_keys_of_an_empty_prompt_are_letters_in_the_search_field() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("ctrl+f", "question_mark", "slash", "ctrl+d")
+        await run.pilot.pause()
+        assert run.app.parts.search.query_one(SearchField).value == "?/"
+        assert run.app.is_running
+        assert not run.app.parts.help.is_open
+
+    drive(test)
+
+
+def test_escape_leaves_the_search_before_it_interrupts_the_turn() -> None:
+    gate = Gate()
+    script: Script = [*says("text"), gate, ended()]
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await run.until(gate.reached.is_set)
+        await run.pilot.press("ctrl+f", "t", "escape")
+        assert run.conversation.cancels == 0
+        await run.pilot.press("escape")
+        assert run.conversation.cancels == 1
+        await run.until_idle()
+
+    drive(test, ScriptedConversation(script))
+
+
+def test_a_selection_is_copied_and_how_is_said_at_the_foot() -> None:
+    async def test(run: Running) -> None:
+        await asked(run)
+        transcript = run.app.parts.transcript
+        await run.pilot.click(transcript, offset=(16, transcript.size.height - 1), times=2)
+        await run.pilot.pause()
+        assert "Ctrl+C copies" in run.status
+        await run.pilot.press("ctrl+c")
+        assert run.app.clipboard in LONG
+        assert run.app.clipboard
+        assert "copied" in run.status
+        assert "through the terminal (OSC 52)" in run.status
+
+    drive(test, conversation())
+
+
+def test_keys_go_to_ones_own_messages() -> None:
+    async def test(run: Running) -> None:
+        await asked(run)
+        await run.pilot.press("alt+up")
+        await run.pilot.pause()
+        assert "> go" in run.app.parts.transcript.render_line(0).text
+        await run.pilot.press("alt+up")
+        assert "no earlier message" in run.status
+        await run.pilot.press("alt+down")
+        await run.pilot.pause()
+        assert run.app.parts.transcript.is_anchored
+
+    drive(test, conversation())
+
+
+def test_a_link_is_copied_where_no_browser_can_be_seen() -> None:
+    async def test(run: Running) -> None:
+        await asked(run)
+        transcript = run.app.parts.transcript
+        await run.pilot.click(transcript, offset=(3, transcript.size.height - 1))
+        await run.pilot.pause()
+        assert run.app.clipboard == "https://e.example/x"
+
+    drive(test, ScriptedConversation([*says("[docs](https://e.example/x)"), ended()]))
+
+
+def test_a_browser_counts_only_in_a_window_here() -> None:
+    assert has_browser({}, "darwin")
+    assert has_browser({"DISPLAY": ":0"}, "linux")
+    assert not has_browser({}, "linux")
+    assert not has_browser({"DISPLAY": ":0", "SSH_TTY": "/dev/pts/1"}, "linux")
