@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from typing import Any
 
-from textual.app import App
+from textual.app import App, SuspendNotSupported
 from textual.command import CommandPalette
 from textual.screen import Screen
 from textual.widgets.text_area import Selection
 
-from qcode.protocol.conversation import ApprovalMode, Conversation
+from qcode.protocol.conversation import ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import Level
+from qcode.runtime.attachments import InputError
 from qcode.tui import terminal
-from qcode.tui.commands.command import Command, Result, Scroll, nearest
+from qcode.tui.attaching import Attaching
+from qcode.tui.commands.command import Command, Result, Scroll, find, nearest
 from qcode.tui.commands.table import enabled
 from qcode.tui.connect import Connected, ConnectScreen
+from qcode.tui.editor import EditorError, edit_text, editor_command
 from qcode.tui.figures import count_text
 from qcode.tui.palette import CommandProvider
+from qcode.tui.queued import Submission
 from qcode.tui.setup import AppSetup
+from qcode.tui.shell_lines import ShellLines
 from qcode.tui.turns import Turns, noticed
 from qcode.tui.welcome import welcome_lines
 from qcode.tui.widgets import Widgets
 
 _AGAIN_SECONDS = 2.0
+_HINT_SECONDS = 5.0
 
 
 class Host:
-    """Acts on the widgets and the conversation; `leave` and `write` are the app's."""
+    """Acts on the widgets and the conversation; `leave` and `write` are the app's. `lend` gives the terminal away."""
 
     def __init__(
         self,
@@ -36,10 +45,13 @@ class Host:
         setup: AppSetup,
         widgets: Widgets,
         turns: Turns,
+        shell: ShellLines,
+        attaching: Attaching,
         *,
         themes: tuple[str, ...],
         leave: Callable[[], None],
         write: Callable[[str], None],
+        lend: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self.conversation = conversation
         self.setup = setup
@@ -47,8 +59,11 @@ class Host:
         self._app = app
         self._widgets = widgets
         self._turns = turns
+        self._shell = shell
+        self._attaching = attaching
         self._leave = leave
         self._write = write
+        self._lend = lend
         self._models: tuple[str, ...] | None = None
         self._again: tuple[str, float] | None = None
 
@@ -64,6 +79,10 @@ class Host:
     def is_prompt_empty(self) -> bool:
         """Whether nothing is being written, in the prompt or as an answer to a question."""
         return self._widgets.prompt.is_empty and not self._widgets.approval.is_telling
+
+    @property
+    def is_writing(self) -> bool:
+        return self._app.focused is self._widgets.prompt
 
     @property
     def theme_name(self) -> str:
@@ -182,17 +201,24 @@ class Host:
         self._leave()
 
     def escape(self) -> None:
-        """Close what is open; otherwise interrupt; otherwise, the second time, clear the prompt."""
+        """Close what is open; otherwise interrupt; otherwise, the second time, clear the prompt or rewind."""
         widgets = self._widgets
         if (
             widgets.help.close()
+            or widgets.prompt.leave_search()
             or widgets.prompt.close_menu()
             or widgets.approval.leave_telling()
+            or self._shell.stop()
             or self._turns.stop()
         ):
             return
-        if not widgets.prompt.is_empty and self._is_pressed_again("Esc", "clear the prompt"):
-            widgets.prompt.stash()
+        if not widgets.prompt.is_empty:
+            if self._is_pressed_again("Esc", "clear the prompt"):
+                widgets.prompt.stash()
+            return
+        rewind = find("rewind", self.commands)
+        if rewind is not None and rewind.when(self) and self._is_pressed_again("Esc", "rewind"):
+            rewind.run(self, "")
 
     def interrupt(self) -> None:
         """Copy a selection; otherwise interrupt; otherwise clear the prompt; otherwise, the second time, quit."""
@@ -202,7 +228,7 @@ class Host:
             self._copy(selected)
             self._app.screen.clear_selection()
             prompt.selection = Selection.cursor(prompt.cursor_location)
-        elif self._turns.stop():
+        elif prompt.leave_search() or self._shell.stop() or self._turns.stop():
             return
         elif not prompt.is_empty:
             prompt.stash()
@@ -230,6 +256,48 @@ class Host:
                 transcript.scroll_home(animate=False)
             case "end":
                 transcript.scroll_end(animate=False)
+
+    def send(self, text: str, shown: str, options: TurnOptions) -> None:
+        self._turns.submit(Submission(text, shown, options=options))
+
+    def open_editor(self) -> None:
+        self.run_later(self._edit())
+
+    def search_history(self) -> None:
+        self._widgets.prompt.search_history()
+
+    def paste(self) -> None:
+        self.run_later(self._paste())
+
+    async def _paste(self) -> None:
+        try:
+            found = await self._attaching.clipboard()
+        except InputError as problem:
+            # What was copied inside the app is there even where the system's clipboard cannot be read.
+            if self._app.clipboard:
+                self._widgets.prompt.paste_text(self._app.clipboard)
+            else:
+                self._hint(f"nothing to paste: {problem}")
+                self._app.set_timer(_HINT_SECONDS, lambda: self._hint(""), name="hint")
+            return
+        if isinstance(found, str):
+            self._widgets.prompt.paste_text(found)
+        else:
+            self._widgets.prompt.add_pictures((found,))
+
+    async def _edit(self) -> None:
+        """Hand the terminal to the person's editor; turns go on meanwhile, painting waits."""
+        prompt = self._widgets.prompt
+        prompt.leave_search()
+        try:
+            command = editor_command(os.environ)
+            with self._lend():
+                text = await asyncio.to_thread(edit_text, prompt.whole_text, command)
+        except (EditorError, SuspendNotSupported) as problem:
+            self.say("warning", str(problem) or "This terminal cannot be lent to an editor.")
+            return
+        if text != prompt.whole_text:
+            prompt.replace_text(text)
 
     def open_palette(self) -> None:
         self._app.push_screen(CommandPalette(providers=[CommandProvider], placeholder="Find a command"))

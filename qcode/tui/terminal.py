@@ -8,6 +8,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable
+from types import SimpleNamespace
 
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.keys import Keys
@@ -31,13 +32,15 @@ def copy_through_tmux(text: str) -> str:
     return f"\x1bPtmux;\x1b\x1b]52;c;{data}\x07\x1b\\"
 
 
-def teach_alt_enter() -> None:
-    """Make Alt+Enter a new line in terminals without the Kitty protocol, which send Escape and a carriage return.
+def teach_alt_keys() -> None:
+    """Tell Alt+Enter and Alt+Backspace from other keys in terminals without the Kitty protocol: Escape before the key.
 
-    Textual 8.2 reads that pair as Enter, which would send the prompt; it keeps sequences in a table without a public
-    way to add one. Ctrl+J is the key that means a new line everywhere.
+    Textual 8.2 reads them as Enter, which would send the prompt, and as Ctrl+W, which cuts more; it keeps sequences in
+    a table without a public way to add one. Ctrl+J is the key that means a new line everywhere.
     """
     ANSI_SEQUENCES_KEYS["\x1b\r"] = (Keys.ControlJ,)  # type: ignore[index]  # a dict, typed as a read-only Mapping
+    alt_backspace = (SimpleNamespace(value="alt+backspace"),)
+    ANSI_SEQUENCES_KEYS["\x1b\x7f"] = alt_backspace  # type: ignore[index]  # as above; only the value is looked at
 
 
 def on_signals(leave: Callable[[int], None]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from textual import events
 
-from qcode.tui.pastes import Pastes, normalize_newlines
+from qcode.tui.pastes import Pastes, pasted
 from qcode.tui.prompt_history import PromptHistory
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation
@@ -79,7 +79,7 @@ def test_ten_lines_and_a_thousand_characters_are_not_folded() -> None:
 
 
 def test_all_line_ends_become_line_feeds() -> None:
-    assert normalize_newlines("a\r\nb\rc\nd") == "a\nb\nc\nd"
+    assert pasted("a\r\nb\rc\nd") == "a\nb\nc\nd"
 
 
 def test_up_and_down_walk_the_history_and_keep_the_draft() -> None:
