@@ -75,6 +75,7 @@ class QcodeApp(App[int], inherit_bindings=False):
     def __init__(self, conversation: Conversation, *, setup: AppSetup) -> None:
         super().__init__()
         terminal.teach_alt_keys()
+        terminal.read_pastes_whole()
         self.conversation = conversation
         self.setup = setup
         themes, self._theme_problems = load_themes(setup.user_themes)

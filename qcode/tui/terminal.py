@@ -7,12 +7,14 @@ import base64
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.keys import Keys
 
+from qcode.tui.paste_input import PasteParser
 from qcode.tui.text import one_line
 
 SAVE_TITLE = "\x1b[22;0t"
@@ -41,6 +43,14 @@ def teach_alt_keys() -> None:
     ANSI_SEQUENCES_KEYS["\x1b\r"] = (Keys.ControlJ,)  # type: ignore[index]  # a dict, typed as a read-only Mapping
     alt_backspace = (SimpleNamespace(value="alt+backspace"),)
     ANSI_SEQUENCES_KEYS["\x1b\x7f"] = alt_backspace  # type: ignore[index]  # as above; only the value is looked at
+
+
+def read_pastes_whole() -> None:
+    """Make Textual's driver read pastes through `paste_input`; there is no public way to give it a parser."""
+    if sys.platform != "win32":
+        from textual.drivers import linux_driver
+
+        linux_driver.XTermParser = PasteParser  # type: ignore[attr-defined]  # imported there by name
 
 
 def on_signals(leave: Callable[[int], None]) -> None:
