@@ -125,12 +125,15 @@ class Search:
             rank = _rank(catalogue.names.texts[at], catalogue.lower.texts[at], words)
             if rank is not None:
                 ranked[at] = rank - _RECENT_BONUS
-        wanted = limit + len(ranked)
+        wanted = limit + len(ranked) + 1
         for rank, hits in self._tiers(words):
             if len(ranked) >= wanted:
                 break
             for at in islice(hits, wanted):
                 ranked.setdefault(at, rank)
+        if words.endswith("/"):
+            # Who has written a folder whole wants what is in it.
+            ranked = {at: rank for at, rank in ranked.items() if catalogue.lower.texts[at] != words}
         order = {at: place for place, at in enumerate(latest)}
         best = sorted(ranked, key=lambda at: (ranked[at], order.get(at, len(order)), at))[:limit]
         return tuple(self._match(at, words) for at in best)
