@@ -292,12 +292,17 @@ class Host:
         try:
             command = editor_command(os.environ)
             with self._lend():
-                text = await asyncio.to_thread(edit_text, prompt.whole_text, command)
-        except (EditorError, SuspendNotSupported) as problem:
-            self.say("warning", str(problem) or "This terminal cannot be lent to an editor.")
-            return
-        if text != prompt.whole_text:
-            prompt.replace_text(text)
+                # Nothing may be raised in here: Textual 8.2 would not take the terminal back.
+                written = await asyncio.to_thread(_edited, prompt.whole_text, command)
+        except EditorError as problem:
+            self.say("warning", str(problem))
+        except SuspendNotSupported:
+            self.say("warning", "This terminal cannot be lent to an editor.")
+        else:
+            if isinstance(written, EditorError):
+                self.say("warning", str(written))
+            elif written != prompt.whole_text:
+                prompt.replace_text(written)
 
     def open_palette(self) -> None:
         self._app.push_screen(CommandPalette(providers=[CommandProvider], placeholder="Find a command"))
@@ -320,3 +325,10 @@ class Host:
 
     def _hint(self, text: str) -> None:
         self._widgets.status.change(hint=text)
+
+
+def _edited(text: str, command: tuple[str, ...]) -> str | EditorError:
+    try:
+        return edit_text(text, command)
+    except EditorError as problem:
+        return problem

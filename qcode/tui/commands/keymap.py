@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterator, Mapping, Sequence
 
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys, _character_to_key, key_to_character
@@ -70,4 +71,5 @@ def _is_key(key: str) -> bool:
     *modifiers, last = key.split("+")
     if not set(modifiers) <= _MODIFIERS or len(set(modifiers)) != len(modifiers):
         return False
-    return len(last) == 1 or last in _NAMED or key_to_character(last) is not None
+    # Every name of a character would be one otherwise, down to fruit.
+    return len(last) == 1 or last in _NAMED or (key_to_character(last) or "\0") in string.punctuation
