@@ -11,7 +11,9 @@ from qcode.runtime.file_ranking import Catalogue, Search
 NAMES = st.text(st.sampled_from(list("abcM_-.é")), min_size=1, max_size=6).filter(lambda name: name.strip(".") != "")
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
 FILES = st.lists(PATHS, max_size=30)
-QUERIES = st.text(st.sampled_from(list("abcM_/.")), min_size=1, max_size=5)
+QUERIES = st.text(st.sampled_from(list("abcM_/.")), min_size=1, max_size=5).filter(
+    lambda text: not text.startswith("./")
+)
 
 
 def found(files: list[str], query: str, *recent: str, limit: int = 50) -> list[str]:

@@ -126,4 +126,4 @@ def test_the_app_loads_no_sdk_and_no_engine() -> None:
         "print(sorted(rooms), sorted({'openai', 'anthropic', 'google', 'httpx2', 'pydantic'} & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.strip() == "['config', 'protocol', 'runtime', 'safety', 'tui'] []"
+    assert done.stdout.strip() == "['config', 'protocol', 'runtime', 'safety', 'tools', 'tui'] []"
