@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,11 +16,20 @@ from qcode.cli.folder import working_folder
 from qcode.cli.start import surroundings, wired
 from qcode.cli.trusting import remember
 from qcode.cli.wiring import Surroundings, Wired
+from qcode.config.custom_commands import load_custom_commands
+from qcode.config.schema import dotted
+from qcode.config.settings import Settings
 from qcode.protocol.events import Notice
 from qcode.protocol.provider import Provider
 from qcode.runtime.attachments import InputError, attachments
 from qcode.runtime.choices import Choices
+from qcode.runtime.clipboard import read_clipboard
+from qcode.runtime.file_index import FileIndex
+from qcode.runtime.pictures import picture_at
 from qcode.tui.app import QcodeApp
+from qcode.tui.commands.command import typed_names
+from qcode.tui.commands.keymap import problems
+from qcode.tui.commands.table import COMMANDS
 from qcode.tui.linear import run_linear
 from qcode.tui.setup import AppSetup
 
@@ -43,6 +53,7 @@ def run_app(arguments: Arguments) -> int:
         return LEFT
     except InputError as error:
         raise StartError(str(error), 42) from None
+    _check_keys(around.settings)
     ready.conversation.attach(attached)
     around.keys.be_brief()
     try:
@@ -52,6 +63,13 @@ def run_app(arguments: Arguments) -> int:
         return QcodeApp(ready.conversation, setup=setup).run(mouse=around.settings.ui.mouse)
     finally:
         ready.conversation.release()
+
+
+def _check_keys(settings: Settings) -> None:
+    """Raise `StartError` for keys of a command that does not exist and the like: bad config, as for any other key."""
+    for command_id, problem in problems(settings.ui.keys, COMMANDS):
+        name = dotted(("ui", "keys", command_id))
+        raise StartError(f"{settings.origin(name)}: {name}: {problem}", 52)
 
 
 def _setup(around: Surroundings, ready: Wired) -> AppSetup:
@@ -66,6 +84,11 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
         text = "This folder is restricted: everything but reading asks, whatever the mode. /trust trusts it."
         notices.append(Notice("info", text))
     git, choices = ready.environment.git, Choices(around.paths.state_dir)
+    custom = load_custom_commands(
+        around.paths.config_dir, around.root, is_trusted=around.is_trusted, taken=typed_names(COMMANDS)
+    )
+    notices += [Notice("warning", problem) for problem in custom.problems]
+    folder, env = around.folder, around.env
     return AppSetup(
         version=__version__,
         cwd=_short(around.folder),
@@ -86,6 +109,11 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
         connect=AppConnecting(around, ready.selection),
         keep_theme=choices.keep_theme,
         show_thinking=settings.ui.show_thinking,
+        files=FileIndex(folder, around.root, env, lambda: ready.conversation.policy.is_trusted),
+        read_picture=lambda path: picture_at(path, folder),
+        read_clipboard=lambda: read_clipboard(env, around.root, system=sys.platform),
+        run_shell=ready.toolbox.run_line,
+        custom_commands=custom.commands,
         warm_up=_warm_up(ready.provider),
         notices=tuple(notices),
     )

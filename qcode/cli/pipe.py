@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qcode import __version__
@@ -24,10 +24,12 @@ from qcode.cli.prompt import joined, read_standard_input, standard_input
 from qcode.cli.start import surroundings, wired
 from qcode.cli.stopping import Stopped, release
 from qcode.cli.wiring import Surroundings, Wired
+from qcode.config.custom_commands import CustomCommands, load_custom_commands
 from qcode.headless.exits import INTERRUPTED, TERMINATED
 from qcode.headless.lines import unbegun
 from qcode.headless.run import run_headless
 from qcode.headless.setup import HeadlessSetup
+from qcode.protocol.conversation import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.runtime.attachments import InputError, attachments
 
@@ -40,6 +42,7 @@ class _Begun:
     around: Surroundings
     ready: Wired
     prompt: str
+    options: TurnOptions
 
 
 def run_pipe(arguments: Arguments) -> int:
@@ -87,7 +90,13 @@ def _begin(arguments: Arguments, folder: Path) -> _Begun:
     around = surroundings(arguments, folder, is_attended=False)
     for warning in around.settings.warnings:
         say(warning)
-    typed = arguments.prompt or ""
+    typed, options = arguments.prompt or "", NO_OPTIONS
+    found = _custom_commands(around).typed(typed)
+    if found is not None:
+        command, given = found
+        typed, options = command.expand(given), TurnOptions(output=command.output)
+        arguments = replace(arguments, model=arguments.model or command.model or None)
+        around = replace(around, arguments=arguments)
     try:
         piped = read_standard_input(standard_input(), has_prompt=bool(typed), note=say)
         attached = attachments(arguments.files, typed, folder)
@@ -100,7 +109,17 @@ def _begin(arguments: Arguments, folder: Path) -> _Begun:
     for notice in (*around.keys.complaints, *ready.notices):
         say(notice)
     ready.conversation.attach(attached)
-    return _Begun(around, ready, prompt)
+    return _Begun(around, ready, prompt, options)
+
+
+def _custom_commands(around: Surroundings) -> CustomCommands:
+    """Read the commands where one may be meant; what cannot be used is said on standard error."""
+    if not (around.arguments.prompt or "").startswith("/"):
+        return CustomCommands()
+    found = load_custom_commands(around.paths.config_dir, around.root, is_trusted=around.is_trusted)
+    for problem in found.problems:
+        say(problem)
+    return found
 
 
 async def _run(begun: _Begun) -> int:
@@ -117,6 +136,7 @@ async def _run(begun: _Begun) -> int:
         is_verbose=arguments.is_verbose,
         is_stderr_tty=os.isatty(2),
         model_note=selection.note,
+        options=begun.options,
         allowing=lambda calls: flags_allowing(conversation.policy, calls),
     )
     try:

@@ -14,7 +14,7 @@ from qcode.cli.keys import Keys
 from qcode.cli.selection import Selection, address_of, named
 from qcode.config.caps import output_override
 from qcode.config.paths import ConfigPaths
-from qcode.config.settings import ModelSettings, Settings
+from qcode.config.settings import ModelSettings, Output, Settings
 from qcode.engine.caps import OutputSettings
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.retries import RetrySettings
@@ -140,6 +140,7 @@ class Wirer:
             debug_log=log,
             mentioned=self._mentioned,
             tokens=TokenCounter(),
+            tuned=self._tuned,
         )
         conversation = Conversation(wiring, connected, session, messages)
         return Wired(conversation, connected.provider, selection, self.environment, self.instructions, toolbox, notices)
@@ -171,7 +172,7 @@ class Wirer:
 
     def _connected(self, provider: Provider, name: str, model: str) -> Connected:
         settings, arguments = self._around.settings, self._around.arguments
-        output, override = settings.output_for(name), output_override(settings, name)
+        override = output_override(settings, name)
 
         def system(mode: ApprovalMode) -> str:
             return build_system_prompt(
@@ -196,19 +197,16 @@ class Wirer:
             provider,
             KnownModel(provider.name, model, facts),
             system,
-            OutputSettings(
-                override=override.tokens if override else None,
-                can_escalate=output.escalate,
-                max_continuations=output.max_continuations,
-                policy=output.policy,
-                tool_call_repair=output.tool_call_repair,
-                max_tool_repair_attempts=output.max_tool_repair_attempts,
-                max_total_completion_tokens=output.max_total_completion_tokens,
-                max_total_output_chars=output.max_total_output_chars,
-                min_escalation_gain=output.min_escalation_gain,
-            ),
+            output_settings(settings.output_for(name), override.tokens if override else None),
             RetrySettings(network.max_retries, network.retry_after_max_s),
         )
+
+    def _tuned(self, name: str, given: Mapping[str, object]) -> OutputSettings:
+        """Return the output settings of a model with those of a command on top; what a flag says beats both."""
+        settings = self._around.settings
+        own = {key: value for key, value in given.items() if settings.origin(f"output.{key}").kind != "flag"}
+        tuned = replace(settings.output_for(name), **own)  # type: ignore[arg-type]  # checked when read
+        return output_settings(tuned, tuned.max_tokens)
 
     def _connect_named(self, name: str) -> Connected:
         try:
@@ -297,6 +295,21 @@ def policy_of(around: Surroundings) -> Policy:
         own=own,
         search_path=search_path,
         looks=Looks(BashSyntax(search_path, forbidden), GitConfig(around.folder, around.env, forbidden)),
+    )
+
+
+def output_settings(output: Output, override: int | None) -> OutputSettings:
+    """Return the settings of the configuration in the words of the engine."""
+    return OutputSettings(
+        override=override,
+        can_escalate=output.escalate,
+        max_continuations=output.max_continuations,
+        policy=output.policy,
+        tool_call_repair=output.tool_call_repair,
+        max_tool_repair_attempts=output.max_tool_repair_attempts,
+        max_total_completion_tokens=output.max_total_completion_tokens,
+        max_total_output_chars=output.max_total_output_chars,
+        min_escalation_gain=output.min_escalation_gain,
     )
 
 

@@ -43,7 +43,7 @@ def file_layer(file: Path, scope: Scope) -> Layer:
 
     Raise `ConfigError` with file and line for everything the schema does not know or a project may not set.
     """
-    text = _read(file, is_needed=scope == "extra")
+    text = read_toml_text(file, is_needed=scope == "extra")
     if text is None:
         return Layer()
     return _FileReader(file, scope, text).layer()
@@ -92,23 +92,12 @@ class _FileReader:
 
     def layer(self) -> Layer:
         layer = Layer()
-        for path, value in self._walk(self._parse(), (), layer):
+        for path, value in self._walk(parse_toml(self._text, self._file), (), layer):
             place = canonical(path)
             if place in layer.values:
                 self._fail(path, f"{dotted(place)} is set twice, directly and in a network table; keep one")
             layer.values[place] = Value(value, self._origin(path))
         return layer
-
-    def _parse(self) -> dict[str, Any]:
-        import tomllib
-
-        try:
-            return tomllib.loads(self._text, parse_float=Decimal)
-        except tomllib.TOMLDecodeError as error:
-            what, line = _syntax(str(error), self._text)
-            raise ConfigError(f"not valid TOML: {what}", file=self._file, line=line) from None
-        except (ValueError, ArithmeticError, RecursionError):
-            raise ConfigError("not valid TOML: a number or a nesting is out of range", file=self._file) from None
 
     def _walk(self, table: Mapping[str, object], prefix: KeyPath, layer: Layer) -> Iterator[tuple[KeyPath, object]]:
         for name, value in table.items():
@@ -166,7 +155,7 @@ class _FileReader:
         raise ConfigError(message, file=self._file, line=self._line(path))
 
 
-def _read(file: Path, *, is_needed: bool) -> str | None:
+def read_toml_text(file: Path, *, is_needed: bool) -> str | None:
     """Return the text of a regular file, without a byte order mark; None where there is none."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -189,6 +178,19 @@ def _read(file: Path, *, is_needed: bool) -> str | None:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError("is not UTF-8 text", file=file, line=line) from None
+
+
+def parse_toml(text: str, file: Path) -> dict[str, Any]:
+    """Return what a TOML text says; raise `ConfigError` with the line where it says nothing."""
+    import tomllib
+
+    try:
+        return tomllib.loads(text, parse_float=Decimal)
+    except tomllib.TOMLDecodeError as error:
+        what, line = _syntax(str(error), text)
+        raise ConfigError(f"not valid TOML: {what}", file=file, line=line) from None
+    except (ValueError, ArithmeticError, RecursionError):
+        raise ConfigError("not valid TOML: a number or a nesting is out of range", file=file) from None
 
 
 def _syntax(message: str, text: str) -> tuple[str, int]:

@@ -11,7 +11,7 @@ from qcode.engine.learned import LearnedLimit
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import Attempt, TurnEvent
 from qcode.protocol.json import JsonObject
-from qcode.protocol.messages import Message, ToolCall
+from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReplyEvent
 from qcode.protocol.tools import ToolOutcome
@@ -52,7 +52,14 @@ class ApprovalAnswered:
 
 @dataclass(frozen=True, slots=True)
 class SteerQueued:
+    """What the person says while the turn runs. `attached` goes before the text."""
+
     text: str
+    attached: tuple[Block, ...] = ()
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return (*self.attached, Text(self.text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ class Turn:
         self._tools = {tool.name: tool for tool in settings.tools}
         self._reply: Reply | None = None
         self._round: CallRound | None = None
-        self._steering: list[str] = []
+        self._steering: list[SteerQueued] = []
         self._denials: list[Denial] = []
         self._signals: list[Signal] = []
         self._step = 0
@@ -117,6 +117,13 @@ class Turn:
             return effects if reply.result is None else self._from_reply(effects)
         return self._dispatch(given)
 
+    def withdraw(self, text: str) -> SteerQueued | None:
+        """Take back the last steering with this text; None where it has joined the turn, or never came."""
+        for index in range(len(self._steering) - 1, -1, -1):
+            if self._steering[index].text == text:
+                return self._steering.pop(index)
+        return None
+
     def _dispatch(self, given: Input) -> list[Effect]:
         match given:
             case UserSubmitted():
@@ -128,7 +135,7 @@ class Turn:
             case ApprovalAnswered():
                 return self._from_round(given)
             case SteerQueued():
-                self._steering.append(given.text)
+                self._steering.append(given)
                 return []
             case CancelRequested():
                 return self._cancel(is_unsent=given.is_unsent)
@@ -250,7 +257,7 @@ class Turn:
         results = self._with_steering(current.results)
         committed: list[Effect] = [*effects, self._append(results), Emit(ResultsCommitted(results))]
         steering = self._taken_steering()
-        committed += [Emit(SteeringAdded(text)) for text in steering]
+        committed += [Emit(SteeringAdded(one.text)) for one in steering]
         limits, result = self._limits, self._result
         assert result is not None
         if limits.end is not None:
@@ -270,9 +277,9 @@ class Turn:
         return self._end(Outcome.ERROR, result, error=error)
 
     def _with_steering(self, results: list[Block]) -> Message:
-        return Message("user", (*results, *(Text(text) for text in self._steering)))
+        return Message("user", (*results, *(block for one in self._steering for block in one.blocks)))
 
-    def _taken_steering(self) -> list[str]:
+    def _taken_steering(self) -> list[SteerQueued]:
         taken, self._steering = self._steering, []
         return taken
 
@@ -287,9 +294,9 @@ class Turn:
             return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=Limit.COST)
         effects: list[Effect] = []
         if self._steering:
-            texts = self._taken_steering()
-            effects.append(self._append(Message("user", tuple(Text(text) for text in texts))))
-            effects += [Emit(SteeringAdded(text)) for text in texts]
+            taken = self._taken_steering()
+            effects.append(self._append(Message("user", tuple(block for one in taken for block in one.blocks))))
+            effects += [Emit(SteeringAdded(one.text)) for one in taken]
         return effects + self._next_step()
 
     def _cancel(self, *, is_unsent: bool) -> list[Effect]:

@@ -141,7 +141,7 @@ class _Run:
         if self._setup.is_verbose:
             note = f" ({self._setup.model_note})" if self._setup.model_note else ""
             await self._margin.say(f"model {self._setup.model}{note}, permission mode {self._setup.permission_mode}")
-        events = self._conversation.submit(prompt)
+        events = self._conversation.submit(prompt, options=self._setup.options)
         try:
             async for event in events:
                 await self._see(event)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from qcode.protocol.conversation import NO_OPTIONS, TurnOptions
 from qcode.protocol.messages import ToolCall
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
@@ -17,7 +18,8 @@ class HeadlessSetup:
     """Facts of one run. `model` is `provider/model`, `tools` the names the model is offered.
 
     `clock` gives seconds that never go back. `model_note` says why this model was chosen. `allowing` returns the flags,
-    quoted for a shell, that would have let calls run, and of how many calls no flag would.
+    quoted for a shell, that would have let calls run, and of how many calls no flag would. `options` are of a custom
+    command.
     """
 
     session_id: str
@@ -31,4 +33,5 @@ class HeadlessSetup:
     clock: Callable[[], float] = time.monotonic
     is_stderr_tty: bool = False
     model_note: str = ""
+    options: TurnOptions = NO_OPTIONS
     allowing: Callable[[Sequence[ToolCall]], tuple[str, int]] = lambda calls: ("", len(calls))

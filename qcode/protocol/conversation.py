@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
 from qcode.protocol.events import TurnEvent
-from qcode.protocol.messages import Message
+from qcode.protocol.messages import Block, Message
 
 ApprovalMode: TypeAlias = Literal["plan", "default", "accept-edits", "auto", "bypass"]
 
@@ -27,6 +28,20 @@ class Answer:
     scope: Literal["once", "always"] = "once"
     reason: str = ""
     text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOptions:
+    """What holds for one turn only. `model` is `provider/model`, empty for the one in use.
+
+    `output` maps keys of the table `[output]` of the configuration to values that were checked already.
+    """
+
+    model: str = ""
+    output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+
+NO_OPTIONS = TurnOptions()
 
 
 class Conversation(Protocol):
@@ -48,16 +63,34 @@ class Conversation(Protocol):
         """The committed transcript."""
         ...
 
-    def submit(self, prompt: str) -> AsyncIterator[TurnEvent]:
-        """Run one turn; the last event is always `TurnEnded`. Closing the iterator cancels the turn."""
+    @property
+    def takes_images(self) -> bool:
+        """Whether images may be sent: False where the model is known to take none."""
+        ...
+
+    def attach(self, blocks: tuple[Block, ...]) -> None:
+        """Put these blocks (files, output of commands) before what the person says next."""
+        ...
+
+    def submit(
+        self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
+    ) -> AsyncIterator[TurnEvent]:
+        """Run one turn; the last event is always `TurnEnded`. Closing the iterator cancels the turn.
+
+        `attached` are the images of this prompt.
+        """
         ...
 
     def answer(self, call_id: str, answer: Answer) -> None:
         """Answer an open `ApprovalRequested`; an unknown or settled id is ignored."""
         ...
 
-    def steer(self, text: str) -> None:
+    def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         """Add `text` to the running turn before its next step; ignored where no turn runs."""
+        ...
+
+    def unsteer(self, text: str) -> bool:
+        """Take back what `steer` added last with this text; False where the turn has it already."""
         ...
 
     def cancel(self) -> None:

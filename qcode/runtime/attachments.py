@@ -11,18 +11,25 @@ import os
 import re
 import stat
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from qcode.protocol.messages import Block, Image, Text
+from qcode.protocol.tools import ToolOutcome
 from qcode.tools.pictures import image_type
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024
 MAX_IMAGE_BYTES = 10 * 1024 * 1024
 
 _IMAGE_NAMES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
-_MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|((?:\\.|\S)+))')
+_MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|((?:\\.|\S)+))((?<=")\S+)?')
+_LINES = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", re.DOTALL)
+_MOST_NAMES = 200
 _ESCAPED = re.compile(r"\\(.)")
-_TAG = re.compile(r"</(?=file\b)", re.IGNORECASE)
+_TAG = re.compile(r"</(?=(?:file|folder|shell)\b)", re.IGNORECASE)
+
+
+_ATTACHED = re.compile(r'<(file|folder|shell) (?:path|line)="([^"]*)"[^>\n]*>\n(.*)\n</\1>', re.DOTALL)
 
 
 class InputError(Exception):
@@ -32,46 +39,107 @@ class InputError(Exception):
 def attachments(files: Iterable[Path], typed: str, folder: Path) -> tuple[Block, ...]:
     """Return the files named by flags and by `@path` in the typed prompt as blocks; raise `InputError` for a bad one.
 
-    An `@word` that is no file stays a word. A path with spaces is written `@"a b"` or `@a\\ b`.
+    An `@word` that is no file stays a word. A path with spaces is written `@"a b"` or `@a\\ b`; `@a:10-20` are lines
+    of a file, `@a/` is what lies in a folder.
     """
     named = [_block(folder / path, str(path), takes_pipes=True) for path in files]
-    return (*named, *(_block(path, word) for path, word in _mentioned(typed, folder)))
+    return (*named, *(_mention_block(mention) for mention in _mentioned(typed, folder)))
 
 
 def mentions(typed: str, folder: Path) -> tuple[tuple[Block, ...], tuple[str, ...]]:
     """Return what `@path` in the typed prompt attaches, and a line for each file that cannot be attached."""
     blocks: list[Block] = []
     complaints: list[str] = []
-    for path, word in _mentioned(typed, folder):
+    for mention in _mentioned(typed, folder):
         try:
-            blocks.append(_block(path, word))
+            blocks.append(_mention_block(mention))
         except InputError as error:
             complaints.append(f"not attached: {error}")
     return tuple(blocks), tuple(complaints)
 
 
-def _mentioned(typed: str, folder: Path) -> list[tuple[Path, str]]:
-    """Return the files that are there, each once, with the name they were typed by."""
-    found: dict[Path, str] = {}
+@dataclass(frozen=True, slots=True)
+class _Mention:
+    """A file or folder that is there, the name it was typed by, and the lines that were asked for."""
+
+    path: Path
+    name: str
+    lines: tuple[int, int] | None = None
+
+
+def shell_block(line: str, outcome: ToolOutcome) -> Text:
+    """Return what a person's own command printed as a block for the model; the output is bounded already."""
+    head = f'<shell line="{_attribute(line)}" result="{_attribute(outcome.summary)}">'
+    return Text(f"{head}\n{_TAG.sub('&lt;/', outcome.content)}\n</shell>")
+
+
+def split_attached(text: str) -> tuple[str, str, str] | None:
+    """Return kind (`file`, `folder`, `shell`), name and content of a block that was attached; None for typed text."""
+    match = _ATTACHED.fullmatch(text)
+    return (match[1], match[2], match[3]) if match is not None else None
+
+
+def _mentioned(typed: str, folder: Path) -> list[_Mention]:
+    """Return what is there, each once."""
+    found: dict[tuple[Path, tuple[int, int] | None], _Mention] = {}
     for match in _MENTION.finditer(typed):
-        word = match[1] or _ESCAPED.sub(r"\1", match[2])
+        word = (match[1] or _ESCAPED.sub(r"\1", match[2])) + (match[3] or "")
         for name in (word, word.rstrip(".,;:!?)\"'")):
-            path = _file_at(name, folder)
-            if path is not None:
-                found.setdefault(path, name)
+            mention = _mention_at(name, folder)
+            if mention is not None:
+                found.setdefault((mention.path, mention.lines), mention)
                 break
-    return list(found.items())
+    return list(found.values())
 
 
-def _file_at(name: str, folder: Path) -> Path | None:
+def _mention_at(name: str, folder: Path) -> _Mention | None:
+    path = _path_at(name, folder)
+    if path is not None:
+        return _Mention(path, name)
+    match = _LINES.fullmatch(name)
+    path = _path_at(match[1], folder) if match is not None else None
+    if match is None or path is None or path.is_dir():
+        return None
+    first, last = int(match[2]), int(match[3] or match[2])
+    return _Mention(path, match[1], (first, last)) if 0 < first <= last else None
+
+
+def _path_at(name: str, folder: Path) -> Path | None:
+    """Return the file of this name, or the folder where the name ends in a slash."""
     try:
         path = folder / Path(name).expanduser()
-        return path if name and path.is_file() else None
+        return path if name and (path.is_dir() if name.endswith("/") else path.is_file()) else None
     except (OSError, RuntimeError, ValueError):
         return None
 
 
-def _block(path: Path, shown: str, *, takes_pipes: bool = False) -> Block:
+def _mention_block(mention: _Mention) -> Block:
+    if mention.name.endswith("/"):
+        return _folder_block(mention.path, mention.name)
+    return _block(mention.path, mention.name, lines=mention.lines)
+
+
+def _folder_block(path: Path, shown: str) -> Text:
+    """List a folder, its folders with a slash; what is in them is for the tools."""
+    try:
+        with os.scandir(path) as entries:
+            names = sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries)
+    except OSError as error:
+        raise InputError(f"{shown} cannot be read: {error.strerror}") from None
+    more = [f"[{len(names) - _MOST_NAMES:,} more]"] if len(names) > _MOST_NAMES else []
+    listed = "\n".join((*map(_one_line, names[:_MOST_NAMES]), *more))
+    return Text(f'<folder path="{_attribute(shown)}">\n{_TAG.sub("&lt;/", listed)}\n</folder>')
+
+
+def _one_line(name: str) -> str:
+    return name.encode("utf-8", "replace").decode("utf-8").replace("\n", "\\n")
+
+
+def _attribute(text: str) -> str:
+    return text.replace('"', "'").replace("\n", " ")
+
+
+def _block(path: Path, shown: str, *, takes_pipes: bool = False, lines: tuple[int, int] | None = None) -> Block:
     """Read a file, or, where a flag named it, a pipe such as `<(git diff)`."""
     is_image_by_name = path.suffix.lower() in _IMAGE_NAMES
     limit = MAX_IMAGE_BYTES if is_image_by_name else MAX_TEXT_BYTES
@@ -81,8 +149,24 @@ def _block(path: Path, shown: str, *, takes_pipes: bool = False) -> Block:
         return Image(media_type, base64.b64encode(data).decode("ascii"))
     if is_image_by_name:
         raise InputError(f"{shown} is no PNG, JPEG, GIF or WebP image, whatever its name says")
-    name = shown.replace('"', "'")
-    return Text(f'<file path="{name}">\n{_TAG.sub("&lt;/", decoded(data, shown))}\n</file>')
+    text, name = decoded(data, shown), f'path="{_attribute(shown)}"'
+    if lines is not None:
+        text, name = _cut_out(text, lines, shown), f'{name} lines="{lines[0]}-{lines[1]}"'
+    return Text(f"<file {name}>\n{_TAG.sub('&lt;/', text)}\n</file>")
+
+
+def _cut_out(text: str, lines: tuple[int, int], shown: str) -> str:
+    """Return some lines of a text, counted from 1; raise `InputError` where it is not that long."""
+    all_lines = text.split("\n")
+    count = len(all_lines) - (not all_lines[-1])
+    if lines[0] > count:
+        raise InputError(f"{shown} has only {count:,} lines, not {lines[0]:,}")
+    return "\n".join(all_lines[lines[0] - 1 : lines[1]])
+
+
+def read_image(path: Path, shown: str) -> bytes:
+    """Return the bytes of a plain file that is small enough for an image; raise `InputError` where there is none."""
+    return _read(path, shown, MAX_IMAGE_BYTES, takes_pipes=False)
 
 
 def _read(path: Path, shown: str, limit: int, takes_pipes: bool) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -26,14 +26,16 @@ from qcode.engine.effects import (
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.retries import RetrySettings
 from qcode.engine.turn import Turn, TurnSettings
-from qcode.protocol.conversation import Answer, ApprovalMode
-from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.events import ApprovalRequested, Notice, TurnEnded, TurnEvent
+from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
+from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
+from qcode.protocol.events import ApiCalls, ApprovalRequested, Notice, SteeringAdded, TurnEnded, TurnEvent, TurnStarted
 from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import Effort, ModelRequest
 from qcode.protocol.provider import Provider
+from qcode.protocol.stops import Outcome
 from qcode.protocol.tools import ToolOutcome
+from qcode.protocol.usage import Usage
 from qcode.providers.local import WindowQuestion
 from qcode.runtime.debug_log import DebugLog, LoggedProvider
 from qcode.runtime.driver import Driver
@@ -81,7 +83,7 @@ class Wiring:
 
     `connect` makes a model of a name, raising `ValueError` with one line where it cannot; `new_session` opens a
     session file for a model's name; `mentioned` gives the files that a typed prompt names, and a line for each that
-    cannot be attached.
+    cannot be attached. `tuned` gives the output settings of a model's name with the keys of one turn on top.
     """
 
     connect: Callable[[str], Connected]
@@ -94,6 +96,7 @@ class Wiring:
     debug_log: DebugLog | None = None
     mentioned: Callable[[str], tuple[tuple[Block, ...], tuple[str, ...]]] = lambda typed: ((), ())
     tokens: TokenCounting | None = None
+    tuned: Callable[[str, Mapping[str, object]], OutputSettings] = lambda name, given: OutputSettings()
 
 
 class Conversation:
@@ -117,6 +120,10 @@ class Conversation:
         self._attached: tuple[Block, ...] = ()
         self.metrics = RecoveryMetrics()
         self._preparation = self._new_preparation()
+        self._steered: list[tuple[str, tuple[Block, ...]]] = []
+        self._complaints: list[str] = []
+        self._borrowed: dict[str, Connected] = {}
+        self._own: Connected | None = None
 
     @property
     def session_id(self) -> str:
@@ -139,39 +146,58 @@ class Conversation:
     def messages(self) -> tuple[Message, ...]:
         return tuple(self._messages)
 
+    @property
+    def takes_images(self) -> bool:
+        return self._connected.model.facts.images is not False
+
     def attach(self, blocks: tuple[Block, ...]) -> None:
         """Put these blocks (files, images) before the next prompt."""
         self._attached = (*self._attached, *blocks)
 
-    async def submit(self, prompt: str) -> AsyncGenerator[TurnEvent, None]:
+    async def submit(
+        self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
+    ) -> AsyncGenerator[TurnEvent, None]:
         if self._driver is not None:
             raise RuntimeError("a turn is already running")
+        try:
+            borrowed = self._borrow(options.model)
+        except ValueError as refusal:
+            for event in _refused(prompt, str(refusal)):
+                yield self._seen(event)
+            return
         self._turns += 1
-        settings = self._turn_settings()
+        self._own = self._connected if borrowed is not self._connected else None
+        self._use(borrowed)
+        settings = self._turn_settings(options)
         turn = Turn(settings, self._known_model(), self._messages, self._counter, number=self._turns)
         log = self._wiring.debug_log
         provider = self._connected.provider
         self._driver = Driver(turn, provider if log is None else LoggedProvider(provider, log), self)
-        mentioned, complaints = self._wiring.mentioned(prompt)
-        attached, self._attached = (*self._attached, *mentioned), ()
-        message = Message("user", (*attached, Text(prompt)))
+        message = Message("user", (*self._taken(prompt, attached), Text(prompt)))
         try:
-            complaints += await self._prepare(turn, settings, message)
+            self._complaints += await self._prepare(turn, settings, message)
             async with aclosing(self._driver.run(UserSubmitted(message))) as events:
                 async for event in events:
                     if isinstance(event, TurnEnded):
                         self._session.sync()
                     for warning in self._session.take_warnings():
                         yield self._seen(Notice("warning", warning))
+                    if isinstance(event, SteeringAdded):
+                        self._forget_steered(event.text)
                     yield self._seen(event)
-                    for complaint in complaints:
-                        yield self._seen(Notice("warning", complaint))
-                    complaints = ()
+                    while self._complaints and not isinstance(event, TurnEnded):
+                        yield self._seen(Notice("warning", self._complaints.pop(0)))
         finally:
             self._driver = None
             self._open_rules.clear()
             self._spelled.clear()
             self._levels.clear()
+            self._complaints.clear()
+            self._attached = (*(block for _, kept in self._steered for block in kept), *self._attached)
+            self._steered.clear()
+            if self._own is not None:
+                self._use(self._own)
+                self._own = None
             self._session.sync()
 
     def answer(self, call_id: str, answer: Answer) -> None:
@@ -182,9 +208,16 @@ class Conversation:
             self._policy = self._policy.with_allow(rule)
         self._driver.give(ApprovalAnswered(call_id, answer.is_allowed, answer.reason, answer.text))
 
-    def steer(self, text: str) -> None:
+    def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         if self._driver is not None:
-            self._driver.give(SteerQueued(text))
+            self._steered.append((text, self._attached))
+            self._driver.give(SteerQueued(text, self._taken(text, attached)))
+
+    def unsteer(self, text: str) -> bool:
+        taken_back = self._driver.withdraw(text) if self._driver is not None else None
+        if taken_back is not None:
+            self._attached = (*self._forget_steered(text), *self._attached)
+        return taken_back is not None
 
     def cancel(self) -> None:
         if self._driver is not None:
@@ -200,11 +233,12 @@ class Conversation:
 
     def set_model(self, name: str) -> None:
         connected = self._wiring.connect(name)
+        if self._own is not None:
+            self._retired.append(self._own.provider)
+            self._own = connected
+            return
         self._retired.append(self._connected.provider)
-        self._connected = connected
-        self._counter = self._new_counter()
-        self._preparation = self._new_preparation()
-        self._session.switch_model(connected.name)
+        self._use(connected)
 
     def trust_folder(self) -> None:
         """Let rules and modes hold from the next call on: the person trusts the folder."""
@@ -298,14 +332,47 @@ class Conversation:
         # What the server says now is worth more than what it once taught.
         return replace(model, host=replace(host, window=self._preparation.window or host.window))
 
-    def _turn_settings(self) -> TurnSettings:
+    def _taken(self, text: str, attached: tuple[Block, ...]) -> tuple[Block, ...]:
+        """Return what goes before `text`: what was kept for it, its images, and the files it names."""
+        mentioned, complaints = self._wiring.mentioned(text)
+        self._complaints += complaints
+        kept, self._attached = self._attached, ()
+        return (*kept, *attached, *mentioned)
+
+    def _forget_steered(self, text: str) -> tuple[Block, ...]:
+        """Steering with this text waits no longer; return what was kept for it."""
+        for index in range(len(self._steered) - 1, -1, -1):
+            if self._steered[index][0] == text:
+                return self._steered.pop(index)[1]
+        return ()
+
+    def _borrow(self, name: str) -> Connected:
+        """Return the model of one turn; raise `ValueError` with one line where there is none of that name."""
+        if name in ("", self._connected.name):
+            return self._connected
+        if name not in self._borrowed:
+            self._borrowed[name] = self._wiring.connect(name)
+            self._retired.append(self._borrowed[name].provider)
+        return self._borrowed[name]
+
+    def _use(self, connected: Connected) -> None:
+        """Go on with another model, and say so in the session; nothing happens where it is the one in use."""
+        if connected is self._connected:
+            return
+        self._connected = connected
+        self._counter = self._new_counter()
+        self._preparation = self._new_preparation()
+        self._session.switch_model(connected.name)
+
+    def _turn_settings(self, options: TurnOptions) -> TurnSettings:
         wiring, connected = self._wiring, self._connected
+        output = wiring.tuned(connected.name, options.output) if options.output else connected.output
         limits = wiring.prompt_limits
         return TurnSettings(
             connected.system(self.mode),
             wiring.toolbox.specs(connected.model.name),
             wiring.effort,
-            connected.output,
+            output,
             connected.retries,
             limits.max_turns,
             limits.max_tool_calls,
@@ -320,3 +387,10 @@ class Conversation:
             if isinstance(event, TurnEnded):
                 log.metrics(self.metrics.as_json())
         return event
+
+
+def _refused(prompt: str, why: str) -> tuple[TurnEvent, ...]:
+    """Return the events of a turn that cannot begin."""
+    error = ErrorInfo(ErrorKind.UNKNOWN_MODEL, why)
+    ended = TurnEnded(Outcome.ERROR, None, "", "", 0, Usage(), None, ApiCalls(), error=error, is_answered=False)
+    return TurnStarted(prompt), ended

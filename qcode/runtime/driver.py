@@ -110,6 +110,15 @@ class Driver:
         if not self._inputs.full():
             self._inputs.put_nowait(_WAKE)
 
+    def withdraw(self, text: str) -> SteerQueued | None:
+        """Take back what was given to steer with this text, the last such; None where the turn has it already."""
+        for index in range(len(self._urgent) - 1, -1, -1):
+            given = self._urgent[index]
+            if isinstance(given, SteerQueued) and given.text == text:
+                del self._urgent[index]
+                return given
+        return self._turn.withdraw(text)
+
     async def run(self, first: Input) -> AsyncGenerator[TurnEvent, None]:
         """Yield the events of the turn; closing the iterator early cancels it and keeps what was shown."""
         given: Input | _Show = first

@@ -17,6 +17,7 @@ from qcode.tools.diagnostics import Diagnostics
 from qcode.tools.fetch import Fetch, Gate
 from qcode.tools.jobs import Jobs
 from qcode.tools.refusal import Refused
+from qcode.tools.shell import LONGEST_S, Shell
 from qcode.tools.tool import Preview, Tool, ToolContext
 from qcode.tools.workspace import PathJudge, Workspace
 
@@ -105,6 +106,14 @@ class Toolbox:
         except TimeoutError:
             text = f"Stopped: the `{name}` call ran longer than {limit:g} s (tools.tool_timeout_s)."
             return ToolOutcome(text, is_error=True, summary="timed out")
+
+    async def run_line(self, line: str, output: Callable[[str], None]) -> ToolOutcome:
+        """Run what the person typed as the shell tool would, in the same environment, but for as long as it takes.
+
+        Nobody is asked: it is the person who runs it.
+        """
+        context = ToolContext(output, LONGEST_S, self._settings.max_output_chars or DEFAULT_MAX_OUTPUT_CHARS, self._env)
+        return await Shell().run({"command": line}, self.workspace, context)
 
     def close(self) -> None:
         """End what runs in the background and remove what was kept for this session only."""

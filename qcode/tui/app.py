@@ -7,9 +7,11 @@ It must not touch the engine, a provider or the disk.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from asyncio import AbstractEventLoop
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from rich.text import Text as RichText
@@ -23,21 +25,25 @@ from textual.widgets import Static
 from qcode.protocol.conversation import Conversation
 from qcode.tui import terminal
 from qcode.tui.approval import ApprovalPanel
+from qcode.tui.attaching import Attaching
 from qcode.tui.clipboard import Clipboard
 from qcode.tui.commands.command import find, split_command, unknown_command
+from qcode.tui.commands.keymap import keymap, problems
 from qcode.tui.commands.table import COMMANDS, by_id
 from qcode.tui.completion import choices_for
 from qcode.tui.figures import count_text
 from qcode.tui.host import Host
 from qcode.tui.outliving import outliving
-from qcode.tui.prompt import Prompt
+from qcode.tui.prompt import Prompt, Sources
+from qcode.tui.queued import Submission
 from qcode.tui.replay import replay
 from qcode.tui.setup import AppSetup
+from qcode.tui.shell_lines import ShellLines
 from qcode.tui.status import Status
 from qcode.tui.text import one_line
 from qcode.tui.themes import AUTO, choose_theme, load_themes
 from qcode.tui.transcript import Transcript
-from qcode.tui.turns import State, Turns
+from qcode.tui.turns import State, Turns, noticed
 from qcode.tui.welcome import welcome_lines
 from qcode.tui.widgets import make_widgets
 
@@ -75,7 +81,8 @@ class QcodeApp(App[int], inherit_bindings=False):
 
     def __init__(self, conversation: Conversation, *, setup: AppSetup) -> None:
         super().__init__()
-        terminal.teach_alt_enter()
+        terminal.teach_alt_keys()
+        terminal.read_pastes_whole()
         self.conversation = conversation
         self.setup = setup
         themes, self._theme_problems = load_themes(setup.user_themes)
@@ -83,17 +90,29 @@ class QcodeApp(App[int], inherit_bindings=False):
             self.register_theme(theme)
         self.theme = choose_theme(setup.theme, themes, os.environ)
         status = Status(model=conversation.model, mode=conversation.mode, branch=setup.git_branch)
-        self.parts = make_widgets(setup, status, lambda text: choices_for(text, self.host))
+        attaching = Attaching(
+            conversation,
+            setup,
+            say=lambda level, text: self.host.say(level, text),
+            changed=self._note_files,
+        )
+        sources = Sources(lambda text: choices_for(text, self.host), attaching.files, attaching.pictures)
+        self.parts = make_widgets(setup, status, sources)
         self.turns = Turns(conversation, setup, self.parts, spawn=self._spawn, announce=self._announce)
+        self.shell = ShellLines(conversation, setup, self.parts.transcript, spawn=self._spawn_shell)
+        self._is_lent = False
         self.host = Host(
             self,
             conversation,
             setup,
             self.parts,
             self.turns,
+            self.shell,
+            attaching,
             themes=tuple(themes),
             leave=self._begin_leaving,
             copy=self._copy,
+            lend=self._lend,
         )
 
     def get_driver_class(self) -> type[Driver]:
@@ -132,9 +151,10 @@ class QcodeApp(App[int], inherit_bindings=False):
         return code if code is not None else self.return_code or 1
 
     def on_mount(self) -> None:
-        self.set_keymap({command_id: keys for command_id, keys in self.setup.keys.items() if keys})
+        keys = keymap(self.setup.keys, COMMANDS)
+        self.set_keymap({command_id: ",".join(keys[command_id]) or f"unbound-{command_id}" for command_id in keys})
         if not self.is_headless:
-            terminal.on_signals(lambda number: self.exit(128 + number))
+            terminal.on_signals(self._on_signal)
         if self.setup.has_title:
             self._write(terminal.SAVE_TITLE)
         self._announce("idle")
@@ -149,8 +169,12 @@ class QcodeApp(App[int], inherit_bindings=False):
     def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
         self.parts.help.close()
         typed = split_command(event.text)
+        if event.text.startswith("!"):
+            if event.text[1:].strip():
+                self.shell.start(event.text[1:].strip())
+            return
         if typed is None:
-            self.turns.submit(event.text, event.shown)
+            self.turns.submit(Submission(event.text, event.shown, event.images))
             return
         name, argument = typed
         command = find(name.lower(), self.host.commands)
@@ -172,6 +196,20 @@ class QcodeApp(App[int], inherit_bindings=False):
     def copy_to_clipboard(self, text: str) -> None:
         """Copy `text` the best way there is; the widgets' own copying comes here, too."""
         self._copy(text)
+
+    def on_prompt_kind_changed(self, event: Prompt.KindChanged) -> None:
+        """Show what Enter will do: `!` runs a line in the shell."""
+        mark = self.query_one("#prompt-mark", Static)
+        mark.update("!" if event.kind == "shell" else "›")
+        mark.set_class(event.kind == "shell", "-shell")
+
+    def on_prompt_take_back(self) -> None:
+        """Put what was queued last back into the prompt; with nothing queued Up walks the history."""
+        shown = self.turns.take_back()
+        if shown:
+            self.parts.prompt.replace_text(shown)
+        else:
+            self.parts.prompt.walk_older()
 
     def on_approval_panel_answered(self, event: ApprovalPanel.Answered) -> None:
         self.turns.answer(event.call_id, event.answer)
@@ -211,25 +249,46 @@ class QcodeApp(App[int], inherit_bindings=False):
             transcript.add_notice(
                 "warning", f"There is no theme {self.setup.theme!r}; {self.theme} is used. /theme lists them."
             )
-        known = {command.id for command in COMMANDS}
-        for command_id in sorted(set(self.setup.keys) - known):
-            transcript.add_notice(
-                "warning", f"Keys are set for {command_id!r}, which is no command id; they do nothing."
-            )
+        for command_id, problem in problems(self.setup.keys, COMMANDS):
+            transcript.add_notice("warning", f"Keys of {command_id}: {problem}.")
 
     async def _after_first_paint(self) -> None:
         parts = self.parts
-        await self.mount(parts.search, parts.approval, parts.help, parts.queued, parts.menu, before="#prompt-row")
+        later = (parts.search, parts.approval, parts.help, parts.queued, parts.menu, parts.history)
+        await self.mount(*later, before="#prompt-row")
         if self.setup.warm_up is not None:
             self.run_worker(self.setup.warm_up, thread=True, exit_on_error=False, group="warm-up")
         if self.setup.connect is not None and self.setup.connect.is_first:
             self.host.connect("")
         if self.setup.first_prompt.strip():
             self.parts.prompt.sent.add(self.setup.first_prompt)
-            self.turns.submit(self.setup.first_prompt, self.setup.first_prompt)
+            self.turns.submit(Submission(self.setup.first_prompt, self.setup.first_prompt))
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         self.run_worker(coroutine, group="turn")
+
+    def _spawn_shell(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        self.run_worker(noticed(coroutine, self.host.say), group="shell")
+
+    def _note_files(self) -> None:
+        """More files are known; called in a thread, maybe while the app ends."""
+        if self._is_mounted and not self._closing:
+            self.call_later(self.parts.prompt.offer, is_news=True)
+
+    @contextmanager
+    def _lend(self) -> Iterator[None]:
+        """Give the terminal away; nothing is written to it until it is back."""
+        with self.batch_update(), self.suspend():
+            self._is_lent = True
+            try:
+                yield
+            finally:
+                self._is_lent = False
+
+    def _on_signal(self, number: int) -> None:
+        """Leave, unless it is the Ctrl+C of a program that has the terminal."""
+        if not (self._is_lent and number == signal.SIGINT):
+            self.exit(128 + number)
 
     def _begin_leaving(self) -> None:
         self.turns.stop()
@@ -237,6 +296,7 @@ class QcodeApp(App[int], inherit_bindings=False):
 
     async def _leave(self) -> None:
         """Give an interrupted turn the time to store what it has, then exit."""
+        await self.shell.close()
         await self.turns.wait_until_idle(_LEAVE_SECONDS)
         self.exit(0)
 
@@ -245,14 +305,14 @@ class QcodeApp(App[int], inherit_bindings=False):
         if self.setup.has_title:
             folder = one_line(self.setup.cwd).rstrip("/").rpartition("/")[2]
             self._write(terminal.set_title(f"{_TITLE_MARKS[state]}qcode{f' · {folder}' if folder else ''}"))
-        if self.setup.has_bell and state != "working" and self._is_mounted:
+        if self.setup.has_bell and state != "working" and self._is_mounted and not self._is_lent:
             self.bell()
             if not self.app_focus:
                 self._write(terminal.notify(_CALLS[state]))
 
     def _write(self, sequence: str) -> None:
         """Write a sequence that Textual has no call for to the terminal, where there is one."""
-        if sequence and self._driver is not None and not self.is_headless:
+        if sequence and self._driver is not None and not self.is_headless and not self._is_lent:
             self._driver.write(sequence)
 
     def _copy(self, text: str) -> str:

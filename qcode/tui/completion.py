@@ -1,4 +1,4 @@
-"""What the slash menu offers for what is typed so far. Pure, apart from the choices a command supplies."""
+"""What the menu above the prompt offers for what is typed so far. Pure, apart from the choices a command supplies."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from qcode.tui.commands.command import Command, CommandHost, find, split_command
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One row: `text` is what the prompt becomes, `is_complete` whether Enter may run it as it is."""
+    """One row: `text` is what is put in, `is_complete` whether Enter may go on with it as it is.
+
+    `marks` are the places of the letters in `label` that were asked for.
+    """
 
     text: str
     label: str
     help: str = ""
     is_complete: bool = True
+    marks: tuple[int, ...] = ()
 
 
 def choices_for(text: str, host: CommandHost) -> tuple[Choice, ...]:
@@ -35,12 +39,13 @@ def choices_for(text: str, host: CommandHost) -> tuple[Choice, ...]:
 
 
 def _commands(start: str, host: CommandHost) -> tuple[Choice, ...]:
-    """Commands whose name or alias begins with `start`, exact names first."""
-    rows: list[tuple[bool, Choice]] = []
+    """Commands whose name or alias begins with `start`, or has it after a colon; exact names first."""
+    rows: list[tuple[int, Choice]] = []
     for command in host.commands:
         match = next((name for name in command.names if name.startswith(start)), None)
-        if match is not None:
-            rows.append((match != start, _row(command, match, host)))
+        inner = next((name for name in command.names if start and f":{start}" in name), None)
+        if match is not None or inner is not None:
+            rows.append((0 if match == start else 1 if match else 2, _row(command, match or inner or "", host)))
     return tuple(row for _, row in sorted(rows, key=lambda pair: pair[0]))
 
 

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from typing import Any
 
-from textual.app import App
+from textual.app import App, SuspendNotSupported
 from textual.command import CommandPalette
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets.text_area import Selection
 
-from qcode.protocol.conversation import ApprovalMode, Conversation
+from qcode.protocol.conversation import ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import Level
+from qcode.runtime.attachments import InputError
 from qcode.tui import terminal
-from qcode.tui.commands.command import Command, Result, Scroll, nearest
+from qcode.tui.attaching import Attaching
+from qcode.tui.commands.command import Command, Result, Scroll, find, nearest
 from qcode.tui.commands.table import enabled
 from qcode.tui.connect import Connected, ConnectScreen
+from qcode.tui.editor import EditorError, edit_text, editor_command
 from qcode.tui.figures import count_text
 from qcode.tui.palette import CommandProvider
+from qcode.tui.queued import Submission
 from qcode.tui.setup import AppSetup
+from qcode.tui.shell_lines import ShellLines
 from qcode.tui.text import shorten
 from qcode.tui.themes import theme_note
 from qcode.tui.turns import Turns, noticed
@@ -32,7 +39,7 @@ _AGAIN_SECONDS = 2.0
 
 
 class Host:
-    """Acts on the widgets and the conversation; `leave` and `copy` are the app's."""
+    """Acts on the widgets and the conversation; `leave` and `copy` are the app's. `lend` gives the terminal away."""
 
     def __init__(
         self,
@@ -41,10 +48,13 @@ class Host:
         setup: AppSetup,
         widgets: Widgets,
         turns: Turns,
+        shell: ShellLines,
+        attaching: Attaching,
         *,
         themes: tuple[str, ...],
         leave: Callable[[], None],
         copy: Callable[[str], str],
+        lend: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self.conversation = conversation
         self.setup = setup
@@ -52,8 +62,11 @@ class Host:
         self._app = app
         self._widgets = widgets
         self._turns = turns
+        self._shell = shell
+        self._attaching = attaching
         self._leave = leave
         self._copy = copy
+        self._lend = lend
         self._models: tuple[str, ...] | None = None
         self._again: tuple[str, float] | None = None
         self._forgetting: Timer | None = None
@@ -75,6 +88,10 @@ class Host:
     @property
     def themes(self) -> tuple[tuple[str, str], ...]:
         return tuple((name, theme_note(self._app.available_themes[name])) for name in self.theme_names)
+
+    @property
+    def is_writing(self) -> bool:
+        return self._app.focused is self._widgets.prompt
 
     @property
     def theme_name(self) -> str:
@@ -213,18 +230,25 @@ class Host:
         self._leave()
 
     def escape(self) -> None:
-        """Close what is open; otherwise interrupt; otherwise, the second time, clear the prompt."""
+        """Close what is open; otherwise interrupt; otherwise, the second time, clear the prompt or rewind."""
         widgets = self._widgets
         if (
             widgets.help.close()
             or widgets.search.close(is_going_back=True)
+            or widgets.prompt.leave_search()
             or widgets.prompt.close_menu()
             or widgets.approval.leave_telling()
+            or self._shell.stop()
             or self._turns.stop()
         ):
             return
-        if not widgets.prompt.is_empty and self._is_pressed_again("Esc", "clear the prompt"):
-            widgets.prompt.stash()
+        if not widgets.prompt.is_empty:
+            if self._is_pressed_again("Esc", "clear the prompt"):
+                widgets.prompt.stash()
+            return
+        rewind = find("rewind", self.commands)
+        if rewind is not None and rewind.when(self) and self._is_pressed_again("Esc", "rewind"):
+            rewind.run(self, "")
 
     def interrupt(self) -> None:
         """Copy a selection; otherwise interrupt; otherwise clear the prompt; otherwise, the second time, quit."""
@@ -234,7 +258,7 @@ class Host:
             self.hint(f"copied {count_text(len(selected), 'character')} {self._copy(selected)}")
             self._app.screen.clear_selection()
             prompt.selection = Selection.cursor(prompt.cursor_location)
-        elif self._turns.stop():
+        elif prompt.leave_search() or self._shell.stop() or self._turns.stop():
             return
         elif not prompt.is_empty:
             prompt.stash()
@@ -263,6 +287,52 @@ class Host:
             case "end":
                 transcript.scroll_end(animate=False)
 
+    def send(self, text: str, shown: str, options: TurnOptions) -> None:
+        self._turns.submit(Submission(text, shown, options=options))
+
+    def open_editor(self) -> None:
+        self.run_later(self._edit())
+
+    def search_history(self) -> None:
+        self._widgets.prompt.search_history()
+
+    def paste(self) -> None:
+        self.run_later(self._paste())
+
+    async def _paste(self) -> None:
+        try:
+            found = await self._attaching.clipboard()
+        except InputError as problem:
+            # What was copied inside the app is there even where the system's clipboard cannot be read.
+            if self._app.clipboard:
+                self._widgets.prompt.paste_text(self._app.clipboard)
+            else:
+                self.hint(f"nothing to paste: {problem}")
+            return
+        if isinstance(found, str):
+            self._widgets.prompt.paste_text(found)
+        else:
+            self._widgets.prompt.add_pictures((found,))
+
+    async def _edit(self) -> None:
+        """Hand the terminal to the person's editor; turns go on meanwhile, painting waits."""
+        prompt = self._widgets.prompt
+        prompt.leave_search()
+        try:
+            command = editor_command(os.environ)
+            with self._lend():
+                # Nothing may be raised in here: Textual 8.2 would not take the terminal back.
+                written = await asyncio.to_thread(_edited, prompt.whole_text, command)
+        except EditorError as problem:
+            self.say("warning", str(problem))
+        except SuspendNotSupported:
+            self.say("warning", "This terminal cannot be lent to an editor.")
+        else:
+            if isinstance(written, EditorError):
+                self.say("warning", str(written))
+            elif written != prompt.whole_text:
+                prompt.replace_text(written)
+
     def open_palette(self) -> None:
         self._app.push_screen(CommandPalette(providers=[CommandProvider], placeholder="Find a command"))
 
@@ -287,3 +357,10 @@ class Host:
     def _forget(self) -> None:
         self._forgetting = None
         self._widgets.status.change(hint="")
+
+
+def _edited(text: str, command: tuple[str, ...]) -> str | EditorError:
+    try:
+        return edit_text(text, command)
+    except EditorError as problem:
+        return problem

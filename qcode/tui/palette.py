@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from qcode.tui.commands.command import Command, CommandHost, key_names, keys_of
+from qcode.tui.commands.command import Command, CommandHost, key_names
+from qcode.tui.commands.keymap import keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +46,6 @@ class CommandProvider(Provider):
         return (command for command in self._host.commands if command.id not in _LEFT_OUT)
 
     def _help(self, command: Command) -> str:
-        keys = key_names(keys_of(command, self._host.setup))
+        keys = key_names(keys_of(command, self._host))
         ways = ", ".join(way for way in (f"/{command.names[0]}" if command.names else "", keys) if way)
         return f"{command.help} ({ways})" if ways else command.help

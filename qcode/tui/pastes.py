@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import re
+from qcode.safety.cleaning import clean
+from qcode.tui.labels import Labels, replaced
+
+LONGEST_UNFOLDED = 100_000
+"""Characters of the longest paste that is laid out in the prompt; a longer one is for the editor."""
 
 _FEW_LINES = 10
 _FEW_CHARACTERS = 1_000
-_LABEL = re.compile(r"\[Pasted text #(\d+) \+[\d,]+ (?:lines|chars)\]")
 
 
 class Pastes:
-    """The folded pastes of this run. Numbers are never used twice, so a recalled label still means its text."""
+    """The folded pastes of this run."""
 
     def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
+        self.labels: Labels[str] = Labels()
 
     def fold(self, text: str) -> str:
         """Return `text`, or a label for it when it is more than about ten lines or a thousand characters."""
@@ -21,23 +24,14 @@ class Pastes:
         if lines <= _FEW_LINES and len(text) <= _FEW_CHARACTERS:
             return text
         size = f"+{lines:,} lines" if lines > 1 else f"+{len(text):,} chars"
-        label = f"[Pasted text #{len(self._texts) + 1} {size}]"
-        self._texts[label] = text
-        return label
+        return self.labels.add(f"[Pasted text #{self.labels.number} {size}]", text)
 
     def expand(self, text: str) -> str:
         """Return `text` with every label of this run replaced by what was pasted; other text is untouched."""
-        return _LABEL.sub(lambda match: self._texts.get(match[0], match[0]), text)
-
-    def label_before(self, text: str) -> str:
-        """Return the label that `text` ends with, empty where it does not end with one."""
-        if not text.endswith("]"):
-            return ""
-        start = text.rfind("[Pasted text #")
-        label = text[start:] if start >= 0 else ""
-        return label if label in self._texts else ""
+        return replaced(text, self.labels)
 
 
-def normalize_newlines(text: str) -> str:
-    """Return `text` with `\\n` line ends: terminals paste carriage returns."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+def pasted(text: str) -> str:
+    """Return what a paste puts into the prompt: `\\n` line ends, for terminals paste carriage returns, and nothing a
+    terminal would act on, so that what is sent is what can be seen."""
+    return clean(text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -1,12 +1,14 @@
 """The prompts a person sent, newest last, kept across sessions in a private file. A cache for fingers, not a record.
 
-One JSON string a line. A file that cannot be read or written costs the history of other sessions and nothing else.
+One JSON object a line, `{"text", "folder"}`. A file that cannot be read or written costs the history of other sessions
+and nothing else.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 _KEPT = 1_000
@@ -14,11 +16,15 @@ _LONGEST = 50_000
 
 
 class PromptHistory:
-    """Walks back and forth through what was sent; the text being written is kept as the newest place."""
+    """Walks back and forth through what was sent; the text being written is kept as the newest place.
 
-    def __init__(self, path: Path | None = None) -> None:
+    Each text is there once, at its latest place; what was sent in `folder` is newer than what was sent elsewhere.
+    """
+
+    def __init__(self, path: Path | None = None, folder: str = "") -> None:
         self._path = path
-        self._entries = _read(path) if path is not None else []
+        self._folder = folder
+        self._entries = _read(path, folder) if path is not None else []
         self._place = len(self._entries)
         self._draft = ""
         self.is_kept = path is not None
@@ -27,11 +33,16 @@ class PromptHistory:
     def entries(self) -> tuple[str, ...]:
         return tuple(self._entries)
 
-    def add(self, text: str) -> None:
-        """Remember `text` unless it is empty or the one sent last; the walk starts again from the end."""
-        if text.strip() and (not self._entries or self._entries[-1] != text):
-            self._entries.append(text)
-            self._write(text)
+    def add(self, text: str, stored: str | None = None) -> None:
+        """Remember `text` unless it is empty; the walk starts again from the end.
+
+        `stored` is what other sessions get in its place, where the text holds labels that mean nothing there.
+        """
+        if text.strip():
+            is_new = not self._entries or self._entries[-1] != text
+            self._entries = [*(entry for entry in self._entries if entry != text), text]
+            if is_new:
+                self._write(text if stored is None else stored)
         self._place = len(self._entries)
         self._draft = ""
 
@@ -51,30 +62,51 @@ class PromptHistory:
         self._place += 1
         return self._draft if self._place == len(self._entries) else self._entries[self._place]
 
+    def matches(self, words: str) -> tuple[str, ...]:
+        """Return the entries that hold `words`, newest first; capitals count only where there are some."""
+        if words != words.lower():
+            return tuple(entry for entry in reversed(self._entries) if words in entry)
+        return tuple(entry for entry in reversed(self._entries) if words in entry.lower())
+
     def _write(self, text: str) -> None:
         """Append one entry; the first failure turns the file off for this run (`is_kept`)."""
         if self._path is None or not self.is_kept or len(text) > _LONGEST:
             return
+        line = json.dumps({"text": text, "folder": self._folder}).encode("ascii") + b"\n"
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
-                os.write(descriptor, json.dumps(text).encode("ascii") + b"\n")
+                os.write(descriptor, line)
             finally:
                 os.close(descriptor)
         except OSError:
             self.is_kept = False
 
 
-def _read(path: Path) -> list[str]:
-    """Return the newest entries; lines that are not a JSON string (a torn one, say) are left out."""
+def _read(path: Path, folder: str) -> list[str]:
+    """Return the newest entries, those of `folder` last; lines that are no entry (a torn one, say) are left out."""
     try:
         lines = path.read_bytes().splitlines(keepends=True)
     except OSError:
         return []
     if len(lines) > 2 * _KEPT:
         _shorten(path, lines[-_KEPT:])
-    return [entry for line in lines[-_KEPT:] if (entry := _parse(line))]
+    found = sorted(_entries(lines[-_KEPT:]), key=lambda entry: entry[1] == folder)
+    latest = dict.fromkeys(text for text, _ in reversed(found))
+    return list(reversed(latest))
+
+
+def _entries(lines: list[bytes]) -> Iterator[tuple[str, str]]:
+    """Yield text and folder of each line; a line may be a text alone, as it once was."""
+    for line in lines:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        text, folder = (value.get("text"), value.get("folder")) if isinstance(value, dict) else (value, "")
+        if isinstance(text, str) and text:
+            yield text, folder if isinstance(folder, str) else ""
 
 
 def _shorten(path: Path, lines: list[bytes]) -> None:
@@ -87,11 +119,3 @@ def _shorten(path: Path, lines: list[bytes]) -> None:
         fresh.replace(path)
     except OSError:
         fresh.unlink(missing_ok=True)
-
-
-def _parse(line: bytes) -> str:
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return ""
-    return value if isinstance(value, str) else ""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult
+from qcode.runtime.attachments import split_attached
 from qcode.tui.calls import main_argument
 from qcode.tui.presenter import TranscriptView
 from qcode.tui.text import one_line
@@ -20,8 +21,8 @@ class ReplayView(TranscriptView, Protocol):
 def replay(messages: Iterable[Message], transcript: ReplayView) -> None:
     """Add `messages` to `transcript`, each call with the result that followed it."""
     for message in messages:
-        if message.role == "user" and message.text:
-            transcript.add_user(message.text)
+        if message.role == "user":
+            _show_user(message, transcript)
         for block in message.blocks:
             match block:
                 case Text(text=text) if message.role == "assistant":
@@ -38,3 +39,20 @@ def replay(messages: Iterable[Message], transcript: ReplayView) -> None:
                 case _:
                     pass
         transcript.settle()
+
+
+def _show_user(message: Message, transcript: ReplayView) -> None:
+    """Show what was typed, and the commands the person ran; attached files are named in what was typed."""
+    typed: list[str] = []
+    for number, block in enumerate(message.blocks):
+        if not isinstance(block, Text):
+            continue
+        attached = split_attached(block.text)
+        if attached is None:
+            typed.append(block.text)
+        elif attached[0] == "shell":
+            # The card is never changed again, so its id need not be one.
+            transcript.add_card(f"!{number}", "!", one_line(attached[1]))
+            transcript.update_card(f"!{number}", state="done", output=attached[2])
+    if typed:
+        transcript.add_user("\n\n".join(typed))

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
+from qcode.config.custom_commands import CustomCommand
 from qcode.protocol.events import Notice
+from qcode.protocol.tools import ToolOutcome
+from qcode.runtime.clipboard import Clip
+from qcode.runtime.file_index import Found
+from qcode.runtime.pictures import Picture
 from qcode.tui.connecting import Connecting
 
 ShowThinking: TypeAlias = Literal["folded", "expanded", "hidden"]
+
+
+class FileFinder(Protocol):
+    """Finds files by a few letters; `runtime.file_index.FileIndex` is the real one."""
+
+    def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> Found:
+        """Return the best matches among what is known; never waits."""
+        ...
+
+    def refresh(self, changed: Callable[[], None]) -> None:
+        """Look at the folder again where that is due; `changed` is called in a thread when more is known."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +49,11 @@ class AppSetup:
     connect          connects to a provider for `/connect` and the first start; None: it cannot be done here
     keep_theme       told each theme the person switches to
     show_thinking    folded to a line once it is over, expanded, or hidden
+    files            finds files for `@path`; None where there are none to find
+    read_picture     reads the image of a path; raises `InputError` where there is none
+    read_clipboard   reads the system's clipboard; blocks, so it is called in a thread
+    run_shell        runs a line the person typed after `!`, its output as it comes; cancelling it ends what it runs
+    custom_commands  the commands from files
     warm_up          run in a thread once the first screen is painted (importing the SDK, say)
     notices          shown below the welcome
     clock            seconds, only differences are used
@@ -57,6 +79,11 @@ class AppSetup:
     connect: Connecting | None = None
     keep_theme: Callable[[str], None] | None = None
     show_thinking: ShowThinking = "folded"
+    files: FileFinder | None = None
+    read_picture: Callable[[str], Picture] | None = None
+    read_clipboard: Callable[[], Clip] | None = None
+    run_shell: Callable[[str, Callable[[str], None]], Awaitable[ToolOutcome]] | None = None
+    custom_commands: tuple[CustomCommand, ...] = ()
     warm_up: Callable[[], None] | None = None
     notices: tuple[Notice, ...] = ()
     clock: Callable[[], float] = time.monotonic

@@ -1,4 +1,4 @@
-"""The rows above the prompt while a slash command is typed. The prompt drives it; it takes no focus."""
+"""The rows above the prompt while a command or a file is typed. The prompt drives it; it takes no focus."""
 
 from __future__ import annotations
 
@@ -33,12 +33,15 @@ class SlashMenu(Widget):
         """The highlighted row, None where nothing is highlighted yet."""
         return self._choices[self._index] if self._index is not None and self._choices else None
 
-    def offer(self, choices: tuple[Choice, ...], *, is_first_chosen: bool) -> None:
-        """Show `choices`; none hides the menu."""
+    def offer(self, choices: tuple[Choice, ...], *, is_first_chosen: bool, keeps_chosen: bool = False) -> None:
+        """Show `choices`; none hides the menu. `keeps_chosen`: they are the same ones, better known."""
         if choices == self._choices:
             return
+        chosen = self.chosen.text if keeps_chosen and self.chosen is not None and self._index else None
         self._choices = choices
         self._index = 0 if choices and is_first_chosen else None
+        if chosen is not None:
+            self._index = next((at for at, choice in enumerate(choices) if choice.text == chosen), self._index)
         self.display = bool(choices)
         self.refresh(layout=True)
 
@@ -58,15 +61,20 @@ class SlashMenu(Widget):
     def render(self) -> Content:
         first = max(0, min((self._index or 0) - _ROWS + 1, len(self._choices) - _ROWS))
         shown = self._choices[first : first + _ROWS]
-        width = max((len(choice.label) for choice in self._choices), default=0)
+        width = max((len(choice.label) for choice in self._choices if choice.help), default=0)
         rows = [self._row(choice, width, first + place == self._index) for place, choice in enumerate(shown)]
         return Content("\n").join(rows)
 
     def _row(self, choice: Choice, width: int, is_chosen: bool) -> Content:
         label_style = "bold $text-accent" if is_chosen else ""
+        label = Content.styled(f"{one_line(choice.label, 4_000):<{width}}", label_style)
+        for mark in choice.marks:
+            label = label.stylize("bold underline", mark, mark + 1)
+        room = max(1, self.size.width - 2)
+        if not choice.help and len(choice.label) > room:
+            # Of a path the end says more than the beginning.
+            label = Content.assemble("…", label.rstrip()[len(choice.label) - room + 1 :])
         row = Content.assemble(
-            ("› " if is_chosen else "  ", "$text-accent"),
-            (f"{one_line(choice.label):<{width}}", label_style),
-            ("  " + choice.help if choice.help else "", "$muted"),
+            ("› " if is_chosen else "  ", "$text-accent"), label, ("  " + choice.help if choice.help else "", "$muted")
         )
         return row.truncate(max(1, self.size.width), ellipsis=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import sys
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.keys import Keys
 
+from qcode.tui.paste_input import PasteParser
 from qcode.tui.text import one_line
 
 SAVE_TITLE = "\x1b[22;0t"
@@ -36,13 +39,23 @@ def has_browser(environ: Mapping[str, str], platform: str) -> bool:
     return platform in ("darwin", "win32") or any(environ.get(name) for name in names)
 
 
-def teach_alt_enter() -> None:
-    """Make Alt+Enter a new line in terminals without the Kitty protocol, which send Escape and a carriage return.
+def teach_alt_keys() -> None:
+    """Tell Alt+Enter and Alt+Backspace from other keys in terminals without the Kitty protocol: Escape before the key.
 
-    Textual 8.2 reads that pair as Enter, which would send the prompt; it keeps sequences in a table without a public
-    way to add one. Ctrl+J is the key that means a new line everywhere.
+    Textual 8.2 reads them as Enter, which would send the prompt, and as Ctrl+W, which cuts more; it keeps sequences in
+    a table without a public way to add one. Ctrl+J is the key that means a new line everywhere.
     """
     ANSI_SEQUENCES_KEYS["\x1b\r"] = (Keys.ControlJ,)  # type: ignore[index]  # a dict, typed as a read-only Mapping
+    alt_backspace = (SimpleNamespace(value="alt+backspace"),)
+    ANSI_SEQUENCES_KEYS["\x1b\x7f"] = alt_backspace  # type: ignore[index]  # as above; only the value is looked at
+
+
+def read_pastes_whole() -> None:
+    """Make Textual's driver read pastes through `paste_input`; there is no public way to give it a parser."""
+    if sys.platform != "win32":
+        from textual.drivers import linux_driver
+
+        linux_driver.XTermParser = PasteParser  # type: ignore[attr-defined]  # imported there by name
 
 
 def on_signals(leave: Callable[[int], None]) -> None:

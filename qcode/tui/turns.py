@@ -13,6 +13,7 @@ from qcode.protocol.conversation import Answer, Conversation
 from qcode.protocol.events import ApprovalRequested, Level, TurnEnded, TurnEvent
 from qcode.protocol.stops import Outcome
 from qcode.tui.presenter import Presenter
+from qcode.tui.queued import Submission
 from qcode.tui.setup import AppSetup
 from qcode.tui.text import one_line
 from qcode.tui.widgets import Widgets
@@ -49,18 +50,27 @@ class Turns:
     def is_running(self) -> bool:
         return self._idle is not None
 
-    def submit(self, text: str, shown: str) -> None:
-        """Start a turn with `text`, or queue it for the running one. `shown` is how it stood in the prompt."""
+    def submit(self, submission: Submission) -> None:
+        """Start a turn, or queue it: for the running turn, or as the next one where it has options of its own."""
         if self.is_running:
-            self._widgets.queued.add(text)
-            self._conversation.steer(text)
+            self._widgets.queued.add(submission)
+            if submission.is_steering:
+                self._conversation.steer(submission.text, submission.images)
             return
-        self._widgets.transcript.add_user(shown)
+        self._widgets.transcript.add_user(submission.shown)
         self._widgets.transcript.scroll_end(animate=False)
         self._idle = asyncio.Event()
         self._is_cancelling = False
         self._announce("working")
-        self._spawn(self._run(text))
+        self._spawn(self._run(submission))
+
+    def take_back(self) -> str:
+        """Take what was queued last out of the queue and return how it stood in the prompt; empty where none is."""
+        last = self._widgets.queued.last
+        if last is None or (last.is_steering and not self._conversation.unsteer(last.text)):
+            return ""
+        self._widgets.queued.drop_last()
+        return last.shown
 
     def stop(self) -> bool:
         """Interrupt the turn and deny what it asks; return False where none runs or it was interrupted before."""
@@ -100,13 +110,13 @@ class Turns:
 
     def take_steering(self, text: str) -> None:
         """Show what was queued as taken into the turn."""
-        self._widgets.queued.take(text)
-        self._widgets.transcript.add_user(text)
+        taken = self._widgets.queued.take(text)
+        self._widgets.transcript.add_user(taken.shown if taken is not None else text)
 
-    async def _run(self, text: str) -> None:
+    async def _run(self, submission: Submission) -> None:
         outcome = Outcome.ERROR
         try:
-            outcome = await self._show(text)
+            outcome = await self._show(submission)
         except Exception as failure:  # noqa: BLE001  # the app's edge: whatever broke, the app and its text stay
             self._presenter.abandon(what_happened(failure))
         finally:
@@ -116,8 +126,8 @@ class Turns:
         self._announce("idle")
         self._go_on(outcome)
 
-    async def _show(self, text: str) -> Outcome:
-        events = self._conversation.submit(text)
+    async def _show(self, submission: Submission) -> Outcome:
+        events = self._conversation.submit(submission.text, submission.images, submission.options)
         try:
             async for event in events:
                 self._presenter.present(event)
@@ -132,13 +142,17 @@ class Turns:
 
     def _go_on(self, outcome: Outcome) -> None:
         """Send what is still queued as the next prompt; after an interrupt or an error the person decides first."""
-        waiting = "\n\n".join(self._widgets.queued.take_all())
-        if not waiting:
-            return
         if outcome in (Outcome.CANCELLED, Outcome.ERROR):
-            self._widgets.prompt.put_back(waiting)
-        else:
-            self.submit(waiting, waiting)
+            waiting = "\n\n".join(one.shown for one in self._widgets.queued.take_all())
+            if waiting:
+                self._widgets.prompt.put_back(waiting)
+            return
+        following = self._widgets.queued.take_next()
+        if following is not None:
+            left = self._widgets.queued.take_all()
+            self.submit(following)
+            for submission in left:
+                self.submit(submission)
 
     def _after_question(self) -> None:
         if self._widgets.approval.request is None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from qcode.tui.approval import ApprovalPanel
-from qcode.tui.completion import Choice
 from qcode.tui.help_panel import HelpPanel
-from qcode.tui.prompt import Prompt
+from qcode.tui.history_search import HistorySearch
+from qcode.tui.prompt import Prompt, Sources
 from qcode.tui.prompt_history import PromptHistory
-from qcode.tui.queued import QueuedPrompts
+from qcode.tui.queued import Queue
 from qcode.tui.search_bar import SearchBar
 from qcode.tui.setup import AppSetup
 from qcode.tui.slash_menu import SlashMenu
@@ -27,24 +26,26 @@ class Widgets:
     search: SearchBar
     approval: ApprovalPanel
     help: HelpPanel
-    queued: QueuedPrompts
+    queued: Queue
     menu: SlashMenu
+    history: HistorySearch
     prompt: Prompt
     status: StatusLine
 
 
-def make_widgets(setup: AppSetup, status: Status, choices: Callable[[str], tuple[Choice, ...]]) -> Widgets:
+def make_widgets(setup: AppSetup, status: Status, sources: Sources) -> Widgets:
     """Return the widgets, not yet mounted. Only the prompt, an open question and a search ever have the focus."""
     transcript = Transcript(clock=setup.clock, thinking=setup.show_thinking, id="transcript")
     transcript.can_focus = False
-    menu = SlashMenu(id="menu")
+    menu, history = SlashMenu(id="menu"), HistorySearch(id="history-search")
     return Widgets(
         transcript,
         SearchBar(transcript, id="search"),
         ApprovalPanel(setup.clock, id="approval"),
         HelpPanel(id="help"),
-        QueuedPrompts(id="queued"),
+        Queue(id="queued"),
         menu,
-        Prompt(menu, PromptHistory(setup.history_file), choices, id="prompt"),
+        history,
+        Prompt(menu, history, PromptHistory(setup.history_file, setup.cwd), sources, id="prompt"),
         StatusLine(status, setup.clock, id="status"),
     )

@@ -11,7 +11,9 @@ from collections.abc import AsyncGenerator
 from typing import cast
 
 from qcode.headless import OutputFormat, interrupts, run_headless
+from qcode.protocol.conversation import NO_OPTIONS, TurnOptions
 from qcode.protocol.events import StepStarted, TurnEvent
+from qcode.protocol.messages import Block
 from qcode.protocol.reply import TextDelta
 from tests.headless.scripted import SETUP, Scripted, Step, UntilCancelled, ended, reply
 
@@ -26,8 +28,10 @@ def steps(script: str) -> tuple[Step, ...]:
 class Saying(Scripted):
     """Tells the test when there is nothing left to play before the wait."""
 
-    async def submit(self, prompt: str) -> AsyncGenerator[TurnEvent]:
-        async for event in super().submit(prompt):
+    async def submit(
+        self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
+    ) -> AsyncGenerator[TurnEvent]:
+        async for event in super().submit(prompt, attached, options):
             yield event
             if isinstance(event, TextDelta):
                 sys.stderr.write("ready\n")

@@ -12,9 +12,9 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from qcode.headless import HeadlessSetup, OutputFormat, run_headless
-from qcode.protocol.conversation import Answer, ApprovalMode
+from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
 from qcode.protocol.events import ApiCalls, ReplyFinished, TurnEnded, TurnEvent
-from qcode.protocol.messages import Message, Text, ToolCall, assistant
+from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant
 from qcode.protocol.stops import Outcome, StopReason
 from qcode.protocol.usage import Usage
 
@@ -37,17 +37,28 @@ class Scripted:
     model = "demo/scripted"
     mode: ApprovalMode = "default"
     messages: tuple[Message, ...] = ()
+    takes_images = False
 
     def __init__(self, *steps: Step) -> None:
         self.steps = steps
         self.prompts: list[str] = []
         self.answers: dict[str, Answer] = {}
+        self.options = NO_OPTIONS
         self.is_cancelled = False
         self.is_closed = False
         self._cancelled = asyncio.Event()
 
-    async def submit(self, prompt: str) -> AsyncGenerator[TurnEvent]:
+    def attach(self, blocks: tuple[Block, ...]) -> None:
+        raise AssertionError("pipe mode attaches before it runs")
+
+    def unsteer(self, text: str) -> bool:
+        raise AssertionError("nobody types in pipe mode")
+
+    async def submit(
+        self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
+    ) -> AsyncGenerator[TurnEvent]:
         self.prompts.append(prompt)
+        self.options = options
         try:
             for step in self.steps:
                 if isinstance(step, Exception):
@@ -68,7 +79,7 @@ class Scripted:
     def answer(self, call_id: str, answer: Answer) -> None:
         self.answers[call_id] = answer
 
-    def steer(self, text: str) -> None:
+    def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         raise AssertionError("pipe mode steers nothing")
 
     def cancel(self) -> None:

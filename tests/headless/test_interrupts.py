@@ -19,7 +19,9 @@ import pytest
 
 from qcode.headless import run_headless
 from qcode.headless.pipe import OutputLostError, Pipe
+from qcode.protocol.conversation import NO_OPTIONS, TurnOptions
 from qcode.protocol.events import StepStarted, TurnEvent
+from qcode.protocol.messages import Block
 from qcode.protocol.reply import TextDelta
 from tests.headless.scripted import SETUP, Scripted, UntilCancelled, ended, reply, run
 
@@ -171,7 +173,9 @@ def test_what_the_process_did_on_a_signal_before_comes_back() -> None:
 
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
     class Hanging(Scripted):
-        async def submit(self, prompt: str) -> AsyncGenerator[TurnEvent]:
+        async def submit(
+            self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
+        ) -> AsyncGenerator[TurnEvent]:
             os.kill(os.getpid(), signal.SIGHUP)
             async for event in super().submit(prompt):
                 yield event

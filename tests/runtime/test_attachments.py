@@ -109,3 +109,30 @@ def test_one_bad_mention_does_not_keep_the_others_out(tmp_path: Path) -> None:
     assert [text_of(block) for block in blocks] == ['<file path="good.txt">\nfine\n</file>']
     assert len(complaints) == 1
     assert "bad.bin" in complaints[0]
+
+
+def _texts(typed: str, folder: Path) -> list[str]:
+    blocks, _ = mentions(typed, folder)
+    return [block.text for block in blocks if isinstance(block, Text)]
+
+
+def test_some_lines_of_a_file_can_be_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a b.py").write_text("one\ntwo\nthree\nfour\n")
+    assert _texts('@"a b.py":2-3', tmp_path) == ['<file path="a b.py" lines="2-3">\ntwo\nthree\n</file>']
+    assert _texts(r"see @a\ b.py:4, then", tmp_path) == ['<file path="a b.py" lines="4-4">\nfour\n</file>']
+    assert _texts(r"@a\ b.py:3-99", tmp_path) == ['<file path="a b.py" lines="3-99">\nthree\nfour\n\n</file>']
+    blocks, complaints = mentions(r"@a\ b.py:9", tmp_path)
+    assert (blocks, complaints) == ((), ("not attached: a b.py has only 4 lines, not 9",))
+    assert _texts(r"@a\ b.py:3-2 @a\ b.py:0", tmp_path) == []
+
+
+def test_a_file_whose_name_looks_like_lines_is_that_file(tmp_path: Path) -> None:
+    (tmp_path / "a:1").write_text("x")
+    assert _texts("@a:1", tmp_path) == ['<file path="a:1">\nx\n</file>']
+
+
+def test_a_folder_is_listed_where_it_is_written_as_one(tmp_path: Path) -> None:
+    (tmp_path / "src/deep").mkdir(parents=True)
+    (tmp_path / "src/a.py").write_text("x")
+    (tmp_path / "src/new\nline").write_text("x")
+    assert _texts("@src/ @src", tmp_path) == ['<folder path="src/">\na.py\ndeep/\nnew\\nline\n</folder>']

@@ -6,15 +6,16 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from qcode.config.settings import Tools
+from qcode.engine.caps import OutputSettings
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.retries import RetrySettings
-from qcode.protocol.conversation import Answer, ApprovalMode
+from qcode.protocol.conversation import Answer, ApprovalMode, TurnOptions
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import (
     ApprovalRequested,
@@ -29,7 +30,7 @@ from qcode.protocol.events import (
     Waiting,
 )
 from qcode.protocol.json import Json, JsonObject
-from qcode.protocol.messages import Text, ToolCall, ToolResult, assistant, user
+from qcode.protocol.messages import Image, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.stops import Outcome
 from qcode.runtime.conversation import Connected, Conversation, Wiring
@@ -72,6 +73,14 @@ class Talk:
         return events
 
 
+def other_model(name: str, connected: Connected) -> Connected:
+    if name.startswith("nowhere/"):
+        raise ValueError(f"no model {name}")
+    if name.startswith("other/"):
+        return replace(connected, model=KnownModel("other", "m"))
+    return connected
+
+
 def talk(base: Path, *replies: Sequence[object], mode: ApprovalMode = "default", max_retries: int = 5) -> Talk:
     work = base / "work"
     work.mkdir(exist_ok=True)
@@ -84,11 +93,12 @@ def talk(base: Path, *replies: Sequence[object], mode: ApprovalMode = "default",
     retries = RetrySettings(max_retries=max_retries)
     connected = Connected(provider, KnownModel(provider.name, "m"), lambda mode: f"Be brief ({mode}).", retries=retries)
     wiring = Wiring(
-        connect=lambda name: connected,
+        connect=lambda name: other_model(name, connected),
         new_session=lambda model: store.create(model, work),
         toolbox=toolbox,
         policy=policy,
         limits=limits,
+        tuned=lambda name, given: OutputSettings(override=1_000 * int(str(given["max_tokens"]))),
     )
     conversation = Conversation(wiring, connected, store.create("test/m", work))
     return Talk(conversation, provider, store, limits, work)
@@ -424,3 +434,90 @@ def test_a_check_of_nothing_says_so_without_asking(tmp_path: Path) -> None:
     events = asyncio.run(it.play("check"))
     assert not any(isinstance(event, ApprovalRequested) for event in events)
     assert "no file was changed" in _results(it, 1)[0]
+
+
+KEPT, SHOT = Text("<kept>"), Image("image/png", "QQ==")
+
+
+def last_request(it: Talk) -> tuple[object, ...]:
+    return it.provider.requests[-1].messages[-1].blocks
+
+
+def test_what_is_kept_and_the_images_of_a_prompt_go_before_it(tmp_path: Path) -> None:
+    it = talk(tmp_path, text_reply("One."), text_reply("Two."))
+
+    async def play() -> None:
+        it.conversation.attach((KEPT,))
+        _ = [event async for event in it.conversation.submit("look", (SHOT,))]
+        assert last_request(it) == (KEPT, SHOT, Text("look"))
+        await it.play("again")
+        assert last_request(it) == (Text("again"),)
+
+    asyncio.run(play())
+    assert it.store.load(it.conversation.session_id).messages[0].blocks == (KEPT, SHOT, Text("look"))
+
+
+def test_steering_takes_what_is_kept_with_it_and_gives_it_back_when_taken_back(tmp_path: Path) -> None:
+    it = talk(
+        tmp_path, call_reply("shell", {"command": "true"}), text_reply("Done."), text_reply("Next."), mode="bypass"
+    )
+
+    def steer(event: TurnEvent) -> None:
+        if isinstance(event, ToolFinished):
+            it.conversation.attach((KEPT,))
+            it.conversation.steer("no, wait", (SHOT,))
+            assert it.conversation.unsteer("no, wait")
+            assert not it.conversation.unsteer("no, wait")
+            it.conversation.steer("and this", (SHOT,))
+
+    asyncio.run(it.play("go", steer))
+    assert last_request(it)[-3:] == (KEPT, SHOT, Text("and this"))
+    assert not it.conversation.unsteer("and this")
+
+
+def test_what_was_kept_for_steering_that_came_too_late_is_not_lost(tmp_path: Path) -> None:
+    it = talk(tmp_path, [*text_reply("One.")], text_reply("Two."))
+
+    def steer(event: TurnEvent) -> None:
+        if isinstance(event, TurnEnded) and len(it.provider.requests) == 1:
+            it.conversation.attach((KEPT,))
+            it.conversation.steer("late")
+
+    async def play() -> None:
+        await it.play("go", steer)
+        await it.play("next")
+
+    asyncio.run(play())
+    assert last_request(it) == (KEPT, Text("next"))
+
+
+def test_options_hold_for_one_turn(tmp_path: Path) -> None:
+    it = talk(tmp_path, text_reply("One."), text_reply("Two."))
+
+    async def play() -> list[TurnEvent]:
+        options = TurnOptions(output={"max_tokens": 5})
+        events = [event async for event in it.conversation.submit("go", options=options)]
+        await it.play("next")
+        return events
+
+    asyncio.run(play())
+    assert [request.max_tokens for request in it.provider.requests] == [5_000, 8_000]
+
+
+def test_a_model_for_one_turn_is_given_back_and_one_that_cannot_be_ends_the_turn(tmp_path: Path) -> None:
+    it = talk(tmp_path, text_reply("One."), text_reply("Two."))
+    own = it.conversation.model
+
+    async def play() -> None:
+        options = TurnOptions(model="other/m")
+        seen = [it.conversation.model async for _ in it.conversation.submit("go", options=options)]
+        assert set(seen) == {"other/m"}
+        assert it.conversation.model == own
+        refused = [event async for event in it.conversation.submit("go", options=TurnOptions(model="nowhere/m"))]
+        error = ended(refused).error
+        assert error is not None
+        assert error.message == "no model nowhere/m"
+        assert len(it.provider.requests) == 1
+        await it.play("still works")
+
+    asyncio.run(play())

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from qcode.protocol.conversation import Answer, ApprovalMode
+from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, ReplyFinished, StepStarted, TurnEnded, TurnEvent, TurnStarted
-from qcode.protocol.messages import Message, Text, ToolCall, assistant, user
+from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant, user
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.stops import Limit, Outcome, StopReason
 from qcode.protocol.usage import Usage
@@ -56,13 +56,25 @@ class ScriptedConversation:
         self.prompts: list[str] = []
         self.answers: list[tuple[str, Answer]] = []
         self.steered: list[str] = []
+        self.joined: set[str] = set()
+        self.kept: tuple[Block, ...] = ()
+        self.attached: list[tuple[Block, ...]] = []
+        self.options: list[TurnOptions] = []
+        self.takes_images = True
         self.cancels = 0
         self.clears = 0
         self._answered = asyncio.Event()
         self._cancelled = asyncio.Event()
 
-    async def submit(self, prompt: str) -> AsyncIterator[TurnEvent]:
+    def attach(self, blocks: tuple[Block, ...]) -> None:
+        self.kept += blocks
+
+    async def submit(
+        self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
+    ) -> AsyncIterator[TurnEvent]:
         self.prompts.append(prompt)
+        self.attached.append(attached)
+        self.options.append(options)
         self._cancelled = asyncio.Event()
         script = self._scripts.pop(0) if self._scripts else [ended()]
         yield TurnStarted(prompt)
@@ -86,8 +98,14 @@ class ScriptedConversation:
         self.answers.append((call_id, answer))
         self._answered.set()
 
-    def steer(self, text: str) -> None:
+    def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         self.steered.append(text)
+
+    def unsteer(self, text: str) -> bool:
+        if text not in self.steered or text in self.joined:
+            return False
+        self.steered.remove(text)
+        return True
 
     def cancel(self) -> None:
         self.cancels += 1

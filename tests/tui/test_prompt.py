@@ -6,7 +6,7 @@ from pathlib import Path
 
 from textual import events
 
-from qcode.tui.pastes import Pastes, normalize_newlines
+from qcode.tui.pastes import Pastes, pasted
 from qcode.tui.prompt_history import PromptHistory
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation
@@ -79,7 +79,7 @@ def test_ten_lines_and_a_thousand_characters_are_not_folded() -> None:
 
 
 def test_all_line_ends_become_line_feeds() -> None:
-    assert normalize_newlines("a\r\nb\rc\nd") == "a\nb\nc\nd"
+    assert pasted("a\r\nb\rc\nd") == "a\nb\nc\nd"
 
 
 def test_up_and_down_walk_the_history_and_keep_the_draft() -> None:
@@ -192,9 +192,9 @@ def test_enter_on_a_menu_row_runs_it_or_offers_its_choices() -> None:
         await run.type("/the")
         await run.pilot.press("enter")
         assert run.app.parts.prompt.text == "/theme "
-        await run.pilot.press("down", "down", "enter")
+        await run.pilot.press("down", "down", "down", "enter")
         await run.pilot.pause()
-        assert run.app.theme == run.app.host.theme_names[1] != "dark"
+        assert run.app.theme == run.app.host.theme_names[2] != "dark"
 
     drive(test)
 

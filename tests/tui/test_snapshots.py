@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 import pytest
@@ -21,10 +21,14 @@ from qcode.protocol.events import (
     ToolStarted,
     UsageUpdated,
 )
+from qcode.protocol.messages import Image
 from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.protocol.stops import Outcome, StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
+from qcode.runtime.file_index import Found
+from qcode.runtime.file_ranking import Catalogue, Search
+from qcode.runtime.pictures import Picture
 from qcode.tui.app import QcodeApp
 from qcode.tui.connect import ConnectScreen, KeyField
 from qcode.tui.picker import Picker
@@ -239,6 +243,79 @@ def test_slash_menu(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation())
     assert snap_compare(app, press=["slash", "m"], run_before=_when(lambda _: True))
     assert [choice.text for choice in app.parts.menu.choices] == ["/model ", "/mode "]
+
+
+class _Files:
+    """Real ranking over a fixed list."""
+
+    def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> Found:
+        paths = ("src/main.py", "src/deep/test_main.py", "docs/a page with a long name about the main thing.md")
+        return Found(Search(Catalogue.of(paths)).find(query, recent, limit))
+
+    def refresh(self, changed: Callable[[], None]) -> None:
+        return None
+
+
+def test_file_menu(snap_compare: Compare) -> None:
+    app = make_app(ScriptedConversation(), files=_Files())
+    assert snap_compare(app, press=["a", "space", "@", "m", "a", "i"], run_before=_when(lambda _: True))
+    assert app.parts.menu.choices[0].text == "@src/main.py"
+
+
+def test_file_menu_in_forty_columns(snap_compare: Compare) -> None:
+    app = make_app(ScriptedConversation(), files=_Files(), theme="light")
+    press = ["@", "m", "a", "i", "n"]
+    assert snap_compare(app, press=press, run_before=_when(lambda _: True), terminal_size=(40, 20))
+    assert len(app.parts.menu.choices) == 3
+
+
+async def _shell(line: str, output: Callable[[str], None]) -> ToolOutcome:
+    output("a.py\nb.py\n")
+    return ToolOutcome("a.py\nb.py", summary="exit 0")
+
+
+def _ready_to_send(theme: str) -> tuple[QcodeApp, Callable[[Pilot[int]], Awaitable[None]]]:
+    """Return an app after a line of the shell, with an image and a folded paste in its prompt."""
+    picture = Picture(Image("image/png", ""), "shot.png", (1200, 800), "/shot.png")
+    app = make_app(ScriptedConversation(), run_shell=_shell, read_picture=lambda path: picture, theme=theme)
+
+    async def write(pilot: Pilot[int]) -> None:
+        app.parts.prompt.insert("!ls")
+        await pilot.press("enter")
+        while "exit 0" not in _shown(app):
+            await pilot.pause()
+        app.parts.prompt.paste_text("/shot.png")
+        app.parts.prompt.paste_text("row\n" * 120)
+        await _when(lambda _: True)(pilot)
+
+    return app, write
+
+
+def test_shell_line_image_and_paste(snap_compare: Compare) -> None:
+    app, write = _ready_to_send("dark")
+    assert snap_compare(app, run_before=write)
+    assert app.parts.prompt.text == "[Image #1 shot.png 1200x800] [Pasted text #1 +120 lines]"
+
+
+def test_shell_line_image_and_paste_in_forty_columns(snap_compare: Compare) -> None:
+    app, write = _ready_to_send("light")
+    assert snap_compare(app, run_before=write, terminal_size=(40, 20))
+    assert "! ls" in _shown(app)
+
+
+def test_history_search(snap_compare: Compare) -> None:
+    app = make_app(ScriptedConversation())
+    for text in ("fix the parser", "run the tests", "fix the docs"):
+        app.parts.prompt.sent.add(text)
+    assert snap_compare(app, press=["ctrl+r", "f", "i", "x"], run_before=_when(lambda _: True))
+    assert app.parts.prompt.text == "fix the docs"
+
+
+def test_shell_mode(snap_compare: Compare) -> None:
+    app = make_app(ScriptedConversation())
+    press = ["exclamation_mark", "l", "s"]
+    assert snap_compare(app, press=press, run_before=_when(lambda _: True), terminal_size=(40, 20))
+    assert app.parts.prompt.text == "!ls"
 
 
 def test_keys(snap_compare: Compare) -> None:

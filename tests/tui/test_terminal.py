@@ -37,14 +37,14 @@ sys.exit(code)
 
 @pytest.mark.parametrize("sequence", ["\x1b\r", "\n", "\x1b[13;2u", "\x1b[13;3u", "\x1b[27;2;13~", "\x1b[27;3;13~"])
 def test_shift_enter_alt_enter_and_ctrl_j_are_new_lines_however_a_terminal_sends_them(sequence: str) -> None:
-    terminal.teach_alt_enter()
+    terminal.teach_alt_keys()
     keys = [event.key for event in XTermParser().feed(sequence)]  # type: ignore[attr-defined]  # only keys come here
     assert len(keys) == 1
     assert keys[0] in NEW_LINE_KEYS
 
 
 def test_a_plain_enter_is_no_new_line() -> None:
-    terminal.teach_alt_enter()
+    terminal.teach_alt_keys()
     assert [event.key for event in XTermParser().feed("\r")] == ["enter"]  # type: ignore[attr-defined]
 
 
@@ -119,7 +119,7 @@ def test_the_app_loads_no_sdk_and_no_engine() -> None:
         "print(sorted(rooms), sorted({'openai', 'anthropic', 'google', 'httpx2', 'pydantic'} & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.strip() == "['protocol', 'safety', 'tui'] []"
+    assert done.stdout.strip() == "['config', 'protocol', 'runtime', 'safety', 'tools', 'tui'] []"
 
 
 def test_a_notification_cannot_end_its_sequence_or_be_another_command() -> None:

@@ -13,6 +13,7 @@ from qcode.protocol.events import Notice
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.stops import Outcome
 from qcode.tui.app import QcodeApp
+from qcode.tui.queued import Submission
 from tests.tui.harness import Running, drive, make_app
 from tests.tui.scripted import Gate, ScriptedConversation, Step, ended, says
 
@@ -112,7 +113,7 @@ def test_a_provider_that_never_waits_does_not_lock_the_keys() -> None:
 
     async def test(run: Running) -> None:
         apps.append(run.app)
-        run.app.turns.submit("go", "go")
+        run.app.turns.submit(Submission("go", "go"))
         await run.until_idle()
         assert run.app.parts.prompt.text == "x"
         assert 0 < len(sent) < 1_000

@@ -65,27 +65,53 @@ def read_git(root: Path, env: Mapping[str, str], *, is_trusted: bool, timeout: f
         return GitState(True, name, at, None, str(unknown))
 
 
+def list_files(root: Path, folder: Path, env: Mapping[str, str], timeout: float) -> tuple[str, ...] | None:
+    """Return the files of a trusted repository in and below `folder`, relative to it: what git does not ignore.
+
+    A submodule or a nested repository is a folder, its name ends in `/`. None where git cannot or may not be asked.
+    """
+    try:
+        git = _Git(root, env, timeout, folder)
+        git.check()
+        kept = git.run("ls-files", "-z", "--stage")
+        gone = frozenset(git.run("ls-files", "-z", "--deleted").split(b"\0"))
+        new = git.run("ls-files", "-z", "--others", "--exclude-standard")
+    except _Unknown:
+        return None
+    names: dict[bytes, None] = {}
+    for line in kept.split(b"\0"):
+        stage, _, name = line.partition(b"\t")
+        if name and name not in gone:
+            names[name + b"/" if stage.startswith(b"160000") else name] = None
+    names.update(dict.fromkeys(name for name in new.split(b"\0") if name))
+    return tuple(map(os.fsdecode, names))
+
+
 class _Git:
     """Asks the git program about one repository, all within one time limit."""
 
-    def __init__(self, root: Path, env: Mapping[str, str], timeout: float) -> None:
+    def __init__(self, root: Path, env: Mapping[str, str], timeout: float, folder: Path | None = None) -> None:
         path = env.get("PATH", "")
         program = find_program("git", path, root)
         if program is None:
             raise _Unknown("no git outside the project was found")
-        self._command = (program, "-C", str(root))
+        self._command = (program, "-C", str(folder or root))
         self._env = hardened(env, os.pathsep.join(safe_parts(path, root)), _NO_DIFF)
         self._deadline = time.monotonic() + timeout
 
-    def count_changes(self) -> int:
-        listed = self._run("config", "--list", "--show-scope", "--show-origin", "--name-only", "-z")
+    def check(self) -> None:
+        """Raise `_Unknown` where the repository sets anything that is not known to be harmless."""
+        listed = self.run("config", "--list", "--show-scope", "--show-origin", "--name-only", "-z")
         found = next(risky(listed.split(b"\0")), None)
         if found is not None:
             raise _Unknown(f"the repository's configuration sets {found}, so git was not asked for its state")
-        changes = self._run("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=all")
-        return _count(changes.split(b"\0"))
 
-    def _run(self, *arguments: str) -> bytes:
+    def count_changes(self) -> int:
+        self.check()
+        found = self.run("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=all")
+        return _count(found.split(b"\0"))
+
+    def run(self, *arguments: str) -> bytes:
         try:
             code, output = run((*self._command, *arguments), self._env, self._deadline - time.monotonic())
         except Unavailable as unavailable:

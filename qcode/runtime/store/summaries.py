@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from qcode.protocol.json import JsonObject, parse_object
+from qcode.protocol.messages import Text
 from qcode.runtime.store.codec import message_from_json
 
 _FIRST_WORDS = 80
@@ -60,7 +61,9 @@ def _first_words(line: bytes) -> dict[str, str]:
         message = message_from_json(_parse(line))
     except ValueError:
         return {}
-    words = " ".join(message.text.split())
+    # What was typed is the last text; what was attached comes before it.
+    texts = [block.text for block in message.blocks if isinstance(block, Text)]
+    words = " ".join(texts[-1].split()) if texts else ""
     if message.role != "user" or not words:
         return {}
     return {"words": words if len(words) <= _FIRST_WORDS else words[: _FIRST_WORDS - 1] + "…"}

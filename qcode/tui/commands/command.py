@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from textual.screen import Screen
 
-from qcode.protocol.conversation import ApprovalMode, Conversation
+from qcode.protocol.conversation import ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import Level
 from qcode.tui.setup import AppSetup
 
@@ -47,6 +47,11 @@ class CommandHost(Protocol):
 
     @property
     def is_prompt_empty(self) -> bool: ...
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether what is typed goes into the prompt."""
+        ...
 
     @property
     def theme_names(self) -> tuple[str, ...]: ...
@@ -106,6 +111,14 @@ class CommandHost(Protocol):
     def redraw(self) -> None: ...
     def scroll_transcript(self, to: Scroll) -> None: ...
     def open_palette(self) -> None: ...
+
+    def send(self, text: str, shown: str, options: TurnOptions) -> None:
+        """Send `text` as a prompt that is shown as `shown`; while a turn runs it waits for its end."""
+        ...
+
+    def open_editor(self) -> None: ...
+    def search_history(self) -> None: ...
+    def paste(self) -> None: ...
 
 
 def is_prompt_empty(host: CommandHost) -> bool:
@@ -172,12 +185,6 @@ def split_command(text: str) -> tuple[str, str] | None:
     return (match[1] or "", (match[2] or "").strip()) if match else None
 
 
-def keys_of(command: Command, setup: AppSetup) -> tuple[str, ...]:
-    """Return the keys of a command after the person's own bindings."""
-    own = setup.keys.get(command.id)
-    return command.keys if own is None else tuple(key.strip() for key in own.split(",") if key.strip())
-
-
 def key_names(keys: Sequence[str]) -> str:
     """Return keys as they are printed on keyboards: `ctrl+o` is `Ctrl+O`."""
     return ", ".join("+".join(_KEY_NAMES.get(part, part.capitalize()) for part in key.split("+")) for key in keys)
@@ -189,5 +196,5 @@ def table_text(rows: Sequence[tuple[str, str]]) -> str:
     return "\n".join(f"{left:<{width}}  {right}" for left, right in rows)
 
 
-_TYPED = re.compile(r"/([A-Za-z][\w-]*)?(?: (.*))?")
+_TYPED = re.compile(r"/([A-Za-z][\w:-]*)?(?: (.*))?", re.DOTALL)
 _KEY_NAMES = {"pageup": "PgUp", "pagedown": "PgDn", "question_mark": "?", "escape": "Esc"}

@@ -10,20 +10,24 @@ from qcode.tui.commands.command import (
     find,
     is_prompt_empty,
     key_names,
-    keys_of,
     nearest,
     table_text,
     typed_names,
 )
+from qcode.tui.commands.keymap import keys_of
+from qcode.tui.prompt_editing import EDITING_KEYS
 
 PROMPT_KEYS: tuple[tuple[str, str], ...] = (
     ("Enter", "Send; while the model works: queue for its next step."),
     ("Shift+Enter, Alt+Enter, Ctrl+J", "New line (also a \\ at the end of the line, then Enter)."),
     ("Up, Down", "At the first or last line: earlier and later prompts."),
-    ("Tab", "Complete a command; unfold a pasted text."),
-    ("Esc Esc", "Clear the prompt; Up brings the text back."),
+    ("Up", "On an empty prompt, while the model works: take back what was queued last."),
+    ("Tab", "Complete a command or a file; unfold a pasted text."),
+    ("Esc Esc", "Clear the prompt; Up brings the text back. On an empty prompt: rewind, where there is that command."),
+    ("@", "Complete a file; @path attaches it, @path:10-20 some lines, @folder/ its list."),
+    ("!", "At the start: run a line in the shell; its output goes to the model with your next message."),
 )
-"""Keys of the prompt itself, for the list of keys."""
+"""Keys of the prompt itself, for the list of keys; those of its editing are `EDITING_KEYS`."""
 
 
 def help_text(host: CommandHost) -> str:
@@ -39,10 +43,11 @@ def keys_text(host: CommandHost) -> str:
     """Return the list of keys, the ones a person has rebound included."""
     rows = list(PROMPT_KEYS)
     for command in host.commands:
-        keys = keys_of(command, host.setup)
+        keys = keys_of(command, host)
         if keys:
             rows.append((key_names(keys), command.help))
-    return table_text(rows)
+    editing = [(key_names(keys.split(",")), meaning) for keys, _, meaning in EDITING_KEYS]
+    return f"{table_text(rows)}\n\nEditing\n{table_text(editing)}"
 
 
 def _keys(host: CommandHost, _argument: str) -> None:

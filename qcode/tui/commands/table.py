@@ -9,19 +9,22 @@ from collections.abc import Iterator
 
 from qcode.tui.commands.chat import CHAT
 from qcode.tui.commands.command import Command
+from qcode.tui.commands.custom import as_command
 from qcode.tui.commands.help import HELP
 from qcode.tui.commands.leaving import LEAVING
+from qcode.tui.commands.prompt import PROMPT
 from qcode.tui.commands.view import VIEW
 from qcode.tui.setup import AppSetup
 
-COMMANDS: tuple[Command, ...] = (*HELP, *CHAT, *VIEW, *LEAVING)
+COMMANDS: tuple[Command, ...] = (*HELP, *CHAT, *PROMPT, *VIEW, *LEAVING)
 
 
 def enabled(setup: AppSetup) -> Iterator[Command]:
-    """Yield the commands this app has, in the order of the table."""
+    """Yield the commands this app has, in the order of the table, and then those from files."""
     for command in COMMANDS:
         if setup.commands is None or command.id in setup.commands or not command.names:
             yield command
+    yield from map(as_command, setup.custom_commands)
 
 
 def by_id(command_id: str) -> Command:

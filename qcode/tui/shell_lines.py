@@ -1,0 +1,85 @@
+"""Lines a person runs with `!`: each a card, its output kept for the model with what is said next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from qcode.protocol.conversation import Conversation
+from qcode.protocol.tools import ToolOutcome
+from qcode.runtime.attachments import shell_block
+from qcode.tui.setup import AppSetup
+from qcode.tui.text import one_line
+from qcode.tui.transcript import Transcript
+
+_MOST_KEPT = 16_000
+
+
+class ShellLines:
+    """Runs them beside the turns; several may run at once. `spawn` runs a coroutine beside the app's messages."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        setup: AppSetup,
+        transcript: Transcript,
+        *,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self._conversation = conversation
+        self._run = setup.run_shell
+        self._transcript = transcript
+        self._spawn = spawn
+        self._running: list[asyncio.Task[ToolOutcome]] = []
+        self._count = 0
+
+    def start(self, line: str) -> None:
+        """Run a line; its card says what became of it."""
+        self._count += 1
+        card = f"!{self._count}"
+        self._transcript.add_card(card, "!", one_line(line))
+        self._transcript.update_card(card, state="running")
+        self._transcript.scroll_end(animate=False)
+        if self._run is None:
+            self._transcript.update_card(card, state="failed", summary="there is no shell here")
+            return
+        seen: list[str] = []
+
+        def show(text: str) -> None:
+            seen.append(text)
+            self._transcript.update_card(card, append=text)
+
+        task = asyncio.ensure_future(self._run(line, show))
+        self._running.append(task)
+        self._spawn(self._follow(card, line, task, seen))
+
+    def stop(self) -> bool:
+        """End the line that was started last; return whether there was one."""
+        task = next((task for task in reversed(self._running) if not task.cancelling()), None)
+        return task is not None and task.cancel()
+
+    async def close(self) -> None:
+        """End all of them and return when nothing of them runs any more."""
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+
+    async def _follow(self, card: str, line: str, task: asyncio.Task[ToolOutcome], seen: list[str]) -> None:
+        """Wait for a line to end; where this is cancelled, the line is ended too."""
+        try:
+            await asyncio.wait({task})
+        finally:
+            self._running.remove(task)
+            task.cancel()
+        if task.cancelled():
+            content = "".join(seen)[-_MOST_KEPT:] or "[no output]"
+            outcome = ToolOutcome(content, is_error=True, summary="stopped by the person")
+            self._transcript.update_card(card, state="cancelled")
+        else:
+            outcome = task.result()
+            output = None if seen else outcome.content
+            state = "failed" if outcome.is_error else "done"
+            self._transcript.update_card(card, state=state, output=output, summary=one_line(outcome.summary))
+        self._conversation.attach((shell_block(line, outcome),))

@@ -1,0 +1,140 @@
+"""Commands from files: what they may say, where they are found, and what becomes of a bad one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qcode.config.custom_commands import CustomCommands, load_custom_commands
+
+
+class Place:
+    def __init__(self, base: Path) -> None:
+        self.own, self.project = base / "home", base / "project"
+
+    def write(self, name: str, text: str, *, in_project: bool = False) -> Path:
+        folder = self.project / ".qcode/commands" if in_project else self.own / "commands"
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def load(self, *, is_trusted: bool = True, taken: tuple[str, ...] = ()) -> CustomCommands:
+        return load_custom_commands(self.own, self.project, is_trusted=is_trusted, taken=taken)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_everything_a_file_may_say_is_read(place: Place) -> None:
+    text = (
+        'description = "Review"\nargument = "[path]"\nmodel = "demo/other"\n'
+        'prompt = """\nReview {{args}} well.\n"""\n[output]\nmax_tokens = 100\npolicy = "continue"\n'
+    )
+    place.write("review.toml", text)
+    (command,) = place.load().commands
+    assert (command.name, command.description, command.argument, command.model) == (
+        "review",
+        "Review",
+        "[path]",
+        "demo/other",
+    )
+    assert dict(command.output) == {"max_tokens": 100, "policy": "continue"}
+    assert command.expand(" src {{args}} ") == "Review src {{args}} well."
+    assert not command.is_from_project
+
+
+def test_without_a_place_for_them_arguments_go_below(place: Place) -> None:
+    place.write("a.toml", 'prompt = "Do it."')
+    (command,) = place.load().commands
+    assert command.expand("") == "Do it."
+    assert command.expand("now\nplease") == "Do it.\n\nnow\nplease"
+
+
+def test_folders_are_part_of_the_name(place: Place) -> None:
+    place.write("git/commit.toml", 'prompt = "c"')
+    place.write("git/log/short.toml", 'prompt = "s"')
+    found = place.load()
+    assert [command.name for command in found.commands] == ["git:commit", "git:log:short"]
+    typed = found.typed("/git:commit  all of it\nplease ")
+    assert typed is not None
+    assert (typed[0].name, typed[1]) == ("git:commit", "all of it\nplease")
+    assert found.typed("/git") is None
+    assert found.typed("see /git:commit") is None
+
+
+def test_a_project_speaks_only_where_it_is_trusted_and_never_over_the_person(place: Place) -> None:
+    place.write("review.toml", 'prompt = "mine"')
+    place.write("review.toml", 'prompt = "theirs"', in_project=True)
+    place.write("build.toml", 'prompt = "b"', in_project=True)
+    assert [command.name for command in place.load(is_trusted=False).commands] == ["review"]
+    found = place.load()
+    assert {command.name: (command.prompt, command.is_from_project) for command in found.commands} == {
+        "build": ("b", True),
+        "review": ("mine", False),
+    }
+    assert "/review is not used, your own" in found.problems[0]
+
+
+def test_a_command_of_the_app_keeps_its_name(place: Place) -> None:
+    place.write("help.toml", 'prompt = "x"')
+    found = place.load(taken=("help",))
+    assert found.commands == ()
+    assert "/help is not used, a command of qcode has this name" in found.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        ("prompt = ", 1, "not valid TOML"),
+        ('description = "x"', 1, "prompt must be text"),
+        ('prompt = "  "', 1, "prompt must be text"),
+        ('prompt = "x"\ndescripton = "y"', 2, "unknown key descripton; the nearest is description"),
+        ('prompt = "x"\ndescription = "a\\nb"', 2, "description must be one line of text"),
+        ('prompt = "x"\n[output]\nmax_token = 3', 3, "unknown key output.max_token; the nearest is output.max_tokens"),
+        ('prompt = "x"\n[output]\nmax_tokens = 0', 3, "must be a whole number of at least 1"),
+        ('prompt = "x"\noutput = 3', 2, "output must be a table"),
+        ('prompt = "x"\nmodel = 3', 2, "model must be one line of text"),
+    ],
+)
+def test_a_bad_file_is_a_line_that_names_file_and_line_and_the_others_work(
+    place: Place, text: str, line: int, problem: str
+) -> None:
+    path = place.write("bad.toml", text)
+    place.write("good.toml", 'prompt = "x"')
+    found = place.load()
+    assert [command.name for command in found.commands] == ["good"]
+    (said,) = found.problems
+    assert said.startswith(f"{path}:{line}: ")
+    assert problem in said
+    assert "\n" not in said
+
+
+def test_what_is_no_command_is_left_alone_or_named(place: Place) -> None:
+    place.write("notes.md", "x")
+    place.write(".hidden.toml", "x")
+    path = place.write("has blank.toml", 'prompt = "x"')
+    path.with_name("bytes.toml").write_bytes(b'prompt = "\xff"')
+    found = place.load()
+    assert found.commands == ()
+    assert len(found.problems) == 2
+    assert "letters, digits" in "".join(found.problems)
+    assert "UTF-8" in "".join(found.problems)
+
+
+def test_links_of_a_project_do_not_lead_out_of_it(place: Place, tmp_path: Path) -> None:
+    place.write("ok.toml", 'prompt = "x"', in_project=True)
+    (tmp_path / "outside.toml").write_text('prompt = "secret"')
+    (place.project / ".qcode/commands/out.toml").symlink_to(tmp_path / "outside.toml")
+    (place.project / ".qcode/commands/loop").symlink_to(place.project / ".qcode")
+    found = place.load()
+    assert "ok" in [command.name for command in found.commands]
+    assert not any(command.prompt == "secret" for command in found.commands)
+    assert any("leads outside the project" in problem for problem in found.problems)
+
+
+def test_no_folder_is_no_command(place: Place) -> None:
+    assert place.load() == CustomCommands()

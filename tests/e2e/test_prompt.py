@@ -1,0 +1,137 @@
+"""The prompt at a real terminal: pastes, files, shell lines, the editor, commands from files."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from tests.e2e.running import KEY, KEY_VARIABLES, Place
+from tests.e2e.terminal import Terminal
+from tests.fakes.server import FakeServer
+from tests.fakes.turns import Turn
+from tests.runtime.briefing.folders import make_executable
+from tests.runtime.test_pictures import png
+
+READY = "Ask ·"
+
+
+def at(server: FakeServer, place: Place, *more: str, **env: str) -> Terminal:
+    flags = ("-m", "openai/test-model", "--base-url", server.base_url, "--trust", *more)
+    return Terminal(place, *flags, env={KEY_VARIABLES["openai"]: KEY, **env})
+
+
+def test_a_big_paste_with_escapes_is_folded_and_sends_nothing(place: Place) -> None:
+    text = "line \x1b[31mof\x1b[0m text\r\n" * 40_000
+    with FakeServer("openai", [Turn(text="I have read it all.")]) as server, at(server, place) as terminal:
+        terminal.wait_for(READY)
+        writing = threading.Thread(target=terminal.press, args=(f"\x1b[200~{text}\x1b[201~",))
+        writing.start()
+        terminal.wait_for("[Pasted text #1 +40,000 lines]")
+        writing.join()
+        assert server.requests == []
+        terminal.press("\r")
+        terminal.wait_for("I have read it all.")
+        assert "line of text\n" * 40_000 in server.requests[0].messages[-1].text
+
+
+def test_a_file_is_completed_and_attached_and_a_line_of_the_shell_goes_with_it(place: Place) -> None:
+    (place.work / "notes.txt").write_text("The cow says moo.")
+    (place.work / "src").mkdir()
+    (place.work / "src/main.py").write_text("print()")
+    with FakeServer("openai", [Turn(text="I see both.")]) as server, at(server, place) as terminal:
+        terminal.wait_for(READY)
+        terminal.press("!echo from-$((40+2))\r")
+        terminal.wait_for("exit 0")
+        terminal.press("see @nts")
+        terminal.wait_for("notes.txt")
+        terminal.press("\t")
+        terminal.wait_for("see @notes.txt")
+        terminal.press("\r")
+        terminal.wait_for("I see both.")
+        said = server.requests[0].messages[-1].text
+        assert "from-42" in said
+        assert "The cow says moo." in said
+        assert said.endswith("see @notes.txt ")
+
+
+def test_escape_ends_a_line_of_the_shell(place: Place) -> None:
+    with Terminal(place, "-m", "demo/demo", "--trust") as terminal:
+        terminal.wait_for(READY)
+        terminal.press("!echo begun; sleep 600\r")
+        terminal.wait_for("│ begun")
+        terminal.press("\x1b")
+        terminal.wait_for("cancelled")
+        terminal.press("\x04")
+        assert terminal.wait_for_end() == 0
+
+
+def test_the_editor_gets_the_terminal_and_gives_it_back(place: Place, tmp_path: Path) -> None:
+    editor = make_executable(
+        tmp_path / "editor", 'printf "the editor is open"; read answer; printf "\\n%s" "$answer" >> "$2"'
+    )
+    with (
+        FakeServer("openai", [Turn(text="Understood.")]) as server,
+        at(server, place, VISUAL=f"{editor} -x") as terminal,
+    ):
+        terminal.wait_for(READY)
+        terminal.press("first line")
+        terminal.wait_for("first line")
+        terminal.press("\x07")
+        terminal.wait_for("the editor is open")
+        terminal.press("second line\r")
+        terminal.wait_for(lambda text: "second line" in text and "test-model" in text)
+        terminal.press("\r")
+        terminal.wait_for("Understood.")
+        assert server.requests[0].messages[-1].text == "first line\nsecond line"
+
+
+def test_an_editor_that_cannot_start_is_said(place: Place) -> None:
+    with Terminal(place, "-m", "demo/demo", "--trust", env={"EDITOR": "/no/such/editor"}) as terminal:
+        terminal.wait_for(READY)
+        terminal.press("/editor\r")
+        terminal.wait_for("could not be started")
+
+
+def test_a_pasted_path_of_an_image_is_sent_as_one(place: Place) -> None:
+    (place.work / "shot.png").write_bytes(png(7, 5))
+    with FakeServer("openai", [Turn(text="Red.")]) as server, at(server, place) as terminal:
+        terminal.wait_for(READY)
+        terminal.press(f"\x1b[200~'{place.work}/shot.png'\x1b[201~")
+        terminal.wait_for("[Image #1 shot.png 7x5]")
+        terminal.press("what colour?\r")
+        terminal.wait_for("Red.")
+        assert "image/png" in str(server.requests[0].body)
+
+
+def test_a_command_from_a_file_has_its_own_cap_in_the_app_and_in_pipe_mode(place: Place) -> None:
+    folder = place.work / ".qcode/commands/git"
+    folder.mkdir(parents=True)
+    (folder / "sum.toml").write_text('prompt = "Sum up {{args}}."\n[output]\nmax_tokens = 123\n')
+    with FakeServer("openai", [Turn(text="Once."), Turn(text="Twice.")]) as server:
+        with at(server, place) as terminal:
+            terminal.wait_for(READY)
+            terminal.press("/git:sum the diff\r")
+            terminal.wait_for("Once.")
+            terminal.press("and again\r")
+            terminal.wait_for("Twice.")
+        assert server.caps == [123, 8000]
+        assert server.requests[0].messages[-1].text == "Sum up the diff."
+    with FakeServer("openai", [Turn(text="Done.")]) as server:
+        done = place.ask(server, "-p", "/git:sum all", "--trust")
+        assert (done.code, done.out.strip(), server.caps) == (0, "Done.", [123])
+    with FakeServer("openai", [Turn(text="Done.")]) as server:
+        place.ask(server, "-p", "/git:sum all", "--trust", "--max-output-tokens", "77")
+        assert server.caps == [77]
+    with FakeServer("openai", [Turn(text="Done.")]) as server:
+        place.ask(server, "-p", "/git:sum all")
+        assert server.requests[0].messages[-1].text == "/git:sum all"
+
+
+def test_keys_of_an_unknown_command_are_bad_config(place: Place) -> None:
+    config = place.home / "q"
+    config.mkdir()
+    (config / "config.toml").write_text('[ui.keys]\nfold = "ctrl+y"\ncopyy = "f8"\n')
+    with Terminal(place, "-m", "demo/demo", env={"QCODE_HOME": str(config)}) as terminal:
+        assert terminal.wait_for_end() == 52
+        shown = terminal.text.replace("\n", "")
+        assert "config.toml:3: ui.keys.copyy: there is no command copyy; the nearest is copy" in shown

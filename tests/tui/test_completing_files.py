@@ -1,0 +1,153 @@
+"""`@` in the prompt: which mention the cursor is in, how a path is written, and the menu."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.protocol.messages import Text, assistant, user
+from qcode.runtime.attachments import mentions
+from qcode.runtime.file_index import Found
+from qcode.runtime.file_ranking import Catalogue, Search
+from qcode.tui.file_menu import Mention, mention_at, mention_of, recent_paths
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import ScriptedConversation, call
+
+FILES = ("src/main.py", "src/deep/test_main.py", "README.md", "my dir/a b.py", 'odd"name.py')
+
+
+class Finder:
+    """Real ranking over a fixed list; `more` are files that are known after the first refresh."""
+
+    def __init__(self, *files: str, more: tuple[str, ...] = ()) -> None:
+        self.search = Search(Catalogue.of(files))
+        self.more = (*files, *more)
+        self.refreshes = 0
+        self.recent: tuple[str, ...] = ()
+
+    def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> Found:
+        self.recent = tuple(recent)
+        return Found(self.search.find(query, recent, limit))
+
+    def refresh(self, changed: Callable[[], None]) -> None:
+        self.refreshes += 1
+        if self.refreshes == 1 and len(self.more) > len(FILES):
+            self.search = Search(Catalogue.of(self.more))
+            threading.Thread(target=changed).start()
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "mention"),
+    [
+        ("@", 1, Mention(0, 1, "")),
+        ("see @src/m", 10, Mention(4, 10, "src/m")),
+        ("see @src/main", 8, Mention(4, 13, "src")),
+        ('see @"my dir/a', 14, Mention(4, 14, "my dir/a")),
+        ('@"a b" then', 4, Mention(0, 6, "a ")),
+        (r"@my\ dir", 8, Mention(0, 8, "my dir")),
+        ("me@here.com", 11, None),
+        ("@done now", 9, None),
+        ('@"a b" ', 7, None),
+        ("no", 2, None),
+    ],
+)
+def test_the_mention_the_cursor_is_in(line: str, column: int, mention: Mention | None) -> None:
+    assert mention_at(line, column) == mention
+
+
+@given(
+    st.text(st.sampled_from(list("ab \\\"'.(é")), min_size=1, max_size=12).filter(lambda name: name.strip(" .") != "")
+)
+def test_what_is_completed_attaches_that_file(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+    folder = tmp_path_factory.mktemp("files")
+    Path(folder, name).write_text("inside")
+    blocks, complaints = mentions(f"look at {mention_of(name)} now", folder)
+    assert (len(blocks), complaints) == (1, ())
+
+
+def test_a_file_is_found_by_letters_and_put_in_with_enter() -> None:
+    async def test(run: Running) -> None:
+        prompt, menu = run.app.parts.prompt, run.app.parts.menu
+        await run.pilot.press(*"see @", *"mai")
+        await run.pilot.pause()
+        assert [choice.text for choice in menu.choices] == ["@src/main.py", "@src/deep/test_main.py"]
+        assert menu.choices[0].marks == (4, 5, 6)
+        await run.pilot.press("enter")
+        assert prompt.text == "see @src/main.py "
+        assert not menu.is_open
+        assert run.conversation.prompts == []
+
+    drive(test, files=Finder(*FILES))
+
+
+def test_a_folder_is_gone_on_with_and_names_with_blanks_are_quoted() -> None:
+    async def test(run: Running) -> None:
+        prompt = run.app.parts.prompt
+        await run.pilot.press("@", *"my")
+        await run.pilot.press("tab")
+        assert prompt.text == '@"my dir/'
+        await run.pilot.pause()
+        assert [choice.text for choice in run.app.parts.menu.choices] == ['@"my dir/a b.py"']
+        await run.pilot.press("a", "tab")
+        await run.pilot.pause()
+        assert prompt.text == '@"my dir/a b.py" '
+
+    drive(test, files=Finder(*FILES))
+
+
+def test_a_mention_in_the_middle_is_completed_in_its_place() -> None:
+    async def test(run: Running) -> None:
+        await run.type("fix @read please")
+        run.app.parts.prompt.move_cursor((0, 9))
+        await run.pilot.pause()
+        await run.pilot.press("tab")
+        assert run.app.parts.prompt.text == "fix @README.md please"
+
+    drive(test, files=Finder(*FILES))
+
+
+def test_a_whole_name_typed_by_hand_is_sent_with_one_enter() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press(*"@README", "full_stop", *"md", "enter")
+        await run.until_idle()
+        assert run.conversation.prompts == ["@README.md"]
+
+    drive(test, files=Finder(*FILES))
+
+
+def test_escape_closes_the_menu_and_keeps_the_text() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("@", "s", "escape")
+        assert not run.app.parts.menu.is_open
+        assert run.app.parts.prompt.text == "@s"
+
+    drive(test, files=Finder(*FILES))
+
+
+def test_files_that_are_found_later_join_the_open_menu() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("@", *"late")
+        await run.until(lambda: run.app.parts.menu.is_open)
+        assert run.app.parts.menu.choices[0].text == "@late.py"
+        assert finder.refreshes == 1
+
+    finder = Finder(*FILES, more=("late.py", "later.py"))
+    drive(test, files=finder)
+
+
+def test_what_the_model_looked_at_comes_first() -> None:
+    read = call("read", '{"path": "src/deep/test_main.py"}')
+    messages = (user("go"), assistant(Text(""), read))
+
+    async def test(run: Running) -> None:
+        await run.pilot.press("@")
+        await run.pilot.pause()
+        assert run.app.parts.menu.choices[0].text == "@src/deep/test_main.py"
+
+    assert recent_paths(messages) == ("src/deep/test_main.py",)
+    drive(test, ScriptedConversation(messages=messages), files=Finder(*FILES))

@@ -1,0 +1,49 @@
+"""Pastes are taken out of what the terminal sends, whatever is in them and however it arrives."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from textual import events
+
+from qcode.tui.paste_input import PasteParser
+
+START, END = "\x1b[200~", "\x1b[201~"
+PIECES = st.text(st.sampled_from(list("ab\r\n\t\x1b[201~\x07é")), max_size=40).filter(lambda text: END not in text)
+
+
+def read(data: str, sizes: list[int]) -> list[str]:
+    """Return keys and pastes of `data` as it arrives in pieces of these sizes, again and again."""
+    parser, seen, at, turn = PasteParser(), [], 0, 0
+    while at < len(data):
+        size = sizes[turn % len(sizes)]
+        for message in parser.feed(data[at : at + size]):
+            if isinstance(message, events.Paste):
+                seen.append(f"paste {message.text}")
+            elif isinstance(message, events.Key):
+                seen.append(message.key)
+        at, turn = at + size, turn + 1
+    return seen
+
+
+@given(PIECES, PIECES, st.lists(st.integers(1, 9), min_size=1, max_size=4))
+def test_two_pastes_and_the_keys_around_them_arrive_in_order(one: str, two: str, sizes: list[int]) -> None:
+    # What would end a paste early cannot be told from its end, also where it begins in the paste and ends in the mark.
+    if (one + END).find(END) != len(one) or (two + END).find(END) != len(two):
+        return
+    seen = read(f"x{START}{one}{END}y{START}{two}{END}\x1b[A", sizes)
+    assert seen == ["x", f"paste {one}", "y", f"paste {two}", "up"]
+
+
+def test_an_escape_sequence_in_a_paste_does_not_become_keys() -> None:
+    assert read(f"{START}\x1b[31mred and more than thirty characters\x1b[0m\r{END}", [4096]) == [
+        "paste \x1b[31mred and more than thirty characters\x1b[0m\r"
+    ]
+
+
+def test_keys_alone_are_as_before() -> None:
+    assert read("a\r\x1b[1;5D\x1b[13;2u", [1]) == ["a", "enter", "ctrl+left", "shift+enter"]
+
+
+def test_nul_is_left_out() -> None:
+    assert read(f"{START}a\0b{END}", [3]) == ["paste ab"]

@@ -1,0 +1,291 @@
+"""Searching the history, the editor, taking back what is queued, rewinding, commands from files, keys of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qcode.config.custom_commands import CustomCommand
+from qcode.protocol.conversation import NO_OPTIONS, TurnOptions
+from qcode.protocol.events import SteeringAdded
+from qcode.tui.commands.command import Command
+from qcode.tui.commands.keymap import keymap, problems
+from qcode.tui.commands.table import COMMANDS
+from qcode.tui.editor import EditorError, edit_text, editor_command
+from qcode.tui.prompt_history import PromptHistory
+from tests.runtime.briefing.folders import make_executable
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import Gate, ScriptedConversation, ended, says
+
+# Searching
+
+
+def history_of(path: Path, *texts: str) -> Path:
+    history = PromptHistory(path, "~/project")
+    for text in texts:
+        history.add(text)
+    return path
+
+
+def test_the_history_is_searched_as_one_types(tmp_path: Path) -> None:
+    path = history_of(tmp_path / "h", "fix the parser", "run tests", "Fix the docs", "say hello")
+
+    async def test(run: Running) -> None:
+        prompt, search = run.app.parts.prompt, run.app.parts.history
+        await run.type("my draft")
+        await run.pilot.press("ctrl+r", *"fix")
+        assert prompt.text == "Fix the docs"
+        await run.pilot.press("ctrl+r")
+        assert prompt.text == "fix the parser"
+        await run.pilot.press("down")
+        assert prompt.text == "Fix the docs"
+        await run.pilot.press("x")
+        assert prompt.text == "my draft"
+        await run.pilot.press("backspace")
+        assert prompt.text == "Fix the docs"
+        await run.pilot.press("escape")
+        assert (prompt.text, search.is_open) == ("my draft", False)
+        await run.pilot.press("ctrl+r", *"tests", "enter")
+        assert (prompt.text, search.is_open) == ("run tests", False)
+        assert run.conversation.prompts == []
+        await run.pilot.press("enter")
+        await run.until_idle()
+        assert run.conversation.prompts == ["run tests"]
+
+    drive(test, history_file=path)
+
+
+def test_ctrl_c_leaves_the_search_and_a_movement_takes_what_was_found(tmp_path: Path) -> None:
+    path = history_of(tmp_path / "h", "one two")
+
+    async def test(run: Running) -> None:
+        prompt = run.app.parts.prompt
+        await run.type("draft")
+        await run.pilot.press("ctrl+r", *"one", "ctrl+c")
+        assert prompt.text == "draft"
+        await run.pilot.press("ctrl+r", *"one", "left", "X")
+        assert prompt.text == "one twXo"
+
+    drive(test, history_file=path)
+
+
+def test_what_was_sent_here_is_newer_than_what_was_sent_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "h"
+    for folder, text in (("/a", "here 1"), ("/b", "there"), ("/a", "here 2"), ("/b", "here 1")):
+        PromptHistory(path, folder).add(text)
+    assert PromptHistory(path, "/a").entries == ("there", "here 1", "here 2")
+    assert PromptHistory(path, "/b").entries == ("here 2", "there", "here 1")
+
+
+# The editor
+
+
+def test_the_editor_is_the_persons_own() -> None:
+    assert editor_command({"VISUAL": "code --wait 'a b'", "EDITOR": "vi"}) == ("code", "--wait", "a b")
+    assert editor_command({"VISUAL": " ", "EDITOR": "vi"}) == ("vi",)
+    with pytest.raises(EditorError, match="a quote in it is not closed"):
+        editor_command({"EDITOR": "vi '"})
+    with pytest.raises(EditorError, match="set VISUAL or EDITOR"):
+        editor_command({"PATH": "/nowhere"})
+
+
+def test_the_file_is_private_named_as_markdown_and_gone_afterwards(tmp_path: Path) -> None:
+    script = make_executable(
+        tmp_path / "ed",
+        f'stat -c %a "$1" > {tmp_path}/mode; echo "$1" > {tmp_path}/name\n'
+        'printf "%s\\r\\nmore\\n" "$(cat "$1")" > "$1"',
+    )
+    assert edit_text("ünï\ntext", (str(script),)) == "ünï\ntext\nmore"
+    assert (tmp_path / "mode").read_text() == "600\n"
+    path = Path((tmp_path / "name").read_text().strip())
+    assert path.suffix == ".md"
+    assert not path.exists()
+    assert not path.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("exit 3", "ended with code 3"),
+        ('rm "$1"', "cannot be read"),
+        ('printf "\\377" > "$1"', "not UTF-8"),
+        ("kill -9 $$", "signal 9"),
+    ],
+)
+def test_why_an_editor_failed_is_said(tmp_path: Path, script: str, why: str) -> None:
+    with pytest.raises(EditorError, match=why):
+        edit_text("x", (str(make_executable(tmp_path / "ed", script)),))
+    with pytest.raises(EditorError, match="could not be started"):
+        edit_text("x", (str(tmp_path / "missing"),))
+
+
+# What is queued
+
+
+def test_up_on_an_empty_prompt_takes_back_what_was_queued_last() -> None:
+    gate = Gate()
+    conversation = ScriptedConversation([gate, *says("done"), ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.send("first")
+        await run.send("second")
+        await run.pilot.press("up")
+        await run.pilot.pause()
+        assert run.app.parts.prompt.text == "second"
+        assert (conversation.steered, run.app.parts.queued.texts) == (["first"], ("first",))
+        await run.pilot.press("ctrl+u", "up")
+        await run.pilot.pause()
+        assert run.app.parts.prompt.text == "first"
+        await run.pilot.press("ctrl+u", "up")
+        await run.pilot.pause()
+        assert run.app.parts.prompt.text == "second"
+        gate.open()
+        await run.until_idle()
+        assert conversation.prompts == ["go"]
+
+    drive(test, conversation)
+
+
+def test_what_the_turn_has_taken_is_not_taken_back() -> None:
+    gate = Gate()
+    conversation = ScriptedConversation([gate, SteeringAdded("late"), *says("done"), ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.send("late")
+        conversation.joined.add("late")
+        await run.pilot.press("up")
+        await run.pilot.pause()
+        assert run.app.parts.queued.texts == ("late",)
+        gate.open()
+        await run.until_idle()
+        assert conversation.prompts == ["go"]
+
+    drive(test, conversation)
+
+
+def test_a_queued_text_inside_another_stays_queued() -> None:
+    gate, taken = Gate(), Gate()
+    conversation = ScriptedConversation([gate, SteeringAdded("also test it"), taken, *says("done"), ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.send("test")
+        await run.send("also test it")
+        gate.open()
+        await taken.reached.wait()
+        assert run.app.parts.queued.texts == ("test",)
+        taken.open()
+        await run.until(lambda: len(conversation.prompts) == 2)
+        await run.until_idle()
+        assert conversation.prompts[1] == "test"
+
+    drive(test, conversation)
+
+
+# Rewinding
+
+
+def test_escape_twice_on_an_empty_prompt_rewinds_where_there_is_that_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    rewind = Command("rewind", "Rewind", "Rewind.", lambda host, argument: ran.append(argument), ("rewind",))
+
+    async def test(run: Running) -> None:
+        await run.pilot.press("escape", "escape")
+        assert ran == []
+        monkeypatch.setattr("qcode.tui.commands.table.COMMANDS", (*COMMANDS, rewind))
+        await run.pilot.press("escape")
+        assert "press Esc again to rewind" in run.status
+        await run.pilot.press("escape")
+        assert ran == [""]
+
+    drive(test)
+
+
+# Commands from files
+
+REVIEW = CustomCommand(
+    "git:review", "Review {{args}}.", Path("review.toml"), "Review code", "[path]", "", {"max_tokens": 99}
+)
+
+
+def test_a_command_from_a_file_is_in_the_menu_and_the_help_and_sends_its_prompt() -> None:
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await run.type("/rev")
+        assert [choice.label for choice in run.app.parts.menu.choices] == ["/git:review [path]"]
+        await run.pilot.press("tab")
+        await run.type("src\nand tests")
+        await run.pilot.press("enter")
+        await run.until_idle()
+        assert conversation.prompts == ["Review src\nand tests."]
+        assert conversation.options == [TurnOptions("", {"max_tokens": 99})]
+        assert "/git:review src" in run.text
+        await run.send("/help git:review")
+        await run.pilot.pause()
+        assert run.app.parts.help.heading == "/git:review [path]"
+
+    drive(test, conversation, custom_commands=(REVIEW,))
+
+
+def test_a_command_with_settings_of_its_own_waits_for_the_turn_to_end() -> None:
+    gate = Gate()
+    conversation = ScriptedConversation([gate, *says("one"), ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.send("/git:review src")
+        await run.send("then this")
+        await run.pilot.pause()
+        assert conversation.steered == ["then this"]
+        gate.open()
+        await run.until(lambda: len(conversation.prompts) == 3)
+        await run.until_idle()
+        assert conversation.prompts == ["go", "Review src.", "then this"]
+        assert [options == NO_OPTIONS for options in conversation.options] == [True, False, True]
+
+    drive(test, conversation, custom_commands=(REVIEW,))
+
+
+# Keys of one's own
+
+
+@pytest.mark.parametrize(
+    ("own", "problem"),
+    [
+        ({"copyy": "f8"}, "there is no command copyy; the nearest is copy"),
+        ({"copy": "ctrl+"}, '"ctrl+" is no key'),
+        ({"copy": "control+y"}, "is no key"),
+        ({"copy": "banana"}, '"banana" is no key'),
+        ({"copy": "f8", "fold": "f8"}, "f8 is also the key of copy"),
+        ({"copy": "alt+ctrl+x", "fold": "ctrl+alt+x"}, "is also the key of copy"),
+    ],
+)
+def test_what_is_wrong_with_a_key_is_said(own: dict[str, str], problem: str) -> None:
+    (found,) = problems(own, COMMANDS)
+    assert problem in found[1]
+
+
+def test_every_key_of_the_table_would_be_accepted() -> None:
+    assert list(problems({command.id: ",".join(command.keys) or "none" for command in COMMANDS}, COMMANDS)) == []
+
+
+def test_a_key_that_is_given_away_is_taken_from_its_command() -> None:
+    keys = keymap({"copy": "ctrl+o", "redraw": "none"}, COMMANDS)
+    assert (keys["copy"], keys["fold"], keys["redraw"]) == (("ctrl+o",), (), ())
+    assert keys["escape"] == ("escape",)
+
+
+def test_a_rebound_key_works_and_the_old_owner_is_quiet() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("ctrl+l")
+        assert run.app.parts.help.is_open
+
+    drive(test, keys={"keys": "ctrl+l"})

@@ -1,0 +1,197 @@
+"""Editing in the prompt: the keys of a shell line, undo, characters of several code points, labels as one thing."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from textual import events
+
+from qcode.tui.graphemes import end_of, start_of
+from qcode.tui.kill_ring import KillRing
+from tests.tui.harness import Running, drive
+
+FAMILY = "👨‍👩‍👧"
+BIG = "row\n" * 50
+LABEL = "[Pasted text #1 +50 lines]"
+
+
+async def keys(run: Running, *pressed: str) -> str:
+    await run.pilot.press(*pressed)
+    await run.pilot.pause()
+    return run.app.parts.prompt.text
+
+
+async def paste(run: Running, text: str) -> None:
+    run.app.parts.prompt.post_message(events.Paste(text))
+    await run.pilot.pause()
+
+
+def test_words_are_cut_and_put_back_as_in_a_shell() -> None:
+    async def test(run: Running) -> None:
+        await run.type("git commit --amend now")
+        assert await keys(run, "ctrl+w", "ctrl+w") == "git commit "
+        assert await keys(run, "ctrl+y") == "git commit --amend now"
+        assert await keys(run, "alt+backspace") == "git commit --amend "
+        assert await keys(run, "alt+backspace") == "git commit --"
+        assert await keys(run, "ctrl+a", "alt+d") == " commit --"
+        assert await keys(run, "ctrl+e", "ctrl+u") == ""
+        assert await keys(run, "ctrl+y", "alt+y") == "git"
+        assert await keys(run, "alt+y") == "amend now"
+
+    drive(test)
+
+
+def test_the_rest_of_a_line_is_cut_and_then_the_line_end() -> None:
+    async def test(run: Running) -> None:
+        await run.type("one\ntwo")
+        run.app.parts.prompt.move_cursor((0, 1))
+        assert await keys(run, "ctrl+k") == "o\ntwo"
+        assert await keys(run, "ctrl+k") == "otwo"
+        assert await keys(run, "ctrl+y") == "one\ntwo"
+        run.app.parts.prompt.move_cursor((1, 0))
+        assert await keys(run, "ctrl+u") == "onetwo"
+
+    drive(test)
+
+
+def test_the_cursor_moves_by_words_and_to_the_ends_of_lines() -> None:
+    async def test(run: Running) -> None:
+        prompt = run.app.parts.prompt
+        await run.type("alpha beta.gamma")
+        seen = []
+        for key in ("alt+b", "alt+b", "ctrl+left", "alt+f", "ctrl+right", "ctrl+a", "ctrl+e", "ctrl+b"):
+            await run.pilot.press(key)
+            seen.append(prompt.cursor_location[1])
+        assert seen == [11, 6, 0, 5, 10, 0, 16, 15]
+
+    drive(test)
+
+
+def test_undo_and_redo_go_through_everything_also_completions_and_history() -> None:
+    async def test(run: Running) -> None:
+        await run.send("sent before")
+        await run.until_idle()
+        await run.type("draft")
+        await run.pilot.press("up")
+        assert run.app.parts.prompt.text == "sent before"
+        assert await keys(run, "ctrl+z") == "draft"
+        assert await keys(run, "alt+z") == "sent before"
+        assert await keys(run, "ctrl+underscore") == "draft"
+        assert await keys(run, "ctrl+shift+z") == "sent before"
+
+    drive(test)
+
+
+def test_what_is_one_character_to_people_is_one_to_the_cursor() -> None:
+    async def test(run: Running) -> None:
+        prompt = run.app.parts.prompt
+        await run.type(f"a{FAMILY}e\u0301🇩🇪🇫🇷")
+        for left in (f"a{FAMILY}e\u0301🇩🇪", f"a{FAMILY}e\u0301", f"a{FAMILY}", "a"):
+            await run.pilot.press("backspace")
+            assert prompt.text == left
+        await run.type(f"{FAMILY}b")
+        await run.pilot.press("left", "left")
+        assert prompt.cursor_location == (0, 1)
+        await run.pilot.press("right")
+        assert prompt.cursor_location == (0, 1 + len(FAMILY))
+        await run.pilot.press("left", "delete")
+        assert prompt.text == "ab"
+
+    drive(test)
+
+
+@given(st.text(st.sampled_from(list("aé\u0301\u200d👩👧🏽🇩🇪ש漢")), min_size=1, max_size=20))
+def test_walking_right_and_left_stops_at_the_same_places(line: str) -> None:
+    right, left = [0], [len(line)]
+    while right[-1] < len(line):
+        right.append(end_of(line, right[-1]))
+    while left[-1] > 0:
+        left.append(start_of(line, left[-1]))
+    assert right == left[::-1]
+
+
+def test_a_label_is_passed_and_deleted_as_one() -> None:
+    async def test(run: Running) -> None:
+        prompt = run.app.parts.prompt
+        await run.type("see ")
+        await paste(run, BIG)
+        await run.type(" end")
+        start, end = 4, 4 + len(LABEL)
+        prompt.move_cursor((0, end))
+        await run.pilot.press("left")
+        assert prompt.cursor_location == (0, start)
+        await run.pilot.press("right")
+        assert prompt.cursor_location == (0, end)
+        prompt.move_cursor((0, start + 3))
+        assert prompt.cursor_location[1] in (start, end)
+        for key, at in (
+            ("backspace", end),
+            ("ctrl+w", end),
+            ("alt+backspace", end),
+            ("delete", start),
+            ("alt+d", start),
+        ):
+            prompt.move_cursor((0, at))
+            assert await keys(run, key) == "see  end", key
+            assert await keys(run, "ctrl+z") == f"see {LABEL} end"
+
+    drive(test)
+
+
+def test_a_cut_through_a_label_takes_all_of_it() -> None:
+    async def test(run: Running) -> None:
+        prompt = run.app.parts.prompt
+        await paste(run, BIG)
+        await run.type("tail")
+        prompt.selection = type(prompt.selection)((0, 5), (0, len(LABEL) + 1))
+        assert await keys(run, "backspace") in ("ail", "il", f"{LABEL}ail")
+        assert "[Pasted" not in prompt.text or prompt.text.startswith(LABEL)
+
+    drive(test)
+
+
+def test_a_label_that_comes_back_still_means_its_text() -> None:
+    async def test(run: Running) -> None:
+        await paste(run, BIG)
+        await run.pilot.press("backspace", "ctrl+z", "enter")
+        await run.until_idle()
+        assert run.conversation.prompts == [BIG]
+        await run.pilot.press("up")
+        assert run.app.parts.prompt.text == LABEL
+        await run.pilot.press("enter")
+        await run.until_idle()
+        assert run.conversation.prompts == [BIG, BIG]
+
+    drive(test)
+
+
+def test_kills_in_a_row_are_one_piece_and_what_comes_between_ends_it() -> None:
+    ring = KillRing()
+    ring.kill("b", is_backwards=True)
+    ring.kill("a", is_backwards=True)
+    ring.kill("c", is_backwards=False)
+    assert ring.yank() == "abc"
+    ring.rest()
+    ring.kill("d", is_backwards=False)
+    assert (ring.yank(), ring.rotate(), ring.rotate()) == ("d", "abc", "d")
+
+
+def test_controls_in_a_paste_are_left_out_and_tabs_stay() -> None:
+    async def test(run: Running) -> None:
+        await paste(run, "a\tb\x1b[31mred\x1b[0m\x07\x00\r\nc")
+        assert run.app.parts.prompt.text == "a\tbred\nc"
+
+    drive(test)
+
+
+def test_a_huge_paste_is_folded_at_once_and_not_laid_out_by_tab() -> None:
+    huge = "x" * 5_000_000
+
+    async def test(run: Running) -> None:
+        await paste(run, huge)
+        assert await keys(run, "tab") == "[Pasted text #1 +5,000,000 chars]"
+        await run.pilot.press("enter")
+        await run.until_idle()
+        assert run.conversation.prompts == [huge]
+
+    drive(test)

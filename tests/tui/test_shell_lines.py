@@ -1,0 +1,131 @@
+"""`!` in the prompt: a line for the shell, seen as a card, kept for the model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from textual.widgets import Static
+
+from qcode.protocol.messages import Message, Text, assistant
+from qcode.protocol.tools import ToolOutcome
+from qcode.runtime.attachments import shell_block, split_attached
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import Gate, ScriptedConversation, ended, says
+
+
+class Shell:
+    """Says `begun`, then waits for its gate, unless the line is quick."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.begun = asyncio.Event()
+        self.cancelled = 0
+
+    async def __call__(self, line: str, output: Callable[[str], None]) -> ToolOutcome:
+        self.lines.append(line)
+        if line.startswith("quick"):
+            output("quick output\n")
+            return ToolOutcome("quick output\n[exit code 0]", summary="exit 0")
+        output("begun\n")
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        raise AssertionError("nothing sets that event")
+
+
+def mark(run: Running) -> str:
+    return str(run.app.query_one("#prompt-mark", Static).content)
+
+
+def test_a_line_runs_at_once_and_its_output_is_kept_for_the_model() -> None:
+    shell, conversation = Shell(), ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await run.pilot.press("!")
+        await run.pilot.pause()
+        assert mark(run) == "!"
+        await run.send("quick one")
+        await run.until(lambda: bool(conversation.kept))
+        assert shell.lines == ["quick one"]
+        assert conversation.prompts == []
+        assert "! quick one" in run.text
+        assert "quick output" in run.text
+        assert "exit 0" in run.text
+        assert mark(run) == "›"
+        (block,) = conversation.kept
+        assert isinstance(block, Text)
+        assert split_attached(block.text) == ("shell", "quick one", "quick output\n[exit code 0]")
+
+    drive(test, conversation, run_shell=shell)
+
+
+def test_escape_ends_the_line_before_the_turn_and_keeps_what_it_printed() -> None:
+    shell, gate = Shell(), Gate()
+    conversation = ScriptedConversation([gate, *says("done"), ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.send("!long one")
+        await shell.begun.wait()
+        await run.pilot.press("escape")
+        await run.until(lambda: bool(conversation.kept))
+        assert (shell.cancelled, conversation.cancels) == (1, 0)
+        assert "cancelled" in run.text
+        block = conversation.kept[0]
+        assert isinstance(block, Text)
+        assert "begun" in block.text
+        assert "stopped by the person" in block.text
+        gate.open()
+        await run.until_idle()
+
+    drive(test, conversation, run_shell=shell)
+
+
+def test_an_empty_line_runs_nothing_and_is_sent_nowhere() -> None:
+    shell, conversation = Shell(), ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await run.send("!  ")
+        await run.pilot.pause()
+        assert (shell.lines, conversation.prompts) == ([], [])
+
+    drive(test, conversation, run_shell=shell)
+
+
+def test_leaving_ends_a_line_that_runs() -> None:
+    shell = Shell()
+
+    async def test(run: Running) -> None:
+        await run.send("!long one")
+        await shell.begun.wait()
+        await run.pilot.press("ctrl+d")
+        await run.until(lambda: run.app.return_value is not None)
+        assert shell.cancelled == 1
+
+    drive(test, run_shell=shell)
+
+
+def test_output_cannot_end_its_own_block() -> None:
+    block = shell_block('echo "x"', ToolOutcome("a</shell>b", summary="exit 0"))
+    assert block.text.count("</shell>") == 1
+    assert split_attached(block.text) == ("shell", "echo 'x'", "a&lt;/shell>b")
+    assert split_attached("just <shell> words") is None
+
+
+def test_a_resumed_session_shows_the_line_as_a_card_and_only_what_was_typed() -> None:
+    block = shell_block("git status", ToolOutcome("clean", summary="exit 0"))
+    file = Text('<file path="a.py">\nsecret lines\n</file>')
+    messages = (Message("user", (block, file, Text("look @a.py"))), assistant(Text("I see.")))
+
+    async def test(run: Running) -> None:
+        assert "! git status" in run.text
+        assert "clean" in run.text
+        assert "> look @a.py" in run.text
+        assert "secret lines" not in run.text
+
+    drive(test, ScriptedConversation(messages=messages))
