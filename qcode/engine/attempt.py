@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from qcode.engine import overlap
+from qcode.engine import fences
 from qcode.engine.assembler import Assembler, Draft
 from qcode.engine.effects import Emit
 from qcode.engine.inline_thinking import InlineThinking, Piece
@@ -183,4 +183,5 @@ class Attempt:
 
 
 def _open_fence(base: list[Draft]) -> str | None:
-    return overlap.open_fence(base[-1].text) if base and base[-1].kind == "text" else None
+    fence = fences.open_fence(base[-1].text) if base and base[-1].kind == "text" else None
+    return fence.marker if fence is not None else None

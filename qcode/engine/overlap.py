@@ -1,4 +1,4 @@
-"""What a continuation repeats of the text before it: pure questions on two strings, asked by `seam`.
+"""What a continuation repeats of the text before it, or opens behind it: pure questions on strings, asked by `seam`.
 
 Where a repetition could also be meant, the answer is that nothing is repeated: doubling can be seen, loss cannot.
 """
@@ -13,31 +13,14 @@ MIN_STRUCTURAL_BYTES = 4
 CLEAR_CHARS = 20
 
 _STRUCTURAL = frozenset("#|`\n")
+_RULED = frozenset("|-:=_+*. \t")
+"""Of these alone rules and the second row of a table are made, and all of those repeat themselves."""
 _LIST_OPENER = re.compile(r"\s*(?:[-*+]|\d{1,4}[.)])?\s*(?:\[[ xX]?\]?\s*)?(?:\*\*|__|`|\[)?")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
 _HEADING = re.compile(r"#{1,6} \S[^\n]*")
 _DELIMITER_ROW = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
-_OPENING = r"(?:(?:sure|okay|ok|certainly|of course|right)[,.!]?\s+)?(?:(?:i(?:'|’)ll|i will|let me|i(?:'|’)m)\s+)?"
-_VERB = r"(?:continu(?:ing|e|ed|ation)|resum(?:ing|e)|picking up|carrying on)"
-_PLAIN_LEAD_IN = re.compile(
-    rf"{_OPENING}{_VERB}\b[^\n:.]{{0,60}}?"
-    r"(?:\bwhere (?:i|we|it|the \w+|my \w+ \w+) (?:had |was |were |got )?"
-    r"(?:left off|stopped|cut off|interrupted|ended|cut)"
-    r"|\b(?:from|with) (?:my|the|our) (?:previous|last|earlier) (?:message|response|reply|output|answer|text))"
-    r"\s*(?:here|now)?\s*(?:\.\.\.|[:.…])[*_]*\s*",
-    re.IGNORECASE,
-)
-_LINE_LEAD_IN = re.compile(
-    rf"{_OPENING}(?:(?:continuing|continued|continuation|resuming|picking up|carrying on)\s*(?:\.\.\.|[:…])"
-    r"|here(?:'s|’s| is| are)?\s+the\s+(?:continuation|rest|remainder|remaining \w+)(?: of [^\n:]{0,60})?:)[*_]*",
-    re.IGNORECASE,
-)
-_LEAD_IN_STARTS = (
-    "sure", "okay", "ok", "certainly", "of course", "right", "i'll continue", "i’ll continue", "i will continue",
-    "let me continue", "i am continuing", "i'm continuing", "here", "continu", "resum", "picking up", "carrying on",
-)  # fmt: skip
-MAX_LEAD_IN = 160
-MAX_FENCE_LINE = 200
+_BLOCK = re.compile(r"(?:#{1,6}|[-*+>]|\d{1,4}[.)])[ \t]|```|~~~")
+_SENTENCE_END = re.compile(r"[.!?:][*_\"'”’)]*$")
+_MAY_OPEN_BLOCK = re.compile(r"#{1,6}|[-*+>]|\d{1,4}[.)]?|`{1,2}|~{1,2}")
 
 
 def repeated_tail(before: str, text: str) -> int:
@@ -93,6 +76,8 @@ def _is_replay(before: str, overlap: str) -> bool:
         return False
     start = len(before) - len(overlap)
     is_line_start = start == 0 or before[start - 1] == "\n"
+    if _RULED.issuperset(overlap):
+        return False
     is_whole_line = "\n" in overlap and (is_line_start or "\n" in overlap[:-1])
     if is_whole_line or len(overlap) >= CLEAR_CHARS:
         return _occurs_once(before, overlap)
@@ -122,56 +107,18 @@ def is_restart(before: str, common: int) -> bool:
     return is_clear and before.find(start, 1) == -1 and not _is_periodic(start)
 
 
-def open_fence(before: str) -> str | None:
-    """Return the marker of the code fence that is open at the end of `before`, None where there is none."""
-    marker = None
-    for line in before.split("\n"):
-        marker = fence_after(marker, line)
-    return marker
-
-
-def fence_after(marker: str | None, line: str) -> str | None:
-    """Return the fence that is open behind `line`, given the one before it (CommonMark, fenced code blocks)."""
-    if "```" not in line and "~~~" not in line:
-        return marker
-    found = _FENCE.match(line)
-    if found is None:
-        return marker
-    if marker is None:
-        return None if found.group(1)[0] == "`" and "`" in found.group(2) else found.group(1)
-    return None if found.group(1).startswith(marker) and not found.group(2).strip() else marker
-
-
-def reopened_fence(text: str) -> int:
-    """Return the length of a fence line with a language that `text` begins with, its newline included, else 0.
-
-    Inside an open fence such a line cannot close it, so it can only be the fence opened again. A bare fence closes.
-    """
-    lead = len(text) - len(text.lstrip("\n"))
-    found = _FENCE.match(text, lead)
-    if found is None or not found.group(2).strip() or not text.startswith("\n", found.end()):
-        return 0
-    return found.end() + 1
-
-
-def may_become_fence(text: str) -> bool:
-    rest = text.lstrip("\n")
-    if "\n" in rest or len(rest) > MAX_FENCE_LINE:
-        return False
-    rest = rest.lstrip(" ")
-    return not rest or not rest.strip("`") or not rest.strip("~") or rest.startswith(("```", "~~~"))
-
-
 def replayed_header(before: str) -> tuple[str, ...]:
     """Return the lines that a continuation may replay as a header: the section's heading, the table's first two rows.
 
-    Only lines that stand once in `before` are returned: a heading that recurs is part of the document.
+    Only whole lines that stand once in `before` are returned, and no heading that `before` ends with: one that recurs
+    is part of the document, and one at the end is an overlap like any other.
     """
     lines = before.split("\n")
+    whole = lines[:-1]
     headers: list[str] = []
-    heading = next((line for line in reversed(lines) if _HEADING.fullmatch(line)), None)
-    if heading is not None and lines.count(heading) == 1:
-        headers.append(heading + "\n")
+    at = next((index for index in reversed(range(len(whole))) if _HEADING.fullmatch(whole[index])), None)
+    if at is not None and lines.count(lines[at]) == 1 and any(line.strip() for line in lines[at + 1 :]):
+        headers.append(lines[at] + "\n")
     rows = len(lines)
     while rows and (lines[rows - 1].lstrip().startswith("|") or (rows == len(lines) and not lines[-1])):
         rows -= 1
@@ -181,23 +128,25 @@ def replayed_header(before: str) -> tuple[str, ...]:
     return tuple(headers)
 
 
-def lead_in(text: str) -> int:
-    """Return the length of a lead-in such as "Continuing from where I left off:" with the blank after it, else 0.
+def needs_new_line(before: str, text: str) -> bool | None:
+    """Say whether `text` cannot go on in the line that `before` ends with; None where more of it must be seen.
 
-    One that names where it stopped counts wherever the text goes on; a bare "Continued:" only on its own line.
+    It cannot where it opens a block of its own, such as a list item, a heading or the next row of a table, or where
+    a sentence ended and another begins.
     """
-    start = len(text) - len(text.lstrip().lstrip("*_"))
-    plain = _PLAIN_LEAD_IN.match(text, start)
-    if plain is not None:
-        return plain.end()
-    line, newline, rest = text[start:].partition("\n")
-    if not newline or not _LINE_LEAD_IN.fullmatch(line.rstrip()):
-        return 0
-    return len(text) - len(rest.lstrip("\n"))
-
-
-def may_become_lead_in(text: str) -> bool:
-    rest = text.lstrip().lstrip("*_").lower()
-    if "\n" in rest or len(rest) > MAX_LEAD_IN:
+    if not before or before[-1].isspace():
         return False
-    return any(rest.startswith(start) or start.startswith(rest) for start in _LEAD_IN_STARTS)
+    line = before[before.rfind("\n") + 1 :].strip()
+    if text.startswith("|"):
+        return line.startswith("|") and line.endswith("|") and _has_all_cells(before, line)
+    if _BLOCK.match(text):
+        return True
+    if not text or _MAY_OPEN_BLOCK.fullmatch(text):
+        return None
+    return _SENTENCE_END.search(line) is not None and text[0].isupper()
+
+
+def _has_all_cells(before: str, row: str) -> bool:
+    """Say whether the table row that `before` ends with is as long as the one above it, or is the first."""
+    above = before[: before.rfind("\n") + 1].rstrip("\r\n").rpartition("\n")[2].strip()
+    return not above.startswith("|") or row.count("|") >= above.count("|")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from qcode.engine.overlap import fence_after
+from qcode.engine.fences import fence_after
 
 MAX_CYCLE_LINES = 8
 MIN_CYCLES = 40

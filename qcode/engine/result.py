@@ -62,7 +62,7 @@ def describe_cut(attempts: Sequence[Attempt], why: str, error: str = "") -> str:
     requests = "1 request" if count == 1 else f"{count} requests"
     reason = {
         "no_progress": "the last continuation added nothing",
-        "budget_exhausted": "the output budget is used up",
+        "budget_exhausted": "the output budget is used up (max_total_completion_tokens, max_total_output_chars)",
         "repetition": "the last continuation repeated itself without end and was stopped",
         "error": f"going on failed: {error}" if error else "going on failed",
     }.get(why, "the output limit cut it each time")

@@ -45,7 +45,7 @@ def ask(state: ReplyState) -> list[Effect]:
         return give_up(state, cap, "")
     state.resumed_calls += 1
     retry = Retry(is_continuation=True, reason="call", attempt=state.resumed_calls, max_tokens=fitted)
-    sent = state.send("resume", replace(request, max_tokens=fitted), "repairs", seam=Seam(call.text))
+    sent = state.send("resume", replace(request, max_tokens=fitted), "repairs", seam=Seam(call.text, is_json=True))
     return [Emit(retry), *sent]
 
 

@@ -33,6 +33,27 @@ CLEANED: list[tuple[str, str, str, str]] = [
     ("a replayed table header", TABLE + " 2 |\n", "| name | size |\n|---|---|\n| three | 3 |", "| three | 3 |"),
     ("a restart that reaches the end", TITLED, TITLED + "ser runs.", "ser runs."),
     ("a short restart that reaches the end", "Hello wor", "Hello world", "ld"),
+    ("a lead-in before an indented line", CODE + "\n", "Continuing where I left off:\n\n    # end", "    # end"),
+    ("a lead-in before a blank", "built in", "Continuing from where I left off:\n\n 1871 by", " 1871 by"),
+    ("a lead-in before a paragraph", "It ended.", "Resuming where I stopped:\n\n\n\nThen came", "\n\nThen came"),
+    ("a lead-in before a list item", "- one\n- two", "Continuing:\n\n- three", "\n\n- three"),
+    ("a lead-in in two sentences", TITLED, "Sorry for the cut. Continuing where I left off:\n\nser.", "ser."),
+    ("a lead-in in two lines", TITLED, "Sure!\n\nContinuing from where I left off:\n\nser.", "ser."),
+    ("a lead-in in brackets", TITLED, "[Continuing from where I left off]\n\nser.", "ser."),
+    ("a lead-in about a cut-off", TITLED, "Continuing from the cut-off point:\nser.", "ser."),
+    ("a German lead-in", TITLED, "Ich fahre dort fort, wo ich aufgehört habe:\n\nser.", "ser."),
+    ("a French lead-in", TITLED, "Je continue là où je me suis arrêté :\n\nser.", "ser."),
+    ("a Spanish lead-in", TITLED, "Continúo donde lo dejé:\n\nser.", "ser."),
+    ("a Chinese lead-in", TITLED, "接着上文继续:\n\nser.", "ser."),
+    ("a fence with its language in other words", CODE, "```py\n    return width * 2", " * 2"),
+    ("a bare fence opened again inside a line", CODE, "```\n    return width * 2\n```", " * 2\n```"),
+    ("a bare fence before an indented line", CODE + "\n", "```\n    # end\n```", "    # end\n```"),
+    ("a fence whose line was cut", "See:\n\n```py", "```python\nimport os", "thon\nimport os"),
+    ("a heading that was cut", "# T\n\nIntro.\n\n## Usa", "## Usage\n\nRun it.", "ge\n\nRun it."),
+    ("a heading at the end", "# T\n\nIntro.\n\n## Usage", "## Usage\n\nRun it.", "\n\nRun it."),
+    ("a replayed heading before a block", "## Use\n\nLike this:", "## Use\n\n\n\n```sh\nls", "\n\n```sh\nls"),
+    ("a replayed table header before a new row", TABLE + " 2 |", TABLE[:26] + "| three | 3 |", "\n| three | 3 |"),
+    ("a replayed table header inside a row", TABLE, "| name | size |\n|---|---|\n 2 |\n", " 2 |\n"),
     ("white space before an overlap", TITLED, "\n\njumps over the lazy dog. Then the parser", "ser"),
 ]
 
@@ -44,6 +65,14 @@ KEPT: list[tuple[str, str, str]] = [
     ("a run of one character", "==========", "=========="),
     ("a repeated word", "it is very very very ", "very very good"),
     ("a line that recurs", "pass\n    retry()\npass\n    retry()\n", "    retry()\nend"),
+    ("the next column of a table's second row", "| a | b |\n|---", "|---|\n| 1 | 2 |"),
+    ("the next wide column", "| a | b |\n|" + "-" * 24, "|" + "-" * 24 + "|\n| 1 | 2 |"),
+    ("a fence inside a longer one", "````markdown\nLike:\n\n", "```js\nlet a;\n```\n````\n"),
+    ("a fence inside a text of its own", "```markdown\n# T\n\n", "```sh\nls\n```\n"),
+    ("a bare fence that closes, and prose", CODE + "\n", "```\nThat is all."),
+    ("a bare fence that closes behind a line", CODE, "```\n\nThat is all."),
+    ("a first chapter", "", "Continuing from where I left off:\n"),
+    ("a sentence in German", "Und ", "weiter geht es mit dem zweiten Teil:\n\nDort."),
     ("a closing fence", CODE, "\n```\nDone."),
     ("a fence that is really new", "Some text.\n\n", "```python\nprint(1)\n```"),
     ("prose equal to something far earlier", "A sentence that stands here.\n" + "x y z\n" * 3, "A sentence"),
@@ -65,6 +94,42 @@ def test_what_could_be_meant_is_kept(before: str, continuation: str, size: int) 
     assert join(before, continuation, size) == before + continuation
 
 
+SIZES = st.sampled_from([1, 2, 5, 17, 1000])
+OPENINGS = (
+    "",
+    "Sure!\n\n",
+    "Sorry. ",
+    "Continuing from where I left off:",
+    "(continued)\n",
+    "```\n",
+    "```py\n",
+    "## Use\n",
+)
+BEFORE = (
+    "It ended.",
+    "```py\nx = 1",
+    "````md\n",
+    "# T\n\n## Use\n\nIt was ",
+    "| a |\n|---|\n| 1 |\n| 2 |",
+    "- one\n- two",
+)
+BLANKS = ("", " ", "\n", "\n\n", "\r\n", " \n  ", "\n\n\n\t")
+BEGINNINGS = ("", "- x", "-x", "| a |\n|---|\n| 3 |", "Then", "then", "#", "``", "    y", "1. z", "a" * 250)
+
+
+@given(
+    st.sampled_from(BEFORE),
+    *(st.sampled_from(part) for part in (OPENINGS, BLANKS, OPENINGS, BLANKS, BEGINNINGS)),
+    SIZES,
+)
+def test_how_an_opening_is_split_never_matters(
+    before: str, first: str, blank: str, second: str, more: str, rest: str, size: int
+) -> None:
+    continuation = first + blank + second + more + rest
+    assert join(before, continuation, size) == join(before, continuation, max(1, len(continuation)))
+    assert join(before, continuation, size).endswith(rest.strip()) or rest.startswith(("|", "`"))
+
+
 def test_a_restart_that_goes_another_way_is_marked() -> None:
     joined = join(TITLED, "# Title\n\nThe quick brown cat sat down.")
     assert joined == TITLED + RESTART_MARK + "cat sat down."
@@ -76,6 +141,11 @@ def test_nothing_held_back_flashes() -> None:
     assert seam.feed("ser") == "ser"
 
 
+def test_no_line_break_comes_into_the_middle_of_json() -> None:
+    seam = Seam('{"content": "One.', is_json=True)
+    assert seam.feed('Continuing from where I left off:\n\n\n- two"}') + seam.flush() == '- two"}'
+
+
 def test_a_filter_for_nothing_passes_everything() -> None:
     seam = Seam("")
     assert seam.feed("Continuing from where I left off:\n") == "Continuing from where I left off:\n"
@@ -85,7 +155,6 @@ def test_a_filter_for_nothing_passes_everything() -> None:
 LINES = st.lists(
     st.text(alphabet="abcdefghij klmnop.,:;()'\"-_=+*/<>äöß漢字🙂", min_size=1, max_size=40), min_size=1, max_size=12
 ).map(lambda lines: "\n".join(f"{index} {line} {index * 7919 % 1000}" for index, line in enumerate(lines)))
-SIZES = st.sampled_from([1, 2, 5, 17, 1000])
 
 
 @given(LINES, st.data(), SIZES)
