@@ -26,7 +26,7 @@ from qcode.runtime.store.store import SessionStore
 from qcode.safety.rules import parse_rule
 
 _SESSIONS_OFFERED = 9
-_WITHOUT_EFFECT = ("small_model", "ui.linear", "ui.show_thinking")
+_WITHOUT_EFFECT = ("ui.linear", "ui.show_thinking")
 
 
 def surroundings(arguments: Arguments, folder: Path, *, is_attended: bool) -> Surroundings:

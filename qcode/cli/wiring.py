@@ -121,6 +121,9 @@ class Wirer:
             effort=arguments.effort,
             debug_log=log,
             mentioned=self._mentioned,
+            sessions=self.store if arguments.keeps_session else None,
+            summarizer=self._summarizer,
+            instruction_chars=len(self.instructions.text),
         )
         conversation = Conversation(wiring, connected, session, messages)
         return Wired(conversation, connected.provider, selection, self.environment, self.instructions, toolbox, notices)
@@ -193,6 +196,16 @@ class Wirer:
             connected = self.connect(named(name, self._around.settings, "chosen in the app"))
             self._prompt_limits(connected)
             return connected
+        except (StartError, ProviderError) as error:
+            raise ValueError(str(error)) from None
+
+    def _summarizer(self) -> Connected | None:
+        """Return the model for summaries, None where none is set or it is the conversation's own."""
+        name = self._around.settings.small_model
+        if name is None:
+            return None
+        try:
+            return self.connect(named(name, self._around.settings, "small_model"))
         except (StartError, ProviderError) as error:
             raise ValueError(str(error)) from None
 

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from qcode.protocol.events import TurnEvent
+from qcode.protocol.library import Library
 from qcode.protocol.messages import Message
+from qcode.protocol.reports import Reports
+from qcode.protocol.rewinding import Rewinds
 
 ApprovalMode: TypeAlias = Literal["plan", "default", "accept-edits", "auto", "bypass"]
 
@@ -47,8 +50,21 @@ class Conversation(Protocol):
         """The committed transcript."""
         ...
 
+    @property
+    def library(self) -> Library: ...
+
+    @property
+    def rewinds(self) -> Rewinds: ...
+
+    @property
+    def reports(self) -> Reports: ...
+
     def submit(self, prompt: str) -> AsyncIterator[TurnEvent]:
         """Run one turn; the last event is always `TurnEnded`. Closing the iterator cancels the turn."""
+        ...
+
+    def compact(self, focus: str = "") -> AsyncIterator[TurnEvent]:
+        """Shorten what is sent of the conversation, in a turn of its own; the last event is `TurnEnded`."""
         ...
 
     def answer(self, call_id: str, answer: Answer) -> None:

@@ -111,6 +111,13 @@ def replace_file(folder: int, name: str, data: bytes, old: Loaded | None, shown:
     return Snapshot(info.st_ino, info.st_mtime_ns, info.st_size, hashlib.sha256(data).digest())
 
 
+def remove_file(folder: int, name: str, old: Loaded, shown: str) -> None:
+    """Delete the file; raise `Refused` where it is no longer what `old` says."""
+    _check_unchanged(folder, name, old, shown)
+    os.unlink(name, dir_fd=folder)
+    os.fsync(folder)
+
+
 def _write_new(folder: int, temporary: str, name: str, data: bytes, old: Loaded | None) -> None:
     mode = 0o666 if old is None else 0o600
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, mode, dir_fd=folder)
