@@ -89,7 +89,9 @@ class Compacting:
         self.writer = writer
         self.ledger = Ledger(writer.facts.price)
         self.is_other = (writer.provider, writer.name) != (model.provider, model.name)
-        self._shape: Shape = compaction.shape_of(messages, model.window or DEFAULT_CONTEXT_WINDOW)
+        self._shape: Shape = compaction.shape_of(
+            messages, model.window or DEFAULT_CONTEXT_WINDOW, is_asked=cause == "asked"
+        )
         self._tools = tools
         self._retries = retries
         self._cause = cause
@@ -106,10 +108,10 @@ class Compacting:
         is_enough = self._fixed + after <= shape.window * compaction.TARGET_SHARE and self._is_shorter(after)
         if is_enough and self._cause != "asked":
             return self._finish(trimmed, "output")
-        if not shape.old:
+        if compaction.tokens_of(shape.old) < compaction.MIN_OLD_TOKENS:
             if self._is_shorter(after):
                 return self._finish(trimmed, "output")
-            return self._fail("there is nothing older than the last turn to summarize")
+            return self._fail("there is too little before the last turn")
         return self._ask()
 
     def handle(self, given: Input) -> list[Effect]:
@@ -200,4 +202,4 @@ class Compacting:
         return compaction.tokens_of(compaction.resolved(parts, self._shape.messages))
 
     def _is_shorter(self, tokens: int) -> bool:
-        return tokens <= self._before * compaction.MIN_SHRINK
+        return tokens < self._before and tokens <= self._before * compaction.MIN_SHRINK

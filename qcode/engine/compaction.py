@@ -29,6 +29,9 @@ TARGET_SHARE = 0.5
 MIN_SHRINK = 0.9
 """What is left must be at most this much of what was there."""
 
+MIN_OLD_TOKENS = 500
+"""Less than this is not worth a summary."""
+
 SHORT_OUTPUT_CHARS = 400
 LARGEST_IN_TAIL_SHARE = 0.15
 _SAID_CHARS, _SAID_EACH_CHARS = 12_000, 2_000
@@ -54,14 +57,17 @@ class Shape:
         return self.messages[: self.tail]
 
 
-def shape_of(messages: Sequence[Message], window: int) -> Shape:
-    """Return where the last turns begin: as many as fit into their share, at the least the last step."""
+def shape_of(messages: Sequence[Message], window: int, *, is_asked: bool = False) -> Shape:
+    """Return where the last turns begin: as many as fit into their share, at the least the last step.
+
+    `is_asked`: by the person, so that a short conversation is shortened too.
+    """
     kept = tuple(messages)
-    room = int(window * TAIL_SHARE)
-    tail = len(kept)
+    room = int(min(window, tokens_of(kept)) * TAIL_SHARE) if is_asked else int(window * TAIL_SHARE)
+    tail = 0
     for at in range(len(kept) - 1, 0, -1):
         room -= estimate_message(kept[at])
-        if room < 0 and tail < len(kept):
+        if room < 0 and tail:
             break
         if _may_begin(kept[at]):
             tail = at

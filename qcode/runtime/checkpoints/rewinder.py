@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
@@ -55,10 +56,10 @@ class Rewinder:
     def own_messages(self) -> tuple[OwnMessage, ...]:
         """Return what the person said on the way to here, the first one first."""
         owns = self._line.owns()
-        ends = [own.number for own in owns[1:]]
         changes = self._line.live_changes(0)
         found = []
-        for own, end in zip(owns, [*ends, None], strict=True):
+        for own, following in zip_longest(owns, owns[1:]):
+            end = None if following is None else following.number
             paths = [one.path for _, one in changes if own.number <= one.number and (end is None or one.number < end)]
             entry = self._line.stored[own.number].entry
             files = tuple(dict.fromkeys(self._shown(path) for path in paths))
