@@ -18,6 +18,7 @@ from qcode.tui.commands.table import enabled
 from qcode.tui.figures import count_text
 from qcode.tui.palette import CommandProvider
 from qcode.tui.setup import AppSetup
+from qcode.tui.themes import theme_note
 from qcode.tui.turns import Turns, noticed
 from qcode.tui.welcome import welcome_lines
 from qcode.tui.widgets import Widgets
@@ -63,6 +64,10 @@ class Host:
     def is_prompt_empty(self) -> bool:
         """Whether nothing is being written, in the prompt or as an answer to a question."""
         return self._widgets.prompt.is_empty and not self._widgets.approval.is_telling
+
+    @property
+    def themes(self) -> tuple[tuple[str, str], ...]:
+        return tuple((name, theme_note(self._app.available_themes[name])) for name in self.theme_names)
 
     @property
     def theme_name(self) -> str:

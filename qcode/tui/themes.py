@@ -83,6 +83,13 @@ def load_themes(user_folder: Path | None = None) -> tuple[dict[str, Theme], tupl
     return themes, tuple(problems)
 
 
+def theme_note(theme: Theme) -> str:
+    """Return what to say about a theme in a list of them."""
+    if theme.ansi:
+        return "the terminal's own colours"
+    return "dark" if theme.dark else "light"
+
+
 def read_theme(path: Path) -> Theme:
     """Return the theme in `path`; raise `ThemeError` where it cannot be one."""
     try:

@@ -6,12 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from textual.pilot import Pilot
 
+import qcode.tui
 from qcode.tui.app import AppSetup, QcodeApp
 from tests.tui.scripted import FixedClock, ScriptedConversation
+
+ROOT_CSS = Path(qcode.tui.__file__).with_name("app.tcss")
+"""The style sheet of the app, for a test that shows one screen of it alone."""
 
 SETUP = AppSetup(
     version="0.1.0",

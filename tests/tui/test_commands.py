@@ -139,22 +139,6 @@ def test_quit_and_its_alias_leave_with_code_0() -> None:
         drive(test)
 
 
-def test_theme_lists_switches_and_names_the_nearest() -> None:
-    async def test(run: Running) -> None:
-        await run.send("/theme")
-        await run.pilot.pause()
-        assert "dark (in use), high-contrast, light, terminal" in run.text.replace("\n", " ")
-        await run.send("/theme light")
-        await run.pilot.pause()
-        assert run.app.theme == "light"
-        await run.send("/theme lihgt")
-        await run.pilot.pause()
-        assert "Did you mean light?" in run.text
-        assert run.app.theme == "light"
-
-    drive(test)
-
-
 def test_copy_takes_the_last_reply_whole_and_says_what_was_done() -> None:
     async def test(run: Running) -> None:
         await run.send("/copy")

@@ -52,6 +52,11 @@ class CommandHost(Protocol):
     def theme_names(self) -> tuple[str, ...]: ...
 
     @property
+    def themes(self) -> tuple[tuple[str, str], ...]:
+        """The name of every theme with what to say about it."""
+        ...
+
+    @property
     def theme_name(self) -> str: ...
 
     @property

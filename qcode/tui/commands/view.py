@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from qcode.tui.commands.command import Command, CommandHost
+from qcode.tui.screens.theme import ThemePicker
 
 
 def _theme(host: CommandHost, name: str) -> None:
     if name:
         host.use_theme(name)
         return
-    names = [f"{theme} (in use)" if theme == host.theme_name else theme for theme in host.theme_names]
-    host.say("info", f"Themes: {', '.join(names)}. /theme NAME switches.")
+    host.open_screen(
+        ThemePicker(host.themes, host.theme_name, host.use_theme), lambda chosen: _say_theme(host, chosen or "")
+    )
+
+
+def _say_theme(host: CommandHost, chosen: str) -> None:
+    if chosen:
+        host.say("info", f'Theme {chosen}, for this run. To keep it: theme = "{chosen}" under [ui] in config.toml.')
 
 
 VIEW: tuple[Command, ...] = (
     Command(
         "theme",
         "Switch the theme",
-        "Show the themes, or switch to one.",
+        "Try the themes on and pick one, or switch to one by name.",
         _theme,
         ("theme",),
         "[name]",

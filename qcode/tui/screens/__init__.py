@@ -1,0 +1,1 @@
+"""Screens that lie over the app while a person picks something. Each is opened by a command."""

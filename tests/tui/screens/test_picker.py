@@ -1,0 +1,179 @@
+"""The picker that other pickers are made of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from textual.app import App
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from qcode.tui.screens.picker import Picker, PickerList, Row, foot
+from tests.tui.harness import ROOT_CSS
+
+ROWS = tuple(Row(f"id{n}", f"name {n}", f"detail [b]{n}", n == 3) for n in range(40))
+
+
+class Recording(Picker):
+    """Notes which rows it was told of."""
+
+    def __init__(self, rows: tuple[Row, ...] = ROWS, empty: str = "Nothing yet.") -> None:
+        super().__init__("Things", rows, empty=empty)
+        self.seen: list[str] = []
+
+    def show_row(self, row: Row | None) -> None:
+        self.seen.append(row.id if row is not None else "")
+
+
+class Stage(App[None]):
+    CSS_PATH = ROOT_CSS
+
+    def __init__(self, picker: Picker) -> None:
+        super().__init__()
+        self.picker = picker
+        self.results: list[str | None] = []
+
+    def on_mount(self) -> None:
+        self.push_screen(self.picker, self.results.append)
+
+    def lines(self) -> list[str]:
+        """Return what is on screen."""
+        return [
+            "".join(segment.text for segment in strip).rstrip() for strip in self.screen._compositor.render_strips()
+        ]
+
+
+Scene = Callable[[Stage, Pilot[None]], Awaitable[None]]
+
+
+def play(scene: Scene, picker: Picker | None = None, size: tuple[int, int] = (80, 24)) -> None:
+    async def run() -> None:
+        stage = Stage(picker or Recording())
+        async with stage.run_test(size=size) as pilot:
+            await pilot.pause()
+            await scene(stage, pilot)
+
+    asyncio.run(run())
+
+
+def test_the_current_row_is_highlighted_and_enter_takes_it() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        assert stage.picker.row == ROWS[3]
+        await pilot.press("down", "enter")
+        assert stage.results == ["id4"]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("key", ["escape", "ctrl+c"])
+def test_leaving_chooses_nothing(key: str) -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        await pilot.press(key)
+        assert stage.results == [None]
+
+    play(scene)
+
+
+def test_typing_filters_and_escape_clears_first() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        await pilot.press(*"39")
+        await pilot.pause()
+        assert [row.id for row in stage.picker.rows] == ["id39"]
+        assert any("1 of 40" in line for line in stage.lines())
+        await pilot.press("escape")
+        await pilot.pause()
+        assert len(stage.picker.rows) == 40
+        assert stage.results == []
+        await pilot.press("escape")
+        assert stage.results == [None]
+
+    play(scene)
+
+
+def test_where_nothing_fits_enter_does_nothing_and_says_why() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        await pilot.press(*"zzz", "enter")
+        await pilot.pause()
+        assert stage.results == []
+        assert any("Nothing matches" in line for line in stage.lines())
+
+    play(scene)
+
+
+def test_a_list_without_rows_says_so() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        assert any("No sessions yet." in line for line in stage.lines())
+        await pilot.press("down", "enter", "up", "pagedown")
+        assert stage.results == []
+
+    play(scene, Recording((), "No sessions yet."))
+
+
+def test_each_row_that_is_highlighted_is_told_once() -> None:
+    picker = Recording()
+
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        await pilot.press("down", "up", "ctrl+home", "up", "ctrl+end", "down")
+        assert picker.seen == ["id3", "id4", "id3", "id0", "id39"]
+
+    play(scene, picker)
+
+
+def test_the_highlighted_row_is_always_in_view() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        for key in ("ctrl+end", "pageup", "pageup", "pagedown", "ctrl+home", "pagedown", "down"):
+            await pilot.press(key)
+            await pilot.pause()
+            row = stage.picker.row
+            assert row is not None
+            mark = f"› {'● ' if row.is_current else '  '}{row.label} "
+            assert any(mark in line for line in stage.lines())
+
+    play(scene)
+
+
+def test_a_click_highlights_and_a_click_on_the_highlight_takes() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        await pilot.click(PickerList, offset=(5, 1))
+        assert stage.picker.row == ROWS[1]
+        assert stage.results == []
+        await pilot.click(PickerList, offset=(5, 1))
+        assert stage.results == ["id1"]
+
+    play(scene)
+
+
+def test_other_rows_keep_the_highlight_on_the_same_one() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        await pilot.press("down")
+        stage.picker.set_rows(ROWS[2:])
+        assert stage.picker.row == ROWS[4]
+        stage.picker.set_rows([row for row in ROWS[2:] if row.id != "id4"])
+        assert stage.picker.row == ROWS[5]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 24), (40, 12), (30, 10)])
+def test_everything_fits_and_brackets_are_text(size: tuple[int, int]) -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        lines = stage.lines()
+        assert all(len(line) <= size[0] for line in lines)
+        shown = "\n".join(lines)
+        assert "Things  40" in shown
+        assert "name 3 " in shown
+        assert "Enter choose" in shown
+        if size[0] >= 40:
+            assert "detail [b]3" in shown
+        assert isinstance(stage.focused, Input)
+
+    play(scene, size=size)
+
+
+def test_the_foot_has_as_many_keys_as_fit_and_never_half_a_key() -> None:
+    keys = [("Enter", "keep"), ("Esc", "leave"), ("Ctrl+R", "rename")]
+    assert foot(keys, 80).plain == "Enter keep  ·  Esc leave  ·  Ctrl+R rename"
+    assert foot(keys, 30).plain == "Enter keep  ·  Esc leave"
+    assert foot(keys, 3).plain == "Enter keep"

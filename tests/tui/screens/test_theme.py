@@ -1,0 +1,63 @@
+"""Trying themes on."""
+
+from __future__ import annotations
+
+from qcode.tui.screens.theme import ThemePicker
+from tests.tui.harness import Running, drive
+
+
+async def opened(run: Running) -> ThemePicker:
+    await run.send("/theme")
+    await run.pilot.pause()
+    screen = run.app.screen
+    assert isinstance(screen, ThemePicker)
+    return screen
+
+
+def test_a_theme_is_on_while_it_is_highlighted_and_enter_keeps_it() -> None:
+    async def test(run: Running) -> None:
+        picker = await opened(run)
+        names = [row.id for row in picker.rows]
+        await run.pilot.press("down")
+        assert run.app.theme == names[(names.index("dark") + 1)]
+        await run.pilot.press("enter")
+        await run.pilot.pause()
+        assert run.app.theme == names[(names.index("dark") + 1)]
+        assert f'theme = "{run.app.theme}"' in run.text.replace("\n  ", " ")
+
+    drive(test)
+
+
+def test_leaving_puts_the_old_theme_back_also_from_a_filter() -> None:
+    async def test(run: Running) -> None:
+        await opened(run)
+        await run.pilot.press(*"light")
+        await run.pilot.pause()
+        assert run.app.theme == "light"
+        await run.pilot.press("escape")
+        await run.pilot.pause()
+        assert run.app.theme == "dark"
+        assert not isinstance(run.app.screen, ThemePicker)
+        assert run.app.focused is run.app.parts.prompt
+
+    drive(test)
+
+
+def test_a_filter_that_finds_nothing_shows_the_old_theme() -> None:
+    async def test(run: Running) -> None:
+        await opened(run)
+        await run.pilot.press(*"lightzz")
+        await run.pilot.pause()
+        assert run.app.theme == "dark"
+
+    drive(test)
+
+
+def test_a_theme_named_needs_no_picker() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/theme light")
+        assert run.app.theme == "light"
+        await run.send("/theme lihgt")
+        assert "Did you mean light?" in run.text
+
+    drive(test)

@@ -1,0 +1,71 @@
+"""Finding by a few letters."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.tui.fuzzy import fold, match, rank
+
+
+def best(query: str, *texts: str) -> str:
+    found = rank(query, [(text,) for text in texts])
+    return texts[found[0]] if found else ""
+
+
+@pytest.mark.parametrize(
+    ("query", "texts", "wanted"),
+    [
+        ("dark", ["tokyo-dark", "dark"], "dark"),
+        ("hc", ["archive", "high-contrast"], "high-contrast"),
+        ("son", ["anthropic/claude-sonnet", "person/model"], "anthropic/claude-sonnet"),
+        ("gpt mini", ["openai/gpt-5", "openai/gpt-5-mini"], "openai/gpt-5-mini"),
+        ("MINI", ["openai/gpt-5-mini"], "openai/gpt-5-mini"),
+        ("xyz", ["openai"], ""),
+    ],
+)
+def test_the_first_is_what_was_meant(query: str, texts: list[str], wanted: str) -> None:
+    assert best(query, *texts) == wanted
+
+
+def test_nothing_typed_leaves_everything_in_its_order() -> None:
+    assert rank("  ", [("b",), ("a",)]) == [0, 1]
+
+
+def test_a_word_in_the_first_part_counts_more() -> None:
+    assert rank("dark", [("light", "not dark"), ("dark", "")]) == [1, 0]
+
+
+def test_words_may_stand_in_different_parts() -> None:
+    assert rank("gem 1m", [("gemini-pro", "1M context"), ("gemini-nano", "32k")]) == [0]
+
+
+def test_letters_that_were_found_are_named() -> None:
+    found = match("hc", "high-contrast")
+    assert found is not None
+    assert found.places == (0, 5)
+
+
+def test_a_capital_that_is_two_letters_in_small_keeps_every_place() -> None:
+    assert len(fold("İstanbul")) == len("İstanbul")
+    assert match("stan", "İstanbul") is not None
+
+
+@given(st.text(alphabet="abA- ", max_size=12), st.text(alphabet="abA- ", max_size=60))
+def test_what_fits_is_in_the_text_in_order(query: str, text: str) -> None:
+    found = match(query, text)
+    for word in fold(query).split():
+        letters = iter(fold(text))
+        is_in_order = all(letter in letters for letter in word)
+        if found is not None:
+            assert is_in_order
+        elif not is_in_order:
+            return
+    assert found is not None
+    assert all(0 <= place < len(text) for place in found.places)
+
+
+def test_a_long_repetitive_text_is_no_trap() -> None:
+    assert match("a" * 30 + "b", "a" * 20_000) is None
+    assert match("ab" * 15, "ab" * 10_000) is not None
