@@ -16,8 +16,8 @@ Usage:
   qcode [PROMPT]                  open the app; PROMPT is sent first
   qcode -p [PROMPT]               pipe mode: one prompt, the answer on stdout, then exit
   command | qcode -p [PROMPT]     piped input goes before the prompt, or is the prompt
-  qcode sessions list|show ID|delete ID      qcode config path|show
-  qcode models [PART OF A NAME]|forget       qcode themes
+  qcode sessions list [WORDS]|show ID|export ID [--format md|json|html] [-o FILE]|delete ID
+  qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show
 
 Pipe mode is also taken where stdin or stdout is no terminal.
 

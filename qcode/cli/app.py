@@ -8,6 +8,7 @@ from pathlib import Path
 from qcode import __version__
 from qcode.cli.arguments import Arguments
 from qcode.cli.asking import Left
+from qcode.cli.exporting import save_export
 from qcode.cli.failure import StartError
 from qcode.cli.folder import working_folder
 from qcode.cli.start import surroundings, wired
@@ -73,6 +74,7 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
         has_title=settings.ui.title,
         has_bell=settings.ui.bell,
         warm_up=_warm_up(ready.provider),
+        save=lambda name, text: save_export(around.folder, name, text),
         notices=tuple(notices),
     )
 

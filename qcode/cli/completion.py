@@ -9,7 +9,7 @@ from qcode.cli.arguments import SUBCOMMANDS, option_strings, option_values
 _AFTER: Mapping[str, tuple[str, ...]] = {
     "config": ("path", "show"),
     "models": ("forget",),
-    "sessions": ("list", "show", "delete"),
+    "sessions": ("list", "show", "export", "delete"),
 }
 
 

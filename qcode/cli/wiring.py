@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from qcode.cli.arguments import LATEST, Arguments
@@ -102,6 +102,7 @@ class Wirer:
         connected = self.connect(selection)
         prompt_limits, policy, log = self._prompt_limits(connected), self._policy(), self._debug_log()
         session, messages, notices = self._session(connected.name)
+        self._prune(session.session_id)
         toolbox = Toolbox(
             around.folder,
             arguments.add_dirs,
@@ -208,6 +209,12 @@ class Wirer:
             return self.connect(named(name, self._around.settings, "small_model"))
         except (StartError, ProviderError) as error:
             raise ValueError(str(error)) from None
+
+    def _prune(self, open_id: str) -> None:
+        """Remove sessions that are older than the person wants to keep."""
+        days = self._around.settings.sessions.retention_days
+        if days and self._around.arguments.keeps_session:
+            self.store.prune(datetime.now(UTC) - timedelta(days=days), (open_id,))
 
     def _session(self, model: str) -> tuple[Session, tuple[Message, ...], tuple[str, ...]]:
         arguments, folder = self._around.arguments, self._around.folder

@@ -14,9 +14,10 @@ from qcode.protocol.conversation import ApprovalMode, Conversation
 from qcode.protocol.events import Level
 from qcode.tui import terminal
 from qcode.tui.commands.command import Command, Result, Scroll, nearest
-from qcode.tui.commands.table import enabled
+from qcode.tui.commands.table import by_id, enabled
 from qcode.tui.figures import count_text
 from qcode.tui.palette import CommandProvider
+from qcode.tui.replay import replay
 from qcode.tui.setup import AppSetup
 from qcode.tui.themes import theme_note
 from qcode.tui.turns import Turns, noticed
@@ -104,6 +105,23 @@ class Host:
         self._widgets.status.forget_session()
         self._widgets.transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
 
+    def show_conversation(self) -> None:
+        transcript = self._widgets.transcript
+        transcript.clear()
+        self._widgets.status.forget_session()
+        transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
+        replay(self.conversation.messages, transcript)
+        transcript.scroll_end(animate=False)
+        context = self.conversation.reports.context()
+        self._widgets.status.change(context_tokens=context.used, context_window=context.window)
+
+    def put_in_prompt(self, text: str) -> None:
+        if self._widgets.prompt.is_empty:
+            self._widgets.prompt.put_back(text)
+
+    def compact(self, focus: str) -> None:
+        self._turns.compact(focus)
+
     def use_model(self, name: str) -> None:
         try:
             self.conversation.set_model(name)
@@ -145,7 +163,7 @@ class Host:
         self._leave()
 
     def escape(self) -> None:
-        """Close what is open; otherwise interrupt; otherwise, the second time, clear the prompt."""
+        """Close what is open; otherwise interrupt; otherwise, the second time, clear the prompt, or rewind."""
         widgets = self._widgets
         if (
             widgets.help.close()
@@ -154,8 +172,11 @@ class Host:
             or self._turns.stop()
         ):
             return
-        if not widgets.prompt.is_empty and self._is_pressed_again("Esc", "clear the prompt"):
-            widgets.prompt.stash()
+        if not widgets.prompt.is_empty:
+            if self._is_pressed_again("Esc", "clear the prompt"):
+                widgets.prompt.stash()
+        elif self._is_pressed_again("Esc", "rewind"):
+            by_id("rewind").run(self, "")
 
     def interrupt(self) -> None:
         """Copy a selection; otherwise interrupt; otherwise clear the prompt; otherwise, the second time, quit."""

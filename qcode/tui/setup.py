@@ -27,6 +27,7 @@ class AppSetup:
     max_continuations  how many continuations a reply may get; only shown ("continued 1/3")
     warm_up          run in a thread once the first screen is painted (importing the SDK, say)
     notices          shown below the welcome
+    save             writes an export to a new file and returns where; raises `ValueError` with one line; None: nowhere
     clock            seconds, only differences are used
     """
 
@@ -49,4 +50,5 @@ class AppSetup:
     has_bell: bool = False
     warm_up: Callable[[], None] | None = None
     notices: tuple[Notice, ...] = ()
+    save: Callable[[str, str], str] | None = None
     clock: Callable[[], float] = time.monotonic

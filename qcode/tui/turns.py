@@ -60,7 +60,14 @@ class Turns:
         self._idle = asyncio.Event()
         self._is_cancelling = False
         self._announce("working")
-        self._spawn(self._run(text))
+        self._spawn(self._run(self._conversation.submit(text)))
+
+    def compact(self, focus: str) -> None:
+        """Have the conversation compacted, as a turn of its own; the caller knows that none runs."""
+        self._idle = asyncio.Event()
+        self._is_cancelling = False
+        self._announce("working")
+        self._spawn(self._run(self._conversation.compact(focus)))
 
     def stop(self) -> bool:
         """Interrupt the turn and deny what it asks; return False where none runs or it was interrupted before."""
@@ -103,10 +110,10 @@ class Turns:
         self._widgets.queued.take(text)
         self._widgets.transcript.add_user(text)
 
-    async def _run(self, text: str) -> None:
+    async def _run(self, events: AsyncIterator[TurnEvent]) -> None:
         outcome = Outcome.ERROR
         try:
-            outcome = await self._show(text)
+            outcome = await self._show(events)
         except Exception as failure:  # noqa: BLE001  # the app's edge: whatever broke, the app and its text stay
             self._presenter.abandon(_what_happened(failure))
         finally:
@@ -116,8 +123,7 @@ class Turns:
         self._announce("idle")
         self._go_on(outcome)
 
-    async def _show(self, text: str) -> Outcome:
-        events = self._conversation.submit(text)
+    async def _show(self, events: AsyncIterator[TurnEvent]) -> Outcome:
         try:
             async for event in events:
                 self._presenter.present(event)

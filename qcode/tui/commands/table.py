@@ -11,10 +11,11 @@ from qcode.tui.commands.chat import CHAT
 from qcode.tui.commands.command import Command
 from qcode.tui.commands.help import HELP
 from qcode.tui.commands.leaving import LEAVING
+from qcode.tui.commands.sessions import SESSIONS
 from qcode.tui.commands.view import VIEW
 from qcode.tui.setup import AppSetup
 
-COMMANDS: tuple[Command, ...] = (*HELP, *CHAT, *VIEW, *LEAVING)
+COMMANDS: tuple[Command, ...] = (*HELP, *CHAT, *SESSIONS, *VIEW, *LEAVING)
 
 
 def enabled(setup: AppSetup) -> Iterator[Command]:
