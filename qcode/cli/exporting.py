@@ -12,6 +12,7 @@ from qcode.cli.output import put, say
 from qcode.protocol.library import EXPORT_FORMS, ExportForm
 from qcode.runtime.export.session import About, exported
 from qcode.runtime.store.store import SessionStore
+from qcode.runtime.store.summaries import first_words
 
 _USAGE = "use: qcode sessions export ID [--format md|json|html] [-o FILE]"
 
@@ -22,8 +23,9 @@ def export_session(store: SessionStore, wanted: str, options: Sequence[str]) -> 
     loaded = store.load(wanted)
     for notice in loaded.notices:
         say(notice)
-    title = loaded.title or next((one.text for one in loaded.messages if one.role == "user"), "")[:80]
-    text = exported(loaded.history(), About(loaded.session_id, title, loaded.model), form)
+    history = loaded.history()
+    title = loaded.title or first_words(entry.message for entry in history)
+    text = exported(history, About(loaded.session_id, title, loaded.model), form)
     if not path:
         put(text)
         return 0

@@ -132,7 +132,8 @@ class Conversation:
         self._counter = PromptCounter()
         self._turns = 0
         price = self._connected.model.facts.price
-        self._usage = earlier_usage(entries, self.model, price)
+        ever = (stored.entry for _, stored in sorted(session.line.stored.items()))
+        self._usage = earlier_usage(ever, self.model, price)
 
     @property
     def session_id(self) -> str:

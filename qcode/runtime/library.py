@@ -11,6 +11,7 @@ from qcode.protocol.library import ExportForm, SessionInfo
 from qcode.protocol.messages import Message
 from qcode.runtime.export.session import About, exported
 from qcode.runtime.store.errors import SessionError
+from qcode.runtime.store.line import Entry
 from qcode.runtime.store.loaded import assemble
 from qcode.runtime.store.session import Session
 from qcode.runtime.store.store import SessionStore
@@ -45,7 +46,7 @@ class Library:
     @property
     def title(self) -> str:
         session = self._opener.session
-        return session.title or first_words(entry.message for entry in session.entries())
+        return session.title or first_words(entry.message for entry in self._history())
 
     def sessions(self) -> tuple[SessionInfo, ...]:
         found = self._known.summaries() if self._known is not None else ()
@@ -91,9 +92,12 @@ class Library:
         return session.session_id
 
     def export(self, form: ExportForm) -> str:
-        session = self._opener.session
-        entries = assemble(session.line, session.line.history()).entries
-        return exported(entries, About(session.session_id, self.title, self._opener.model), form)
+        about = About(self._opener.session.session_id, self.title, self._opener.model)
+        return exported(self._history(), about, form)
+
+    def _history(self) -> tuple[Entry, ...]:
+        line = self._opener.session.line
+        return assemble(line, line.history()).entries
 
     @property
     def _store(self) -> SessionStore:

@@ -51,6 +51,7 @@ class Host:
         self._leave = leave
         self._write = write
         self._models: tuple[str, ...] | None = None
+        self._session_id = conversation.session_id
         self._again: tuple[str, float] | None = None
 
     @property
@@ -101,6 +102,7 @@ class Host:
 
     def clear_conversation(self) -> None:
         self.conversation.clear()
+        self._session_id = self.conversation.session_id
         self._widgets.transcript.clear()
         self._widgets.status.forget_session()
         self._widgets.transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
@@ -108,7 +110,9 @@ class Host:
     def show_conversation(self) -> None:
         transcript = self._widgets.transcript
         transcript.clear()
-        self._widgets.status.forget_session()
+        if self._session_id != self.conversation.session_id:
+            self._session_id = self.conversation.session_id
+            self._widgets.status.forget_session()
         transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
         replay(self.conversation.messages, transcript)
         transcript.scroll_end(animate=False)

@@ -6,6 +6,7 @@ import pytest
 
 from qcode.engine import compaction
 from qcode.engine.compaction import is_summary, resolved, shape_of, summarized, tokens_of, without_old_output
+from qcode.engine.counting import estimate_text
 from qcode.engine.effects import CancelRequested, CompactRequested, UserSubmitted
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.room import CompactionSettings
@@ -235,7 +236,7 @@ def test_a_huge_output_in_the_last_turn_keeps_its_ends() -> None:
 def test_the_text_to_summarize_fits_what_it_is_given() -> None:
     for most in (300, 2_000, 50_000):
         found = compaction.rendered(long_talk(30), most)
-        assert compaction.estimate_text(found) <= most
+        assert estimate_text(found) <= most
     assert "question 0" in compaction.rendered(long_talk(30), 50_000)
 
 

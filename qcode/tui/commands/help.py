@@ -21,7 +21,7 @@ PROMPT_KEYS: tuple[tuple[str, str], ...] = (
     ("Shift+Enter, Alt+Enter, Ctrl+J", "New line (also a \\ at the end of the line, then Enter)."),
     ("Up, Down", "At the first or last line: earlier and later prompts."),
     ("Tab", "Complete a command; unfold a pasted text."),
-    ("Esc Esc", "Clear the prompt, Up brings the text back; on an empty prompt: rewind."),
+    ("Esc Esc", "Clear the prompt; Up brings it back. Empty: rewind."),
 )
 """Keys of the prompt itself, for the list of keys."""
 

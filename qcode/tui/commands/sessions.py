@@ -217,7 +217,6 @@ SESSIONS: tuple[Command, ...] = (
         _resume,
         ("resume", "sessions"),
         "[id]",
-        lambda host: [info.session_id for info in host.conversation.library.sessions()],
     ),
     Command("rename", "Rename the session", "Give this session a name.", _rename, ("rename",), "name"),
     Command("fork", "Fork the session", "Go on in a copy of this session.", _fork, ("fork",)),

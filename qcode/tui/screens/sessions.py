@@ -41,8 +41,8 @@ class SessionPicker(Picker):
         yield Static(id="session-preview", markup=False)
 
     def on_mount(self) -> None:
+        # Textual calls the picker's own handler of the same event as well, here and below.
         self.query_one("#session-name").display = False
-        super().on_mount()
 
     def show_row(self, row: Row | None) -> None:
         self._deleting = ""
@@ -91,7 +91,6 @@ class SessionPicker(Picker):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if event.input.id != "session-name":
-            super().on_input_submitted(event)
             return
         event.stop()
         try:
