@@ -16,8 +16,12 @@ Usage:
   qcode [PROMPT]                  open the app; PROMPT is sent first
   qcode -p [PROMPT]               pipe mode: one prompt, the answer on stdout, then exit
   command | qcode -p [PROMPT]     piped input goes before the prompt, or is the prompt
+  qcode auth login|status|logout [PROVIDER]  store, list and forget keys; login reads the key unseen or from a pipe
   qcode sessions list [WORDS]|show ID|export ID [--format md|json|html] [-o FILE]|delete ID
   qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show
+  qcode permissions check shell CMD|read PATH|write PATH|fetch URL      what would be allowed here, and why
+                                  (--jsonl: {"kind","value"} lines on stdin); takes -C, --trust, --settings,
+                                  --add-dir and the flags of Permissions; runs nothing
 
 Pipe mode is also taken where stdin or stdout is no terminal.
 
@@ -83,6 +87,7 @@ Exit codes:
 Environment:
   ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, OPENAI_API_KEY, GEMINI_API_KEY, GOOGLE_API_KEY, and
   the AWS chain (bedrock, with the extra of that name)
+  (each goes before a key stored with qcode auth login; auth status says which one is used)
   ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL
   QCODE_MODEL, QCODE_MAX_OUTPUT_TOKENS, QCODE_HOME (config, state and cache under one folder)
   NO_COLOR, COLORTERM, EDITOR, HTTPS_PROXY, SSL_CERT_FILE

@@ -8,6 +8,7 @@ from pathlib import Path
 from qcode import __version__
 from qcode.cli.arguments import Arguments
 from qcode.cli.asking import Left
+from qcode.cli.connecting import AppConnecting
 from qcode.cli.exporting import save_export
 from qcode.cli.failure import StartError
 from qcode.cli.folder import working_folder
@@ -17,12 +18,13 @@ from qcode.cli.wiring import Surroundings, Wired
 from qcode.protocol.events import Notice
 from qcode.protocol.provider import Provider
 from qcode.runtime.attachments import InputError, attachments
+from qcode.runtime.choices import Choices
 from qcode.tui.app import QcodeApp
 from qcode.tui.setup import AppSetup
 
 DEMO_NOTE = (
     "This is the built-in demo model: it works offline and plays every feature. /help demo lists what to ask.",
-    "For a real model set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY and start again, or run a local server.",
+    "For a real model: /connect adds a key, or set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY.",
 )
 
 
@@ -41,6 +43,7 @@ def run_app(arguments: Arguments) -> int:
     except InputError as error:
         raise StartError(str(error), 42) from None
     ready.conversation.attach(attached)
+    around.keys.be_brief()
     try:
         return QcodeApp(ready.conversation, setup=_setup(around, ready)).run(mouse=around.settings.ui.mouse)
     finally:
@@ -51,18 +54,21 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
     settings, arguments = around.settings, around.arguments
     is_demo = ready.selection.spec.name == "demo"
     note = (f"{ready.selection.name} ({ready.selection.note})", *(DEMO_NOTE if is_demo else ()))
-    notices = [Notice("warning", text) for text in (*settings.warnings, *ready.notices, *ready.instructions.notices)]
+    notices = [
+        Notice("warning", text)
+        for text in (*settings.warnings, *around.keys.complaints, *ready.notices, *ready.instructions.notices)
+    ]
     if not around.is_trusted:
         text = "This folder is restricted: everything but reading asks, whatever the mode. /trust trusts it."
         notices.append(Notice("info", text))
-    git = ready.environment.git
+    git, choices = ready.environment.git, Choices(around.paths.state_dir)
     return AppSetup(
         version=__version__,
         cwd=_short(around.folder),
         model_note=note,
         instructions=tuple(file.shown for file in ready.instructions.files),
         first_prompt=arguments.prompt or "",
-        theme=settings.ui.theme or "dark",
+        theme=settings.ui.theme or choices.theme or "dark",
         git_branch=git.branch,
         user_themes=around.paths.config_dir / "themes",
         history_file=around.paths.state_dir / "history.jsonl",
@@ -73,6 +79,8 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
         max_continuations=settings.output.max_continuations,
         has_title=settings.ui.title,
         has_bell=settings.ui.bell,
+        connect=AppConnecting(around, ready.selection),
+        keep_theme=choices.keep_theme,
         warm_up=_warm_up(ready.provider),
         save=lambda name, text: save_export(around.folder, name, text),
         notices=tuple(notices),
@@ -99,13 +107,13 @@ def _warm_up(provider: Provider) -> Callable[[], None] | None:
 def _model_names(around: Surroundings) -> tuple[str, ...]:
     """Return what `/model` offers: the configured models, each credentialed provider's default, and the demo."""
     from qcode.cli.selection import known_specs
-    from qcode.providers import catalog, registry
+    from qcode.providers import catalog
 
     names = list(around.settings.models)
     specs = known_specs(around.settings)
     for provider in catalog.BUILT_IN:
         spec = specs.get(provider)
-        if spec is not None and registry.credential_of(spec, around.env):
+        if spec is not None and around.keys.source_of(spec):
             names.append(f"{provider}/{catalog.default_model(provider)}")
     return (*dict.fromkeys(names), "demo/demo")
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import getpass
 import sys
+import warnings
 
+from qcode.cli.failure import StartError
 from qcode.cli.output import put
 
 
@@ -19,3 +22,20 @@ def ask(text: str) -> str:
         put("\n")
         raise Left
     return line.strip()
+
+
+def ask_unseen(text: str) -> str:
+    """Show `text` on the terminal and return the line that is typed or pasted, which is not shown; raise `Left`.
+
+    What was pasted beyond the line is thrown away: the shell must not get it.
+    """
+    try:
+        with warnings.catch_warnings():
+            # Where echo cannot be switched off there is no terminal to show it on.
+            warnings.simplefilter("error", getpass.GetPassWarning)
+            return getpass.getpass(text)
+    except EOFError:
+        put("\n")
+        raise Left from None
+    except getpass.GetPassWarning:
+        raise StartError("what is typed here would be shown; pipe the key in instead", 42) from None

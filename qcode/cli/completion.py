@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from qcode.cli.arguments import SUBCOMMANDS, option_strings, option_values
+from qcode.providers.registry import PROVIDERS, takes_key
 
 _AFTER: Mapping[str, tuple[str, ...]] = {
+    "auth": ("login", "status", "logout"),
     "config": ("path", "show"),
     "models": ("forget",),
+    "permissions": ("check",),
+    "check": ("shell", "read", "write", "fetch"),
     "sessions": ("list", "show", "export", "delete"),
 }
 
@@ -63,13 +67,21 @@ def _cases(variable: str = "words") -> str:
     free = "|".join(flag for flag, values in option_values().items() if values is None)
     rows.append(f"    {free}) ;;")
     rows += [f'    {name}) {variable}="{" ".join(following)}" ;;' for name, following in _AFTER.items()]
+    rows.append(f'    {"|".join(_AFTER["auth"])}) {variable}="{" ".join(_key_takers())}" ;;')
     return "\n".join(rows)
+
+
+def _key_takers() -> list[str]:
+    """Return the providers a key can be stored for, those of a configuration excepted."""
+    return [name for name, spec in PROVIDERS.items() if takes_key(spec)]
 
 
 def _fish() -> str:
     lines = [f"complete -c qcode -n __fish_use_subcommand -a {name}" for name in SUBCOMMANDS]
     for name, following in _AFTER.items():
         lines.append(f"complete -c qcode -f -n '__fish_seen_subcommand_from {name}' -a '{' '.join(following)}'")
+    takers = " ".join(_key_takers())
+    lines.append(f"complete -c qcode -f -n '__fish_seen_subcommand_from auth' -a '{takers}'")
     values = option_values()
     for flag in option_strings():
         kind = f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"

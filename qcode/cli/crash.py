@@ -11,16 +11,23 @@ from pathlib import Path
 
 from qcode import __version__
 from qcode.cli.output import one_line
-from qcode.safety.redaction import Redactor
+from qcode.safety.redaction import Redactor, Secret
 
 FILE_NAME = "last_crash.txt"
 _SECRET_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
 _LONGEST = 300
+_kept_out: set[Secret] = set()
+
+
+def keep_out(key: Secret) -> None:
+    """Let no crash report of this process hold `key`; those of the environment need no mention."""
+    _kept_out.add(key)
 
 
 def describe_crash(error: BaseException, env: Mapping[str, str]) -> str:
     """Return the line for a person, after writing the details where it says. Raises nothing."""
-    redact = Redactor(value for name, value in env.items() if _SECRET_NAMES.search(name)).redact
+    named = [value for name, value in env.items() if _SECRET_NAMES.search(name)]
+    redact = Redactor([*named, *_kept_out]).redact
     said = one_line(redact(str(error)))[:_LONGEST]
     what = f"internal error: {type(error).__name__}" + (f": {said}" if said else "")
     details = redact("".join(traceback.format_exception(error)))

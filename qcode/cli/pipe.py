@@ -97,7 +97,7 @@ def _begin(arguments: Arguments, folder: Path) -> _Begun:
     if not prompt.strip() and not attached:
         raise StartError("there is no prompt: give one after -p or pipe one in", 2)
     ready = wired(around)
-    for notice in ready.notices:
+    for notice in (*around.keys.complaints, *ready.notices):
         say(notice)
     ready.conversation.attach(attached)
     return _Begun(around, ready, prompt)
@@ -110,7 +110,7 @@ async def _run(begun: _Begun) -> int:
         session_id=conversation.session_id,
         cwd=str(around.folder),
         model=conversation.model,
-        tools=tuple(tool.name for tool in begun.ready.toolbox.specs),
+        tools=tuple(tool.name for tool in begun.ready.toolbox.specs(selection.model)),
         permission_mode=conversation.mode,
         version=__version__,
         include_partial_messages=arguments.include_partial_messages,

@@ -11,24 +11,32 @@ from dataclasses import dataclass
 from typing import cast
 
 from qcode.cli.failure import StartError
+from qcode.cli.keys import Keys
 from qcode.config.settings import ProviderSettings, Settings
 from qcode.providers import registry
+from qcode.providers.errors import is_command
 from qcode.providers.openai_chat.quirks import MaxTokensField
 from qcode.providers.registry import PROVIDERS, ProviderSpec, WireProtocol
+from qcode.providers.transport import is_local
 
 NO_CREDENTIAL_TEXT = """\
-no model to talk to: no key is set and no local server answers
-  set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or an AWS credential, or start a local server such as Ollama
+no model to talk to: no key is set or stored, and no local server answers
+  store a key with qcode auth login PROVIDER, or set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or an AWS \
+credential, or start a local server such as Ollama
   to try qcode without a key: qcode -m demo/demo"""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """`name` is `provider/model`; `model` the part the host is asked for; `note` says why it was chosen."""
+    """`name` is `provider/model`; `model` the part the host is asked for; `note` says why it was chosen.
+
+    `is_last_resort`: nobody named it, and there was nothing else.
+    """
 
     spec: ProviderSpec
     model: str
     note: str
+    is_last_resort: bool = False
 
     @property
     def name(self) -> str:
@@ -65,7 +73,7 @@ def named(name: str, settings: Settings, note: str) -> Selection:
     provider, slash, model = name.partition("/")
     if slash and provider in specs:
         if not model:
-            return _default_of(specs[provider], settings, note)
+            return default_of(specs[provider], settings, note)
         return Selection(specs[provider], model, note)
     if provider in settings.providers and provider not in specs:
         kind = settings.providers[provider].type
@@ -75,7 +83,7 @@ def named(name: str, settings: Settings, note: str) -> Selection:
         hint = f"; did you mean {nearest}?" if nearest else f"; known are {', '.join(sorted(specs))}"
         raise StartError(f'there is no provider "{provider}"{hint}', 2)
     if provider in specs and provider not in ("demo",):
-        return _default_of(specs[provider], settings, note)
+        return default_of(specs[provider], settings, note)
     if name == "demo":
         return Selection(specs["demo"], "demo", note)
     from qcode.providers import catalog
@@ -89,7 +97,8 @@ def named(name: str, settings: Settings, note: str) -> Selection:
     raise StartError(f'"{name}" is no model that qcode knows; name it as PROVIDER/MODEL', 2)
 
 
-def _default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
+def default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
+    """Return the model to use where only the provider was named; raise `StartError` where no default is known."""
     given = settings.providers.get(spec.name)
     if given is not None and given.default_model:
         return Selection(spec, given.default_model, note)
@@ -101,7 +110,15 @@ def _default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
         raise StartError(f"no model was named for {spec.name}: use -m {spec.name}/MODEL", 2) from None
 
 
-async def found(settings: Settings, env: Mapping[str, str], base_url: str | None, *, has_demo: bool) -> Selection:
+def address_of(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> tuple[str, str]:
+    """Return the address of a provider and the variable or setting it came from, as `registry.connect` takes them."""
+    given = settings.providers.get(spec.name)
+    if given is not None and given.base_url:
+        return given.base_url, str(settings.origin(f"providers.{spec.name}.base_url"))
+    return registry.base_url_of(spec, env)
+
+
+async def found(settings: Settings, keys: Keys, base_url: str | None, *, has_demo: bool) -> Selection:
     """Choose where nobody named a model: a credential, a local server, then the demo where `has_demo`."""
     from qcode.providers import catalog
 
@@ -110,9 +127,9 @@ async def found(settings: Settings, env: Mapping[str, str], base_url: str | None
         raise StartError("--base-url needs to know the provider and the model: add -m openai/MODEL, or another one", 2)
     for name in catalog.BUILT_IN:
         spec = specs.get(name)
-        variable = registry.credential_of(spec, env) if spec is not None else ""
-        if spec is not None and variable:
-            return _default_of(spec, settings, f"{variable} is set")
+        source = keys.credential_of(spec) if spec is not None else ""
+        if spec is not None and source:
+            return default_of(spec, settings, source_words(source))
     from qcode.providers.local import find_local_server
 
     local = await find_local_server()
@@ -120,15 +137,40 @@ async def found(settings: Settings, env: Mapping[str, str], base_url: str | None
         spec, model = local
         return Selection(specs.get(spec.name, spec), model, f"a local server answers at {spec.base_url}")
     if has_demo:
-        return Selection(specs["demo"], "demo", "no key is set and no local server answers")
-    raise StartError(NO_CREDENTIAL_TEXT, 41)
+        note = "no key is set or stored, and no local server answers"
+        return Selection(specs["demo"], "demo", note, is_last_resort=True)
+    raise StartError("\n".join((NO_CREDENTIAL_TEXT, *keys.complaints)), 41)
+
+
+def source_words(source: str) -> str:
+    """Say that a credential is there: a variable that is set, or the command that stored a key."""
+    return f"a key is stored ({source})" if is_command(source) else f"{source} is set"
 
 
 def choose(
-    settings: Settings, env: Mapping[str, str], flag: str | None, base_url: str | None, *, has_demo: bool
+    settings: Settings, keys: Keys, flag: str | None, base_url: str | None, *, has_demo: bool, connected: str = ""
 ) -> Selection:
-    """Return the model to begin with: named by a flag, the environment or the configuration, else found."""
+    """Return the model to begin with: named by a flag, the environment or the configuration, else found.
+
+    `connected` is the model `/connect` switched to last; it is found first, as long as there is a key for it.
+    """
     if settings.model:
         origin = settings.origin("model")
         return named(settings.model, settings, f"named by {'-m' if flag else origin}")
-    return asyncio.run(found(settings, env, base_url, has_demo=has_demo))
+    if connected and base_url is None and (again := _connected(connected, settings, keys)) is not None:
+        return again
+    return asyncio.run(found(settings, keys, base_url, has_demo=has_demo))
+
+
+def _connected(name: str, settings: Settings, keys: Keys) -> Selection | None:
+    try:
+        chosen = named(name, settings, "chosen with /connect")
+    except StartError:
+        return None
+    is_usable = keys.credential_of(chosen.spec) or not needs_key(chosen.spec, settings, keys.env)
+    return chosen if is_usable else None
+
+
+def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> bool:
+    """Tell whether a request to this provider has to carry a key: not to a server of this machine or its network."""
+    return spec.needs_key and not is_local(address_of(spec, settings, env)[0])

@@ -10,7 +10,8 @@ from qcode.cli.arguments import LATEST, Arguments
 from qcode.cli.asking import ask
 from qcode.cli.exit_tools import read_exit_tools
 from qcode.cli.failure import StartError
-from qcode.cli.output import one_line
+from qcode.cli.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
+from qcode.cli.output import one_line, say
 from qcode.cli.selection import choose
 from qcode.cli.trusting import is_trusted
 from qcode.cli.wiring import Surroundings, Wired, Wirer
@@ -21,6 +22,7 @@ from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.runtime.briefing.project import find_project_root
+from qcode.runtime.choices import Choices
 from qcode.runtime.store.errors import SessionError
 from qcode.runtime.store.store import SessionStore
 from qcode.safety.rules import parse_rule
@@ -42,7 +44,14 @@ def surroundings(arguments: Arguments, folder: Path, *, is_attended: bool) -> Su
         settings = _usable(load(paths, env, arguments.flags(), root, trusts, settings_file=arguments.settings_file))
     except ConfigError as error:
         raise StartError(str(error), 52) from None
-    return Surroundings(arguments, env, paths, settings, folder, root, is_attended, trusts, one_way)
+    on_wait = _ask_for_patience if is_attended else None
+    patience_s = ATTENDED_S if is_attended else UNATTENDED_S
+    keys = Keys(env, key_store(paths.state_dir, env, patience_s=patience_s, on_wait=on_wait))
+    return Surroundings(arguments, env, paths, settings, keys, folder, root, is_attended, trusts, one_way)
+
+
+def _ask_for_patience() -> None:
+    say("waiting for the keyring, which may have to be unlocked; Ctrl+C leaves")
 
 
 def wired(around: Surroundings) -> Wired:
@@ -52,12 +61,18 @@ def wired(around: Surroundings) -> Wired:
         around = replace(around, arguments=_with_chosen_session(around))
     try:
         selection = choose(
-            around.settings, around.env, arguments.model, arguments.base_url, has_demo=around.is_attended
+            around.settings,
+            around.keys,
+            arguments.model,
+            arguments.base_url,
+            has_demo=around.is_attended,
+            connected=Choices(around.paths.state_dir).model,
         )
         return Wirer(around).wire(selection)
     except ProviderError as error:
-        is_credential = error.kind in (ErrorKind.NO_CREDENTIAL, ErrorKind.AUTH)
-        raise StartError(error.message, 41 if is_credential else 2) from None
+        if error.kind in (ErrorKind.NO_CREDENTIAL, ErrorKind.AUTH):
+            raise StartError("\n".join((error.message, *around.keys.complaints)), 41) from None
+        raise StartError(error.message, 2) from None
     except SessionError as error:
         raise StartError(str(error), 42) from None
 

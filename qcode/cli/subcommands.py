@@ -1,4 +1,4 @@
-"""The small commands beside the app and pipe mode: `config`, `models`, `sessions`, `themes`. Each prints and ends."""
+"""The small commands beside the app and pipe mode (`auth`, `config`, `models`, ...). Each prints and ends."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ from qcode.safety.cleaning import clean
 def run_subcommand(name: str, rest: Sequence[str]) -> int:
     """Run one and return its exit code; raise `UsageError` or `StartError`."""
     commands: Mapping[str, Callable[[Sequence[str]], int]] = {
+        "auth": _auth,
         "config": _config,
         "models": _models,
+        "permissions": _permissions,
         "sessions": _sessions,
         "themes": _themes,
     }
@@ -57,6 +59,13 @@ def _settings(paths: ConfigPaths) -> Settings:
         return load(paths, os.environ, {}, root, is_trusted=TrustStore(paths.state_dir).is_trusted(root))
     except ConfigError as error:
         raise StartError(str(error), 52) from None
+
+
+def _auth(rest: Sequence[str]) -> int:
+    from qcode.cli.auth import run_auth
+
+    paths = _paths()
+    return run_auth(rest, paths, _settings(paths))
 
 
 def _config(rest: Sequence[str]) -> int:
@@ -101,6 +110,12 @@ def _models(rest: Sequence[str]) -> int:
 
 def _count(number: int | None) -> str:
     return "unknown" if number is None else f"{number:,}"
+
+
+def _permissions(rest: Sequence[str]) -> int:
+    from qcode.cli.permissions import run_permissions
+
+    return run_permissions(rest)
 
 
 def _sessions(rest: Sequence[str]) -> int:

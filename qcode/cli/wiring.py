@@ -10,7 +10,8 @@ from pathlib import Path
 
 from qcode.cli.arguments import LATEST, Arguments
 from qcode.cli.failure import StartError
-from qcode.cli.selection import Selection, named
+from qcode.cli.keys import Keys
+from qcode.cli.selection import Selection, address_of, named
 from qcode.config.caps import output_override
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import ModelSettings, Settings
@@ -18,13 +19,15 @@ from qcode.engine.caps import OutputSettings
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.retries import RetrySettings
 from qcode.protocol.conversation import ApprovalMode
-from qcode.protocol.errors import ProviderError
+from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Block, Message
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.provider import Provider
 from qcode.protocol.tools import ToolSpec
 from qcode.providers import registry
-from qcode.providers.transport import Timeouts
+from qcode.providers.counting import TokenCounter
+from qcode.providers.local import WindowQuestion
+from qcode.providers.transport import Timeouts, is_local
 from qcode.runtime.attachments import mentions
 from qcode.runtime.briefing.environment import Environment, read_environment
 from qcode.runtime.briefing.instructions import Instructions, load_instructions
@@ -32,12 +35,17 @@ from qcode.runtime.briefing.prompt import Briefing, build_system_prompt
 from qcode.runtime.conversation import Connected, Conversation, PromptLimits, Wiring
 from qcode.runtime.debug_log import DebugLog
 from qcode.runtime.limits import LimitStore
+from qcode.runtime.scratch import Scratch
 from qcode.runtime.store.session import Session
 from qcode.runtime.store.store import SessionStore
 from qcode.runtime.toolbox import Toolbox
+from qcode.safety.examples import read_rules
+from qcode.safety.launch.bash_syntax import BashSyntax
+from qcode.safety.launch.git_config import GitConfig, overrides
 from qcode.safety.policy import Policy
 from qcode.safety.redaction import Redactor
-from qcode.safety.rules import Rules
+from qcode.safety.shell.judge import Looks
+from qcode.tools.environment import passed_on
 
 PIPE_MAX_TURNS = 100
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
@@ -51,6 +59,7 @@ class Surroundings:
     env: Mapping[str, str]
     paths: ConfigPaths
     settings: Settings
+    keys: Keys
     folder: Path
     root: Path
     is_attended: bool
@@ -100,7 +109,9 @@ class Wirer:
         around = self._around
         arguments = around.arguments
         connected = self.connect(selection)
-        prompt_limits, policy, log = self._prompt_limits(connected), self._policy(), self._debug_log()
+        scratch = Scratch()
+        policy = replace(policy_of(self._around), read_only=(scratch.path,))
+        prompt_limits, log = self._prompt_limits(connected), self._debug_log()
         session, messages, notices = self._session(connected.name)
         self._prune(session.session_id)
         toolbox = Toolbox(
@@ -110,7 +121,9 @@ class Wirer:
             around.env,
             # The conversation's rules as they are then: a mode that is left must not go on in the tools.
             judge=lambda path, access: conversation.policy.judge_file(path, access),
+            scratch=scratch,
             one_way=around.exit_tools,
+            shell_settings=lambda command: overrides() if conversation.policy.only_reads(command) else {},
         )
         wiring = Wiring(
             connect=self._connect_named,
@@ -125,6 +138,7 @@ class Wirer:
             sessions=self.store if arguments.keeps_session else None,
             summarizer=self._summarizer,
             instruction_chars=len(self.instructions.text),
+            tokens=TokenCounter(),
         )
         conversation = Conversation(wiring, connected, session, messages)
         return Wired(conversation, connected.provider, selection, self.environment, self.instructions, toolbox, notices)
@@ -134,22 +148,24 @@ class Wirer:
         around = self._around
         settings, spec = around.settings, selection.spec
         network = settings.network_for(spec.name)
-        given = settings.providers.get(spec.name)
-        address, source = registry.base_url_of(spec, around.env)
-        if given is not None and given.base_url:
-            address, source = given.base_url, str(settings.origin(f"providers.{spec.name}.base_url"))
+        address, source = address_of(spec, settings, around.env)
         if around.arguments.base_url:
             address, source = around.arguments.base_url, "--base-url"
-        key, variable = registry.key_of(spec, around.env)
+        key, key_source = around.keys.key_of(spec)
         if key:
             self._secrets.add(key)
         timeouts = Timeouts(network.connect_timeout_s, network.first_event_timeout_s, network.idle_timeout_s)
         if settings.origin("network.idle_timeout_s").kind != "default":
             timeouts = replace(timeouts, idle_local=network.idle_timeout_s)
         provider = registry.connect(
-            spec, base_url=address, api_key=key, key_source=variable, timeouts=timeouts, base_url_source=source
+            spec, base_url=address, api_key=key, key_source=key_source, timeouts=timeouts, base_url_source=source
         )
-        return self._connected(provider, selection.name, selection.model)
+        connected = self._connected(provider, selection.name, selection.model)
+        if spec.protocol in ("demo", "bedrock") or not is_local(provider.host) or connected.model.window is not None:
+            return connected
+        # Where nobody else says how large its context is, a server nearby is asked.
+        question = WindowQuestion(spec.name, provider.host, selection.model, key=key, headers=spec.headers)
+        return replace(connected, window=question)
 
     def _connected(self, provider: Provider, name: str, model: str) -> Connected:
         settings, arguments = self._around.settings, self._around.arguments
@@ -198,7 +214,9 @@ class Wirer:
             self._prompt_limits(connected)
             return connected
         except (StartError, ProviderError) as error:
-            raise ValueError(str(error)) from None
+            is_without_key = isinstance(error, ProviderError) and error.kind is ErrorKind.NO_CREDENTIAL
+            reasons = self._around.keys.complaints if is_without_key else ()
+            raise ValueError("; ".join((str(error), *reasons))) from None
 
     def _summarizer(self) -> Connected | None:
         """Return the model for summaries, None where none is set or it is the conversation's own."""
@@ -246,24 +264,6 @@ class Wirer:
         except OSError as error:
             raise StartError(f"--debug-log {path} cannot be written: {error.strerror}", 42) from None
 
-    def _policy(self) -> Policy:
-        around = self._around
-        permissions = around.settings.permissions
-        try:
-            rules = Rules.of(allow=permissions.allow, ask=permissions.ask, deny=permissions.deny)
-        except ValueError as error:
-            raise StartError(f"permissions: {error}", 52) from None
-        own = (around.paths.config_dir, around.paths.state_dir)
-        return Policy(
-            mode=permissions.mode,
-            rules=rules,
-            is_trusted=around.is_trusted,
-            root=around.folder,
-            added=around.arguments.add_dirs,
-            own=own,
-            search_path=around.env.get("PATH", ""),
-        )
-
     def _prompt_limits(self, connected: Connected) -> PromptLimits:
         arguments = self._around.arguments
         if arguments.max_budget_usd is not None and connected.model.facts.price is None:
@@ -276,7 +276,29 @@ class Wirer:
         return PromptLimits(max_turns, arguments.max_tool_calls, arguments.max_budget_usd)
 
     def _redact(self, text: str) -> str:
-        return Redactor(tuple(self._secrets)).redact(text)
+        return Redactor((*self._secrets, *self._around.keys.known())).redact(text)
+
+
+def policy_of(around: Surroundings) -> Policy:
+    """Return what a session may do at its start; raise `StartError` for a bad rule."""
+    permissions = around.settings.permissions
+    try:
+        rules = read_rules(allow=permissions.allow, ask=permissions.ask, deny=permissions.deny)
+    except ValueError as error:
+        raise StartError(f"permissions: {error}", 52) from None
+    own = (around.paths.config_dir, around.paths.state_dir)
+    forbidden = (around.folder, around.root, *around.arguments.add_dirs)
+    search_path = passed_on(around.env)["PATH"]
+    return Policy(
+        mode=permissions.mode,
+        rules=rules,
+        is_trusted=around.is_trusted,
+        root=around.folder,
+        added=around.arguments.add_dirs,
+        own=own,
+        search_path=search_path,
+        looks=Looks(BashSyntax(search_path, forbidden), GitConfig(around.folder, around.env, forbidden)),
+    )
 
 
 def facts_of(provider: str, model: str, given: ModelSettings | None) -> ModelFacts:
@@ -296,7 +318,7 @@ def facts_of(provider: str, model: str, given: ModelSettings | None) -> ModelFac
         max_output_tokens=given.max_output_tokens or facts.max_output_tokens,
         price=given.price or facts.price,
         prefill=_or(given.prefill, facts.prefill),
-        images=_or(given.images, facts.images),
+        images=facts.images if given.images is None else given.images,
         thinking=_or(given.thinking, facts.thinking),
         inline_thinking=_or(given.inline_thinking, facts.inline_thinking),
         text_tool_calls=_or(given.text_tool_calls, facts.text_tool_calls),

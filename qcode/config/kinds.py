@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from urllib.parse import urlsplit
 
+from qcode.protocol.rules import WrittenRule
+
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -100,12 +102,33 @@ def choice(*choices: str) -> Kind:
 def texts() -> Kind:
     """A list of texts; kept as a tuple."""
 
-    def accept(value: object) -> tuple[str, ...]:
+    return Kind("a list of texts", _texts)
+
+
+def rules() -> Kind:
+    """A list of rules, each a text or a table with examples; kept as a tuple of texts and `WrittenRule`."""
+
+    def accept(value: object) -> tuple[str | WrittenRule, ...]:
         if not isinstance(value, list | tuple):
             raise ValueError
-        return tuple(_line(one) for one in value)
+        return tuple(_rule(one) for one in value)
 
-    return Kind("a list of texts", accept)
+    return Kind('a list of rules: texts, or tables such as { rule = "...", examples = ["..."] }', accept)
+
+
+def _rule(value: object) -> str | WrittenRule:
+    if not isinstance(value, dict):
+        return _line(value)
+    if "rule" not in value or not set(value) <= {"rule", "examples", "counterexamples"}:
+        raise ValueError
+    examples, counterexamples = ([*_texts(value.get(name, []))] for name in ("examples", "counterexamples"))
+    return WrittenRule(_line(value["rule"]), tuple(examples), tuple(counterexamples))
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise ValueError
+    return tuple(_line(one) for one in value)
 
 
 def words() -> Kind:

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias, TypeVar, cast
 from qcode.config import kinds
 from qcode.config.kinds import Kind
 from qcode.protocol.conversation import ApprovalMode
+from qcode.protocol.rules import WrittenRule
 from qcode.protocol.usage import Price
 
 ProviderType: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini", "bedrock"]
@@ -89,9 +90,11 @@ class Permissions:
         flag="--permission-mode",
         is_project_allowed=False,
     )
-    allow: tuple[str, ...] = key((), kinds.texts(), flag="--allowed-tools", is_joined=True, is_project_allowed=False)
-    ask: tuple[str, ...] = key((), kinds.texts(), is_joined=True)
-    deny: tuple[str, ...] = key((), kinds.texts(), flag="--disallowed-tools", is_joined=True)
+    allow: tuple[str | WrittenRule, ...] = key(
+        (), kinds.rules(), flag="--allowed-tools", is_joined=True, is_project_allowed=False
+    )
+    ask: tuple[str | WrittenRule, ...] = key((), kinds.rules(), is_joined=True)
+    deny: tuple[str | WrittenRule, ...] = key((), kinds.rules(), flag="--disallowed-tools", is_joined=True)
 
 
 @dataclass(frozen=True, slots=True)

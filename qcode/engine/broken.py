@@ -6,16 +6,19 @@ none of it consumes a continuation of `recovery`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from qcode.engine import resumed_call
 from qcode.engine.attempt import Attempt
 from qcode.engine.effects import Effect, Emit, Learn, ReplyFailed, Wait
 from qcode.engine.learned import LearnedLimit, learn_limit
+from qcode.engine.refused import Part, is_lasting, refused_part, without_part
 from qcode.engine.reply_state import ReplyState
 from qcode.engine.requests import continuing_request
 from qcode.engine.result import describe_cut, describe_no_room
 from qcode.engine.retries import MAX_TRANSPORT_CONTINUATIONS, delay_before_retry
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
-from qcode.protocol.events import Retry, Waiting
+from qcode.protocol.events import Notice, Retry, Waiting
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.stops import StopReason
 
@@ -30,10 +33,8 @@ def attempt_failed(state: ReplyState, failure: ReplyFailed) -> list[Effect]:
         return []
     state.close_attempt(attempt, "error")
     learned: list[Effect] = []
-    if error.kind in _REFUSALS and not attempt.has_shown_anything:
-        handled = _resend_within_limits(state, attempt, error, learned) or _resend_without_prefill(
-            state, attempt, error
-        )
+    if not attempt.has_shown_anything:
+        handled = _resend_changed(state, attempt, error, learned)
         if handled or state.wants_room is not None:
             return [*learned, *handled]
     if attempt.kind == "resume" and not error.kind.is_transient:
@@ -83,7 +84,7 @@ def end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt 
 
 
 def _end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt | None) -> list[Effect]:
-    note = describe_no_room(state.counter.size_of(request).tokens, state.model.window)
+    note = describe_no_room(state.counter.size_of(request, enough=0).tokens, state.model.window)
     effects = state.salvage(attempt)
     if state.text.strip():
         stop = StopReason.MAX_TOKENS if state.was_cut else StopReason.CONTEXT_WINDOW_EXCEEDED
@@ -123,6 +124,16 @@ def _told_again(state: ReplyState, cap: int) -> Effect:
     return Emit(Retry(is_continuation=True, reason="transport", attempt=state.resends, max_tokens=cap))
 
 
+def _resend_changed(state: ReplyState, attempt: Attempt, error: ProviderError, learned: list[Effect]) -> list[Effect]:
+    """Send the request once more in a form the host may take, where its refusal tells which; nothing else."""
+    is_refusal = error.kind in _REFUSALS
+    if is_refusal and (handled := _resend_within_limits(state, attempt, error, learned)):
+        return handled
+    if (part := refused_part(error, attempt.request)) is not None:
+        return _resend_without(state, attempt, error, part)
+    return _resend_without_prefill(state, attempt, error) if is_refusal else []
+
+
 def _resend_within_limits(
     state: ReplyState, attempt: Attempt, error: ProviderError, learned: list[Effect]
 ) -> list[Effect]:
@@ -152,7 +163,25 @@ def _prompt_size(state: ReplyState, request: ModelRequest, limit: LearnedLimit) 
         return limit.prompt
     if limit.total is not None and limit.total > request.max_tokens:
         return limit.total - request.max_tokens
-    return max(state.counter.size_of(request).tokens, limit.tokens - request.max_tokens + 1)
+    return max(state.counter.size_of(request, enough=0).tokens, limit.tokens - request.max_tokens + 1)
+
+
+def _resend_without(state: ReplyState, attempt: Attempt, error: ProviderError, part: Part) -> list[Effect]:
+    """Send the request once more without what the host refuses in it, and leave that out from then on."""
+    effects: list[Effect] = []
+    if part == "marks":
+        effects.append(state.learn(Learn("refuses_marks")))
+    else:
+        if is_lasting(error):
+            effects.append(state.learn(Learn("refuses_images")))
+        text = f"{state.model.name} refused an image ({error.message}); the model is told that one was there"
+        effects.append(Emit(Notice("warning", text)))
+    state.plan = replace(state.plan, messages=without_part(state.plan.messages, part))
+    request = replace(attempt.request, messages=without_part(attempt.request.messages, part))
+    cap = state.fitted(request, request.max_tokens)
+    if cap is None:
+        return [*effects, *end_without_room(state, request, attempt)]
+    return [*effects, *state.send_again(attempt, cap, request)]
 
 
 def _resend_without_prefill(state: ReplyState, attempt: Attempt, error: ProviderError) -> list[Effect]:

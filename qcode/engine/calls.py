@@ -1,7 +1,7 @@
-"""The calls of one reply, one after another: judged, approved, run or rejected, until each has its one result.
+"""The calls of one reply: judged, approved, run or rejected, until each has its one result.
 
-A call that is incomplete or malformed is answered and never run. What spans replies (rejections in a row, the budget
-of calls) lives in `CallLimits`, which a turn keeps.
+They run one after another, or all together where none of them changes anything. A call that is incomplete or malformed
+is answered and never run. What spans replies (rejections in a row, the budget of calls) lives in `CallLimits`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from qcode.engine import synthetic
-from qcode.engine.effects import AskApproval, Effect, Emit, RunTool
+from qcode.engine.effects import ApprovalAnswered, AskApproval, Effect, Emit, RunTool
+from qcode.engine.repeated_calls import Repetition
 from qcode.engine.result import JudgedCall
 from qcode.protocol.events import Denial, Signal, ToolFinished, ToolPayloadRepair, ToolStarted
-from qcode.protocol.json import JsonObject, parse_object
-from qcode.protocol.messages import Block, ToolCall, ToolResult
+from qcode.protocol.json import parse_object
+from qcode.protocol.messages import Block, ToolResult
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 
 CallEnding: TypeAlias = Literal["done", "failed", "denied", "rejected", "cancelled"]
 
 MAX_SAME_REJECTIONS = 5
-_PATH = re.compile(r'"(?:file_?)?path"\s*:\s*"(?:[^"\\]|\\.)*"')
+OpenState: TypeAlias = Literal["asked", "repeating", "running"]
+_PATH = re.compile(r'"(?:file_?|notebook_?)?path"\s*:\s*"(?:[^"\\]|\\.)*"|\*\*\* \w+ File: (?:[^"\\]|\\[^n])*')
 CANCELLED_TEXT = "Cancelled by the person before it finished; it may have been done in part."
 NOT_RUN_TEXT = "Cancelled by the person; it was not run."
 RECORDED_TEXT = "Recorded."
@@ -41,6 +43,7 @@ class CallLimits:
     rejections: int = 0
     end: Literal["tool_calls", "cut", "malformed"] | None = None
     note: str = ""
+    same: Repetition = field(default_factory=Repetition)
 
     def rejected_write(self, name: str, raw: str) -> int:
         """Count a rejected write; the same one again and again ends the turn. Return how often in a row it came."""
@@ -71,106 +74,122 @@ class CallLimits:
 
 @dataclass(slots=True)
 class CallRound:
-    """Works through the calls of one reply. `results` is complete when `is_over`."""
+    """Works through the calls of one reply. `results`, in the order of the calls, is complete when `is_over`."""
 
     calls: Sequence[JudgedCall]
     tools: Mapping[str, ToolSpec]
     limits: CallLimits
-    results: list[Block] = field(default_factory=list)
     denials: list[Denial] = field(default_factory=list)
     signals: list[Signal] = field(default_factory=list)
+    _results: dict[int, ToolResult] = field(default_factory=dict)
+    _open: dict[int, OpenState] = field(default_factory=dict)
+    _begun: int = 0
+    _noted: int = 0
+    _ran: set[int] = field(default_factory=set)
     _has_counted_repair: bool = False
-    _current_is_open: bool = False
-    _running: bool = False
+
+    @property
+    def results(self) -> list[Block]:
+        return [self._results[index] for index in sorted(self._results)]
 
     @property
     def is_over(self) -> bool:
-        return len(self.results) == len(self.calls)
+        return len(self._results) == len(self.calls)
 
     @property
     def is_one_way(self) -> bool:
         """Every call of the reply was a signal: the model waits for nothing."""
         return len(self.signals) == len(self.calls)
 
+    @property
+    def runs_together(self) -> bool:
+        """Whether no call changes anything, so that their order means nothing."""
+        specs = [self.tools.get(judged.call.name) for judged in self.calls]
+        ids = {judged.call.call_id for judged in self.calls}
+        return len(ids) == len(self.calls) and all(spec is not None and spec.is_read_only for spec in specs)
+
     def advance(self, elapsed: float) -> list[Effect]:
-        """Answer calls that are not to be run, up to the next one that needs a verdict."""
+        """Begin the calls that may be begun now, answering those that are not to be run."""
         effects: list[Effect] = []
-        while not self.is_over:
-            judged = self.calls[len(self.results)]
-            effects += self._begin(judged, elapsed)
-            if self._current_is_open:
-                break
+        while self._begun < len(self.calls) and (not self._open or self.runs_together):
+            index, self._begun = self._begun, self._begun + 1
+            effects += self._begin(index, elapsed)
         return effects
 
-    def answered(self, call_id: str, *, is_allowed: bool, reason: str, elapsed: float) -> list[Effect]:
-        """Take the verdict on the current call; another id, or a second verdict, changes nothing."""
-        judged = self._current(call_id)
-        if judged is None or self._running:
+    def answered(self, answer: ApprovalAnswered, elapsed: float) -> list[Effect]:
+        """Take the verdict on an open call; another id, or a second verdict, changes nothing."""
+        index = self._at(answer.call_id, ("asked", "repeating"))
+        if index is None:
             return []
-        if is_allowed:
-            self._running = True
+        judged = self.calls[index]
+        if answer.text:
+            settled = self._settle(index, ToolOutcome(answer.text, summary=answer.text.split("\n", 1)[0]), "done")
+            return [*settled, *self.advance(elapsed)]
+        if answer.is_allowed:
+            if self._open[index] == "repeating":
+                self.limits.same.forget()
+            self._open[index] = "running"
             arguments = parse_object(judged.call.arguments) or {}
             return [Emit(ToolStarted(judged.call)), RunTool(judged.call, arguments)]
-        self.denials.append(Denial(judged.call, reason))
-        text = f"Denied: {reason}" if reason else "Denied by the person."
-        settled = self._settle(judged, ToolOutcome(text, is_error=True, summary="denied"), "denied")
+        self.denials.append(Denial(judged.call, answer.reason))
+        text = f"Denied: {answer.reason}" if answer.reason else "Denied by the person."
+        settled = self._settle(index, ToolOutcome(text, is_error=True, summary="denied"), "denied")
         return [*settled, *self.advance(elapsed)]
 
     def ended(self, call_id: str, outcome: ToolOutcome, elapsed: float) -> list[Effect]:
-        """Take the outcome of the call that runs."""
-        judged = self._current(call_id)
-        if judged is None or not self._running:
+        """Take the outcome of a call that runs."""
+        index = self._at(call_id, ("running",))
+        if index is None:
             return []
-        self.limits.ran(wrote=self.tools[judged.call.name].writes_files and not outcome.is_error)
-        settled = self._settle(judged, outcome, "failed" if outcome.is_error else "done")
+        name = self.calls[index].call.name
+        self.limits.ran(wrote=self.tools[name].writes_files and not outcome.is_error)
+        settled = self._settle(index, outcome, "failed" if outcome.is_error else "done")
         return [*settled, *self.advance(elapsed)]
 
     def cancel(self) -> list[Effect]:
-        """Give every open call its result: cancelled."""
+        """Give every call without a result its one: cancelled."""
         effects: list[Effect] = []
-        while not self.is_over:
-            judged = self.calls[len(self.results)]
-            text = CANCELLED_TEXT if self._running else NOT_RUN_TEXT
-            effects += self._settle(judged, ToolOutcome(text, is_error=True, summary="cancelled"), "cancelled")
+        for index in range(len(self.calls)):
+            if index not in self._results:
+                text = CANCELLED_TEXT if self._open.get(index) == "running" else NOT_RUN_TEXT
+                effects += self._settle(index, ToolOutcome(text, is_error=True, summary="cancelled"), "cancelled")
         return effects
 
-    def _current(self, call_id: str) -> JudgedCall | None:
-        if self.is_over or not self._current_is_open:
-            return None
-        judged = self.calls[len(self.results)]
-        return judged if judged.call.call_id == call_id else None
+    def _at(self, call_id: str, states: tuple[OpenState, ...]) -> int | None:
+        found = (index for index, state in self._open.items() if state in states)
+        return next((index for index in found if self.calls[index].call.call_id == call_id), None)
 
-    def _begin(self, judged: JudgedCall, elapsed: float) -> list[Effect]:
+    def _begin(self, index: int, elapsed: float) -> list[Effect]:
+        judged = self.calls[index]
         call, spec = judged.call, self.tools.get(judged.call.name)
         if judged.state != "complete":
-            return self._reject_broken(judged, writes_files=spec is not None and spec.writes_files)
+            return self._reject_broken(index, writes_files=spec is not None and spec.writes_files)
         if spec is None:
-            return self._reject(judged, _unknown_tool_text(call.name, self.tools))
+            return self._reject(index, _unknown_tool_text(call.name, self.tools))
         arguments = parse_object(call.arguments) or {}
         if spec.is_one_way:
             self.signals.append(Signal(call.name, arguments, elapsed))
-            return self._settle(judged, ToolOutcome(RECORDED_TEXT), "done")
+            return self._settle(index, ToolOutcome(RECORDED_TEXT), "done")
         missing = [name for name in spec.required if name not in arguments]
         if missing:
             names = ", ".join(f"`{name}`" for name in missing)
             text = f"The `{call.name}` call lacks {names}; it was not run. Send it again complete."
-            return self._reject(judged, text)
+            return self._reject(index, text)
         if self.limits.max_calls is not None and self.limits.calls >= self.limits.max_calls:
             self.limits.end = "tool_calls"
-            return self._reject(judged, "Not run: the budget of tool calls for this prompt is exhausted.")
+            return self._reject(index, "Not run: the budget of tool calls for this prompt is exhausted.")
         self.limits.calls += 1
-        return self._open(call, arguments)
+        repeats = self.limits.same.repeats_of(call)
+        self._open[index] = "repeating" if repeats else "asked"
+        return [AskApproval(call, arguments, repeats)]
 
-    def _open(self, call: ToolCall, arguments: JsonObject) -> list[Effect]:
-        self._current_is_open = True
-        return [AskApproval(call, arguments)]
-
-    def _reject_broken(self, judged: JudgedCall, *, writes_files: bool) -> list[Effect]:
+    def _reject_broken(self, index: int, *, writes_files: bool) -> list[Effect]:
         """Answer a call that was cut or whose JSON is wrong, and count it against its budget, once for a reply."""
+        judged = self.calls[index]
         name, is_cut = judged.call.name, judged.state == "incomplete"
         if is_cut and writes_files:
             rejections = self.limits.rejected_write(name, judged.raw)
-            text = synthetic.split_guidance(name, judged.raw, judged.cap, rejections)
+            text = synthetic.split_guidance(name, judged.raw, judged.cap, rejections, self._adds_by)
         else:
             if not self._has_counted_repair:
                 self.limits.needs_repair(name, is_cut=is_cut)
@@ -178,18 +197,33 @@ class CallRound:
             text = synthetic.cut_call_text(name, judged.cap) if is_cut else synthetic.malformed_call_text(name)
         issue = "cut_arguments" if is_cut else "malformed_arguments"
         repair = Emit(ToolPayloadRepair(issue, attempted=self.limits.end is None, succeeded=False))
-        return [repair, *self._reject(judged, text)]
+        return [repair, *self._reject(index, text)]
 
-    def _reject(self, judged: JudgedCall, text: str) -> list[Effect]:
-        return self._settle(judged, ToolOutcome(text, is_error=True, summary="not run"), "rejected")
+    @property
+    def _adds_by(self) -> str:
+        """The tool that adds to a file there is: what the model is told to split a long write with."""
+        return next((name for name in ("edit", "apply_patch") if name in self.tools), "edit")
 
-    def _settle(self, judged: JudgedCall, outcome: ToolOutcome, state: CallEnding) -> list[Effect]:
-        call = judged.call
-        self._running = self._current_is_open = False
-        self.results.append(
-            ToolResult(call.call_id, call.name, outcome.content, is_error=outcome.is_error, images=outcome.images)
+    def _reject(self, index: int, text: str) -> list[Effect]:
+        return self._settle(index, ToolOutcome(text, is_error=True, summary="not run"), "rejected")
+
+    def _settle(self, index: int, outcome: ToolOutcome, state: CallEnding) -> list[Effect]:
+        call = self.calls[index].call
+        has_run = self._open.pop(index, None) == "running"
+        self._results[index] = ToolResult(
+            call.call_id, call.name, outcome.content, is_error=outcome.is_error, images=outcome.images
         )
+        if has_run:
+            self._ran.add(index)
+        self._note_repetition()
         return [Emit(ToolFinished(call, outcome, state))]
+
+    def _note_repetition(self) -> None:
+        """Note results in the order of the calls, whatever the order they came in."""
+        while self._noted in self._results:
+            if self._noted in self._ran:
+                self.limits.same.note(self.calls[self._noted].call, self._results[self._noted].content)
+            self._noted += 1
 
 
 def _unknown_tool_text(name: str, tools: Mapping[str, ToolSpec]) -> str:

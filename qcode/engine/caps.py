@@ -71,10 +71,19 @@ def fit(cap: int, *, prompt_tokens: int, window: int | None, is_counted: bool) -
 
     `is_counted`: the provider itself counted the prompt; an estimate gets a wider margin.
     """
+    room = _room_for_both(window, is_counted=is_counted) - prompt_tokens
+    return None if room < MIN_USEFUL_ROOM else min(cap, room)
+
+
+def room_for_prompt(cap: int, window: int | None) -> int:
+    """Return up to how many tokens a prompt leaves room for the whole of `cap`, however it was counted."""
+    return _room_for_both(window, is_counted=False) - cap
+
+
+def _room_for_both(window: int | None, *, is_counted: bool) -> int:
     size = window or DEFAULT_CONTEXT_WINDOW
     floor, share = (_MARGIN_FLOOR, _MARGIN_SHARE) if is_counted else (_ESTIMATED_MARGIN_FLOOR, _ESTIMATED_MARGIN_SHARE)
-    room = size - prompt_tokens - max(floor, int(size * share))
-    return None if room < MIN_USEFUL_ROOM else min(cap, room)
+    return size - max(floor, int(size * share))
 
 
 def is_at_cap(output_tokens: int | None, cap: int) -> bool:

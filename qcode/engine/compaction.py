@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from qcode.engine.counting import estimate_message, estimate_text
+from qcode.engine.counting import estimate_text, size_messages
 from qcode.protocol.json import JsonObject, parse_object
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult, user
 from qcode.protocol.tools import ToolSpec
@@ -66,7 +66,7 @@ def shape_of(messages: Sequence[Message], window: int, *, is_asked: bool = False
     room = int(min(window, tokens_of(kept)) * TAIL_SHARE) if is_asked else int(window * TAIL_SHARE)
     tail = 0
     for at in range(len(kept) - 1, 0, -1):
-        room -= estimate_message(kept[at])
+        room -= size_messages([kept[at]])
         if room < 0 and tail:
             break
         if _may_begin(kept[at]):
@@ -80,7 +80,7 @@ def _may_begin(message: Message) -> bool:
 
 
 def tokens_of(messages: Iterable[Message]) -> int:
-    return sum(estimate_message(message) for message in messages)
+    return size_messages(messages)
 
 
 def resolved(parts: Sequence[Part], messages: Sequence[Message]) -> list[Message]:

@@ -46,11 +46,15 @@ class ToolEnded:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAnswered:
-    """The verdict on a call, from a rule or a person. `reason` goes to the model with a denial."""
+    """The verdict on a call, from a rule or a person. `reason` goes to the model with a denial.
+
+    `text` is the result of the call itself, which then does not run: what a person answered to a question.
+    """
 
     call_id: str
     is_allowed: bool
     reason: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +113,14 @@ class RunTool:
 
 @dataclass(frozen=True, slots=True)
 class AskApproval:
-    """Judge a call by the rules, ask the person where they say so, and feed `ApprovalAnswered` back."""
+    """Judge a call by the rules, ask the person where they say so, and feed `ApprovalAnswered` back.
+
+    `repeats` is how often in a row the same call has just brought the same result, 0 for few: then ask in any case.
+    """
 
     call: ToolCall
     arguments: JsonObject
+    repeats: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +153,9 @@ class Compact:
 
 @dataclass(frozen=True, slots=True)
 class Learn:
-    """Remember something about this model on this host, across runs."""
+    """Remember something about this model on this host, across runs; `refuses_marks` for the running turn only."""
 
-    fact: LearnedLimit | Literal["silently_capped", "refuses_prefill"]
+    fact: LearnedLimit | Literal["silently_capped", "refuses_prefill", "refuses_images", "refuses_marks"]
 
 
 @dataclass(frozen=True, slots=True)

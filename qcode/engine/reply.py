@@ -29,7 +29,7 @@ from qcode.engine.recovery import (
     RunCalls,
     decide,
 )
-from qcode.engine.reply_state import ReplyState, joined, tokens_of, without_calls, without_trailing_reasoning
+from qcode.engine.reply_state import ReplyState, joined, without_calls, without_trailing_reasoning
 from qcode.engine.requests import ReplyPlan
 from qcode.engine.result import (
     REPEATS,
@@ -205,7 +205,7 @@ class Reply:
     def _budget(self, attempt: Attempt, shape: ReplyShape) -> Budget:
         state = self._state
         output = state.plan.output
-        tokens = state.kept_tokens + tokens_of(attempt)
+        tokens = state.kept_tokens + state.tokens_of(attempt)
         chars = sum(draft.size for draft in state.base) + sum(draft.size for draft in attempt.drafts)
         needs_more = shape.hit_cap or shape.arguments_incomplete
         return Budget(
@@ -235,7 +235,7 @@ class Reply:
         cap = state.fitted(self._continuing(attempt), wanted)
         if cap is None or state.plan.output.max_total_completion_tokens is None:
             return cap
-        left = state.caps.total_tokens - state.kept_tokens - tokens_of(attempt)
+        left = state.caps.total_tokens - state.kept_tokens - state.tokens_of(attempt)
         return min(cap, left) if left > 0 else cap
 
     def _continuing(self, attempt: Attempt) -> ModelRequest:
@@ -358,7 +358,7 @@ class Reply:
                     "cut", StopReason.MAX_TOKENS, shape.raw_stop, why=decision.why, note=note, limit=Limit.COST
                 )
             if not has_room:
-                note = describe_no_room(state.counter.size_of(continuing).tokens, state.model.window)
+                note = describe_no_room(state.counter.size_of(continuing, enough=0).tokens, state.model.window)
 
             def end() -> list[Effect]:
                 return state.finish("cut", StopReason.MAX_TOKENS, shape.raw_stop, why=decision.why, note=note)

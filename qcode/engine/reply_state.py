@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from qcode.engine import caps, requests
 from qcode.engine.assembler import Draft, ReplyShape
 from qcode.engine.attempt import Attempt
-from qcode.engine.counting import PromptCounter, estimate_text
+from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import Append, Effect, Emit, Learn, SendRequest
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.ledger import Ledger, RequestCause
@@ -100,8 +100,9 @@ class ReplyState:
 
     def fitted(self, request: ModelRequest, cap: int) -> int | None:
         """Return `cap` clamped to what the window leaves for `request`, None where that is too little."""
-        size = self.counter.size_of(request)
-        return caps.fit(cap, prompt_tokens=size.tokens, window=self.model.window, is_counted=size.is_counted)
+        window = self.model.window
+        size = self.counter.size_of(request, enough=caps.room_for_prompt(cap, window))
+        return caps.fit(cap, prompt_tokens=size.tokens, window=window, is_counted=size.is_counted)
 
     def ask_for_room(self, give_up: Callable[[], list[Effect]], attempt: Attempt | None = None) -> list[Effect]:
         """Wait for the conversation to be compacted, once; otherwise end as `give_up` does."""
@@ -142,17 +143,17 @@ class ReplyState:
         seam = None if request.is_prefill else Seam(text_of(self.base))
         return self.send("continuation", request, cause, seam=seam, is_broken=is_broken)
 
-    def send_again(self, attempt: Attempt, cap: int) -> list[Effect]:
-        """Send the request of an attempt that failed once more."""
+    def send_again(self, attempt: Attempt, cap: int, request: ModelRequest | None = None) -> list[Effect]:
+        """Send the request of an attempt that failed once more, or `request` in its place."""
         seam = None if attempt.seam is None else attempt.seam.renewed()
-        request = replace(attempt.request, max_tokens=cap)
+        request = replace(request or attempt.request, max_tokens=cap)
         return self.send(attempt.kind, request, "retries", seam=seam, is_broken=attempt.is_broken)
 
     def close_attempt(self, attempt: Attempt, stop: str) -> None:
         """Account for an attempt that ended, in whatever way."""
         self.attempt = None
         usage = attempt.assembler.usage
-        estimate = Usage(self.counter.size_of(attempt.request).tokens, tokens_of(attempt))
+        estimate = Usage(self.counter.size_of(attempt.request).tokens, self.tokens_of(attempt))
         self.ledger.add(usage, estimate, is_unused=not attempt.has_begun)
         attempt.record_index = len(self.records)
         self.records.append(attempt.record(stop))
@@ -179,16 +180,16 @@ class ReplyState:
         self.discard(attempt)
         if self.aside is None or attempt.shown_text > len(self.aside.text):
             text = text_of(attempt.drafts)
-            self.aside = Aside(attempt, shape, attempt.drafts, text, tokens_of(attempt))
+            self.aside = Aside(attempt, shape, attempt.drafts, text, self.tokens_of(attempt))
 
     def absorb(self, attempt: Attempt) -> None:
         """Make what an attempt gave a part of the reply."""
-        self.kept_tokens += tokens_of(attempt)
+        self.kept_tokens += self.tokens_of(attempt)
         self.base = joined(self.base, attempt.drafts)
 
     def absorb_text(self, attempt: Attempt) -> None:
         """The same for an attempt that did not end: its calls may be cut anywhere and are dropped."""
-        self.kept_tokens += tokens_of(attempt)
+        self.kept_tokens += self.tokens_of(attempt)
         self.base = joined(self.base, without_calls(attempt.drafts))
 
     def restore_aside(self) -> list[Effect]:
@@ -230,6 +231,16 @@ class ReplyState:
         self.base = without_calls(self.base)
         return []
 
+    def tokens_of(self, attempt: Attempt) -> int:
+        """Return the output tokens of an attempt as reported, else as good as can be told from what it gave.
+
+        Of an attempt that did not end a report may be from its beginning, so the larger of the two counts.
+        """
+        reported = attempt.assembler.usage.output
+        if reported is not None and attempt.assembler.ended is not None:
+            return reported
+        return max(reported or 0, sum(self.counter.measure(draft.text) for draft in attempt.drafts))
+
     @property
     def text(self) -> str:
         return text_of(self.base)
@@ -262,17 +273,6 @@ class ReplyState:
             effects.append(Append(message, records, note))
         effects.append(Emit(ReplyFinished(stop, raw_stop, self.parts, message, records, note)))
         return effects
-
-
-def tokens_of(attempt: Attempt) -> int:
-    """Return the output tokens of an attempt as reported, else estimated from what it gave.
-
-    Of an attempt that did not end a report may be from its beginning, so the larger of the two counts.
-    """
-    reported = attempt.assembler.usage.output
-    if reported is not None and attempt.assembler.ended is not None:
-        return reported
-    return max(reported or 0, sum(estimate_text(draft.text) for draft in attempt.drafts))
 
 
 def is_solid(block: Block) -> bool:

@@ -15,7 +15,7 @@ from qcode.engine.assembler import Draft, ReplyShape, ends_early
 from qcode.engine.attempt import Attempt
 from qcode.engine.caps import MAX_RESUMED_CALL_REQUESTS
 from qcode.engine.effects import Effect, Emit
-from qcode.engine.reply_state import ReplyState, tokens_of
+from qcode.engine.reply_state import ReplyState
 from qcode.engine.requests import text_of
 from qcode.engine.seam import Seam
 from qcode.protocol.events import Retry, ToolPayloadRepair
@@ -53,7 +53,7 @@ def attempt_ended(state: ReplyState, attempt: Attempt, shape: ReplyShape) -> lis
     """Append what came; run the call once its JSON closes, ask again where that was cut as well, else reject it."""
     call = _cut_call(state)
     rest = _OPENED_FENCE.sub("", text_of(attempt.drafts))
-    state.kept_tokens += tokens_of(attempt)
+    state.kept_tokens += state.tokens_of(attempt)
     cap = attempt.request.max_tokens
     closed = _closed_object(call.text + rest)
     if closed is not None:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from qcode.engine import caps
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
-from qcode.engine.compacting import Cause, Compacting
+from qcode.engine.compacting import Cause, Compacting, CompactionResult
 from qcode.engine.compaction import COMPACT_AT
 from qcode.engine.counting import PromptCounter
+from qcode.engine.effects import Compact, Effect, Emit
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.ledger import Ledger
 from qcode.engine.retries import RetrySettings
+from qcode.protocol.events import Compacted, Notice
 from qcode.protocol.messages import Message
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.tools import ToolSpec
@@ -27,6 +29,16 @@ class CompactionSettings:
 
     writer: KnownModel | None = None
     share: float = COMPACT_AT
+
+
+def told(result: CompactionResult) -> list[Effect]:
+    """Return what follows from a compaction that is over: the transcript it leaves, and what a person is told."""
+    effects: list[Effect] = []
+    if result.parts is not None:
+        effects += [Compact(result.parts), Emit(Compacted(result.before, result.after, result.kind))]
+    if result.problem:
+        effects.append(Emit(Notice("warning", result.problem)))
+    return effects
 
 
 class RoomMaker:
@@ -47,11 +59,12 @@ class RoomMaker:
         settings = self._settings
         if settings is None or self._has_failed:
             return False
-        size = counter.size_of(request)
+        window = model.window or DEFAULT_CONTEXT_WINDOW
+        size = counter.size_of(request, enough=int(settings.share * window))
         if size.tokens < self._floor:
             return False
         room = caps.fit(request.max_tokens, prompt_tokens=size.tokens, window=model.window, is_counted=size.is_counted)
-        return room is None or size.tokens >= settings.share * (model.window or DEFAULT_CONTEXT_WINDOW)
+        return room is None or size.tokens >= settings.share * window
 
     def start(
         self, messages: Sequence[Message], model: KnownModel, tools: tuple[ToolSpec, ...], retries: RetrySettings,

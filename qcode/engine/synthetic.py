@@ -65,16 +65,16 @@ def marker_arguments(raw: str) -> str:
     return json.dumps({MARKER_KEY: True, "received_characters": len(raw)})
 
 
-def split_guidance(name: str, raw: str, cap: int, rejections: int) -> str:
+def split_guidance(name: str, raw: str, cap: int, rejections: int, adds_by: str = "edit") -> str:
     """Answer a cut write or edit: it was rejected, nothing was written, and how to go on.
 
-    `rejections` counts this one and the same ones directly before it.
+    `rejections` counts this one and the same ones directly before it; `adds_by` is the tool to add the rest with.
     """
     text = (
         f"Rejected: the output limit of {cap} tokens cut this `{name}` call before its arguments were complete. It was "
         f"not run and nothing was written. {_progress(raw)} You MUST split it: write a skeleton of the file first, "
-        "then add the rest piece by piece with `edit` calls, each well below the limit. Do not send the same call "
-        "again."
+        f"then add the rest piece by piece with `{adds_by}` calls, each well below the limit. Do not send the same "
+        "call again."
     )
     if rejections >= 3:
         text += (

@@ -20,7 +20,6 @@ from qcode.engine.effects import (
     Append,
     ApprovalAnswered,
     CancelRequested,
-    Compact,
     CompactRequested,
     Effect,
     Emit,
@@ -34,15 +33,15 @@ from qcode.engine.effects import (
 )
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.ledger import Ledger
+from qcode.engine.refused import has_images, readable
 from qcode.engine.reply import Reply
 from qcode.engine.requests import ReplyPlan
 from qcode.engine.result import ReplyResult
 from qcode.engine.retries import RetrySettings
-from qcode.engine.room import CompactionSettings, RoomMaker
+from qcode.engine.room import CompactionSettings, RoomMaker, told
 from qcode.engine.transcript import prepared
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
-    Compacted,
     CompactionStarted,
     Denial,
     Notice,
@@ -137,9 +136,9 @@ class Turn:
             case ReplyFailed():
                 return self._from_reply(self._reply.handle_failure(given) if self._reply else [])
             case ToolEnded():
-                return self._from_round(given.call_id, given)
+                return self._from_round(given)
             case ApprovalAnswered():
-                return self._from_round(given.call_id, given)
+                return self._from_round(given)
             case SteerQueued():
                 self._steering.append(given.text)
                 return []
@@ -156,7 +155,11 @@ class Turn:
 
     def _start(self, message: Message) -> list[Effect]:
         self._started_at = self._now
-        return [self._append(message), Emit(TurnStarted(typed_text(message))), *self._next_step()]
+        effects = [self._append(message), Emit(TurnStarted(typed_text(message)))]
+        if not self.model.sees_images and has_images([message]):
+            text = f"{self.model.name} cannot see images: it is told that one was there"
+            effects.append(Emit(Notice("warning", text)))
+        return effects + self._next_step()
 
     def _next_step(self) -> list[Effect]:
         self._round = None
@@ -169,7 +172,7 @@ class Turn:
         settings = self._settings
         plan = ReplyPlan(
             settings.system,
-            prepared(self._messages),
+            self._history(),
             settings.tools,
             settings.effort,
             settings.output,
@@ -179,6 +182,10 @@ class Turn:
         )
         self._reply = Reply(plan, self.model, self._counter, self._ledger, turn=self._number, step=self._step)
         return [Emit(StepStarted(self._step)), *self._from_reply(self._reply.begin())]
+
+    def _history(self) -> tuple[Message, ...]:
+        """Return the transcript as this model can be sent it."""
+        return readable(prepared(self._messages), self.model)
 
     # Replies
 
@@ -238,36 +245,31 @@ class Turn:
     def _make_room(self, cause: Cause, then: Callable[[bool], list[Effect]], focus: str = "") -> list[Effect]:
         """Compact the transcript, then go on with `then`, which is told whether it is shorter now."""
         self._then = then
-        size = self._counter.size_of(self._plain_request()).tokens
-        retries, tools = self._settings.retries, self._settings.tools
-        compacting = self._room.start(self._messages, self.model, tools, retries, cause, size, focus)
+        size, settings = self._counter.size_of(self._plain_request()).tokens, self._settings
+        compacting = self._room.start(self._messages, self.model, settings.tools, settings.retries, cause, size, focus)
         return [Emit(CompactionStarted(cause)), *self._room_made(compacting.begin())]
 
     def _room_made(self, effects: list[Effect]) -> list[Effect]:
         """Pass a compaction's effects on, and go on with the turn where it is over."""
         compacting = self._room.current
-        if compacting is None or compacting.result is None:
+        if compacting is None or (result := compacting.result) is None:
             return effects
-        result = compacting.result
         self._room.end(self._ledger)
         if not compacting.is_other:
             self.model = compacting.writer
         if result.parts is not None:
             self._messages = resolved(result.parts, self._messages)
             self._counter.context_tokens = result.after
-            effects = [*effects, Compact(result.parts), Emit(Compacted(result.before, result.after, result.kind))]
-        if result.problem:
-            effects = [*effects, Emit(Notice("warning", result.problem))]
-        return [*effects, self._usage(), *self._then(result.parts is not None)]
+        return [*effects, *told(result), self._usage(), *self._then(result.parts is not None)]
 
     def _plain_request(self) -> ModelRequest:
-        settings, messages = self._settings, prepared(self._messages)
-        return ModelRequest(self.model.name, settings.system, messages, settings.tools, CAPPED_DEFAULT_MAX_TOKENS)
+        settings, cap = self._settings, CAPPED_DEFAULT_MAX_TOKENS
+        return ModelRequest(self.model.name, settings.system, self._history(), settings.tools, cap)
 
     def _room_for_reply(self, is_made: bool) -> list[Effect]:
         reply = self._reply
         assert reply is not None
-        return self._from_reply(reply.go_on(prepared(self._messages)) if is_made else reply.give_up_room())
+        return self._from_reply(reply.go_on(self._history()) if is_made else reply.give_up_room())
 
     # Calls
 
@@ -276,14 +278,14 @@ class Turn:
         self._round = CallRound(result.calls, self._tools, self._limits)
         return self._round_moved(self._round.advance(self._elapsed))
 
-    def _from_round(self, call_id: str, given: ApprovalAnswered | ToolEnded) -> list[Effect]:
+    def _from_round(self, given: ApprovalAnswered | ToolEnded) -> list[Effect]:
         current = self._round
         if current is None or current.is_over:
             return []
         if isinstance(given, ApprovalAnswered):
-            effects = current.answered(call_id, is_allowed=given.is_allowed, reason=given.reason, elapsed=self._elapsed)
+            effects = current.answered(given, self._elapsed)
         else:
-            effects = current.ended(call_id, given.outcome, self._elapsed)
+            effects = current.ended(given.call_id, given.outcome, self._elapsed)
         return self._round_moved(effects)
 
     def _round_moved(self, effects: list[Effect]) -> list[Effect]:

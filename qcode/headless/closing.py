@@ -12,6 +12,18 @@ from qcode.protocol.stops import Limit, Outcome
 NOBODY = "nobody can approve this call in a run that is not interactive, and no rule allows it; it was not run"
 """What the model is told of a call that needs an approval."""
 
+NOBODY_ANSWERS = (
+    "Nobody can answer here: this run is not interactive. Decide yourself what is most likely wanted, go on, and say "
+    "in your answer what you assumed."
+)
+"""What the model is told that asks the person something."""
+
+CHANGE_APPROACH = (
+    "Not run: this same call has brought the same result several times in a row, and would again. Change the approach, "
+    "or say in your answer what is in the way."
+)
+"""What the model is told that goes round in circles."""
+
 _FLAGS = {Limit.TURNS: "--max-turns", Limit.TOOL_CALLS: "--max-tool-calls", Limit.COST: "--max-budget-usd"}
 
 

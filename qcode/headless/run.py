@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from qcode.headless import exits
 from qcode.headless.answer import AnswerSoFar
-from qcode.headless.closing import NOBODY, denial_line, shortfall, summary
+from qcode.headless.closing import CHANGE_APPROACH, NOBODY, NOBODY_ANSWERS, denial_line, shortfall, summary
 from qcode.headless.interrupts import Interrupts
 from qcode.headless.lines import encode, event_line, init_line, result_line
 from qcode.headless.margin import Margin
@@ -159,6 +159,10 @@ class _Run:
         if self._format == "stream-json" and (line := event_line(event, self._setup)) is not None:
             await self._put(encode(line))
         match event:
+            case ApprovalRequested(kind="question"):
+                self._conversation.answer(event.call.call_id, Answer(True, text=NOBODY_ANSWERS))
+            case ApprovalRequested(kind="repeat"):
+                self._conversation.answer(event.call.call_id, Answer(True, text=CHANGE_APPROACH))
             case ApprovalRequested():
                 self._asked.append(event)
                 self._conversation.answer(event.call.call_id, Answer(False, reason=NOBODY))

@@ -23,12 +23,13 @@ class Answer:
     """A person's answer to `ApprovalRequested`.
 
     `scope` `always` adds the rule the request proposed for the rest of the session. `reason` goes to the model
-    with a denial.
+    with a denial. `text` is the result of the call, which then does not run: the answer to a question.
     """
 
     is_allowed: bool
     scope: Literal["once", "always"] = "once"
     reason: str = ""
+    text: str = ""
 
 
 class Conversation(Protocol):

@@ -97,16 +97,28 @@ class ReplyFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several answers; `detail` says what it means, if more is to be said."""
+
+    label: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ApprovalRequested:
     """The turn waits for a person. `question` is one line, `preview` the exact command or unified diff.
 
-    `rule` is the narrow rule that "always" would add, empty where none is offered.
+    `rule` is the narrow rule that "always" would add, empty where none is offered. `kind`: `approval`, may the call
+    run; `repeat`, may it run although the same call has just brought the same result several times; `question`, the
+    model asks something, and the answer, one of `choices` or any text, is the result of the call.
     """
 
     call: ToolCall
     question: str
     preview: str
     rule: str = ""
+    kind: Literal["approval", "repeat", "question"] = "approval"
+    choices: tuple[Choice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from typing import Literal, TypeAlias
 class Opaque:
     """Something a provider wants back unchanged (a signature, encrypted reasoning).
 
-    `source` is the name of the wire protocol that made it (`anthropic`, `gemini`, ...); it is echoed to that
-    protocol and read by nobody else. `data` is JSON text.
+    `source` names who made it: the wire protocol (`anthropic`, `gemini`, ...), and behind an `@` the host where that
+    is not the protocol's own. It is echoed to that host and read by nobody else. `data` is JSON text.
     """
 
     source: str

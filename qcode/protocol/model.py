@@ -25,7 +25,7 @@ class ModelFacts:
     max_output_tokens: int | None = None
     price: Price | None = None
     prefill: bool = False
-    images: bool = False
+    images: bool | None = None
     thinking: bool = False
     inline_thinking: bool = False
     text_tool_calls: bool = False

@@ -15,6 +15,7 @@ class ToolSpec:
 
     `is_read_only`: running it changes nothing. `writes_files`: it is a write or edit, so a cut call is answered
     with split guidance. `is_one_way`: it is recorded as a signal and never executed.
+    `asks_person`: its result is what the person answers; it touches nothing.
     """
 
     name: str
@@ -23,6 +24,7 @@ class ToolSpec:
     is_read_only: bool = False
     writes_files: bool = False
     is_one_way: bool = False
+    asks_person: bool = False
 
     @property
     def required(self) -> tuple[str, ...]:

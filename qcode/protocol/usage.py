@@ -51,6 +51,16 @@ def cost_of(usage: Usage, price: Price | None) -> Decimal | None:
     return (plain * price.input + cached + usage.output * price.output) / 1_000_000
 
 
+def cache_hit_rate(usage: Usage) -> float | None:
+    """Return the share of the input that was read from a cache, from 0 to 1.
+
+    None where the host reports no caching or no input: a host that does not cache has no rate, not one of 0.
+    """
+    if usage.cache_read is None or not usage.input:
+        return None
+    return min(1.0, usage.cache_read / usage.input)
+
+
 def _or(price: Decimal | None, fallback: Decimal) -> Decimal:
     return fallback if price is None else price
 

@@ -91,9 +91,9 @@ _BY_AWS_TYPE: Mapping[str, ErrorKind] = {
 class Origin:
     """Where a request goes and with whose key: what a message may name.
 
-    `key_source` and `address_source` are the variables or settings that supplied the key and the address, empty
-    where none did. `sign_in` says how to get in where credentials are no key. `proxy` names the variable a proxy was
-    taken from. The key itself is here to be taken out of messages, and never shown.
+    `key_source` and `address_source` are the variables, settings or commands that supplied the key and the address,
+    empty where none did. `sign_in` says how to get in where credentials are no key. `proxy` names the variable a proxy
+    was taken from. The key itself is here to be taken out of messages, and never shown.
     """
 
     provider: str
@@ -262,10 +262,11 @@ def _compose(origin: Origin, kind: ErrorKind, message: str, status: int | None) 
             if not origin.key and origin.sign_in:
                 return f"{origin.provider} refused the credentials: {text.rstrip('.')}; {origin.sign_in}"
             if not origin.key:
-                how = "name its variable as api_key_env in the config"
+                command = f"qcode auth login {origin.provider}"
+                how = f"store one with {command}, or name its variable as api_key_env in the config"
                 return f"{origin.provider} wants a key: {text.rstrip('.')}; {how}"
-            key = f"the key from {origin.key_source}" if origin.key_source else "the key"
-            return f"{origin.provider} refused {key}: {text.rstrip('.')}; set a valid one"
+            verb = "store" if is_command(origin.key_source) else "set"
+            return f"{origin.provider} refused {key_words(origin.key_source)}: {text.rstrip('.')}; {verb} a valid one"
         case ErrorKind.BAD_REQUEST | ErrorKind.CONTEXT_OVERFLOW | ErrorKind.UNKNOWN_MODEL:
             # No status here: a limit is learned from the numbers in this line.
             return f"{origin.provider} refused the request: {text}"
@@ -273,6 +274,17 @@ def _compose(origin: Origin, kind: ErrorKind, message: str, status: int | None) 
             return f"{origin.provider}: {text} ({status})"
         case _:
             return f"{origin.provider}: {text}"
+
+
+def key_words(source: str) -> str:
+    """Name a key by where it came from: a variable, or the command that stored it."""
+    if is_command(source):
+        return f"the key stored with {source}"
+    return f"the key from {source}" if source else "the key"
+
+
+def is_command(source: str) -> bool:
+    return source.startswith("qcode ")
 
 
 def is_error_object(sent: Mapping[str, Json]) -> bool:

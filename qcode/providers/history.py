@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
 
 
-def alternate(messages: tuple[Message, ...]) -> list[Message]:
+def _same(call_id: str) -> str:
+    return call_id
+
+
+def alternate(messages: tuple[Message, ...], fit: Callable[[str], str] = _same) -> list[Message]:
     """Return the messages with neighbours of one role joined, so that roles alternate, and no call id twice.
 
-    Some servers begin to count their calls anew in every reply; another host refuses such a history.
+    Some servers begin to count their calls anew in every reply; another host refuses such a history. `fit` makes an
+    id one that the host takes; ids that become the same by that are told apart. What an id becomes depends on what
+    stands before it alone, so that it never changes while a conversation grows.
     """
     joined: list[Message] = []
     for message in messages:
@@ -25,27 +31,31 @@ def alternate(messages: tuple[Message, ...]) -> list[Message]:
             joined[-1] = Message(message.role, joined[-1].blocks + message.blocks)
         else:
             joined.append(message)
-    return _with_distinct_calls(joined)
+    return _with_fitting_calls(joined, fit)
 
 
-def _with_distinct_calls(messages: list[Message]) -> list[Message]:
-    seen: set[str] = set()
+def _with_fitting_calls(messages: list[Message], fit: Callable[[str], str]) -> list[Message]:
+    taken: set[str] = set()
     renamed: dict[str, str] = {}
     result: list[Message] = []
     for message in messages:
         if message.role == "assistant":
-            ids = [call.call_id for call in message.calls]
-            renamed = {call_id: _unused(call_id, seen) for call_id in ids if call_id in seen}
-            seen.update(ids, renamed.values())
+            renamed = {}
+            for call in message.calls:
+                fitting = _unused(call.call_id, taken, fit)
+                taken.add(fitting)
+                if fitting != call.call_id:
+                    renamed[call.call_id] = fitting
         result.append(_renamed(message, renamed) if renamed else message)
     return result
 
 
-def _unused(call_id: str, seen: set[str]) -> str:
-    number = 2
-    while f"{call_id}_{number}" in seen:
+def _unused(call_id: str, taken: set[str], fit: Callable[[str], str]) -> str:
+    fitting, number = fit(call_id), 2
+    while not fitting or fitting in taken:
+        fitting = fit(f"{call_id}_{number}")
         number += 1
-    return f"{call_id}_{number}"
+    return fitting
 
 
 def _renamed(message: Message, names: dict[str, str]) -> Message:

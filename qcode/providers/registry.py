@@ -14,6 +14,8 @@ from typing import Literal, TypeAlias, get_args
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.provider import Provider
+from qcode.providers import azure
+from qcode.providers.errors import key_words
 from qcode.providers.openai_chat.quirks import COMPATIBLE, ChatQuirks, MaxTokensField, for_openai, is_openai
 from qcode.providers.transport import Connection, Timeouts, check_address, is_local, strip_version
 
@@ -28,7 +30,8 @@ class ProviderSpec:
     `key_variables` and `base_url_variables`: environment variables, the first that is set wins. `quirks` matters to
     the `openai` protocol only. `max_tokens_field` and `reasoning_field` override it; without an override the field
     is OpenAI's own where the address is OpenAI's. `needs_key` False: a local server, or a host whose SDK finds
-    credentials by itself.
+    credentials by itself. `key_path`: where the host lists its models to anybody, what below its address only a valid
+    key gets.
     """
 
     name: str
@@ -41,6 +44,7 @@ class ProviderSpec:
     max_tokens_field: MaxTokensField | None = None
     reasoning_field: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    key_path: str = ""
 
 
 _AWS_CHAIN = (
@@ -52,7 +56,7 @@ _AWS_CHAIN = (
 )
 """Variables that show that Amazon's SDK will find credentials; their values are no keys."""
 
-_THINKING = ChatQuirks(echoes_reasoning=True, effort="thinking", prefill="plain")
+_OPENAIS = ("openai", "openai-responses")
 _PLAIN = ChatQuirks(prefill="plain")
 
 PROVIDERS: Mapping[str, ProviderSpec] = {
@@ -85,17 +89,20 @@ PROVIDERS: Mapping[str, ProviderSpec] = {
         ProviderSpec("lmstudio", "openai", "http://localhost:1234/v1", ("LMSTUDIO_API_KEY",), needs_key=False),
         ProviderSpec("llamacpp", "openai", "http://localhost:8080/v1", ("LLAMACPP_API_KEY",), needs_key=False),
         ProviderSpec("vllm", "openai", "http://localhost:8000/v1", ("VLLM_API_KEY",), needs_key=False),
+        ProviderSpec("sglang", "openai", "http://localhost:30000/v1", ("SGLANG_API_KEY",), needs_key=False),
         ProviderSpec(
             "openrouter", "openai", "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",),
-            quirks=ChatQuirks(effort="openai", prefill="plain"),
+            quirks=ChatQuirks(effort="openai", prefill="plain"), key_path="key",
         ),
         ProviderSpec(
             "deepseek", "openai", "https://api.deepseek.com", ("DEEPSEEK_API_KEY",),
-            quirks=ChatQuirks(echoes_reasoning=True, effort="thinking", prefill="prefix"),
+            quirks=ChatQuirks(echoes_reasoning=True, effort="thinking", prefill="prefix", prefill_path="/beta"),
         ),
         ProviderSpec(
             "mistral", "openai", "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",),
-            quirks=ChatQuirks(sends_stream_options=False, prefill="prefix", call_ids="mistral"),
+            quirks=ChatQuirks(
+                sends_stream_options=False, effort="mistral", prefill="prefix", call_ids="mistral", answers_results=True
+            ),
         ),
         ProviderSpec("groq", "openai", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), quirks=_PLAIN),
         ProviderSpec("xai", "openai", "https://api.x.ai/v1", ("XAI_API_KEY",), quirks=_PLAIN),
@@ -103,12 +110,14 @@ PROVIDERS: Mapping[str, ProviderSpec] = {
         ProviderSpec(
             "qwen", "openai", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
             ("DASHSCOPE_API_KEY", "QWEN_API_KEY"), ("DASHSCOPE_BASE_URL",),
-            quirks=ChatQuirks(effort="enable_thinking", prefill="plain"),
+            quirks=ChatQuirks(effort="enable_thinking", prefill="partial"),
         ),
         ProviderSpec("kimi", "openai", "https://api.moonshot.ai/v1", ("MOONSHOT_API_KEY", "KIMI_API_KEY"),
-                     quirks=_THINKING),
+                     quirks=ChatQuirks(echoes_reasoning=True, effort="thinking", prefill="partial")),
         ProviderSpec("glm", "openai", "https://api.z.ai/api/paas/v4", ("ZAI_API_KEY", "ZHIPUAI_API_KEY"),
-                     quirks=_THINKING),
+                     quirks=ChatQuirks(echoes_reasoning=True, effort="thinking", prefill="plain")),
+        ProviderSpec("azure", "openai", "", ("AZURE_OPENAI_API_KEY", "AZURE_API_KEY", azure.TOKEN_VARIABLE),
+                     ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_BASE_URL")),
     )
 }  # fmt: skip
 
@@ -157,6 +166,19 @@ def key_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
     return _first(spec.key_variables, environ)
 
 
+def key_name(spec: ProviderSpec) -> str:
+    """Return the name the key of `spec` is stored under: providers that read the same variables share one key."""
+    known = PROVIDERS.get(spec.name)
+    if known is None or known.key_variables != spec.key_variables or not spec.key_variables:
+        return spec.name
+    return next(one.name for one in PROVIDERS.values() if one.key_variables == spec.key_variables)
+
+
+def takes_key(spec: ProviderSpec) -> bool:
+    """Tell whether a key can be stored for `spec`: not for the demo, nor where Amazon's SDK finds credentials."""
+    return spec.protocol not in ("demo", "bedrock")
+
+
 def credential_of(spec: ProviderSpec, environ: Mapping[str, str]) -> str:
     """Return the name of the variable that shows a credential for `spec`, empty where none does.
 
@@ -172,6 +194,8 @@ def credential_of(spec: ProviderSpec, environ: Mapping[str, str]) -> str:
 def base_url_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
     """Return the address and the variable that supplied it; the built-in address comes from none."""
     value, variable = _first(spec.base_url_variables, environ)
+    if spec.name == "azure" and value:
+        value = azure.versioned(value, environ)
     return (value, variable) if value else (spec.base_url, "")
 
 
@@ -187,7 +211,7 @@ def connect(
 ) -> Provider:
     """Return a client for `spec`; nothing is sent and no SDK loads before its first request.
 
-    `key_source` and `base_url_source` name the variable or setting the value came from, for messages. Raises
+    `key_source` and `base_url_source` name the variable, setting or command the value came from, for messages. Raises
     `ProviderError`: NO_CREDENTIAL where a key is needed and there is none, AUTH where it cannot be a key,
     BAD_REQUEST where the address is none.
     """
@@ -198,17 +222,28 @@ def connect(
     address = base_url or spec.base_url
     # Amazon's address depends on the region, which its SDK finds out.
     if address or spec.protocol != "bedrock":
-        address = check_address(spec.name, address)
+        address = check_address(spec.name, _given(spec, address))
     connection = Connection(
         name=spec.name,
         base_url=strip_version(address) if spec.protocol in ("anthropic", "gemini") else address,
         api_key=_checked_key(spec, address, api_key, key_source),
         key_source=key_source,
         base_url_source=base_url_source,
-        headers={**spec.headers, **(headers or {})},
+        headers={**_key_headers(address, api_key.strip(), key_source), **spec.headers, **(headers or {})},
         timeouts=timeouts or Timeouts(),
     )
     return _client(connection, spec)
+
+
+def _given(spec: ProviderSpec, address: str) -> str:
+    if not address and spec.base_url_variables:
+        variables = " or ".join(spec.base_url_variables)
+        raise ProviderError(ErrorKind.BAD_REQUEST, f"{spec.name} needs an address: set {variables}")
+    return azure.complete(address.strip()) if spec.protocol in _OPENAIS and azure.is_azure(address) else address
+
+
+def _key_headers(address: str, api_key: str, key_source: str) -> Mapping[str, str]:
+    return azure.headers(api_key, key_source) if azure.is_azure(address) else {}
 
 
 def _client(connection: Connection, spec: ProviderSpec) -> Provider:
@@ -251,14 +286,25 @@ def _checked_key(spec: ProviderSpec, address: str, api_key: str, key_source: str
         if spec.needs_key and not is_local(address):
             variables = " or ".join(spec.key_variables)
             how = f"set {variables}" if variables else "set api_key_env in the config"
-            raise ProviderError(ErrorKind.NO_CREDENTIAL, f"{spec.name} needs a key: {how}")
+            command = login_command(spec)
+            raise ProviderError(ErrorKind.NO_CREDENTIAL, f"{spec.name} needs a key: {how}, or store one with {command}")
         return ""
-    if not (key.isascii() and key.isprintable() and " " not in key):
-        source = f" from {key_source}" if key_source else ""
+    if not is_sendable(key):
+        words = key_words(key_source)
         raise ProviderError(
-            ErrorKind.AUTH, f"the key{source} holds spaces or characters no key of {spec.name} has; copy it again"
+            ErrorKind.AUTH, f"{words} holds spaces or characters no key of {spec.name} has; copy it again"
         )
     return key
+
+
+def is_sendable(key: str) -> bool:
+    """Tell whether `key` can stand in a header of HTTP."""
+    return key.isascii() and key.isprintable() and " " not in key
+
+
+def login_command(spec: ProviderSpec) -> str:
+    """Return the command that stores a key for `spec`; it is also the source that messages name for such a key."""
+    return f"qcode auth login {key_name(spec)}"
 
 
 def _first(variables: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str]:

@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -21,6 +21,7 @@ from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReplyEvent, ReplyStarted, UsageReported
 from qcode.providers.error_body import is_page, page_title
 from qcode.providers.errors import attributed
+from qcode.providers.marks import for_place, from_place, place_of
 from qcode.providers.sse import MAX_EVENT_BYTES, SseEvent, SseParser
 from qcode.providers.threads import run_aside
 from qcode.providers.transport import Connection, failure
@@ -85,16 +86,26 @@ def decode_event(event: SseEvent, decoder: Decoder) -> list[ReplyEvent]:
         _log.info("skipped an event that is not JSON: %.200r", event.data)
         sent = None
     if event.event == "error" and not (isinstance(sent, dict) and sent.get("error")):
-        return decoder.feed({"error": sent if isinstance(sent, dict) else event.data})
+        sent = {"error": sent if isinstance(sent, dict) else event.data}
     return feed_json(sent, decoder)
 
 
 def feed_json(sent: Json, decoder: Decoder) -> list[ReplyEvent]:
-    """Feed an object, or the objects of a list (Gemini without `alt=sse` sends one list)."""
+    """Feed an object, or the objects of a list (Gemini without `alt=sse` sends one list).
+
+    An error behind the stop reason is none of the reply's: that is complete.
+    """
     events: list[ReplyEvent] = []
     for item in sent if isinstance(sent, list) else [sent]:
-        if isinstance(item, dict) and not decoder.is_ended:
+        if not isinstance(item, dict) or decoder.is_ended:
+            continue
+        is_complete = decoder.is_complete
+        try:
             events += decoder.feed(item)
+        except ProviderError as error:
+            if not is_complete:
+                raise
+            _log.info("ignored an error behind the end of a reply: %s", error.message)
     return events
 
 
@@ -235,7 +246,8 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         """Yield the events of one reply; see `protocol.provider.Provider.stream`."""
-        limits = self._connection.timeouts
+        limits, place = self._connection.timeouts, place_of(self.host)
+        request = for_place(request, place)
         decoder = self._decoder(request)
         try:
             async with AsyncExitStack() as stack:
@@ -247,7 +259,7 @@ class SdkProvider(ABC, Generic[ClientT]):
                     raise ProviderError(ErrorKind.TIMEOUT, f"no answer within {limits.first_event:g} s") from error
                 reply = read_reply(response, decoder, self._connection, self._parser())
                 async for event in await stack.enter_async_context(aclosing(reply)):
-                    yield event
+                    yield from_place(event, place) if place else event
         except ProviderError as error:
             raise attributed(error, self._connection.origin) from error
         except (asyncio.CancelledError, GeneratorExit):
@@ -258,9 +270,13 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     async def model_names(self) -> tuple[str, ...]:
         """Return the names of the models the host serves, sorted; raise `ProviderError`."""
+        return tuple(sorted(set(await self._listed(self._list_models))))
+
+    async def _listed(self, ask: Callable[[ClientT], Awaitable[list[str]]]) -> list[str]:
+        """Return what a small request brings, its failures told like those of a reply."""
         try:
             async with asyncio.timeout(_MODEL_LIST_LIMIT_S):
-                return tuple(sorted(set(await self._list_models(await self._connected()))))
+                return await ask(await self._connected())
         except TimeoutError as error:
             raise ProviderError(
                 ErrorKind.TIMEOUT, f"{self.name} did not list its models within {_MODEL_LIST_LIMIT_S:g} s"

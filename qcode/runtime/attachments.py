@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from qcode.protocol.messages import Block, Image, Text
+from qcode.tools.pictures import image_type
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024
 MAX_IMAGE_BYTES = 10 * 1024 * 1024
@@ -75,7 +76,7 @@ def _block(path: Path, shown: str, *, takes_pipes: bool = False) -> Block:
     is_image_by_name = path.suffix.lower() in _IMAGE_NAMES
     limit = MAX_IMAGE_BYTES if is_image_by_name else MAX_TEXT_BYTES
     data = _read(path, shown, limit, takes_pipes)
-    media_type = _image_type(data)
+    media_type = image_type(data)
     if media_type:
         return Image(media_type, base64.b64encode(data).decode("ascii"))
     if is_image_by_name:
@@ -99,17 +100,6 @@ def _read(path: Path, shown: str, limit: int, takes_pipes: bool) -> bytes:
     if len(data) > limit:
         raise InputError(f"{shown} is too large to attach ({max(size, len(data)):,} bytes; at most {limit:,})")
     return data
-
-
-def _image_type(data: bytes) -> str:
-    """Return the type of an image by its first bytes, empty for anything else: a name may say something wrong."""
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if data.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if data.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    return "image/webp" if data.startswith(b"RIFF") and data[8:12] == b"WEBP" else ""
 
 
 def decoded(data: bytes, what: str) -> str:

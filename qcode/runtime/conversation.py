@@ -6,14 +6,14 @@ The composition root wires it and is the only one that knows which provider, too
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
+from dataclasses import replace
 
-from qcode.engine.caps import OutputSettings
-from qcode.engine.counting import PromptCounter, estimate_message
+from qcode.engine.caps import caps_for
+from qcode.engine.counting import PromptCounter, size_messages
 from qcode.engine.effects import (
     Append,
     ApprovalAnswered,
@@ -25,7 +25,6 @@ from qcode.engine.effects import (
     UserSubmitted,
 )
 from qcode.engine.knowledge import KnownModel
-from qcode.engine.retries import RetrySettings
 from qcode.engine.room import CompactionSettings
 from qcode.engine.turn import Turn, TurnSettings
 from qcode.protocol.conversation import Answer, ApprovalMode
@@ -33,72 +32,24 @@ from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import ApprovalRequested, Notice, ToolFinished, TurnEnded, TurnEvent
 from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import Block, Message, Text, ToolCall, ToolResult
-from qcode.protocol.model import Effort
+from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
 from qcode.protocol.reports import ContextReport, TurnUsage
 from qcode.protocol.tools import ToolOutcome
 from qcode.runtime.checkpoints.keeper import Checkpoints
-from qcode.runtime.debug_log import DebugLog, LoggedProvider
+from qcode.runtime.debug_log import LoggedProvider
 from qcode.runtime.driver import Driver
 from qcode.runtime.library import Library
-from qcode.runtime.limits import LimitStore
 from qcode.runtime.metrics import RecoveryMetrics
+from qcode.runtime.preparing import Preparation
 from qcode.runtime.reports import context_report, earlier_usage, turn_usage
 from qcode.runtime.store.session import Session
-from qcode.runtime.store.store import SessionStore
 from qcode.runtime.suggestions import with_nearest_models
-from qcode.runtime.toolbox import Toolbox
+from qcode.runtime.surroundings import Connected, PromptLimits, Wiring
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class Connected:
-    """A model that can be talked to, as the composition root made it. `system` is its prompt in a mode."""
-
-    provider: Provider
-    model: KnownModel
-    system: Callable[[ApprovalMode], str]
-    output: OutputSettings = field(default_factory=OutputSettings)
-    retries: RetrySettings = field(default_factory=RetrySettings)
-
-    @property
-    def name(self) -> str:
-        return f"{self.model.provider}/{self.model.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class PromptLimits:
-    """Limits of one prompt; None where there is none."""
-
-    max_turns: int | None = None
-    max_tool_calls: int | None = None
-    max_budget_usd: Decimal | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Wiring:
-    """What a conversation is made of beside its model.
-
-    `connect` makes a model of a name, raising `ValueError` with one line where it cannot; `new_session` opens a
-    session file for a model's name; `mentioned` gives the files that a typed prompt names, and a line for each that
-    cannot be attached. `sessions` are those of this folder, None where none are kept. `summarizer` gives the model that
-    writes summaries and titles, None: the conversation's own; it may raise `ValueError` with one line.
-    `instruction_chars` is how much of the system prompt comes from instruction files.
-    """
-
-    connect: Callable[[str], Connected]
-    new_session: Callable[[str], Session]
-    toolbox: Toolbox
-    policy: Policy
-    limits: LimitStore
-    prompt_limits: PromptLimits = field(default_factory=PromptLimits)
-    effort: Effort | None = None
-    debug_log: DebugLog | None = None
-    mentioned: Callable[[str], tuple[tuple[Block, ...], tuple[str, ...]]] = lambda typed: ((), ())
-    sessions: SessionStore | None = None
-    summarizer: Callable[[], Connected | None] = lambda: None
-    instruction_chars: int = 0
+__all__ = ["Connected", "Conversation", "PromptLimits", "Wiring"]
 
 
 class Conversation:
@@ -110,18 +61,20 @@ class Conversation:
         self._wiring = wiring
         self._connected = connected
         self._policy = wiring.policy
-        self._retired: list[Provider] = []
         self._driver: Driver | None = None
+        self._open_rules: dict[str, str] = {}
+        self._spelled: dict[str, tuple[str, JsonObject]] = {}
+        self._retired: list[Provider] = []
+        self._attached: tuple[Block, ...] = ()
+        self.metrics = RecoveryMetrics()
+        self._preparation = self._new_preparation()
         self._summarizer: Connected | None = None
+        self._is_opening = False
         self._checkpoints = Checkpoints(
             wiring.toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy
         )
         self._library = Library(self, wiring.sessions, wiring.toolbox.workspace.root)
-        self._is_opening = False
-        self.metrics = RecoveryMetrics()
         self._begin(session, messages)
-        self._open_rules: dict[str, str] = {}
-        self._attached: tuple[Block, ...] = ()
 
     def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
         """Go on with a session; `messages` are what is known where its file does not have them."""
@@ -129,7 +82,7 @@ class Conversation:
         self._session = session
         self._messages = [entry.message for entry in entries] or list(messages)
         self._numbers = [entry.numbers for entry in entries] or [()] * len(messages)
-        self._counter = PromptCounter()
+        self._counter = self._new_counter()
         self._turns = 0
         price = self._connected.model.facts.price
         ever = (stored.entry for _, stored in sorted(session.line.stored.items()))
@@ -182,12 +135,14 @@ class Conversation:
         self._turns += 1
         self._is_opening = isinstance(first, UserSubmitted)
         writer, problem = self._writer()
-        turn = Turn(self._turn_settings(writer), self._known_model(), self._messages, self._counter, number=self._turns)
+        settings = self._turn_settings(writer)
+        turn = Turn(settings, self._known_model(), self._messages, self._counter, number=self._turns)
         summaries = None if writer is None else self._logged(writer.provider)
         self._driver = Driver(turn, self._logged(self._connected.provider), self, writer=summaries)
         await self._checkpoints.settle()
         complaints = (*complaints, *problem)
         try:
+            complaints += await self._prepare(turn, settings, first)
             async with aclosing(self._driver.run(first)) as events:
                 async for event in events:
                     if isinstance(event, TurnEnded):
@@ -203,6 +158,7 @@ class Conversation:
         finally:
             self._driver = None
             self._open_rules.clear()
+            self._spelled.clear()
             self._session.sync()
 
     def answer(self, call_id: str, answer: Answer) -> None:
@@ -211,7 +167,7 @@ class Conversation:
             return
         if answer.is_allowed and answer.scope == "always" and rule:
             self._policy = self._policy.with_allow(rule)
-        self._driver.give(ApprovalAnswered(call_id, answer.is_allowed, answer.reason))
+        self._driver.give(ApprovalAnswered(call_id, answer.is_allowed, answer.reason, answer.text))
 
     def steer(self, text: str) -> None:
         if self._driver is not None:
@@ -220,6 +176,7 @@ class Conversation:
     def cancel(self) -> None:
         if self._driver is not None:
             self._driver.give(CancelRequested())
+            self._preparation.cancel()
 
     def clear(self) -> None:
         self.open_session(self._wiring.new_session(self.model))
@@ -237,7 +194,7 @@ class Conversation:
         return self
 
     def context(self) -> ContextReport:
-        connected, specs = self._connected, self._wiring.toolbox.specs
+        connected, specs = self._connected, self._wiring.toolbox.specs(self._connected.model.name)
         system, briefed = connected.system(self.mode), self._wiring.instruction_chars
         return context_report(
             self._known_model(), system, briefed, specs, self._messages, self._counter, connected.output
@@ -266,13 +223,14 @@ class Conversation:
         entries = self._session.entries()
         self._messages = [entry.message for entry in entries]
         self._numbers = [entry.numbers for entry in entries]
-        self._counter.context_tokens = sum(estimate_message(message) for message in self._messages)
+        self._counter.context_tokens = size_messages(self._messages)
 
     def set_model(self, name: str) -> None:
         connected = self._wiring.connect(name)
         self._retired.append(self._connected.provider)
         self._connected = connected
-        self._counter = PromptCounter()
+        self._counter = self._new_counter()
+        self._preparation = self._new_preparation()
         self._session.switch_model(connected.name)
 
     def trust_folder(self) -> None:
@@ -299,19 +257,32 @@ class Conversation:
 
     # What the driver asks for
 
-    async def judge(self, call: ToolCall, arguments: JsonObject) -> ApprovalAnswered | ApprovalRequested:
-        verdict = self._policy.judge(call.name, arguments)
-        if verdict.verdict != "ask":
+    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | ApprovalRequested:
+        toolbox = self._wiring.toolbox
+        # What is judged and shown is what runs, also where files that it depends on change in between.
+        name, arguments = self._spelled[call.call_id] = await toolbox.spelled_out(call.name, arguments)
+        # A verdict may look at the disk, and ask bash and git.
+        verdict = await asyncio.to_thread(self._policy.judge, name, arguments)
+        is_question = toolbox.asks_person(call.name)
+        if verdict.verdict == "deny" or (verdict.verdict == "allow" and not repeats and not is_question):
             return ApprovalAnswered(call.call_id, verdict.verdict == "allow", verdict.reason)
-        preview = await self._wiring.toolbox.preview(call.name, arguments)
-        if preview.refusal:
+        preview = await toolbox.preview(name, arguments)
+        if preview.refusal and not repeats:
             return ApprovalAnswered(call.call_id, is_allowed=True)
+        if is_question and not repeats:
+            self._open_rules[call.call_id] = ""
+            return ApprovalRequested(call, preview.question, preview.detail, kind="question", choices=preview.choices)
+        if repeats:
+            self._open_rules[call.call_id] = ""
+            question = f"The same {call.name} call has brought the same result {repeats} times in a row. Run it again?"
+            return ApprovalRequested(call, question, preview.detail or preview.refusal, kind="repeat")
         self._open_rules[call.call_id] = verdict.proposed_rule
         return ApprovalRequested(call, preview.question, preview.detail, verdict.proposed_rule)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
-        work = self._wiring.toolbox.run(call.name, arguments, output)
-        return await (self._checkpoints.watched(work) if self._may_change_files(call, arguments) else work)
+        name, spelled = self._spelled.pop(call.call_id, (call.name, arguments))
+        work = self._wiring.toolbox.run(name, spelled, output)
+        return await (self._checkpoints.watched(work) if self._may_change_files(name, spelled) else work)
 
     def append(self, effect: Append) -> None:
         number = self._session.append(effect.message, effect.attempts, effect.mark, is_own=self._is_opening)
@@ -338,13 +309,14 @@ class Conversation:
             return error
         return await with_nearest_models(error, self._connected.provider, self._connected.model.name)
 
-    def _may_change_files(self, call: ToolCall, arguments: JsonObject) -> bool:
+    def _may_change_files(self, name: str, arguments: JsonObject) -> bool:
         """Say whether only a look can find what a call changes in files: tools that write tell it themselves."""
-        spec = next((spec for spec in self._wiring.toolbox.specs if spec.name == call.name), None)
+        specs = self._wiring.toolbox.specs(self._connected.model.name)
+        spec = next((spec for spec in specs if spec.name == name), None)
         if spec is None or spec.is_read_only or spec.writes_files:
             return False
         plain = replace(self._policy, mode="default", rules=Rules.of(), is_trusted=True)
-        return not plain.judge(call.name, arguments).is_allowed
+        return not plain.judge(name, arguments).is_allowed
 
     def _keep_result(self, event: TurnEvent) -> None:
         """Have the result of a call on the disk while other calls of its step are still to run."""
@@ -367,16 +339,38 @@ class Conversation:
         log = self._wiring.debug_log
         return provider if log is None else LoggedProvider(provider, log)
 
+    def _new_counter(self) -> PromptCounter:
+        tokens = self._wiring.tokens
+        return PromptCounter(tokens.count if tokens is not None else None)
+
+    def _new_preparation(self) -> Preparation:
+        return Preparation(self.model, self._connected.window, self._wiring.tokens)
+
+    async def _prepare(
+        self, turn: Turn, settings: TurnSettings, first: UserSubmitted | CompactRequested
+    ) -> tuple[str, ...]:
+        """Find out what the first request of a turn has to fit into; return warnings for the person."""
+        preparation = self._preparation
+        warning = await preparation.ask()
+        turn.model = model = self._known_model()
+        cap = caps_for(settings.output, model.output_limit).first
+        said = (first.message,) if isinstance(first, UserSubmitted) else ()
+        request = ModelRequest(model.name, settings.system, (*self._messages, *said), settings.tools, cap)
+        await preparation.count(request, model, self._counter)
+        return (warning,) if warning else ()
+
     def _known_model(self) -> KnownModel:
         model = self._connected.model
-        return replace(model, host=self._wiring.limits.knowledge(self._connected.provider.host, model.name))
+        host = self._wiring.limits.knowledge(self._connected.provider.host, model.name)
+        # What the server says now is worth more than what it once taught.
+        return replace(model, host=replace(host, window=self._preparation.window or host.window))
 
     def _turn_settings(self, writer: Connected | None) -> TurnSettings:
         wiring, connected = self._wiring, self._connected
         limits = wiring.prompt_limits
         return TurnSettings(
             connected.system(self.mode),
-            wiring.toolbox.specs,
+            wiring.toolbox.specs(connected.model.name),
             wiring.effort,
             connected.output,
             connected.retries,

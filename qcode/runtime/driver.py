@@ -50,8 +50,8 @@ QUEUED_EVENTS = 512
 class Services(Protocol):
     """What a turn needs from its surroundings. All but `judge` and `run_tool` must return at once."""
 
-    async def judge(self, call: ToolCall, arguments: JsonObject) -> ApprovalAnswered | ApprovalRequested:
-        """Return the verdict of the rules, or the question to put to the person."""
+    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | ApprovalRequested:
+        """Return the verdict of the rules, or the question to put to the person; `repeats` as in `AskApproval`."""
         ...
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
@@ -236,7 +236,7 @@ class Driver:
 
     async def _judge(self, effect: AskApproval) -> None:
         try:
-            verdict = await self._services.judge(effect.call, effect.arguments)
+            verdict = await self._services.judge(effect.call, effect.arguments, effect.repeats)
         except Exception as error:  # noqa: BLE001 - the driver's edge: what cannot be judged is not run
             reason = f"the call could not be judged ({type(error).__name__}: {error})"
             verdict = ApprovalAnswered(effect.call.call_id, is_allowed=False, reason=reason)

@@ -77,6 +77,7 @@ def _row(knowledge: HostKnowledge) -> JsonObject:
         "window": knowledge.window,
         "silently_capped": knowledge.is_silently_capped,
         "refuses_prefill": knowledge.refuses_prefill,
+        "refuses_images": knowledge.refuses_images,
     }
     return {name: value for name, value in row.items() if value}
 
@@ -87,6 +88,7 @@ def _knowledge(row: JsonObject) -> HostKnowledge:
         window=_count(row.get("window")),
         is_silently_capped=row.get("silently_capped") is True,
         refuses_prefill=row.get("refuses_prefill") is True,
+        refuses_images=row.get("refuses_images") is True,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, OutputSettings, caps_for
 from qcode.engine.compaction import COMPACT_AT
-from qcode.engine.counting import PromptCounter, estimate_block, estimate_message, estimate_text
+from qcode.engine.counting import PromptCounter, estimate_text, size_block, size_messages
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.transcript import prepared
 from qcode.protocol.events import ApiCalls, Attempt, TurnEnded
@@ -33,12 +33,12 @@ def context_report(
     `instructions` is how many characters of `system` come from instruction files.
     """
     history = prepared(messages)
-    results = sum(estimate_block(one) for message in history for one in message.blocks if isinstance(one, ToolResult))
+    results = sum(size_block(one) for message in history for one in message.blocks if isinstance(one, ToolResult))
     parts = [
         max(0, estimate_text(system) - instructions // 4),
         instructions // 4,
         sum(estimate_text(tool.description) + estimate_text(json.dumps(tool.parameters)) + 8 for tool in tools),
-        sum(estimate_message(message) for message in history) - results,
+        size_messages(history) - results,
         results,
     ]
     request = ModelRequest(model.name, system, history, tools, 1)

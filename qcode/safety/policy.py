@@ -12,27 +12,32 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
-from urllib.parse import urlsplit
 
 from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.json import JsonObject
-from qcode.safety.paths import Ground, anchored, home_of, is_inside, judge_on
+from qcode.protocol.patch import PatchError, patch_paths
+from qcode.safety.addresses import Target, read_url
+from qcode.safety.paths import Ground, anchored, home_of, judge_on
 from qcode.safety.proposals import propose_edit, propose_shell
 from qcode.safety.rules import Rule, Rules, parse_rule
-from qcode.safety.shell import judge_command, judge_inputs, judge_part
+from qcode.safety.shell.grammar import read_script
+from qcode.safety.shell.judge import ALLOWED, PATH, Looks, Repository, judge_inputs, judge_part, resolve
+from qcode.safety.shell.script import Command, Part, parts_of
+from qcode.safety.shell.words import NotPlain, Word
 from qcode.safety.trail import follow
-from qcode.safety.verdict import Access, Verdict
-from qcode.safety.words import Command, NotPlain, Word, parse
+from qcode.safety.verdict import Access, Verdict, strictest
 
-READERS = frozenset({"read", "glob", "grep"})
-WRITERS = frozenset({"write", "edit"})
+READERS = frozenset({"read", "ls", "glob", "grep"})
+WRITERS = frozenset({"write", "edit", "multi_edit", "notebook_edit"})
+HARMLESS = frozenset({"todo", "ask_person"})
 
 _WRAPPING = frozenset(
     {
         "timeout", "nice", "nohup", "time", "sudo", "doas", "env", "xargs", "command", "builtin", "exec", "eval",
-        "bash", "sh", "dash", "zsh", "find", "setsid", "stdbuf",
+        "bash", "sh", "dash", "zsh", "find", "setsid", "stdbuf", "ionice", "fd", "fdfind",
     }
 )  # fmt: skip
+_PROTECTED = frozenset({"path:git", "path:credentials", "path:start-up", "path:own", "path:history"})
 _AUTO = " (auto mode needs a sandbox, which there is none of here, so it asks like default mode)"
 
 _Test: TypeAlias = Callable[[Rule], bool]
@@ -41,6 +46,8 @@ _Test: TypeAlias = Callable[[Rule], bool]
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What a session may do. `search_path` is the PATH that shell commands will run with.
+
+    `looks` is how processes are asked what no table knows; `limit` is a policy that has to agree.
 
     Untrusted: reading inside the workspace is allowed and everything else asks, whatever mode and rules say.
     """
@@ -54,6 +61,8 @@ class Policy:
     home: Path | None = None
     own: tuple[Path, ...] = ()
     search_path: str = ""
+    looks: Looks = field(default_factory=Looks, repr=False)
+    limit: Policy | None = None
     _ground: Ground = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -67,22 +76,52 @@ class Policy:
         """Return this policy for a folder that the person trusts."""
         return replace(self, is_trusted=True)
 
+    def limited_by(self, other: Policy) -> Policy:
+        """Return the least of two policies, as a sub-agent gets it: of each two verdicts the stricter one."""
+        return replace(self, limit=other if self.limit is None else self.limit.limited_by(other))
+
     def with_allow(self, rule: str) -> Policy:
         """Return this policy with one more allow rule; raise `ValueError` where `rule` is none."""
         return replace(self, rules=replace(self.rules, allow=(*self.rules.allow, parse_rule(rule))))
 
     def judge(self, call_name: str, arguments: JsonObject) -> Verdict:
         """Return the verdict for a call. A malformed one asks: the tool itself says what is wrong with it."""
+        verdict = self._judge(call_name, arguments)
+        return verdict if self.limit is None else strictest(verdict, self.limit.judge(call_name, arguments))
+
+    def _judge(self, call_name: str, arguments: JsonObject) -> Verdict:
         if call_name == "shell":
             verdict = self._judge_text(arguments.get("command"), "command", self._judge_shell)
         elif call_name in READERS:
             verdict = self._judge_text(arguments.get("path") or ".", "path", lambda path: self.judge_file(path, "read"))
         elif call_name in WRITERS:
             verdict = self._judge_text(arguments.get("path"), "path", lambda path: self.judge_file(path, "write"))
+        elif call_name == "apply_patch":
+            verdict = self._judge_text(arguments.get("input"), "patch", self._judge_patch)
+        elif call_name in HARMLESS:
+            return Verdict("allow", "it touches nothing", "tool:harmless")
+        elif call_name == "diagnostics":
+            # What it stands for is judged, where that is known: see `Conversation.judge`.
+            verdict = replace(self._judge_other("mcp", call_name, call_name), proposed_rule="")
         elif call_name == "fetch":
             verdict = self._judge_text(arguments.get("url"), "url", self._judge_fetch)
         else:
             verdict = self._judge_other("mcp", call_name, call_name)
+        return self._noted(verdict)
+
+    def only_reads(self, command: str) -> bool:
+        """Return whether the tables know a command to only read, were the configuration of git harmless.
+
+        Such a command runs with the settings that keep git from starting anything.
+        """
+        looks = replace(self.looks, repository=Repository)
+        try:
+            parts = self._parts(command)
+        except NotPlain:
+            return False
+        return all(self._reads(part, looks).is_allowed for part in parts)
+
+    def _noted(self, verdict: Verdict) -> Verdict:
         if self.mode == "auto" and verdict.verdict == "ask":
             return replace(verdict, reason=verdict.reason + _AUTO)
         return verdict
@@ -92,12 +131,13 @@ class Policy:
 
         Also what decides whether a search may show a file it came across.
         """
+        verdict = self._judge_file(path, access)
+        return verdict if self.limit is None else strictest(verdict, self.limit.judge_file(path, access))
+
+    def _judge_file(self, path: str, access: Access) -> Verdict:
         layer = judge_on(self._ground, path, access)
         if layer.verdict == "deny":
             return layer
-        if not is_inside(path, self._ground):
-            hint = "outside the workspace; start qcode with --add-dir to work there"
-            return Verdict("deny", hint, "path:outside")
         kind = "read" if access == "read" else "edit"
         points = follow(anchored(path, str(self.root), home_of(self._ground))).points
         denied = _first(self.rules.deny, kind, lambda rule: any(self._covers(rule, point, True) for point in points))
@@ -111,6 +151,16 @@ class Policy:
         if layer.verdict == "ask" or access == "read":
             return layer
         return self._judge_write(points)
+
+    def _judge_patch(self, patch: str) -> Verdict:
+        """Return the strictest verdict of all files a patch names; a rule is proposed only where it would be enough."""
+        try:
+            verdicts = [self.judge_file(path, "write") for path in dict.fromkeys(patch_paths(patch))]
+        except PatchError:
+            return Verdict("ask", "the patch cannot be read", "call:malformed")
+        verdict = strictest(verdicts[0], *verdicts[1:])
+        asking = [one for one in verdicts if not one.is_allowed]
+        return verdict if len(asking) <= 1 else replace(verdict, proposed_rule="")
 
     def _judge_write(self, points: tuple[str, ...]) -> Verdict:
         if not self.is_trusted:
@@ -127,42 +177,94 @@ class Policy:
         proposed = propose_edit(real.removeprefix(f"{root}/")) if is_direct else ""
         return Verdict("ask", "it changes a file", f"mode:{self.mode}", proposed)
 
+    def _parts(self, command: str) -> tuple[Part, ...]:
+        return parts_of(read_script(command), str(self.root))
+
     def _judge_shell(self, command: str) -> Verdict:
         try:
-            parts = parse(command)
+            parts = self._parts(command)
         except NotPlain as found:
             return self._judge_unclear(command, str(found))
-        denied = _first(self.rules.deny, "shell", lambda rule: any(_reaches(rule, part) for part in parts))
+        commands = [part.command for part in parts]
+        denied = _first(self.rules.deny, "shell", lambda rule: any(_reaches(rule, one) for one in commands))
         if denied is not None:
             return _by(denied, "deny")
-        if self.mode == "plan":
-            return _PLAN
-        if not self.is_trusted:
-            return _RESTRICTED
-        if self.mode == "bypass":
-            return _BYPASS
-        asked = _first(self.rules.ask, "shell", lambda rule: any(_reaches(rule, part) for part in parts))
+        if self.mode == "bypass" and self.is_trusted:
+            return self._unless_protected(parts, _BYPASS)
+        asked = _first(self.rules.ask, "shell", lambda rule: any(_reaches(rule, one) for one in commands))
         if asked is not None:
-            return _by(asked, "ask")
-        verdict = judge_command(self._ground, command, self.search_path, self._reader())
-        return verdict if verdict.is_allowed else self._judge_by_rules(parts, verdict)
+            return _PLAN if self.mode == "plan" else _by(asked, "ask")
+        return self._checked_by_bash(command, self._judge_parts(parts))
 
-    def _judge_by_rules(self, parts: tuple[Command, ...], verdict: Verdict) -> Verdict:
+    def _judge_parts(self, parts: tuple[Part, ...]) -> Verdict:
         """Allow where each part is allowed by a rule or only reads; else ask, proposing a rule for the one left."""
-        left: list[Command] = []
+        left: list[tuple[Part, Verdict]] = []
         used: Rule | None = None
         for part in parts:
-            rule = self._allowing(part)
-            if rule is not None:
-                used = rule
-            elif not judge_part(self._ground, part, self.search_path, self._reader()).is_allowed:
-                left.append(part)
-        if not left and used is not None:
-            return _by(used, "allow")
-        return replace(verdict, proposed_rule=propose_shell(left[0]) if len(left) == 1 else "")
+            verdict = self._reads(part, self.looks)
+            if verdict.is_allowed:
+                continue
+            rule = self._allowing(part, verdict) if self.is_trusted and self.mode != "plan" else None
+            if rule is None:
+                left.append((part, verdict))
+            used = rule or used
+        if not left:
+            verdict = _READS if used is None else _by(used, "allow")
+            covers_all = used is not None and not used.body
+            return self._unless_protected(parts, verdict) if covers_all else self._with_outputs(parts, verdict)
+        if self.mode == "plan":
+            return replace(_PLAN_SHELL, reason=f"{_PLAN_SHELL.reason}: {left[0][1].reason}")
+        if not self.is_trusted:
+            return _RESTRICTED
+        writes = any(part.command.outputs for part in parts)
+        is_proposed = len(left) == 1 and not writes and left[0][1].rule != PATH
+        proposed = propose_shell(left[0][0].command) if is_proposed else ""
+        return replace(left[0][1], proposed_rule=proposed)
 
-    def _allowing(self, part: Command) -> Rule | None:
-        rule = _first(self.rules.allow, "shell", lambda rule: rule.matches_words(part.words))
+    def _reads(self, part: Part, looks: Looks) -> Verdict:
+        # A folder that is not trusted is not looked into by git either.
+        seen = looks if self.is_trusted else Looks(looks.syntax)
+        return judge_part(self._ground, part, self.search_path, self._reader(), seen)
+
+    def _with_outputs(self, parts: tuple[Part, ...], verdict: Verdict) -> Verdict:
+        """Return the verdict with that of every file the parts write to; a shell may be asked for more than a tool."""
+        found = [verdict]
+        for word, path in self._outputs(parts):
+            one = self.judge_file(path, "write")
+            is_layer = one.verdict == "deny" and one.rule.startswith("path:") and one.rule not in _PROTECTED
+            decision = "ask" if is_layer or (word.has_glob and one.is_allowed) else one.verdict
+            found.append(Verdict(decision, f"it writes to {word.text}: {one.reason}", one.rule))
+        return strictest(*found)
+
+    def _unless_protected(self, parts: tuple[Part, ...], verdict: Verdict) -> Verdict:
+        """Return the verdict unless a part writes where nothing may: that holds in every mode and for every rule."""
+        for word, path in self._outputs(parts):
+            one = judge_on(self._ground, path, "write")
+            if one.verdict == "deny" and one.rule in _PROTECTED:
+                return Verdict("deny", f"it writes to {word.text}: {one.reason}", one.rule)
+        return verdict
+
+    def _outputs(self, parts: tuple[Part, ...]) -> list[tuple[Word, str]]:
+        found = [(word, part.places) for part in parts for word in part.command.outputs]
+        return [(word, path) for word, places in found for path in resolve(self._ground, word, places)]
+
+    def _checked_by_bash(self, command: str, verdict: Verdict) -> Verdict:
+        """Allow only what bash itself can read: the tree alone takes some broken commands for whole ones."""
+        complaint = self.looks.syntax(command) if verdict.is_allowed else ""
+        return Verdict("ask", complaint, "shell:syntax") if complaint else verdict
+
+    def _allowing(self, part: Part, verdict: Verdict) -> Rule | None:
+        # A rule is about the workspace folder: the same words below it may run something else.
+        if part.places != {str(self.root)}:
+            return None
+        # `shell(cat *)` is about the program; that a file holds secrets asks in every mode.
+        is_path = verdict.rule == PATH
+        words = part.command.words
+        rule = _first(
+            self.rules.allow,
+            "shell",
+            lambda rule: rule.matches_words(words) and not (is_path and rule.body and rule.is_open),
+        )
         is_fed = judge_inputs(self._ground, part, self._reader()).is_allowed
         return rule if is_fed or (rule is not None and not rule.body) else None
 
@@ -187,13 +289,25 @@ class Policy:
         return Verdict("ask", why, "shell:not-plain")
 
     def _judge_fetch(self, url: str) -> Verdict:
-        host = urlsplit(url).hostname if "://" in url else None
-        if not host:
-            return Verdict("ask", "the URL has no host", "fetch:malformed")
-        return self._judge_other("fetch", host, host)
+        found = read_url(url)
+        if isinstance(found, str):
+            return Verdict("deny", found, "fetch:refused")
+        if not found.is_public:
+            # A rule for every host says nothing about this machine: only ports that the person listed are reached.
+            is_listed = any(rule.kind == "fetch" and rule.body in found.names for rule in self.rules.allow)
+            if not (found.is_loopback and is_listed):
+                hint = f"; the rule fetch({found.name}) would allow it" if found.is_loopback else ""
+                return Verdict("deny", f"{found.host} is not a public address{hint}", "fetch:address")
+        return self._judge_other(
+            "fetch", found.name, found.host, lambda rule, strict: _covers_target(rule, found, strict)
+        )
 
-    def _judge_other(self, kind: str, name: str, shown: str) -> Verdict:
-        denied = _first(self.rules.deny, kind, lambda rule: rule.matches_name(name))
+    def _judge_other(
+        self, kind: str, name: str, shown: str, covers: Callable[[Rule, bool], bool] | None = None
+    ) -> Verdict:
+        """`covers` says whether a rule is about this call, more widely where the flag says that it restricts."""
+        covered = covers or (lambda rule, _: rule.matches_name(name))
+        denied = _first(self.rules.deny, kind, lambda rule: covered(rule, True))
         if denied is not None:
             return _by(denied, "deny")
         if self.mode == "plan":
@@ -202,14 +316,15 @@ class Policy:
             return _RESTRICTED
         if self.mode == "bypass":
             return _BYPASS
-        asked = _first(self.rules.ask, kind, lambda rule: rule.matches_name(name))
+        asked = _first(self.rules.ask, kind, lambda rule: covered(rule, True))
         if asked is not None:
             return _by(asked, "ask")
-        allowed = _first(self.rules.allow, kind, lambda rule: rule.matches_name(name))
+        allowed = _first(self.rules.allow, kind, lambda rule: covered(rule, False))
         if allowed is not None:
             return _by(allowed, "allow")
-        is_plain = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) is not None and ("/" in name) == (kind == "mcp")
-        return Verdict("ask", f"{shown} is not known to only read", kind, f"{kind}({name})" if is_plain else "")
+        proposed = f"{kind}({name})"
+        why = f"nobody allowed {shown} yet" if kind == "fetch" else f"{shown} is not known to only read"
+        return Verdict("ask", why, kind, proposed if _is_rule(proposed) else "")
 
     def _judge_text(self, value: object, name: str, judge: Callable[[str], Verdict]) -> Verdict:
         if isinstance(value, str):
@@ -228,6 +343,8 @@ class Policy:
         return lambda path: self.judge_file(path, "read")
 
 
+_READS = Verdict("allow", "it only reads", ALLOWED)
+_PLAN_SHELL = Verdict("deny", "plan mode runs only commands that are known to read", "mode:plan")
 _PLAN = Verdict("deny", "plan mode only reads; leave it to change files or run commands", "mode:plan")
 _BYPASS = Verdict("allow", "approvals are bypassed", "mode:bypass")
 _RESTRICTED = Verdict("ask", "this folder is not trusted, so everything but reading in it asks", "trust:restricted")
@@ -235,6 +352,20 @@ _RESTRICTED = Verdict("ask", "this folder is not trusted, so everything but read
 
 def _first(rules: Iterable[Rule], kind: str, test: _Test) -> Rule | None:
     return next((rule for rule in rules if rule.kind == kind and test(rule)), None)
+
+
+def _is_rule(text: str) -> bool:
+    try:
+        parse_rule(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _covers_target(rule: Rule, target: Target, restricts: bool) -> bool:
+    """An allow rule is about a port, the usual one where it names none; one that restricts is about the whole host."""
+    names = (*target.names, target.host) if restricts else target.names
+    return any(rule.matches_name(name) for name in names)
 
 
 def _by(rule: Rule, verdict: str) -> Verdict:

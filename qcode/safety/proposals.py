@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from qcode.safety.words import Command
+from qcode.safety.shell.script import Command
 
 _NEVER = frozenset(
     {
@@ -42,7 +42,7 @@ def propose_shell(command: Command) -> str:
     words = [word.text for word in command.words]
     name = words[0]
     is_odd = any(word.has_glob or word.is_home or not word.text.isprintable() for word in command.words)
-    if is_odd or command.inputs or "/" in name or "=" in name or not name.isascii():
+    if is_odd or command.inputs or command.outputs or "/" in name or "=" in name or not name.isascii():
         return ""
     if name in _NEVER or name.startswith(("python", "pypy", "ruby", "perl", "lua", "php")):
         return ""

@@ -11,11 +11,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from qcode.safety.words import NotPlain, Word, parse
+from qcode.safety.shell.words import NotPlain, Word, split_words
 
 KINDS = ("shell", "edit", "read", "fetch", "mcp")
 
-_HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+_HOST = re.compile(
+    r"((\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*|\[[0-9a-f:]+\])(:[1-9][0-9]{0,4})?"
+)
 _TOOL = re.compile(r"[\w.-]+/(\*|[\w.-]+)")
 
 
@@ -27,6 +29,11 @@ class Rule:
     body: str
     text: str
     words: tuple[Word, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a shell rule leaves words open, to be anything."""
+        return any(word.has_glob for word in self.words)
 
     def matches_words(self, words: tuple[Word, ...]) -> bool:
         """Return whether a shell rule covers a simple command of these words."""
@@ -104,12 +111,9 @@ def parse_rule(text: str) -> Rule:
 
 def _words_of(text: str, body: str, at: int) -> tuple[Word, ...]:
     try:
-        commands = parse(body)
+        words = split_words(body)
     except NotPlain as found:
-        raise _bad(text, at, f"{found}; quote what is meant literally") from None
-    if len(commands) != 1 or commands[0].inputs:
-        raise _bad(text, at, "a rule is about one command, without pipes or redirections")
-    words = commands[0].words
+        raise _bad(text, at, f"{found}; a rule is the words of one command, quoted where they mean more") from None
     if words[0].has_glob:
         raise _bad(text, at, "the name of the program must be written out")
     return words
@@ -117,7 +121,7 @@ def _words_of(text: str, body: str, at: int) -> tuple[Word, ...]:
 
 def _check_body(text: str, kind: str, body: str, at: int) -> None:
     if kind == "fetch" and _HOST.fullmatch(body) is None:
-        raise _bad(text, at, "a host such as docs.python.org or *.python.org is expected")
+        raise _bad(text, at, "a host such as docs.python.org, *.python.org or localhost:8000 is expected")
     if kind == "mcp" and _TOOL.fullmatch(body) is None:
         raise _bad(text, at, "server/tool or server/* is expected")
     if kind in ("edit", "read"):

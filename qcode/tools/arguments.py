@@ -1,11 +1,14 @@
 """Checks the arguments of a call against the parameters of its tool, and says what is wrong in words a model can use.
 
-It reads the part of JSON Schema that tool parameters use: an object of strings, integers, numbers, booleans and
-arrays, with `required`, `enum`, `minimum` and `maximum`. A null for an optional argument counts as left out.
+It reads the part of JSON Schema that tool parameters use: objects of strings, integers, numbers, booleans, arrays and
+objects, with `required`, `enum`, `minimum`, `maximum`, `minItems`, `maxItems` and `items`. A null for an optional
+argument counts as left out; an array or object that came as the text of its JSON counts as what it spells.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from difflib import get_close_matches
 
 from qcode.protocol.json import Json, JsonObject
@@ -46,57 +49,106 @@ class Arguments:
     def flag(self, name: str) -> bool:
         return self._values.get(name, False) is True
 
+    def texts(self, name: str) -> list[str]:
+        """Return a list of strings, empty where it was left out."""
+        return [value for value in self._list(name) if isinstance(value, str)]
+
+    def objects(self, name: str) -> list[Arguments]:
+        """Return a list of objects, empty where it was left out."""
+        return [Arguments(value) for value in self._list(name) if isinstance(value, dict)]
+
+    def _list(self, name: str) -> list[Json]:
+        value = self._values.get(name, [])
+        assert isinstance(value, list)
+        return value
+
     def has(self, name: str) -> bool:
         return name in self._values
 
 
 def check(spec: ToolSpec, arguments: JsonObject) -> Arguments:
     """Return the arguments if they fit the parameters of `spec`; raise `Refused` naming the first that does not."""
-    properties = spec.parameters.get("properties")
+    return Arguments(_object(spec.name, "", arguments, spec.parameters))
+
+
+def _object(tool: str, inside: str, given: JsonObject, schema: Mapping[str, Json]) -> JsonObject:
+    """Check an object; `inside` says where in the arguments it is, empty for the arguments themselves."""
+    properties = schema.get("properties")
     assert isinstance(properties, dict)
+    names = schema.get("required", [])
+    required = [str(name) for name in names] if isinstance(names, list) else []
     values: JsonObject = {}
-    for name, value in arguments.items():
-        schema = properties.get(name)
-        if not isinstance(schema, dict):
+    for name, value in given.items():
+        described = properties.get(name)
+        if not isinstance(described, dict):
             near = get_close_matches(name, properties, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise Refused(f"{spec.name}: unknown argument {name!r}{hint} {_expected(spec, properties)}")
-        if value is None and name not in spec.required:
+            raise Refused(f"{tool}: unknown argument {inside + name!r}{hint} {_expected(required, properties)}")
+        if value is None and name not in required:
             continue
-        values[name] = _checked(spec, name, value, schema)
-    missing = [name for name in spec.required if name not in values]
+        values[name] = _checked(tool, inside + name, value, described)
+    missing = [name for name in required if name not in values]
     if missing:
-        raise Refused(f"{spec.name}: missing argument {missing[0]!r} {_expected(spec, properties)}")
-    return Arguments(values)
+        raise Refused(f"{tool}: missing argument {inside + missing[0]!r} {_expected(required, properties)}")
+    return values
 
 
-def _checked(spec: ToolSpec, name: str, value: Json, schema: JsonObject) -> Json:
+def _checked(tool: str, name: str, value: Json, schema: JsonObject) -> Json:
     kind = str(schema.get("type", "string"))
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         value = int(value)
+    if kind in ("array", "object") and isinstance(value, str):
+        value = _spelled_out(value)
     is_right = isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
     if not is_right:
-        raise Refused(f"{spec.name}: argument {name!r} must be {_article(kind)}, not {_type_of(value)}")
+        raise Refused(f"{tool}: argument {name!r} must be {_article(kind)}, not {_type_of(value)}")
     choices = schema.get("enum")
     if isinstance(choices, list) and value not in choices:
         known = ", ".join(repr(choice) for choice in choices)
-        raise Refused(f"{spec.name}: argument {name!r} must be one of {known}, not {value!r}")
+        raise Refused(f"{tool}: argument {name!r} must be one of {known}, not {value!r}")
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        low, high = schema.get("minimum"), schema.get("maximum")
-        if isinstance(low, (int, float)) and value < low:
-            raise Refused(f"{spec.name}: argument {name!r} must be at least {low}, not {value}")
-        if isinstance(high, (int, float)) and value > high:
-            raise Refused(f"{spec.name}: argument {name!r} must be at most {high}, not {value}")
+        _check_range(tool, name, value, schema)
     if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
-        raise Refused(f"{spec.name}: argument {name!r} holds half of a character (a lone surrogate); send it again")
+        raise Refused(f"{tool}: argument {name!r} holds half of a character (a lone surrogate); send it again")
+    if isinstance(value, list):
+        return _items(tool, name, value, schema)
+    if isinstance(value, dict):
+        return _object(tool, f"{name}.", value, schema)
     return value
 
 
-def _expected(spec: ToolSpec, properties: JsonObject) -> str:
+def _check_range(tool: str, name: str, value: float, schema: JsonObject) -> None:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if isinstance(low, (int, float)) and value < low:
+        raise Refused(f"{tool}: argument {name!r} must be at least {low}, not {value}")
+    if isinstance(high, (int, float)) and value > high:
+        raise Refused(f"{tool}: argument {name!r} must be at most {high}, not {value}")
+
+
+def _items(tool: str, name: str, values: list[Json], schema: JsonObject) -> Json:
+    least, most = schema.get("minItems"), schema.get("maxItems")
+    if isinstance(least, int) and len(values) < least:
+        raise Refused(f"{tool}: argument {name!r} must hold at least {least}, not {len(values)}")
+    if isinstance(most, int) and len(values) > most:
+        raise Refused(f"{tool}: argument {name!r} must hold at most {most}, not {len(values)}")
+    described = schema.get("items")
+    assert isinstance(described, dict)
+    return [_checked(tool, f"{name}[{index}]", value, described) for index, value in enumerate(values)]
+
+
+def _spelled_out(text: str) -> Json:
+    try:
+        value: Json = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value
+
+
+def _expected(required: list[str], properties: JsonObject) -> str:
     parts = []
     for name, schema in properties.items():
         kind = schema.get("type", "string") if isinstance(schema, dict) else "string"
-        parts.append(f"{name} ({kind}{'' if name in spec.required else ', optional'})")
+        parts.append(f"{name} ({kind}{'' if name in required else ', optional'})")
     return f"(expected: {', '.join(parts)})"
 
 

@@ -1,4 +1,4 @@
-"""What write and edit share: a change worked out in full before anything is touched, and its result."""
+"""What the tools that change files share: a change worked out in full before anything is touched, and its result."""
 
 from __future__ import annotations
 
@@ -12,39 +12,62 @@ from qcode.tools import diffs
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.disk import Loaded
 from qcode.tools.refusal import Refused
+from qcode.tools.text import Document
 from qcode.tools.tool import Preview
 from qcode.tools.visible import visible
-from qcode.tools.workspace import Place, Workspace
+from qcode.tools.workspace import Place, Step, Workspace
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A file as it is (`old`, None: not there) and the bytes it is to have. `report` is what the model is told."""
+    """The steps that make it, in order, with the diff of all of them. `report` is what the model is told."""
 
-    place: Place
-    old: Loaded | None
-    data: bytes
+    steps: tuple[Step, ...]
     diff: str
     report: str
 
 
 Plan: TypeAlias = Callable[[Arguments, Workspace], Change]
-"""Works a change out from the file as it is now; raises `Refused` where it cannot be made."""
+"""Works a change out from the files as they are now; raises `Refused` where it cannot be made."""
+
+
+def creation(place: Place, data: bytes, document: Document | None, report: str) -> Change:
+    """Return the change that makes a new file; `document` is None for what is no text."""
+    return Change((Step(place, None, data),), diffs.unified(place.shown, None, document), report)
+
+
+def replacement(place: Place, loaded: Loaded, old: Document, new: Document, data: bytes, report: str) -> Change:
+    """Return the change that puts `new` in place of `old`."""
+    return Change((Step(place, loaded, data),), diffs.unified(place.shown, old, new), report)
+
+
+def open_for_change(place: Place, workspace: Workspace) -> Loaded:
+    """Return the file as it is; raise `Refused` unless the model knows it so and it can be replaced."""
+    loaded = workspace.load(place)
+    workspace.check_fresh(place, loaded)
+    workspace.check_writable(place, loaded)
+    return loaded
 
 
 def preview_change(spec: ToolSpec, plan: Plan, arguments: JsonObject, workspace: Workspace) -> Preview:
-    """Return the diff against the file as it is now, or the refusal that running would give."""
+    """Return the diff against the files as they are now, or the refusal that running would give."""
     try:
         change = plan(check(spec, arguments), workspace)
     except Refused as refused:
-        return Preview(f"{spec.name.capitalize()} a file?", "", str(refused))
-    verb = "Create" if change.old is None else "Change"
+        return Preview("Change a file?", "", str(refused))
+    first = change.steps[0]
+    if len(change.steps) > 1:
+        what = f"Change {len({step.place for step in change.steps})} files"
+    elif first.data is None:
+        what = f"Delete {first.place.shown}"
+    else:
+        what = f"{'Create' if first.old is None else 'Change'} {first.place.shown}"
     detail = visible(change.diff) or "[an empty file]\n"
-    return Preview(f"{verb} {change.place.shown} ({diffs.count(change.diff)})?", detail)
+    return Preview(f"{what} ({diffs.count(change.diff)})?", detail)
 
 
 def perform(spec: ToolSpec, plan: Plan, arguments: JsonObject, workspace: Workspace) -> ToolOutcome:
     """Work the change out again and make it; raise `Refused` where it cannot be made."""
     change = plan(check(spec, arguments), workspace)
-    workspace.write(change.place, change.data, change.old)
+    workspace.apply(change.steps)
     return ToolOutcome(change.report, summary=diffs.count(change.diff), diff=change.diff)

@@ -49,19 +49,32 @@ class Loaded:
 
 @contextlib.contextmanager
 def open_folder(root: Path, parts: tuple[str, ...], *, creates: bool = False) -> Iterator[int]:
-    """Yield a descriptor of the folder `parts` below `root`, following no link; make missing ones where asked."""
-    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for part in parts:
-            if creates:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=descriptor)
-            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | _NO_FOLLOW, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = below
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    """Yield a descriptor of the folder `parts` below `root`, following no link; make missing ones where asked.
+
+    Folders that were made go again, as far as they are empty, where what is done with them fails.
+    """
+    with contextlib.ExitStack() as opened:
+        descriptor = _opened(opened, os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        made: list[tuple[int, str]] = []
+        try:
+            for part in parts:
+                if creates:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=descriptor)
+                        made.append((descriptor, part))
+                flags = os.O_RDONLY | os.O_DIRECTORY | _NO_FOLLOW
+                descriptor = _opened(opened, os.open(part, flags, dir_fd=descriptor))
+            yield descriptor
+        except BaseException:
+            for above, part in reversed(made):
+                with contextlib.suppress(OSError):
+                    os.rmdir(part, dir_fd=above)
+            raise
+
+
+def _opened(stack: contextlib.ExitStack, descriptor: int) -> int:
+    stack.callback(os.close, descriptor)
+    return descriptor
 
 
 def load(folder: int, name: str, shown: str) -> Loaded:
@@ -88,52 +101,144 @@ def load(folder: int, name: str, shown: str) -> Loaded:
     return Loaded(data, snapshot, stat.S_IMODE(info.st_mode), (info.st_uid, info.st_gid), info.st_nlink)
 
 
-def replace_file(folder: int, name: str, data: bytes, old: Loaded | None, shown: str) -> Snapshot:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some lines of a large file, with their endings; `size` is that of the file, `is_end` that nothing follows."""
+
+    lines: list[bytes]
+    size: int
+    is_end: bool
+
+
+def load_lines(folder: int, name: str, shown: str, first: int, count: int, most_bytes: int) -> Part:
+    """Return up to `count` lines from `first` on (from 1) without reading the file as a whole."""
+    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW, dir_fd=folder)
+    with os.fdopen(descriptor, "rb", buffering=_CHUNK) as file:
+        info = os.fstat(file.fileno())
+        if not stat.S_ISREG(info.st_mode):
+            raise Refused(f"{shown} is a device, pipe or socket, not a file")
+        lines: list[bytes] = []
+        size = 0
+        number = 1
+        while line := file.readline(_CHUNK):
+            if number >= first:
+                lines.append(line)
+                size += len(line)
+                if len(lines) == count or size > most_bytes:
+                    return Part(lines, info.st_size, file.tell() == info.st_size)
+            number += 1
+    return Part(lines, info.st_size, True)
+
+
+def replace_file(
+    folder: int, name: str, data: bytes, old: Loaded | None, shown: str, *, like: Loaded | None = None
+) -> Snapshot:
     """Put `data` in place of `old`, or make a new file where `old` is None; return what is there now.
 
-    Raise `Refused` where the file is no longer what `old` says. Either the old file or the new one is there, whole, at
-    every moment; on any failure it is the old one.
+    A new file gets mode and owner of `like`. Raise `Refused` where the file is no longer what `old` says. Either the
+    old file or the new one is there, whole, at every moment; on any failure it is the old one.
     """
-    temporary = f".{name[:80]}.{secrets.token_hex(6)}.qcode-tmp"
     try:
-        _write_new(folder, temporary, name, data, old)
-        _check_unchanged(folder, name, old, shown)
-        if old is None:
-            _place_new(folder, temporary, name, shown)
-        else:
-            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
-        raise
+        with _nameless(folder) as descriptor:
+            _fill(descriptor, folder, name, data, old, like)
+            _check_unchanged(folder, name, old, shown)
+            _place_nameless(descriptor, folder, name, old, shown)
+    except _NoNamelessFilesError:
+        _replace_by_name(folder, name, data, old, shown, like)
     os.fsync(folder)
     info = os.stat(name, dir_fd=folder, follow_symlinks=False)
     return Snapshot(info.st_ino, info.st_mtime_ns, info.st_size, hashlib.sha256(data).digest())
 
 
 def remove_file(folder: int, name: str, old: Loaded, shown: str) -> None:
-    """Delete the file; raise `Refused` where it is no longer what `old` says."""
+    """Delete the file that `old` says; raise `Refused` where it is no longer that."""
     _check_unchanged(folder, name, old, shown)
     os.unlink(name, dir_fd=folder)
     os.fsync(folder)
 
 
-def _write_new(folder: int, temporary: str, name: str, data: bytes, old: Loaded | None) -> None:
-    mode = 0o666 if old is None else 0o600
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, mode, dir_fd=folder)
+class _NoNamelessFilesError(Exception):
+    """The file system has no files without a name, or cannot give them one."""
+
+
+@contextlib.contextmanager
+def _nameless(folder: int) -> Iterator[int]:
+    """Yield a new file that has no name yet (O_TMPFILE): whatever ends the program leaves no litter behind."""
+    flag = getattr(os, "O_TMPFILE", 0)
+    if not flag or not Path("/proc/self/fd").exists():
+        raise _NoNamelessFilesError
     try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-        if old is not None:
-            info = os.fstat(descriptor)
-            if (info.st_uid, info.st_gid) != old.owner:
-                os.fchown(descriptor, *old.owner)
-            os.fchmod(descriptor, old.mode)
-            _copy_attributes(folder, name, descriptor)
-        os.fsync(descriptor)
+        descriptor = os.open(".", os.O_WRONLY | flag | os.O_CLOEXEC, 0o666, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT):
+            raise _NoNamelessFilesError from None
+        raise
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _place_nameless(descriptor: int, folder: int, name: str, old: Loaded | None, shown: str) -> None:
+    temporary = name if old is None else _temporary(name)
+    try:
+        os.link(f"/proc/self/fd/{descriptor}", temporary, dst_dir_fd=folder, follow_symlinks=True)
+    except FileExistsError:
+        raise Refused(f"{shown} was created meanwhile; read it first. Nothing was written") from None
+    except OSError as error:
+        if error.errno in (*_NO_LINKS, errno.ENOENT):
+            raise _NoNamelessFilesError from None
+        raise
+    if old is not None:
+        try:
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            _unlink_quietly(folder, temporary)
+            raise
+
+
+def _replace_by_name(folder: int, name: str, data: bytes, old: Loaded | None, shown: str, like: Loaded | None) -> None:
+    temporary = _temporary(name)
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW
+        descriptor = os.open(temporary, flags, 0o666 if (old or like) is None else 0o600, dir_fd=folder)
+        try:
+            _fill(descriptor, folder, name, data, old, like)
+        finally:
+            os.close(descriptor)
+        _check_unchanged(folder, name, old, shown)
+        if old is None:
+            _place_new(folder, temporary, name, shown)
+        else:
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        _unlink_quietly(folder, temporary)
+        raise
+
+
+def _temporary(name: str) -> str:
+    return f".{name[:80]}.{secrets.token_hex(6)}.qcode-tmp"
+
+
+def _unlink_quietly(folder: int, name: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(name, dir_fd=folder)
+
+
+def _fill(descriptor: int, folder: int, name: str, data: bytes, old: Loaded | None, like: Loaded | None) -> None:
+    """Write `data` and make it durable, with what a replacement keeps."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    kept = old or like
+    if kept is not None:
+        info = os.fstat(descriptor)
+        if (info.st_uid, info.st_gid) != kept.owner:
+            os.fchown(descriptor, *kept.owner)
+        os.fchmod(descriptor, kept.mode)
+    if old is not None:
+        _copy_attributes(folder, name, descriptor)
+    os.fsync(descriptor)
 
 
 def _copy_attributes(folder: int, name: str, target: int) -> None:
@@ -144,7 +249,8 @@ def _copy_attributes(folder: int, name: str, target: int) -> None:
         source = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW, dir_fd=folder)
         try:
             for attribute in os.listxattr(source):
-                os.setxattr(target, attribute, os.getxattr(source, attribute))
+                with contextlib.suppress(OSError):
+                    os.setxattr(target, attribute, os.getxattr(source, attribute))
         finally:
             os.close(source)
 

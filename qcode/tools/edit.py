@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
-from qcode.tools import diffs, matching, text
+from qcode.tools import matching, text
 from qcode.tools.arguments import Arguments
-from qcode.tools.change import Change, perform, preview_change
+from qcode.tools.change import Change, creation, open_for_change, perform, preview_change, replacement
+from qcode.tools.matching import Edited
 from qcode.tools.refusal import Refused
 from qcode.tools.tool import Preview, ToolContext, answered
-from qcode.tools.workspace import Workspace
+from qcode.tools.workspace import Place, Workspace
 
 
 class Edit:
@@ -18,7 +19,8 @@ class Edit:
         description=(
             "Replace a passage of a file. The file must have been read before. old_text must be the passage exactly as "
             "it is in the file, without the line numbers that read puts before lines, and long enough to be there only "
-            "once; with replace_all every occurrence is replaced. Everything else in the file stays as it is."
+            "once; with replace_all every occurrence is replaced. Everything else in the file stays as it is. An empty "
+            "old_text makes a new file, or fills an empty one. For several changes in one file use multi_edit."
         ),
         parameters={
             "type": "object",
@@ -43,23 +45,37 @@ class Edit:
 
 def _plan(arguments: Arguments, workspace: Workspace) -> Change:
     place = workspace.resolve(arguments.text("path"), "write")
+    asked, given = (plain(arguments.text(name)) for name in ("old_text", "new_text"))
     if not workspace.exists(place):
-        raise Refused(f"{place.shown} does not exist; use write to create it")
-    loaded = workspace.load(place)
-    workspace.check_fresh(place, loaded)
-    workspace.check_writable(place, loaded)
+        if asked:
+            raise Refused(f"{place.shown} does not exist; use write to create it")
+        return created(place, given)
+    loaded = open_for_change(place, workspace)
     old = text.decode(loaded.data, place.shown)
-    asked, given = (_plain(arguments.text(name)) for name in ("old_text", "new_text"))
-    edited = matching.apply(old.text, asked, given, place.shown, replaces_all=arguments.flag("replace_all"))
+    if not asked and not old.text:
+        edited = Edited(given, (1,))
+    else:
+        edited = matching.apply(old.text, asked, given, place.shown, replaces_all=arguments.flag("replace_all"))
     new = text.with_text(old, edited.text)
     data = text.encode(new)
     if data == loaded.data:
         raise Refused(f"{place.shown} already reads like this; nothing was changed")
-    many = len(edited.lines)
-    at = f"at line {edited.lines[0]}" if many == 1 else f"in {many} places, first at line {edited.lines[0]}"
-    note = f" {edited.note}" if edited.note else ""
-    return Change(place, loaded, data, diffs.unified(place.shown, old, new), f"Edited {place.shown} {at}.{note}")
+    report = f"Edited {place.shown} {where(edited)}.{f' {edited.note}' if edited.note else ''}"
+    return replacement(place, loaded, old, new, data, report)
 
 
-def _plain(value: str) -> str:
+def created(place: Place, content: str) -> Change:
+    """Return the change that makes a new file of `content`."""
+    document = text.from_text(content)
+    return creation(place, text.encode(document), document, f"Created {place.shown}.")
+
+
+def plain(value: str) -> str:
+    """Return a text of the model with plain newlines: each line of the file keeps the ending it has."""
     return value.replace("\r\n", "\n")
+
+
+def where(edited: Edited) -> str:
+    """Return where an edit took place, in words."""
+    first = edited.lines[0]
+    return f"at line {first}" if len(edited.lines) == 1 else f"in {len(edited.lines)} places, first at line {first}"

@@ -1,4 +1,4 @@
-"""The `read` tool: numbered lines of a text file, in pieces that fit a reply."""
+"""The `read` tool: numbered lines of a text file in pieces that fit, images, pages of a PDF, cells of a notebook."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from difflib import get_close_matches
 
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
-from qcode.tools import text
+from qcode.tools import notebooks, pictures, text
 from qcode.tools.arguments import Arguments, check
+from qcode.tools.disk import LARGEST
+from qcode.tools.pdf import page_range, read_pdf
 from qcode.tools.refusal import Refused
+from qcode.tools.side_process import SideProcess
 from qcode.tools.tool import Preview, ToolContext, answered
 from qcode.tools.visible import visible
 from qcode.tools.workspace import Place, Workspace
@@ -22,21 +25,26 @@ class Read:
     spec = ToolSpec(
         name="read",
         description=(
-            "Read a text file of the workspace. Each line comes with its number and a tab before it, which are not "
-            f"part of the file. Without a limit the first {MOST_LINES:,} lines are returned; the end of the result "
-            "says how to get the rest. A file must be read before it can be changed with write or edit. Folders are "
-            "listed with glob, not read."
+            "Read a file of the workspace: text, an image (PNG, JPEG, GIF, WebP), a PDF or a Jupyter notebook. Each "
+            "line of a text comes with its number and a tab before it, which are not part of the file. Without a limit "
+            f"the first {MOST_LINES:,} lines are returned; the end of the result says how to get the rest. A file must "
+            "be read before it can be changed. Folders are listed with ls, not read."
         ),
         parameters={
             "type": "object",
             "properties": {
                 "path": {"type": "string", "description": "File to read, relative to the workspace or absolute."},
-                "offset": {"type": "integer", "minimum": 1, "description": "First line to return, counted from 1."},
+                "offset": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "description": "First line to return, of a notebook the first cell, counted from 1.",
+                },
                 "limit": {
                     "type": "integer",
                     "minimum": 1,
-                    "description": f"Number of lines to return, {MOST_LINES:,} unless given and at most.",
+                    "description": f"Number of lines or cells to return, {MOST_LINES:,} unless given and at most.",
                 },
+                "pages": {"type": "string", "description": "Pages of a PDF, such as 3 or 3-7. Default: the first 20."},
             },
             "required": ["path"],
             "additionalProperties": False,
@@ -52,41 +60,59 @@ class Read:
         return Preview(f"Read {visible(path)}?", visible(path))
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
-        return await answered(lambda: _read(check(self.spec, arguments), workspace))
+        process = SideProcess()
+        return await answered(lambda: _read(check(self.spec, arguments), workspace, process), process.stop)
 
 
-def _read(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
+def _read(arguments: Arguments, workspace: Workspace, process: SideProcess) -> ToolOutcome:
     place = workspace.resolve(arguments.text("path"))
     if workspace.is_folder(place.path):
-        below = f"{place.shown}/*" if place.parts else "*"
-        raise Refused(f"{place.shown} is a folder; list it with glob, pattern {below!r}")
+        raise Refused(f"{place.shown} is a folder; list it with ls")
     if not workspace.exists(place):
         raise Refused(f"{place.shown} does not exist{_neighbours(place, workspace)}")
+    first, limit = arguments.integer("offset", 1), min(arguments.integer("limit", MOST_LINES), MOST_LINES)
+    if workspace.size(place) > LARGEST:
+        return _read_part(place, first, limit, workspace)
     loaded = workspace.load(place)
-    document = text.decode(loaded.data, place.shown)
-    lines = document.text.split("\n")
+    media_type = pictures.image_type(loaded.data)
+    if media_type:
+        picture = pictures.picture(loaded.data, media_type, place.shown)
+        workspace.remember(place, loaded)
+        return ToolOutcome(f"[{place.shown}: {picture.described}]", summary=picture.described, images=(picture.image,))
+    if loaded.data.startswith(b"%PDF-"):
+        return read_pdf(loaded.data, place.shown, page_range(arguments.text("pages")), process)
+    read = text.decode_to_show(loaded.data, place.shown)
+    workspace.remember(place, loaded)
+    notes = [f"[{read.note}]"] if read.note else []
+    if place.path.suffix == ".ipynb":
+        notebook = notebooks.parse_notebook(read.document.text)
+        if notebook is not None:
+            return _cells(notebook, first, limit, place)
+        notes.append("[this is no notebook of format 4, so it is shown as text]")
+    return _lines(read.document.text, first, limit, place, notes)
+
+
+def _lines(content: str, first: int, limit: int, place: Place, notes: list[str]) -> ToolOutcome:
+    lines = content.split("\n")
     if lines[-1] == "":
         lines.pop()
-    workspace.remember(place, loaded.snapshot)
     if not lines:
         return ToolOutcome(f"[{place.shown} is empty]", summary="empty")
-    first = arguments.integer("offset", 1)
     if first > len(lines):
         raise Refused(f"{place.shown} has {len(lines):,} lines; offset {first:,} is beyond its end")
-    shown = _numbered(lines, first, min(arguments.integer("limit", MOST_LINES), MOST_LINES))
+    shown = _numbered(lines[first - 1 : first - 1 + limit], first)
     last = first + len(shown) - 1
-    content = "\n".join(shown)
     if first > 1 or last < len(lines):
         rest = f"; read on with offset {last + 1}" if last < len(lines) else ""
-        content += f"\n[lines {first}-{last} of {len(lines)}{rest}]"
-    return ToolOutcome(content, summary=f"{len(shown):,} line{'s' if len(shown) != 1 else ''}")
+        notes = [f"[lines {first}-{last} of {len(lines)}{rest}]", *notes]
+    return ToolOutcome("\n".join([*shown, *notes]), summary=f"{len(shown):,} line{'s' if len(shown) != 1 else ''}")
 
 
-def _numbered(lines: list[str], first: int, limit: int) -> list[str]:
+def _numbered(lines: list[str], first: int) -> list[str]:
     """Return at least one line, and no more than fit the bounds."""
     shown: list[str] = []
     size = 0
-    for number, line in enumerate(lines[first - 1 : first - 1 + limit], start=first):
+    for number, line in enumerate(lines, start=first):
         if len(line) > MOST_LINE_CHARS:
             line = f"{line[:MOST_LINE_CHARS]}... [{len(line) - MOST_LINE_CHARS:,} more characters on this line]"
         entry = f"{number:>6}\t{line}"
@@ -95,6 +121,35 @@ def _numbered(lines: list[str], first: int, limit: int) -> list[str]:
             break
         shown.append(entry)
     return shown
+
+
+def _read_part(place: Place, first: int, limit: int, workspace: Workspace) -> ToolOutcome:
+    """Return lines of a file that is too large to be read as a whole; it cannot be changed with the other tools."""
+    part = workspace.load_lines(place, first, limit, MOST_BYTES)
+    if any(b"\0" in line for line in part.lines):
+        raise Refused(f"{place.shown} is a binary file ({part.size:,} bytes)")
+    if not part.lines:
+        raise Refused(f"{place.shown} has fewer than {first:,} lines")
+    lines = [line.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r") for line in part.lines]
+    shown = _numbered(lines, first)
+    last = first + len(shown) - 1
+    rest = "" if part.is_end and len(shown) == len(lines) else f"; read on with offset {last + 1}, or search with grep"
+    note = f"[lines {first}-{last} of a file of {part.size:,} bytes, too large to be changed with edit or write{rest}]"
+    return ToolOutcome("\n".join([*shown, note]), summary=f"{len(shown):,} lines")
+
+
+def _cells(notebook: JsonObject, first: int, limit: int, place: Place) -> ToolOutcome:
+    cells = notebooks.cells_of(notebook)
+    if not cells:
+        return ToolOutcome(f"[{place.shown} has no cells]", summary="no cells")
+    if first > len(cells):
+        raise Refused(f"{place.shown} has {len(cells):,} cells; offset {first:,} is beyond its end")
+    content, count, images = notebooks.show(cells, first, limit)
+    last = first + count - 1
+    if first > 1 or last < len(cells):
+        rest = f"; read on with offset {last + 1}" if last < len(cells) else ""
+        content += f"\n[cells {first}-{last} of {len(cells)}{rest}]"
+    return ToolOutcome(content, summary=f"{count} cell{'s' if count != 1 else ''}", images=images)
 
 
 def _neighbours(place: Place, workspace: Workspace) -> str:

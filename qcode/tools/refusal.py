@@ -21,6 +21,8 @@ def explain(error: OSError, shown: str) -> str:
         errno.EROFS: "is on a read-only file system",
         errno.ENOSPC: "could not be written: the disk is full",
         errno.EDQUOT: "could not be written: the disk quota is used up",
+        errno.EFBIG: "could not be written: it would be larger than this system allows (file size limit)",
+        errno.ETXTBSY: "is a program that runs now",
         errno.ELOOP: "leads through a link that changed or loops",
         errno.ENAMETOOLONG: "has a name that is too long",
         errno.EXDEV: "is on another device",

@@ -77,10 +77,13 @@ class Shell:
             environment = os.environ if context.environment is None else context.environment
             bash = await off_loop(partial(required_program, "bash", environment, workspace))
             argv = context.wrap([bash, "--noprofile", "--norc", "-c", command])
+            passed = passed_on(environment)
+            if context.shell_settings is not None:
+                passed |= await off_loop(partial(context.shell_settings, command))
             if checked.flag("background"):
-                return _start(argv, command, passed_on(environment), workspace, context)
+                return _start(argv, command, passed, workspace, context)
             timeout_s = checked.number("timeout_s", context.shell_timeout_s)
-            ended, text = await _run(argv, timeout_s, passed_on(environment), workspace, context)
+            ended, text = await _run(argv, timeout_s, passed, workspace, context)
             return _outcome(text, ended, timeout_s)
         except Refused as refused:
             return failed(str(refused))

@@ -7,6 +7,7 @@ line has one. In `Document.text` every ending is a plain newline.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_SAMPLE = 64 * 1024
 _COMPARED = 2_000_000
 """Products of line counts up to which changed lines are matched one by one."""
 
@@ -49,6 +52,40 @@ def decode(data: bytes, shown: str) -> Document:
             "if it is text in another encoding, convert it in the shell with iconv"
         ) from None
     return from_text(raw, encoding, mark)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A document as it can be shown; `note` says so where it is in an encoding that cannot be edited."""
+
+    document: Document
+    note: str = ""
+
+
+def decode_to_show(data: bytes, shown: str) -> Shown:
+    """`decode`, also for text in other encodings, which can be shown and not edited."""
+    try:
+        return Shown(decode(data, shown))
+    except Refused:
+        encoding = _other_encoding(data)
+        if not encoding:
+            raise
+    name = "UTF-16 without a byte order mark" if encoding.startswith("utf-16") else "not UTF-8; shown as Latin-1"
+    note = f"this file is {name}, and cannot be edited before it is converted, for example with iconv in the shell"
+    return Shown(from_text(data.decode(encoding)), note)
+
+
+def _other_encoding(data: bytes) -> str:
+    """Return the encoding that bytes which are no UTF-8 most likely have, empty where they are no text."""
+    sample = data[:_SAMPLE]
+    if b"\0" not in data:
+        return "" if _CONTROLS.search(sample) else "latin-1"
+    for encoding, high in (("utf-16-le", 1), ("utf-16-be", 0)):
+        zeros = sample[high::2].count(0)
+        if len(data) % 2 == 0 and zeros > len(sample) // 5 and not sample[1 - high :: 2].count(0):
+            with contextlib.suppress(UnicodeDecodeError):
+                return encoding if data.decode(encoding) else ""
+    return ""
 
 
 def from_text(raw: str, encoding: str = "utf-8", mark: bytes = b"") -> Document:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from qcode.protocol.events import Choice
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.tools.refusal import Refused, explain
@@ -25,7 +26,7 @@ class ToolContext:
     `output` takes live output, called on the event loop. `environment` is what the process inherits from (None: this
     process's own); tools that run programs pass on only what is known to be harmless. Sizes are characters. `jobs` is
     the background of the session, None where nothing outlives a call. `wrap` gives the argv that runs an argv of the
-    model behind walls.
+    model behind walls. `shell_settings` adds variables for a certain command.
     """
 
     output: Callable[[str], None]
@@ -34,6 +35,7 @@ class ToolContext:
     environment: Mapping[str, str] | None = None
     jobs: Jobs | None = None
     wrap: Callable[[list[str]], list[str]] = list
+    shell_settings: Callable[[str], Mapping[str, str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +43,13 @@ class Preview:
     """What a person approves: one line of `question`, and the whole of what would happen as `detail`.
 
     `refusal` is not empty where running the call would only give this error and change nothing: there is nothing to
-    approve then, and the call may run at once to get its result.
+    approve then, and the call may run at once to get its result. `choices` are answers to what a tool asks.
     """
 
     question: str
     detail: str
     refusal: str = ""
+    choices: tuple[Choice, ...] = ()
 
 
 class Tool(Protocol):

@@ -12,6 +12,11 @@ def visible(text: str, *, marks_newlines: bool = False) -> str:
     return "".join(newline if char == "\n" else _spelled(char) for char in text)
 
 
+def visible_name(name: str) -> str:
+    """Return a name or path on one line: what cannot be printed, line breaks too, is spelled as an escape."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in name)
+
+
 def _spelled(char: str) -> str:
     # Blanks other than the plain one are not printable to Python, so they are spelled too.
     return char if char.isprintable() or char == "\t" else ascii(char)[1:-1]

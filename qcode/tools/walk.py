@@ -77,6 +77,59 @@ class _Level:
         return _Level(folder, _with_rules_of(rules, root, folder), iter(entries))
 
 
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An entry of a folder. `folder` is None for what is none; `described` says what is special, or how large it is."""
+
+    name: str
+    described: str
+    is_ignored: bool
+    folder: Folder | None
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder with the rules that hold in it; nothing is read before it is asked for."""
+
+    root: Path
+    relative: str
+    rules: _Rules
+
+    def items(self) -> list[Item]:
+        """Return what is in the folder but `.git`, folders first, each kind in order of names."""
+        level = _Level.of(self.root, self.relative, self.rules)
+        found = [self._item(entry, level.rules) for entry in level.entries if entry.name != ".git"]
+        return sorted(found, key=lambda item: (item.folder is None, item.name))
+
+    def size(self) -> int:
+        """Return how many entries there are."""
+        try:
+            with os.scandir(self.root / self.relative) as entries:
+                return sum(1 for _ in entries)
+        except OSError:
+            return 0
+
+    def _item(self, entry: os.DirEntry[str], rules: _Rules) -> Item:
+        relative = f"{self.relative}/{entry.name}" if self.relative else entry.name
+        is_folder = entry.is_dir(follow_symlinks=False)
+        is_ignored = _is_ignored(rules, relative, is_folder=is_folder)
+        if is_folder:
+            return Item(entry.name, "", is_ignored, Folder(self.root, relative, rules))
+        try:
+            if entry.is_symlink():
+                described = f" -> {os.readlink(entry.path)}"  # noqa: PTH115  # as text, the way it was written
+            else:
+                described = f"  {entry.stat(follow_symlinks=False).st_size:,}"
+        except OSError:
+            described = ""
+        return Item(entry.name, described, is_ignored, None)
+
+
+def folder(root: Path, start: Path) -> Folder:
+    """Return the folder `start`, which is `root` or below it. One that is itself ignored was asked for by name."""
+    return Folder(root, "/".join(start.relative_to(root).parts), _rules_above(root, start))
+
+
 def _rules_above(root: Path, start: Path) -> _Rules:
     rules = _with_file((), "", root / ".git/info/exclude")
     parts = start.relative_to(root).parts

@@ -10,15 +10,17 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 from qcode.tools import disk
-from qcode.tools.disk import Loaded, Snapshot
+from qcode.tools.disk import Loaded, Part
 from qcode.tools.refusal import Refused, explain
+from qcode.tools.seen import Seen
+from qcode.tools.visible import visible_name
 
 Access: TypeAlias = Literal["read", "write"]
 
@@ -71,6 +73,16 @@ class Place:
         return self.base.joinpath(*self.parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One file to change: from `old` (None: there is none) to `data` (None: it goes). A new file may be `like` one."""
+
+    place: Place
+    old: Loaded | None
+    data: bytes | None
+    like: Loaded | None = None
+
+
 class Workspace:
     """The root, further folders that were added, and a private folder for output that is too long to show.
 
@@ -94,7 +106,8 @@ class Workspace:
         self._judge = judge
         self._scratch = Path(os.path.realpath(scratch)) if scratch is not None else None
         self._owns_scratch = False
-        self._seen: dict[Path, Snapshot] = {}
+        self._seen = Seen()
+        self._changed: dict[Path, None] = {}
         self._lock = threading.Lock()
 
     @property
@@ -115,13 +128,12 @@ class Workspace:
 
     def resolve(self, path: str, access: Access = "read") -> Place:
         """Return the place that `path` leads to, links followed; raise `Refused` where it may not be used."""
-        shown = _visible(path)
+        shown = visible_name(path)
         if not path.strip():
             raise Refused("the path is empty")
         if "\0" in path:
             raise Refused(f"{shown} holds a NUL character")
-        expanded = f"{Path.home()}{path[1:]}" if path == "~" or path.startswith("~/") else path
-        real = Path(os.path.realpath(self.root / expanded))
+        real = Path(os.path.realpath(self._anchored(path)))
         place = self._place(real)
         if place is None or (access == "write" and place.base == self._scratch):
             raise Refused(f"{shown} is outside the workspace; only files below {self._bases()} can be used")
@@ -146,29 +158,50 @@ class Workspace:
         except OSError as error:
             raise Refused(explain(error, place.shown)) from None
 
+    def load_lines(self, place: Place, first: int, count: int, most_bytes: int) -> Part:
+        """Return some lines of a file that is too large for `load`; a line is at most a megabyte."""
+        try:
+            with disk.open_folder(place.base, place.parts[:-1]) as folder:
+                return disk.load_lines(folder, place.parts[-1], place.shown, first, count, most_bytes)
+        except OSError as error:
+            raise Refused(explain(error, place.shown)) from None
+
+    def size(self, place: Place) -> int:
+        """Return how many bytes the file at `place` has, 0 where that cannot be told."""
+        try:
+            return place.path.stat(follow_symlinks=False).st_size
+        except OSError:
+            return 0
+
     def exists(self, place: Place) -> bool:
         """Return whether anything is at `place`."""
         return os.path.lexists(place.path)
+
+    def is_link(self, path: str) -> bool:
+        """Return whether what the model calls `path` is itself a link."""
+        return os.path.islink(self._anchored(path).rstrip("/"))  # noqa: PTH114  # pathlib would drop what it ends with
 
     def is_folder(self, path: Path) -> bool:
         """Return whether there is a folder at `path`; a path that cannot be looked at is none."""
         return os.path.isdir(path)  # noqa: PTH112  # unlike pathlib's, it never raises
 
-    def remember(self, place: Place, snapshot: Snapshot) -> None:
-        """Note that the model has seen the file at `place` as it was in `snapshot`."""
-        self._seen[place.path] = snapshot
+    def remember(self, place: Place, loaded: Loaded) -> None:
+        """Note that the model has seen the file at `place` as `loaded`."""
+        self._seen.put(place.path, loaded.snapshot, loaded.data)
 
-    def check_fresh(self, place: Place, now: Loaded) -> None:
-        """Raise `Refused` unless the model has seen the file as it is `now`."""
-        seen = self._seen.get(place.path)
-        if seen is None:
+    def changed(self) -> list[Path]:
+        """Return the files that were changed through this workspace and are there, in order."""
+        with self._lock:
+            return [path for path in self._changed if path.is_file()]
+
+    def check_fresh(self, place: Place, now: Loaded, *, is_required: bool = True) -> None:
+        """Raise `Refused` unless the model has seen the file as it is `now`, or, if that is not required, never."""
+        if self._seen.knows(place.path):
+            changed = self._seen.changed(place.path, now, place.shown)
+            if changed:
+                raise Refused(changed)
+        elif is_required:
             raise Refused(f"{place.shown} has not been read yet: read it first, then change it. Nothing was changed")
-        if seen.digest != now.snapshot.digest:
-            sizes = f"{seen.size:,} bytes when it was read, {now.snapshot.size:,} now"
-            raise Refused(
-                f"{place.shown} was changed since it was read ({sizes}): read it again, then change it. "
-                "Nothing was changed"
-            )
 
     def check_writable(self, place: Place, old: Loaded) -> None:
         """Raise `Refused` where the file cannot be replaced without losing something."""
@@ -183,31 +216,69 @@ class Workspace:
 
     def write(self, place: Place, data: bytes, old: Loaded | None) -> None:
         """Put `data` in place of `old` (None: there is no file yet; missing folders are made) and remember it."""
-        if old is not None:
-            self.check_writable(place, old)
+        self.apply((Step(place, old, data),))
+
+    def apply(self, steps: Sequence[Step]) -> None:
+        """Make all changes or none: where one fails, those before it are taken back, and `Refused` says why."""
+        for step in steps:
+            if step.old is not None:
+                self.check_writable(step.place, step.old)
+        with self._lock:
+            done: list[Step] = []
+            try:
+                for step in steps:
+                    self._perform(step)
+                    done.append(step)
+            except BaseException as failure:
+                left = [one.place.shown for one in reversed(done) if not self._take_back(one)]
+                if isinstance(failure, OSError):
+                    told = "Nothing was changed" if not left else f"Not taken back: {', '.join(left)}"
+                    raise Refused(f"{explain(failure, steps[len(done)].place.shown)}. {told}") from None
+                raise
+
+    def _perform(self, step: Step) -> None:
+        place = step.place
+        self._changed[place.path] = None
+        name = place.parts[-1]
+        with (
+            disk.open_folder(place.base, place.parts[:-1], creates=step.old is None) as folder,
+            self.recorder.changing(place.path, step.old, step.data),
+        ):
+            if step.data is None:
+                assert step.old is not None
+                disk.remove_file(folder, name, step.old, place.shown)
+                self._seen.forget(place.path)
+            else:
+                snapshot = disk.replace_file(folder, name, step.data, step.old, place.shown, like=step.like)
+                self._seen.put(place.path, snapshot, step.data)
+
+    def _take_back(self, step: Step) -> bool:
+        """Undo a step that was performed; return whether that worked."""
         try:
-            with (
-                self._lock,
-                disk.open_folder(place.base, place.parts[:-1], creates=old is None) as folder,
-                self.recorder.changing(place.path, old, data),
-            ):
-                snapshot = disk.replace_file(folder, place.parts[-1], data, old, place.shown)
-        except OSError as error:
-            raise Refused(f"{explain(error, place.shown)}. Nothing was changed") from None
-        self.remember(place, snapshot)
+            now = None if step.data is None else self.load(step.place)
+            old = step.old
+            back = Step(step.place, now, None if old is None else old.data, like=old)
+            self._perform(back)
+        except (OSError, Refused):
+            return False
+        return True
 
     def show(self, path: Path) -> str:
         """Return how a path inside is shown: relative to the root, or absolute in an added folder."""
-        return _visible(path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path))
+        return visible_name(path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path))
 
     def contains(self, path: Path) -> bool:
         """Return whether `path`, with links followed, is in the root or an added folder."""
         real = Path(os.path.realpath(path))
         return any(real.is_relative_to(base) for base in (self.root, *self.added))
 
+    def _anchored(self, path: str) -> str:
+        expanded = f"{Path.home()}{path[1:]}" if path == "~" or path.startswith("~/") else path
+        return os.path.join(self.root, expanded)  # noqa: PTH118  # kept as text: `..` behind a link means its target's
+
     def _place(self, real: Path) -> Place | None:
         if any(real == Path(name) or real.is_relative_to(name) for name in _KERNEL):
-            raise Refused(f"{_visible(str(real))} is a device or kernel interface, not a file")
+            raise Refused(f"{visible_name(str(real))} is a device or kernel interface, not a file")
         bases = [*self.added, *((self._scratch,) if self._scratch is not None else ())]
         for base in (self.root, *sorted(bases, key=lambda base: -len(base.parts))):
             if real.is_relative_to(base):
@@ -223,8 +294,3 @@ def _refuse_write(place: Place, shown: str, path: str) -> None:
         raise Refused(f"{shown} names a folder; name a file")
     if any(part.casefold().rstrip(". ") == ".git" for part in place.parts):
         raise Refused(f"{shown} is inside .git, where only git writes")
-
-
-def _visible(path: str) -> str:
-    """Return a name on one line: what cannot be printed is escaped."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in path)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
-from qcode.tools import diffs, text
+from qcode.tools import text
 from qcode.tools.arguments import Arguments
-from qcode.tools.change import Change, perform, preview_change
+from qcode.tools.change import Change, creation, open_for_change, perform, preview_change, replacement
 from qcode.tools.refusal import Refused
 from qcode.tools.text import Document
 from qcode.tools.tool import Preview, ToolContext, answered
@@ -19,7 +19,7 @@ class Write:
         description=(
             "Create a file, or replace the whole content of one. An existing file must have been read before. Missing "
             "folders are created. Line endings and encoding of an existing file are kept. To change a part of a file "
-            "use edit. For a long file, write a skeleton first and add to it with edit."
+            "edit it instead. For a long file, write a skeleton first and add to it piece by piece."
         ),
         parameters={
             "type": "object",
@@ -47,17 +47,14 @@ def _plan(arguments: Arguments, workspace: Workspace) -> Change:
     size = f"{lines:,} line{'s' if lines != 1 else ''}"
     if not workspace.exists(place):
         document = text.from_text(content)
-        diff = diffs.unified(place.shown, None, document)
-        return Change(place, None, text.encode(document), diff, f"Created {place.shown} ({size}).")
-    loaded = workspace.load(place)
-    workspace.check_fresh(place, loaded)
-    workspace.check_writable(place, loaded)
+        return creation(place, text.encode(document), document, f"Created {place.shown} ({size}).")
+    loaded = open_for_change(place, workspace)
     old = text.decode(loaded.data, place.shown)
     new = _in_place_of(old, content)
     data = text.encode(new)
     if data == loaded.data:
         raise Refused(f"{place.shown} already has exactly this content; nothing was changed")
-    return Change(place, loaded, data, diffs.unified(place.shown, old, new), f"Wrote {place.shown} ({size}).")
+    return replacement(place, loaded, old, new, data, f"Wrote {place.shown} ({size}).")
 
 
 def _in_place_of(old: Document, content: str) -> Document:

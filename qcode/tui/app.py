@@ -203,6 +203,8 @@ class QcodeApp(App[int], inherit_bindings=False):
     def _after_first_paint(self) -> None:
         if self.setup.warm_up is not None:
             self.run_worker(self.setup.warm_up, thread=True, exit_on_error=False, group="warm-up")
+        if self.setup.connect is not None and self.setup.connect.is_first:
+            self.host.connect("")
         if self.setup.first_prompt.strip():
             self.parts.prompt.sent.add(self.setup.first_prompt)
             self.turns.submit(self.setup.first_prompt, self.setup.first_prompt)

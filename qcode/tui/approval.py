@@ -1,4 +1,4 @@
-"""The question a person must answer before a call runs: inline, above the prompt, with the exact command or diff.
+"""What a person must answer before a call runs: inline, above the prompt, with the exact command, diff or question.
 
 It decides nothing and remembers nothing: it posts one `Answered`. Keys typed in its first 300 ms, and every key of a
 burst that began then, are ignored: they were meant for something else.
@@ -21,32 +21,53 @@ from qcode.protocol.conversation import Answer
 from qcode.protocol.events import ApprovalRequested
 from qcode.tui.figures import count_text
 from qcode.tui.preview import preview_content
-from qcode.tui.text import one_line
+from qcode.tui.text import one_line, visible
 
 GUARD_SECONDS = 0.3
 
-Kind: TypeAlias = Literal["once", "always", "no", "tell"]
-_LETTERS: dict[Kind, str] = {"once": "y", "always": "a", "no": "n", "tell": "t"}
-_NUMBERS: dict[Kind, str] = {"once": "1", "always": "2", "no": "3", "tell": "4"}
-# A kind keeps its number also where "always" is not offered: fingers remember numbers.
-_KINDS: dict[str, Kind] = {key: kind for keys in (_LETTERS, _NUMBERS) for kind, key in keys.items()}
+_REASON_HINT = "What should it do instead? Enter sends, Esc goes back"
+_ANSWER_HINT = "Your answer. Enter sends, Esc goes back"
+
+Kind: TypeAlias = Literal["once", "always", "no", "tell", "choice"]
+AGAIN = "it has brought the same result several times; change the approach"
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
+    """One row: the keys that choose it, and for an answer to a question what it means."""
+
     kind: Kind
     label: str
+    number: str
+    letter: str = ""
+    detail: str = ""
 
 
 def options_for(request: ApprovalRequested) -> tuple[Option, ...]:
     """Return the choices in their order; "always" only where a rule was proposed."""
-    always = (Option("always", f"Yes, always this session: {one_line(request.rule)}"),) if request.rule else ()
+    if request.kind == "question":
+        return _answers_to(request)
+    # A kind keeps its number also where "always" is not offered: fingers remember numbers.
+    if request.kind == "repeat":
+        yes, no = "Yes, run it again", "No, it should change its approach"
+    else:
+        yes, no = "Yes, once", "No"
+    always = Option("always", f"Yes, always this session: {one_line(request.rule)}", "2", "a")
     return (
-        Option("once", "Yes, once"),
-        *always,
-        Option("no", "No"),
-        Option("tell", "No, and tell it what to do"),
+        Option("once", yes, "1", "y"),
+        *((always,) if request.rule else ()),
+        Option("no", no, "3", "n"),
+        Option("tell", "No, and tell it what to do", "4", "t"),
     )
+
+
+def _answers_to(request: ApprovalRequested) -> tuple[Option, ...]:
+    choices = tuple(
+        Option("choice", choice.label, str(number), detail=choice.detail)
+        for number, choice in enumerate(request.choices, start=1)
+    )
+    own = "Something else: write an answer" if choices else "Write an answer"
+    return (*choices, Option("tell", own, str(len(choices) + 1), "t"))
 
 
 class ApprovalPanel(Vertical, can_focus=True):
@@ -72,9 +93,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             yield Static(id="approval-text", markup=False)
         yield Static(id="approval-more", markup=False)
         yield Static(id="approval-options", markup=False)
-        yield Input(
-            placeholder="What should it do instead? Enter sends, Esc goes back", id="approval-reason", compact=True
-        )
+        yield Input(placeholder=_REASON_HINT, id="approval-reason", compact=True)
 
     @property
     def request(self) -> ApprovalRequested | None:
@@ -87,8 +106,13 @@ class ApprovalPanel(Vertical, can_focus=True):
         return self._reason.display and self.request is not None
 
     @property
-    def chosen(self) -> Kind:
-        return self._options[self._index].kind
+    def options(self) -> tuple[Option, ...]:
+        """What can be chosen now, in order."""
+        return self._options
+
+    @property
+    def chosen(self) -> Option:
+        return self._options[self._index]
 
     def ask(self, request: ApprovalRequested) -> None:
         """Show `request`, or keep it until those before it are answered."""
@@ -125,22 +149,26 @@ class ApprovalPanel(Vertical, can_focus=True):
         event.prevent_default()
         if self._is_guarded():
             return
-        kind = _KINDS.get(event.key)
+        option = next((one for one in self._options if event.key in (one.number, one.letter)), None)
         if event.key in ("up", "down"):
             self._move(-1 if event.key == "up" else 1)
         elif event.key in ("shift+up", "shift+down"):
             self._preview.scroll_relative(y=-1 if event.key == "shift+up" else 1, animate=False, force=True)
         elif event.key == "enter":
             self._choose(self.chosen)
-        elif kind is not None and any(option.kind == kind for option in self._options):
-            self._choose(kind)
+        elif option is not None:
+            self._choose(option)
         else:
             # Somebody is typing, and takes this for the prompt: the rest of the words must not answer.
             self._quiet_until = self._clock() + GUARD_SECONDS
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self._answer(Answer(is_allowed=False, reason=event.value.strip()))
+        written = event.value.strip()
+        if self.request is None or self.request.kind != "question":
+            self._answer(Answer(is_allowed=False, reason=written))
+        elif written:
+            self._answer(Answer(is_allowed=True, text=written))
 
     def _open(self) -> None:
         request = self.request
@@ -150,8 +178,12 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._options = options_for(request)
         self._index = 0
         self._quiet_until = self._clock() + GUARD_SECONDS
-        self.query_one("#approval-question", Static).update(Content(one_line(request.question)))
-        self.query_one("#approval-text", Static).update(preview_content(request.preview))
+        asks = f"The model asks: {request.question}" if request.kind == "question" else request.question
+        self.query_one("#approval-question", Static).update(Content(one_line(asks)))
+        is_question = request.kind == "question"
+        shown = Content(visible(request.preview)) if is_question else preview_content(request.preview)
+        self.query_one("#approval-text", Static).update(shown)
+        self._reason.placeholder = _ANSWER_HINT if is_question else _REASON_HINT
         self._preview.display = bool(request.preview.strip())
         self._preview.scroll_home(animate=False)
         self._show_choices()
@@ -169,15 +201,20 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._index = (self._index + step) % len(self._options)
         self._paint_options()
 
-    def _choose(self, kind: Kind) -> None:
-        if kind == "tell":
-            self._index = [option.kind for option in self._options].index("tell")
-            self._paint_options()
-            self._reason.value = ""
-            self._reason.display = True
-            self._reason.focus()
-        else:
-            self._answer(Answer(is_allowed=kind != "no", scope="always" if kind == "always" else "once"))
+    def _choose(self, option: Option) -> None:
+        match option.kind:
+            case "tell":
+                self._index = self._options.index(option)
+                self._paint_options()
+                self._reason.value = ""
+                self._reason.display = True
+                self._reason.focus()
+            case "choice":
+                self._answer(Answer(is_allowed=True, text=option.label))
+            case "no" if self.request is not None and self.request.kind == "repeat":
+                self._answer(Answer(is_allowed=False, reason=AGAIN))
+            case kind:
+                self._answer(Answer(is_allowed=kind != "no", scope="always" if kind == "always" else "once"))
 
     def _answer(self, answer: Answer) -> None:
         request = self.request
@@ -196,8 +233,9 @@ class ApprovalPanel(Vertical, can_focus=True):
         rows = [
             Content.assemble(
                 ("› " if place == self._index else "  ", "$text-accent"),
-                (f"{_NUMBERS[option.kind]} {option.label}", "bold $text-accent" if place == self._index else ""),
-                (f" ({_LETTERS[option.kind]})", "$muted"),
+                (f"{option.number} {one_line(option.label)}", "bold $text-accent" if place == self._index else ""),
+                (f" ({option.letter})" if option.letter else "", "$muted"),
+                (f"  {one_line(option.detail)}" if option.detail else "", "$muted"),
             )
             for place, option in enumerate(self._options)
         ]

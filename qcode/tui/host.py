@@ -15,6 +15,7 @@ from qcode.protocol.events import Level
 from qcode.tui import terminal
 from qcode.tui.commands.command import Command, Result, Scroll, nearest
 from qcode.tui.commands.table import by_id, enabled
+from qcode.tui.connect import Connected, ConnectScreen
 from qcode.tui.figures import count_text
 from qcode.tui.palette import CommandProvider
 from qcode.tui.replay import replay
@@ -81,6 +82,11 @@ class Host:
             self._models = self.setup.models()
         return self._models
 
+    @property
+    def provider_names(self) -> tuple[str, ...]:
+        connecting = self.setup.connect
+        return tuple(choice.name for choice in connecting.choices()) if connecting is not None else ()
+
     def say(self, level: Level, text: str) -> None:
         self._widgets.transcript.add_notice(level, text)
 
@@ -135,6 +141,40 @@ class Host:
         self._widgets.status.change(model=self.conversation.model, context_window=0)
         self.say("info", f"Model: {self.conversation.model}, from the next turn on.")
 
+    def connect(self, provider: str) -> None:
+        """Open the connect screen, at the key of `provider` where that is a name."""
+        connecting = self.setup.connect
+        if connecting is None:
+            self.say("warning", "Keys cannot be added here.")
+            return
+        names = self.provider_names
+        if provider and provider not in names:
+            close = nearest(provider, names)
+            hint = f" Did you mean {close}?" if close else " /connect lists them."
+            self.say("warning", f"There is no provider {provider!r}.{hint}")
+            return
+        screen = ConnectScreen(
+            connecting,
+            self.setup.clock,
+            themes=self.theme_names,
+            current_model=self.conversation.model,
+            provider=provider,
+        )
+        self.open_screen(screen, self._connected)
+
+    def _connected(self, connected: Connected | None) -> None:
+        if connected is None:
+            return
+        if connected.theme:
+            self.use_theme(connected.theme)
+        if connected.prompt:
+            self._widgets.prompt.submit(connected.prompt)
+        if connected.lines:
+            self.say("info", "\n".join(connected.lines))
+        self._models = None
+        if connected.model:
+            self.use_model(connected.model)
+
     def use_mode(self, mode: ApprovalMode) -> None:
         self.conversation.set_mode(mode)
         self._widgets.status.change(mode=self.conversation.mode)
@@ -142,6 +182,8 @@ class Host:
     def use_theme(self, name: str) -> None:
         if name in self.theme_names:
             self._app.theme = name
+            if self.setup.keep_theme is not None:
+                self.setup.keep_theme(name)
             return
         close = nearest(name, self.theme_names)
         self.say(

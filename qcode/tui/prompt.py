@@ -62,6 +62,11 @@ class Prompt(TextArea):
         """Return text that was not taken, before anything typed since."""
         self._show(shown + (f"\n{self.text}" if self.text else ""))
 
+    def submit(self, text: str) -> None:
+        """Send `text`, which was typed elsewhere, as if it had been typed here."""
+        self.sent.add(text)
+        self.post_message(self.Submitted(text, text))
+
     def stash(self) -> None:
         """Clear the prompt; Up brings the text back."""
         self.sent.add(self.pastes.expand(self.text))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qcode.protocol.events import Notice
+from qcode.tui.connecting import Connecting
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class AppSetup:
     commands         ids of the commands that are enabled, None for all
     keys             command id to keys (`"fold": "ctrl+y"`), replacing the ones in the table
     max_continuations  how many continuations a reply may get; only shown ("continued 1/3")
+    connect          connects to a provider for `/connect` and the first start; None: it cannot be done here
+    keep_theme       told each theme the person switches to
     warm_up          run in a thread once the first screen is painted (importing the SDK, say)
     notices          shown below the welcome
     save             writes an export to a new file and returns where; raises `ValueError` with one line; None: nowhere
@@ -48,6 +51,8 @@ class AppSetup:
     max_continuations: int = 3
     has_title: bool = True
     has_bell: bool = False
+    connect: Connecting | None = None
+    keep_theme: Callable[[str], None] | None = None
     warm_up: Callable[[], None] | None = None
     notices: tuple[Notice, ...] = ()
     save: Callable[[str, str], str] | None = None

@@ -12,7 +12,17 @@ import pytest
 from tests.arch.sources import modules
 
 SDKS = ("openai", "anthropic", "google.genai", "google.auth", "boto3", "botocore", "mcp")
-HEAVY = ("pydantic", "httpx2", "httpcore2", "tiktoken", "requests", "cryptography")
+HEAVY = (
+    "pydantic",
+    "httpx2",
+    "httpcore2",
+    "tiktoken",
+    "requests",
+    "cryptography",
+    "keyring",
+    "secretstorage",
+    "jeepney",
+)
 
 
 def loaded_after(program: str) -> set[str]:
@@ -79,6 +89,34 @@ def test_the_chosen_sdk_loads_with_the_warm_up_and_no_other(model: str, sdk: str
         "ready.conversation.release()"
     )
     assert among(loaded_after(program), *SDKS) == ({sdk} if sdk else set())
+
+
+@pytest.mark.parametrize(
+    ("variable", "row", "is_loaded"),
+    [
+        ("OPENAI_API_KEY", '{"in": "keyring"}', False),
+        ("OPENAI_API_KEY", None, False),
+        ("OTHER", '{"in": "file", "key": "kkkkkkkkkkkk"}', False),
+        ("OTHER", '{"in": "keyring"}', True),
+    ],
+)
+def test_the_keyring_loads_only_where_a_key_has_to_come_from_it(
+    variable: str, row: str | None, is_loaded: bool, tmp_path: Path
+) -> None:
+    if row is not None:
+        folder = tmp_path / "state" / "credentials"
+        folder.mkdir(parents=True, mode=0o700)
+        (folder / "keys.json").write_text(f'{{"version": 1, "keys": {{"openai": {row}}}}}')
+    program = (
+        f"import os; os.environ.clear(); os.environ.update(QCODE_HOME={str(tmp_path)!r}, {variable}='k' * 20)\n"
+        f"os.environ['PYTHON_KEYRING_BACKEND'] = 'keyring.backends.fail.Keyring'; os.chdir({str(tmp_path)!r})\n"
+        "from pathlib import Path\n"
+        "from qcode.cli import start, arguments, failure\n"
+        "around = start.surroundings(arguments.parse(['-m', 'openai/x']), Path.cwd(), is_attended=False)\n"
+        "try:\n    start.wired(around)\n"
+        "except failure.StartError as error:\n    assert error.code == 41"
+    )
+    assert among(loaded_after(program), "keyring") == ({"keyring"} if is_loaded else set())
 
 
 def test_there_is_a_codec_for_each_wire_protocol() -> None:

@@ -15,6 +15,7 @@ from qcode.cli.arguments import parse
 from qcode.protocol.messages import ToolCall
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
+from tests.safety.judging import policy_for
 
 
 def call(name: str, **arguments: Any) -> ToolCall:
@@ -22,7 +23,7 @@ def call(name: str, **arguments: Any) -> ToolCall:
 
 
 def policy(root: Path, *, is_trusted: bool = True) -> Policy:
-    return Policy(mode="default", rules=Rules.of(), is_trusted=is_trusted, root=root, search_path="/usr/bin:/bin")
+    return policy_for(root, is_trusted=is_trusted, search_path="/usr/bin:/bin")
 
 
 def again(before: Policy, flags: str) -> Policy:

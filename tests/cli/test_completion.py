@@ -29,6 +29,8 @@ def completed(*words: str) -> list[str]:
         (("-p", "x", "--permission-mode", "a"), ["accept-edits", "auto"]),
         (("se",), ["sessions"]),
         (("sessions", "d"), ["delete"]),
+        (("auth", "l"), ["login", "logout"]),
+        (("auth", "login", "an"), ["anthropic"]),
         (("--file", ""), []),
         (("-p", ""), []),
     ],

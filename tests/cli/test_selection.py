@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from qcode.cli.failure import StartError
-from qcode.cli.selection import found, named
+from qcode.cli.keys import Keys
+from qcode.cli.selection import choose, found, named
 from qcode.config.settings import ProviderSettings, Settings
 from qcode.providers import local
 from qcode.providers.registry import PROVIDERS
@@ -51,13 +52,13 @@ def test_a_provider_of_a_type_that_cannot_be_spoken_is_in_nobodys_way(monkeypatc
 
 def test_an_address_without_a_model_is_not_guessed_at() -> None:
     with pytest.raises(StartError, match="-m openai/MODEL") as raised:
-        asyncio.run(found(Settings(), {"ANTHROPIC_API_KEY": "a"}, "http://127.0.0.1:9/v1", has_demo=True))
+        asyncio.run(found(Settings(), Keys({"ANTHROPIC_API_KEY": "a"}), "http://127.0.0.1:9/v1", has_demo=True))
     assert raised.value.code == 2
 
 
 def test_the_first_credential_decides_and_is_named() -> None:
     env = {"OPENAI_API_KEY": "a", "GEMINI_API_KEY": "b"}
-    chosen = asyncio.run(found(Settings(), env, None, has_demo=True))
+    chosen = asyncio.run(found(Settings(), Keys(env), None, has_demo=True))
     assert chosen.spec.name == "openai"
     assert "OPENAI_API_KEY" in chosen.note
 
@@ -74,9 +75,9 @@ def nobody_local(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("nobody_local")
 def test_without_anything_the_app_gets_the_demo_and_a_pipe_an_error() -> None:
-    assert asyncio.run(found(Settings(), {}, None, has_demo=True)).name == "demo/demo"
+    assert asyncio.run(found(Settings(), Keys({}), None, has_demo=True)).name == "demo/demo"
     with pytest.raises(StartError) as raised:
-        asyncio.run(found(Settings(), {}, None, has_demo=False))
+        asyncio.run(found(Settings(), Keys({}), None, has_demo=False))
     assert raised.value.code == 41
 
 
@@ -85,5 +86,26 @@ def test_a_local_server_is_found_before_the_demo(monkeypatch: pytest.MonkeyPatch
         return PROVIDERS["ollama"], "qwen3-coder"
 
     monkeypatch.setattr(local, "find_local_server", ollama)
-    chosen = asyncio.run(found(Settings(), {}, None, has_demo=True))
+    chosen = asyncio.run(found(Settings(), Keys({}), None, has_demo=True))
     assert chosen.name == "ollama/qwen3-coder"
+
+
+@pytest.mark.parametrize(
+    ("connected", "env", "chosen"),
+    [
+        ("openrouter/a/b", {"OPENROUTER_API_KEY": "x", "ANTHROPIC_API_KEY": "y"}, "openrouter/a/b"),
+        ("openrouter/a/b", {"OPENAI_API_KEY": "y"}, "openai/"),
+        ("ollama/qwen3-coder", {}, "ollama/qwen3-coder"),
+        ("gone/model", {"OPENAI_API_KEY": "y"}, "openai/"),
+    ],
+)
+def test_what_was_connected_last_is_found_first_while_there_is_a_key(
+    connected: str, env: dict[str, str], chosen: str
+) -> None:
+    found = choose(Settings(), Keys(env), None, None, has_demo=True, connected=connected)
+    assert found.name.startswith(chosen)
+
+
+def test_a_model_that_is_named_goes_before_the_connected_one() -> None:
+    settings = Settings(model="openai/x")
+    assert choose(settings, Keys({}), None, None, has_demo=True, connected="ollama/y").name == "openai/x"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +19,7 @@ from qcode.cli.wiring import Surroundings, Wired, Wirer, facts_of
 from qcode.config.settings import ModelSettings
 from qcode.protocol.events import Notice, TurnEnded, TurnEvent
 from qcode.protocol.usage import Price
+from qcode.runtime.scratch import Scratch
 from qcode.runtime.trust import TrustStore
 
 
@@ -68,7 +70,7 @@ def test_what_the_person_says_of_a_model_beats_the_catalog() -> None:
 def test_of_a_model_nobody_knows_there_are_no_facts_but_those_given() -> None:
     assert facts_of("lab", "x", None).context_window is None
     facts = facts_of("lab", "x", ModelSettings(context_window=1000, prefill=True, inline_thinking=True))
-    assert (facts.context_window, facts.prefill, facts.inline_thinking, facts.images) == (1000, True, True, False)
+    assert (facts.context_window, facts.prefill, facts.inline_thinking, facts.images) == (1000, True, True, None)
 
 
 def test_rules_of_the_tools_follow_the_mode(here: Here) -> None:
@@ -81,6 +83,36 @@ def test_rules_of_the_tools_follow_the_mode(here: Here) -> None:
     conversation.set_mode("plan")
     with pytest.raises(Exception, match="plan mode"):
         workspace.resolve("new.txt", "write")
+
+
+def test_long_output_lies_in_a_private_folder_that_is_read_unasked_and_goes_with_the_session(here: Here) -> None:
+    wired = here.wire()
+    scratch, policy = wired.toolbox.workspace.scratch, wired.conversation.policy
+    assert scratch.stat().st_mode & 0o777 == 0o700
+    (scratch / "shell-1.txt").write_text("all of it")
+    assert policy.judge("read", {"path": f"{scratch}/shell-1.txt"}).verdict == "allow"
+    assert policy.judge("write", {"path": f"{scratch}/shell-1.txt"}).verdict == "ask"
+    wired.conversation.release()
+    assert not scratch.exists()
+
+
+def test_a_private_folder_nobody_released_goes_with_its_owner(here: Here) -> None:
+    wired = here.wire()
+    scratch = wired.toolbox.workspace.scratch
+    wired.conversation.release()
+    owner = Scratch()
+    path = owner.path
+    del owner
+    gc.collect()
+    assert not scratch.exists()
+    assert not path.exists()
+
+
+def test_commands_are_judged_with_the_path_they_run_with(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "bin:/usr/bin::/bin")
+    wired = here.wire()
+    assert wired.conversation.policy.search_path == "/usr/bin:/bin"
+    wired.conversation.release()
 
 
 def test_the_briefing_follows_the_mode(here: Here) -> None:

@@ -20,6 +20,7 @@ KEY_VARIABLES: Mapping[str, str] = {
     "anthropic": "ANTHROPIC_API_KEY",
     "gemini": "GEMINI_API_KEY",
 }
+NO_KEYRING = "keyring.backends.fail.Keyring"
 HELLO = 'def hello(name):\n    return f"Hello, {name}"\n'
 
 
@@ -55,7 +56,7 @@ class Place:
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return an environment without any key, proxy or setting of the machine."""
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
-        return {**kept, "HOME": str(self.home), "NO_COLOR": "1", **(extra or {})}
+        return {**kept, "HOME": str(self.home), "NO_COLOR": "1", "PYTHON_KEYRING_BACKEND": NO_KEYRING, **(extra or {})}
 
     def run(
         self,

@@ -95,9 +95,12 @@ def test_escape_interrupts_and_keeps_what_was_shown(place: Place) -> None:
 
 def test_without_a_key_it_opens_on_the_demo_and_says_how_to_add_one(place: Place) -> None:
     with Terminal(place) as terminal:
+        terminal.wait_for("Connect a model")
+        # Whoever types a prompt instead of choosing goes on with the demo.
+        terminal.press("/help demo\r")
         shown = terminal.wait_for("ANTHROPIC_API_KEY")
         assert "demo" in shown
-        terminal.press("/help demo\r")
+        assert "/connect" in shown
         terminal.wait_for("a very long reply")
         terminal.press("\x04")
         assert terminal.wait_for_end() == 0

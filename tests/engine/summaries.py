@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
 from qcode.engine.compaction import is_summary
-from qcode.engine.counting import estimate_block, estimate_message
+from qcode.engine.counting import size_block, size_messages
 from qcode.engine.effects import Compact, Input
 from qcode.protocol.messages import Message, Text
 from qcode.protocol.model import ModelRequest
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def true_size(request: ModelRequest) -> int:
     """Return what the host counts: the tokens of the text itself, without what an estimate adds to be safe."""
-    return sum(estimate_block(block) for message in request.messages for block in message.blocks)
+    return sum(size_block(block) for message in request.messages for block in message.blocks)
 
 
 def merged(old: Usage, new: Usage) -> Usage:
@@ -33,7 +33,7 @@ def check_summary_request(world: World, request: ModelRequest) -> None:
     """A summary is asked for between two steps or while a reply waits, within its model's window, at most twice."""
     assert world.to_answer is None, "two requests at once"
     assert not world.queue, "a request while another streams"
-    assert world.asking is None and world.running is None, "a compaction inside a round of calls"
+    assert not world.asking and not world.running, "a compaction inside a round of calls"
     assert world.is_summarizing
     world.requests += 1
     world.to_answer = request
@@ -50,7 +50,7 @@ def check_compaction(world: World, effect: Compact) -> None:
     world.messages = [before[part] if isinstance(part, int) else part for part in effect.parts]
     kept = [part for part in effect.parts if isinstance(part, int)]
     assert kept == sorted(set(kept)), "a compaction that changed the order"
-    assert sum(map(estimate_message, world.messages)) < sum(map(estimate_message, before)), "it did not shrink"
+    assert size_messages(world.messages) < size_messages(before), "it did not shrink"
     said = [text for message in before if message.role == "user" and not is_summary(message) for text in texts(message)]
     kept_text = "\n".join(text for message in world.messages for text in texts(message))
     assert not said or said[-1][:400] in kept_text, "the task was lost"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from qcode.engine.caps import OutputSettings
-from qcode.engine.effects import ApprovalAnswered, SteerQueued, ToolEnded, UserSubmitted
+from qcode.engine.effects import ApprovalAnswered, CancelRequested, SteerQueued, ToolEnded, UserSubmitted
 from qcode.engine.turn import TurnSettings
 from qcode.protocol.events import Notice, SteeringAdded, ToolFinished, ToolPayloadRepair
 from qcode.protocol.messages import user
 from qcode.protocol.stops import Limit, Outcome, StopReason
-from qcode.protocol.tools import ToolOutcome
+from qcode.protocol.tools import ToolOutcome, ToolSpec
 from tests.engine.play import TOOLS, Played, Player, Script, calls, play, text
 from tests.engine.test_turn import results_of
 
@@ -122,3 +122,117 @@ def test_a_signal_uses_no_budget_and_a_call_beyond_it_is_told_so() -> None:
     assert states(played) == ["done", "done", "done", "rejected"]
     assert [signal.arguments["n"] for signal in played.end.signals] == [1, 2]
     assert played.end.limit is Limit.TOOL_CALLS
+
+
+def _until_asked(player: Player, count: int) -> None:
+    player.give(UserSubmitted(user("go")))
+    while len(player.played.asked) < count and player.step():
+        pass
+    player.drop_queued()
+
+
+def test_calls_that_only_read_run_together_and_their_results_are_in_order() -> None:
+    player = Player(calls(READ, READ, READ), text("Done."))
+    _until_asked(player, 3)
+    assert [asked.call.call_id for asked in player.played.asked] == ["c0", "c1", "c2"]
+    for call_id in ("c2", "c0"):
+        player.give(ApprovalAnswered(call_id, True))
+    assert [run.call.call_id for run in player.played.ran] == ["c2", "c0"]
+    player.drop_queued()
+    player.give(ToolEnded("c2", ToolOutcome("third")))
+    player.give(ApprovalAnswered("c1", False, "no"))
+    player.give(ToolEnded("c0", ToolOutcome("first")))
+    while player.step():
+        pass
+    results = results_of(player.played.messages[2])
+    assert [(result.call_id, result.content) for result in results] == [
+        ("c0", "first"),
+        ("c1", "Denied: no"),
+        ("c2", "third"),
+    ]
+    assert player.played.end.outcome is Outcome.END_TURN
+
+
+def test_one_call_that_changes_something_makes_all_wait_for_each_other() -> None:
+    player = Player(calls(READ, ("shell", '{"command": "ls"}'), READ), text("Done."))
+    _until_asked(player, 1)
+    assert len(player.played.asked) == 1
+    player.give(ApprovalAnswered("c0", True))
+    player.drop_queued()
+    player.give(ToolEnded("c0", ToolOutcome("ok")))
+    assert [asked.call.call_id for asked in player.played.asked] == ["c0", "c1"]
+
+
+def test_a_cancel_reaches_every_call_that_runs_beside_others() -> None:
+    player = Player(calls(READ, READ, READ))
+    _until_asked(player, 3)
+    player.give(ApprovalAnswered("c0", True))
+    player.give(ApprovalAnswered("c2", True))
+    player.give(CancelRequested())
+    assert states(player.played) == ["cancelled"] * 3
+    told = [result.content for result in results_of(player.played.messages[2])]
+    assert ["may have been done" in text for text in told] == [True, False, True]
+
+
+def test_the_budget_of_calls_counts_those_that_run_together() -> None:
+    settings = TurnSettings("s", TOOLS, max_tool_calls=2)
+    played = play(calls(READ, READ, READ), settings=settings)
+    assert sorted(states(played)) == ["done", "done", "rejected"]
+    assert "exhausted" in results_of(played.messages[2])[2].content
+
+
+def test_the_same_call_with_the_same_result_three_times_in_a_row_is_asked_about() -> None:
+    again = ("shell", '{ "command":"ls" }')
+    scripts = [calls(again), calls(("shell", '{"command": "ls"}')), calls(again), calls(again), calls(again)]
+    played = play(*scripts, text("Done."))
+    assert [asked.repeats for asked in played.asked] == [0, 0, 0, 3, 0]
+    assert len(played.ran) == 5
+
+
+def test_another_call_or_another_result_begins_a_new_row() -> None:
+    shell = ("shell", '{"command": "ls"}')
+    played = play(*[calls(shell)] * 2, calls(READ), *[calls(shell)] * 3, text("."))
+    assert [asked.repeats for asked in played.asked] == [0] * 6
+    player = Player(*[calls(shell)] * 6, text("."))
+    results = iter("aabbcc")
+    player.outcome = lambda run: ToolOutcome(next(results))
+    assert [asked.repeats for asked in player.play().asked] == [0] * 6
+
+
+def test_calls_that_did_not_run_are_no_repetition() -> None:
+    player = Player(*[calls(("shell", '{"command": "ls"}'))] * 5, text("."))
+    player.allows = lambda asked: False
+    assert [asked.repeats for asked in player.play().asked] == [0] * 5
+
+
+def test_an_answer_with_a_text_is_the_result_and_the_call_does_not_run() -> None:
+    player = Player(calls(("shell", '{"command": "ls"}')), text("Done."))
+    _until_asked(player, 1)
+    player.give(ApprovalAnswered("c0", True, text="Use git instead."))
+    while player.step():
+        pass
+    assert player.played.ran == []
+    (result,) = results_of(player.played.messages[2])
+    assert (result.content, result.is_error) == ("Use git instead.", False)
+    assert player.played.end.denials == ()
+
+
+@pytest.mark.parametrize(
+    ("tools", "told"), [(("write", "apply_patch"), "`apply_patch`"), (("write", "edit"), "`edit`")]
+)
+def test_split_guidance_names_the_tool_there_is_to_add_with(tools: tuple[str, ...], told: str) -> None:
+    specs = tuple(ToolSpec(name, "d", {"type": "object", "required": ["path"]}, writes_files=True) for name in tools)
+    settings = TurnSettings("s", specs, output=FIXED)
+    played = play(cut_call("write", '{"path": "a'), text("Oh."), settings=settings)
+    assert f"with {told} calls" in results_of(played.messages[2])[0].content
+
+
+def test_the_same_cut_patch_is_known_by_its_file_whatever_its_lines() -> None:
+    spec = ToolSpec("apply_patch", "d", {"type": "object", "required": ["input"]}, writes_files=True)
+    cuts = [
+        cut_call("apply_patch", f'{{"input": "*** Begin Patch\\n*** Update File: a.py\\n@@\\n-{number}')
+        for number in range(5)
+    ]
+    played = play(*cuts, settings=TurnSettings("s", (spec,), output=FIXED))
+    assert played.end.outcome is Outcome.MAX_TOKENS
+    assert any(isinstance(event, Notice) and "`apply_patch` call 5 times" in event.text for event in played.events)

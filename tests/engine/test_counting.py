@@ -5,8 +5,20 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.engine.counting import TOKENS_PER_IMAGE, PromptCounter, estimate_message, estimate_text
-from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult, assistant, user
+from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, fit, room_for_prompt
+from qcode.engine.counting import TOKENS_PER_IMAGE, PromptCounter, bound_text, estimate_text, size_messages
+from qcode.protocol.messages import (
+    Block,
+    Image,
+    Message,
+    Opaque,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    assistant,
+    user,
+)
 from qcode.protocol.model import ModelRequest
 from tests.engine.play import READ
 
@@ -27,10 +39,10 @@ def test_an_estimate_never_falls_when_text_is_added(left: str, right: str) -> No
 def test_every_block_counts() -> None:
     image = Image("image/png", "AAAA")
     blocks: list[Block] = [Text("x" * 40), Reasoning("x" * 40), ToolCall("c", "read", "x" * 40), image]
-    sizes = [estimate_message(assistant(block)) - estimate_message(assistant()) for block in blocks]
+    sizes = [size_messages([assistant(block)]) - size_messages([assistant()]) for block in blocks]
     assert sizes == [10, 10, 11, TOKENS_PER_IMAGE]
     result = ToolResult("c", "read", "x" * 40, images=(image,))
-    assert estimate_message(Message("user", (result,))) - estimate_message(Message("user", ())) == 10 + TOKENS_PER_IMAGE
+    assert size_messages([Message("user", (result,))]) - size_messages([Message("user", ())]) == 10 + TOKENS_PER_IMAGE
 
 
 def test_system_and_tools_count_where_nothing_was_counted() -> None:
@@ -80,3 +92,78 @@ def test_what_the_first_attempt_counted_holds_for_every_continuation() -> None:
     size = counter.size_of(again)
     assert size.is_counted
     assert 5_000 < size.tokens < 5_100
+
+
+def test_what_goes_back_sealed_counts_as_it_is() -> None:
+    sealed = Reasoning("", Opaque("anthropic", "x" * 400))
+    shown = Reasoning("y" * 4_000, Opaque("anthropic", "x" * 400))
+    bare = size_messages([assistant()])
+    assert [size_messages([assistant(block)]) - bare for block in (sealed, shown)] == [100, 1_000]
+
+
+class Vocabulary:
+    """Counts a token for each two characters, and remembers what it was asked."""
+
+    def __init__(self, *, is_loaded: bool = True) -> None:
+        self.is_loaded = is_loaded
+        self.asked: list[str] = []
+
+    def count(self, text: str) -> int | None:
+        self.asked.append(text)
+        return -(-len(text) // 2) if self.is_loaded else None
+
+
+def test_a_prompt_whose_bytes_fit_is_never_counted() -> None:
+    words = Vocabulary()
+    counter = PromptCounter(words.count)
+    asked = request(user("x" * 400), system="y" * 40, tools=True)
+    bound = counter.bound_of(asked)
+    assert counter.size_of(asked, enough=bound) == counter.size_of(asked) == PromptCounter().size_of(asked)
+    assert words.asked == []
+
+
+def test_a_prompt_that_may_not_fit_is_counted_each_text_once() -> None:
+    words = Vocabulary()
+    counter = PromptCounter(words.count)
+    asked = request(user("x" * 400), assistant(Text("x" * 400)))
+    size = counter.size_of(asked, enough=counter.bound_of(asked) - 1)
+    assert (size.tokens, size.is_counted) == (2 * 208, False)
+    assert counter.size_of(asked, enough=0) == size
+    assert words.asked == ["x" * 400]
+
+
+def test_without_a_vocabulary_a_prompt_is_estimated_and_asked_for_again_later() -> None:
+    words = Vocabulary(is_loaded=False)
+    counter = PromptCounter(words.count)
+    asked = request(user("x" * 400))
+    assert counter.size_of(asked, enough=0) == PromptCounter().size_of(asked)
+    words.is_loaded = True
+    assert counter.size_of(asked, enough=0).tokens == 208
+
+
+def test_only_what_the_provider_has_not_counted_is_counted_here() -> None:
+    words = Vocabulary()
+    counter = PromptCounter(words.count)
+    counter.record(request(user("hi")), 5_000)
+    size = counter.size_of(request(user("hi"), assistant(Text("y" * 400)), system="s" * 90_000), enough=0)
+    assert (size.tokens, size.is_counted) == (5_208, True)
+    assert words.asked == ["y" * 400]
+
+
+@given(st.lists(st.text(max_size=30), max_size=4), st.text(max_size=30))
+def test_no_figure_exceeds_the_bound(texts: list[str], system: str) -> None:
+    asked = request(*(user(text) for text in texts), system=system, tools=True)
+    counter = PromptCounter(bound_text)
+    assert counter.size_of(asked).tokens <= counter.bound_of(asked)
+    assert counter.size_of(asked, enough=0).tokens == counter.bound_of(asked)
+
+
+@given(st.integers(1, 100_000), st.none() | st.integers(1, 400_000), st.booleans())
+def test_a_prompt_in_its_room_leaves_the_whole_cap(cap: int, window: int | None, is_counted: bool) -> None:
+    room = room_for_prompt(cap, window)
+    if room < 0:
+        return
+    fitted = fit(cap, prompt_tokens=room, window=window, is_counted=is_counted)
+    assert fitted == cap or cap < 1_024
+    assert fit(cap, prompt_tokens=room + 1, window=window, is_counted=False) != cap
+    assert room + cap < (window or DEFAULT_CONTEXT_WINDOW)

@@ -64,7 +64,7 @@ class Endless:
 class Nobody:
     """Services of a turn in which nothing is asked and nothing runs."""
 
-    async def judge(self, call: ToolCall, arguments: JsonObject) -> ApprovalAnswered:
+    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered:
         raise AssertionError("a call that was cut is judged")
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from qcode.engine.caps import OutputSettings
-from qcode.engine.effects import ToolEnded, WaitElapsed
+from qcode.engine.effects import WaitElapsed
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.retries import RetrySettings
 from qcode.engine.room import CompactionSettings
@@ -22,10 +22,11 @@ from qcode.protocol.model import ModelFacts
 from qcode.protocol.stops import StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
+from tests.engine.happened import failed, inputs
 from tests.engine.play import TOOLS
 from tests.engine.summaries import true_size
 from tests.engine.wires import wire_of
-from tests.engine.world import World, failed, inputs
+from tests.engine.world import World
 from tests.fakes.turns import Call, Faults, Turn
 
 WORDS = [
@@ -248,17 +249,31 @@ class Recovery(RuleBasedStateMachine):
     def cancel(self) -> None:
         self.world.cancel()
 
-    @precondition(lambda self: not self.is_idle() and self.world.asking is not None)
-    @rule(is_allowed=st.sampled_from([True, True, False]))
-    def answer(self, is_allowed: bool) -> None:
-        self.world.answer_approval(is_allowed)
+    @precondition(lambda self: not self.is_idle() and bool(self.world.asking))
+    @rule(
+        at=st.integers(0, 2),
+        is_allowed=st.sampled_from([True, True, True, False]),
+        text=st.sampled_from(["", "", "blue"]),
+    )
+    def answer(self, at: int, is_allowed: bool, text: str) -> None:
+        self.world.answer_approval(at, is_allowed, text if is_allowed else "")
 
-    @precondition(lambda self: not self.is_idle() and self.world.running is not None)
-    @rule(content=st.sampled_from(["done", "no such file", "data " * 800]), is_error=st.booleans())
-    def end_tool(self, content: str, is_error: bool) -> None:
-        running = self.world.running
-        assert running is not None
-        self.world.end_tool(ToolEnded(running.call.call_id, ToolOutcome(content, is_error)))
+    @precondition(lambda self: not self.is_idle() and bool(self.world.running))
+    @rule(
+        at=st.integers(0, 2),
+        content=st.sampled_from(["done", "done", "no such file", "data " * 800]),
+        is_error=st.booleans(),
+    )
+    def end_tool(self, at: int, content: str, is_error: bool) -> None:
+        self.world.end_tool(at, ToolOutcome(content, is_error))
+
+    @precondition(is_asked)
+    @rule(count=st.integers(2, 3))
+    def script_reading(self, count: int) -> None:
+        """Several calls that only read: they may run side by side."""
+        self._queue(
+            Turn(calls=[self._call("read", ARGUMENTS[1]) for _ in range(count)], usage=self._usage(is_at_cap=False))
+        )
 
     @precondition(lambda self: not self.is_idle() and self.world.is_waiting)
     @rule()
@@ -292,6 +307,10 @@ class OverGemini(Recovery):
     protocol = "gemini"
 
 
+class OverResponses(Recovery):
+    protocol = "openai-responses"
+
+
 def _settings(examples: int) -> settings:
     slow = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
     return settings(max_examples=examples, stateful_step_count=40, deadline=None, suppress_health_check=slow)
@@ -305,3 +324,5 @@ TestOverAnthropic = OverAnthropic.TestCase
 TestOverAnthropic.settings = _settings(30)
 TestOverGemini = OverGemini.TestCase
 TestOverGemini.settings = _settings(30)
+TestOverResponses = OverResponses.TestCase
+TestOverResponses.settings = _settings(30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 from qcode.protocol.errors import ProviderError
@@ -25,6 +26,7 @@ from qcode.providers.streaming import decode_event
 from tests.fakes.anthropic_wire import AnthropicWire
 from tests.fakes.gemini_wire import GeminiWire
 from tests.fakes.openai_wire import OpenAIWire
+from tests.fakes.responses_wire import ResponsesWire
 from tests.fakes.turns import Asked, Frame, Turn, complaint_about
 from tests.providers.events import decoder, encode
 
@@ -73,12 +75,20 @@ class ByHand:
         return [*events, *usage, ReplyEnded(stop, str(stop))]
 
 
+_WIRES: Mapping[str, Callable[[], Any]] = {
+    "anthropic": AnthropicWire,
+    "gemini": GeminiWire,
+    "openai": OpenAIWire,
+    "openai-responses": ResponsesWire,
+}
+
+
 class Coded:
     """The protocol's own chunks through its own decoder; requests through its own encoder."""
 
     def __init__(self, protocol: str) -> None:
         self._protocol = protocol
-        self._wire: Any = {"anthropic": AnthropicWire, "gemini": GeminiWire, "openai": OpenAIWire}[protocol]()
+        self._wire: Any = _WIRES[protocol]()
 
     def complaint(self, request: ModelRequest) -> str | None:
         told: str | None = self._wire.complaint(self._asked(request))

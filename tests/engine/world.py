@@ -7,7 +7,6 @@ turn ends. The numbers in the comments are those of the invariants.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from itertools import pairwise
 
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
@@ -37,22 +36,22 @@ from qcode.engine.knowledge import KnownModel
 from qcode.engine.turn import Turn, TurnSettings
 from qcode.headless.answer import AnswerSoFar
 from qcode.protocol import events as ev
-from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.json import parse_object
 from qcode.protocol.messages import Message, ToolResult, user
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import (
     ReasoningDelta,
     ReplyEnded,
-    ReplyEvent,
     TextDelta,
     ToolArgsDelta,
     ToolCallStarted,
     UsageReported,
 )
 from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from tests.engine.happened import Attempt, Step
+from tests.engine.rounds import check_may_be_beside_others, check_repeats, ran_of_this_step
 from tests.engine.summaries import check_compaction, check_summary_request, merged, note_summary, total, true_size
 from tests.engine.wires import Wire
 
@@ -76,8 +75,9 @@ class World:
         self.steps: list[Step] = []
         self.answer = AnswerSoFar()
         self.to_answer: ModelRequest | None = None
-        self.asking: AskApproval | None = None
-        self.running: RunTool | None = None
+        self.asking: list[AskApproval] = []
+        self.running: list[RunTool] = []
+        self.same: list[tuple[str, str, str]] = []
         self.is_waiting = False
         self.requests = 0
         self.ended: ev.TurnEnded | None = None
@@ -103,17 +103,17 @@ class World:
         self.counter = PromptCounter()
 
     def submit(self, prompt: str) -> None:
+        self._begin(UserSubmitted(user(prompt)))
+
+    def _begin(self, first: Input) -> None:
         self.reset_turn()
         self.number += 1
         self.turn = Turn(self.settings, self.model, self.messages, self.counter, number=self.number)
-        self.give(UserSubmitted(user(prompt)))
+        self.give(first)
 
     def compact(self, focus: str) -> None:
         """Have the person ask for a compaction, which is a turn of its own."""
-        self.reset_turn()
-        self.number += 1
-        self.turn = Turn(self.settings, self.model, self.messages, self.counter, number=self.number)
-        self.give(CompactRequested(focus))
+        self._begin(CompactRequested(focus))
 
     def feed(self, count: int) -> None:
         while count and self.queue:
@@ -138,14 +138,17 @@ class World:
         self.steered += 1
         self.give(SteerQueued(text))
 
-    def answer_approval(self, is_allowed: bool) -> None:
-        assert self.asking is not None
-        asking, self.asking = self.asking, None
-        self.give(ApprovalAnswered(asking.call.call_id, is_allowed))
+    def answer_approval(self, at: int, is_allowed: bool, text: str = "") -> None:
+        asking = self.asking.pop(at % len(self.asking))
+        if is_allowed and asking.repeats and not text:
+            self.same.clear()
+            self.step.outcomes.clear()
+        self.give(ApprovalAnswered(asking.call.call_id, is_allowed, text=text))
 
-    def end_tool(self, ended: ToolEnded) -> None:
-        self.running = None
-        self.give(ended)
+    def end_tool(self, at: int, outcome: ToolOutcome) -> None:
+        run = self.running.pop(at % len(self.running))
+        self.step.outcomes[run.call.call_id] = outcome.content
+        self.give(ToolEnded(run.call.call_id, outcome))
 
     def give(self, given: Input) -> None:
         assert self.turn is not None
@@ -192,14 +195,16 @@ class World:
                     self.attempt.has_failed = True
             case AskApproval():
                 self._may_run(effect)
+                check_may_be_beside_others(self, effect.call.name)
                 self.step.asked.append(effect.call.call_id)
-                self.asking = effect
+                self.asking.append(effect)
+                check_repeats(self, effect)
             case RunTool():
                 self._may_run(effect)
                 assert effect.call.call_id in self.step.asked
                 self.step.ran.append(effect.call.call_id)
-                assert self.running is None
-                self.running = effect
+                check_may_be_beside_others(self, effect.call.name)
+                self.running.append(effect)
             case Wait():
                 assert effect.seconds >= 0
                 self.is_waiting = True
@@ -357,7 +362,10 @@ class World:
         if calls:
             results = [block.call_id for block in self.messages[-1].blocks if isinstance(block, ToolResult)]
             assert results == calls, "3: each call has one result, in order"
-            assert self.step.settled == calls
+            assert sorted(self.step.settled) == sorted(calls)
+            assert set(self.step.ran) <= set(self.step.asked) <= set(calls)
+            self.same += ran_of_this_step(self)
+            self.step.outcomes.clear()
 
     def _check_turn(self, ended: ev.TurnEnded) -> None:
         self._check_calls_answered()
@@ -392,11 +400,3 @@ class World:
             paused = text if is_paused else ""
             answer = text if text.strip() else answer
         return answer
-
-
-def failed(kind: ErrorKind, message: str = "failed", status: int | None = None) -> ReplyFailed:
-    return ReplyFailed(ProviderError(kind, message, status=status), 0.5)
-
-
-def inputs(played: Sequence[ReplyEvent | ProviderError]) -> list[Input]:
-    return [ReplyFailed(item, 0.5) if isinstance(item, ProviderError) else item for item in played]

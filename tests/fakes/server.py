@@ -23,7 +23,7 @@ from tests.fakes.responses_wire import ResponsesWire
 from tests.fakes.turns import Asked, Faults, Frame, Refusal, Script, Turn
 
 ProtocolName: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini"]
-PROTOCOLS: tuple[ProtocolName, ...] = ("openai", "anthropic", "gemini")
+PROTOCOLS: tuple[ProtocolName, ...] = ("openai", "openai-responses", "anthropic", "gemini")
 _PATIENCE = 10.0
 
 

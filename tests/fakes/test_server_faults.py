@@ -21,6 +21,7 @@ from tests.fakes.turns import Call, Faults, Turn, refused
 
 _TARGETS = {
     "openai": "/v1/chat/completions",
+    "openai-responses": "/v1/responses",
     "anthropic": "/v1/messages",
     "gemini": "/v1beta/models/m:streamGenerateContent?alt=sse",
 }
@@ -30,6 +31,8 @@ _HELLO: list[dict[str, Any]] = [{"role": "user", "content": "hi"}]
 def _body(protocol: str, messages: list[dict[str, Any]] | None = None) -> bytes:
     if protocol == "gemini":
         return json.dumps({"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}).encode()
+    if protocol == "openai-responses":
+        return json.dumps({"model": "m", "stream": True, "store": False, "input": "hi"}).encode()
     body = {"model": "m", "max_tokens": 50, "stream": True, "stream_options": {"include_usage": True}}
     return json.dumps({**body, "messages": messages or _HELLO}).encode()
 
@@ -99,8 +102,8 @@ def test_a_stream_may_end_without_its_end(protocol: ProtocolName) -> None:
     ended = _data(_serve(protocol, Faults(without_end=True)))
     undone = _data(_serve(protocol, Faults(without_done=True)))
     assert ended == whole[: len(ended)]
-    assert not any(word in json.dumps(ended) for word in ('"stop"', "end_turn", "STOP", "[DONE]"))
-    assert undone == (whole if protocol == "gemini" else whole[:-1])
+    assert not any(word in json.dumps(ended) for word in ('"stop"', "end_turn", "STOP", "[DONE]", '"completed"'))
+    assert undone == (whole if protocol in ("gemini", "openai-responses") else whole[:-1])
 
 
 def test_bytes_can_be_inserted_before_an_event() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from qcode.headless.closing import denial_line
@@ -70,3 +72,17 @@ def test_a_call_denied_by_a_rule_has_no_flag_to_offer() -> None:
 def test_what_a_rule_said_is_told_where_there_is_no_answer() -> None:
     ran = run(Scripted(ended("", denials=(Denial(call(), "outside the workspace"),), is_answered=False)))
     assert ran.stderr == "qcode: the turn ended on denied calls, without an answer: outside the workspace\n"
+
+
+@pytest.mark.parametrize(("kind", "said"), [("question", "Nobody can answer here"), ("repeat", "Change the approach")])
+def test_what_only_a_person_could_say_is_answered_and_is_no_denial(
+    kind: Literal["question", "repeat"], said: str
+) -> None:
+    request = ApprovalRequested(call(), "Which?", "", kind=kind)
+    conversation = Scripted(reply("t", call()), request, ended("an answer"))
+    ran = run(conversation, "json")
+    assert conversation.answers["c1"].is_allowed
+    assert said in conversation.answers["c1"].text
+    assert ran.code == 0
+    assert ran.result["permission_denials"] == []
+    assert ran.stderr == ""

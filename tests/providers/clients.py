@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -28,15 +27,9 @@ KEY_HEADER = {
     "bedrock": "authorization",
 }
 JSON_HEADERS = {"content-type": "application/json"}
-FAST = Timeouts(connect=5, first_event=5, idle=5, idle_local=5)
+FAST = Timeouts(connect=5, first_event=20, idle=20, idle_local=20)
 
-needs_amazons_sdk = pytest.mark.skipif(
-    importlib.util.find_spec("botocore") is None, reason="the extra `bedrock` is not installed"
-)
-each_protocol = pytest.mark.parametrize(
-    "protocol",
-    [*SSE_PROTOCOLS, pytest.param("bedrock", marks=needs_amazons_sdk)],
-)
+each_protocol = pytest.mark.parametrize("protocol", [*SSE_PROTOCOLS, "bedrock"])
 each_protocol_in_text = pytest.mark.parametrize("protocol", SSE_PROTOCOLS)
 
 

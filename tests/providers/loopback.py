@@ -26,13 +26,14 @@ Step: TypeAlias = bytes | Stall | Reset
 class Answer:
     """One HTTP answer. `is_chunked`: ended by the chunked coding, as real servers stream; else by closing.
 
-    One that begins with a stall or a reset does not even send its head.
+    One that begins with a stall or a reset does not even send its head. `is_raw`: the steps are all that is sent.
     """
 
     steps: Sequence[Step] = ()
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=lambda: {"content-type": "text/event-stream"})
     is_chunked: bool = True
+    is_raw: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,12 +104,13 @@ class Loopback:
         coding = {"transfer-encoding": "chunked"} if answer.is_chunked else {"connection": "close"}
         lines = [f"HTTP/1.1 {answer.status} X", *(f"{k}: {v}" for k, v in {**answer.headers, **coding}.items())]
         head = "\r\n".join([*lines, "", ""]).encode()
-        if not (answer.steps and isinstance(answer.steps[0], Stall | Reset)):
+        if not answer.is_raw and not (answer.steps and isinstance(answer.steps[0], Stall | Reset)):
             writer.write(head)
         for step in answer.steps:
             if isinstance(step, bytes):
                 if step:
-                    writer.write(b"%x\r\n%s\r\n" % (len(step), step) if answer.is_chunked else step)
+                    is_chunk = answer.is_chunked and not answer.is_raw
+                    writer.write(b"%x\r\n%s\r\n" % (len(step), step) if is_chunk else step)
                     await writer.drain()
                     await asyncio.sleep(self.pace)
             elif isinstance(step, Stall):
@@ -119,6 +121,8 @@ class Loopback:
             else:
                 _reset(writer)
                 return False
+        if answer.is_raw:
+            return False
         if answer.is_chunked:
             writer.write(b"0\r\n\r\n")
             await writer.drain()

@@ -14,11 +14,15 @@ from typing import Any
 Body = Mapping[str, Any]
 
 
-def openai(body: Body) -> list[str]:
-    """Chat Completions: each assistant message with calls is followed by one tool message per call, and no other."""
+def openai(body: Body, *, longest_id: int | None = 40) -> list[str]:
+    """Chat Completions: each assistant message with calls is followed by one tool message per call, and no other.
+
+    `longest_id` None: the host takes an id of any length.
+    """
     found: list[str] = []
     waiting: list[str] = []
     spoken: list[str] = []
+    ids: list[str] = []
     previous = ""
     for number, message in enumerate(body["messages"]):
         role, content = message["role"], message.get("content")
@@ -42,8 +46,10 @@ def openai(body: Body) -> list[str]:
             if isinstance(content, list) and any(part.get("text") == "" for part in content):
                 found.append(f"{number}: empty text")
             for call in message.get("tool_calls", []):
-                found += _arguments(number, call["function"]["arguments"]) + _ids([call["id"]], 40)
+                found += _arguments(number, call["function"]["arguments"])
+                ids.append(call["id"])
         previous = role
+    found += _ids(ids, longest_id or 1_000_000)
     return found + _turns(spoken) + (["calls without results at the end"] if waiting else [])
 
 

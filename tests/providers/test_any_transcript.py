@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -25,12 +28,13 @@ from qcode.protocol.messages import (
     user,
 )
 from qcode.protocol.model import EFFORTS, ModelRequest
+from qcode.providers.history import alternate, fit_call_id
 from qcode.providers.openai_chat.codec import encode as encode_chat
 from qcode.providers.openai_chat.quirks import for_openai
-from qcode.providers.registry import PROVIDERS
+from qcode.providers.registry import PROVIDERS, quirks_of
 from tests.providers.cases import LIST_FILES, READ_FILE, SIGNATURES
 from tests.providers.events import PROTOCOLS, encode
-from tests.providers.rules import RULES
+from tests.providers.rules import RULES, openai
 
 _MODELS = {
     "openai": ["m"],
@@ -120,13 +124,60 @@ def test_any_prepared_transcript_is_a_request_the_host_takes(
     assert not [source for source in (*SIGNATURES, "elsewhere") if source != protocol and _MARK + source in sent]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(request=_REQUESTS)
-def test_a_host_that_wants_ids_of_nine_characters_gets_them(request: ModelRequest) -> None:
-    body: Any = encode_chat(request, PROVIDERS["mistral"].quirks)
-    assert RULES["openai"](body) == []
-    ids = [call["id"] for message in body["messages"] for call in message.get("tool_calls", [])]
-    assert all(len(each) == 9 and each.isalnum() for each in ids)
+_CHAT_HOSTS = [(spec.name, "some-model") for spec in PROVIDERS.values() if spec.protocol == "openai"]
+_MISTRALS = [("mistral", "codestral-latest"), ("openrouter", "mistralai/devstral-medium"), ("vllm", "Mixtral-8x7B")]
+
+
+@pytest.mark.parametrize(("provider", "model"), [*_CHAT_HOSTS, *_MISTRALS])
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(request=_REQUESTS, wants_prefill=st.booleans())
+def test_any_prepared_transcript_is_a_request_each_chat_host_takes(
+    provider: str, model: str, request: ModelRequest, wants_prefill: bool
+) -> None:
+    if wants_prefill:
+        request = replace(request, messages=(*request.messages, assistant(Text("So far"))), is_prefill=True)
+    spec = PROVIDERS[provider]
+    body: Any = encode_chat(replace(request, model=model), quirks_of(spec, spec.base_url))
+    assert openai(body, longest_id=None) == []
+    messages = body["messages"]
+    if (provider, model) in _MISTRALS or provider == "mistral":
+        ids = [call["id"] for message in messages for call in message.get("tool_calls", [])]
+        assert all(len(each) == 9 and each.isalnum() for each in ids)
+        roles = [message["role"] for message in messages]
+        assert ("tool", "user") not in pairwise(roles)
+    if wants_prefill:
+        assert (messages[-1]["role"], messages[-1]["content"]) == ("assistant", "So far")
+
+
+_ANY_IDS = st.text(st.sampled_from("ab_:é \ud800"), max_size=12) | st.sampled_from(["x" * 64, "x" * 65, "x" * 200, ""])
+
+
+@pytest.mark.parametrize("length", [9, 40, 64])
+@given(ids=st.lists(st.lists(_ANY_IDS, max_size=4, unique=True), max_size=6))
+@example(ids=[["x" * 65], ["x" * 65, "x" * 64]])
+@example(ids=[["a"], ["a", "a_2"], ["a_2"]])
+def test_ids_that_fit_are_distinct_stay_with_their_results_and_never_change(length: int, ids: list[list[str]]) -> None:
+    history: list[Message] = []
+    for each in ids:
+        history.append(assistant(*(ToolCall(call_id, "f", "{}") for call_id in each)))
+        history.append(Message("user", tuple(ToolResult(call_id, "f", call_id) for call_id in each) or (Text("a"),)))
+
+    def fit(call_id: str) -> str:
+        return fit_call_id(call_id, max_length=length, is_exact=length == 9)
+
+    sent = alternate(tuple(history), fit)
+    called = [[call.call_id for call in message.calls] for message in sent if message.role == "assistant"]
+    answered = [
+        [block.call_id for block in message.blocks if isinstance(block, ToolResult)]
+        for message in sent
+        if message.role == "user"
+    ]
+    assert called == answered
+    flat = [call_id for each in called for call_id in each]
+    assert len(set(flat)) == len(flat)
+    assert all(0 < len(each) <= length and re.fullmatch(r"[A-Za-z0-9_-]+", each) for each in flat)
+    for count in range(0, len(history), 2):
+        assert alternate(tuple(history[:count]), fit) == sent[:count]
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -141,8 +192,7 @@ def test_gemini_3_gets_a_signature_on_the_first_of_its_calls(request: ModelReque
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(request=_REQUESTS, model=st.sampled_from(_MODELS["bedrock"]))
 def test_amazons_own_validator_takes_any_prepared_transcript(request: ModelRequest, model: str) -> None:
-    session = pytest.importorskip("botocore.session", reason="the extra `bedrock` is not installed")
-    validate = pytest.importorskip("botocore.validate")
+    session, validate = importlib.import_module("botocore.session"), importlib.import_module("botocore.validate")
     shape = _converse_shape(session)
     body = encode("bedrock", replace(request, model=model))
     report = validate.ParamValidator().validate({"modelId": model, **body}, shape)

@@ -33,7 +33,7 @@ from qcode.providers.openai_chat.codec import encode as encode_chat
 from qcode.providers.openai_chat.quirks import COMPATIBLE, for_openai
 from qcode.providers.openai_responses.codec import encode as encode_responses
 from qcode.providers.registry import PROVIDERS
-from tests.providers.cases import CASES, MODELS
+from tests.providers.cases import CASES, MODELS, PIXEL
 from tests.providers.events import PROTOCOLS, encode
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -111,6 +111,32 @@ def _tail(body: JsonObject) -> JsonObject:
     return last
 
 
+@pytest.mark.parametrize(
+    ("effort", "expected"), [("minimal", "none"), ("none", "none"), ("low", "high"), ("max", "high")]
+)
+def test_mistrals_adjustable_models_know_two_levels(effort: Effort, expected: str) -> None:
+    request = replace(PLAIN, model="mistral-small-latest", effort=effort)
+    assert encode_chat(request, PROVIDERS["mistral"].quirks)["reasoning_effort"] == expected
+
+
+def test_a_person_who_speaks_behind_results_is_answered_first_where_the_model_wants_that() -> None:
+    steered = replace(CASES["steered_between_steps"], model="devstral-small")
+    bridged: Any = encode_chat(steered, COMPATIBLE)
+    assert [message["role"] for message in bridged["messages"]][-4:] == ["tool", "tool", "assistant", "user"]
+    plain: Any = encode_chat(replace(steered, model="qwen3"), COMPATIBLE)
+    assert [message["role"] for message in plain["messages"]][-3:] == ["tool", "tool", "user"]
+
+
+def test_a_gemini_of_the_third_generation_takes_pictures_inside_a_result() -> None:
+    from google.genai.types import Content
+
+    body: Any = encode_gemini(replace(CASES["images_in_results"], model="gemini-3-pro"))
+    first, second = body["contents"][-1]["parts"]
+    for part in (first, second):
+        assert part["functionResponse"]["parts"] == [{"inlineData": {"mimeType": "image/png", "data": PIXEL.data}}]
+    Content.model_validate(body["contents"][-1])
+
+
 def test_openai_itself_takes_its_own_field_for_the_cap() -> None:
     own, other = encode_chat(PLAIN, for_openai()), encode_chat(PLAIN, COMPATIBLE)
     assert (own.get("max_completion_tokens"), own.get("max_tokens")) == (8000, None)
@@ -127,6 +153,7 @@ def test_openai_itself_takes_its_own_field_for_the_cap() -> None:
         ("glm", "none", {"thinking": {"type": "disabled"}}),
         ("qwen", "none", {"enable_thinking": False}),
         ("qwen", "low", {"enable_thinking": True}),
+        ("mistral", "max", {}),
     ],
 )
 def test_effort_is_set_the_way_a_server_takes_it(provider: str, effort: Effort, expected: JsonObject) -> None:

@@ -171,7 +171,10 @@ def test_a_refused_key_is_named_by_its_variable_and_never_shown() -> None:
 
 def test_a_server_that_wants_a_key_where_none_was_sent_is_said_so() -> None:
     error = from_answer(Origin("local"), 401, {}, b'{"error":"Unauthorized"}', now=NOW)
-    assert error.message == "local wants a key: Unauthorized; name its variable as api_key_env in the config"
+    assert error.message == (
+        "local wants a key: Unauthorized; store one with qcode auth login local, "
+        "or name its variable as api_key_env in the config"
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from qcode.protocol.json import Json
 from qcode.providers.local import find_local_server
 from tests.providers.loopback import Answer, Loopback, Stall, free_port
 
-NAMES = ("ollama", "lmstudio", "llamacpp", "vllm")
+NAMES = ("ollama", "lmstudio", "llamacpp", "vllm", "sglang")
 
 
 def json_answer(value: Json, status: int = 200) -> Answer:
@@ -47,7 +47,7 @@ def test_nobody_listening_costs_no_time() -> None:
     assert time.monotonic() - started < 1
 
 
-@pytest.mark.parametrize("name", ["llamacpp", "vllm"])
+@pytest.mark.parametrize("name", ["llamacpp", "vllm", "sglang"])
 def test_the_first_model_that_is_for_chat_is_taken(name: str) -> None:
     assert found_at({name: Loopback(models("bge-m3", "text-embedding-3", "qwen3-coder"))}) == (name, "qwen3-coder")
 

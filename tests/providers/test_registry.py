@@ -24,10 +24,9 @@ from qcode.providers.registry import (
     suggestions,
 )
 from qcode.providers.transport import Connection, Timeouts, is_local, is_loopback, proxy_variable, strip_version
-from tests.providers.clients import needs_amazons_sdk
 
 SDKS = ("openai", "anthropic", "google.genai", "botocore", "boto3", "httpx2", "pydantic")
-LOCAL = ("ollama", "lmstudio", "llamacpp", "vllm")
+LOCAL = ("ollama", "lmstudio", "llamacpp", "vllm", "sglang")
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
@@ -35,10 +34,16 @@ def test_every_built_in_provider_can_be_made(name: str) -> None:
     spec = PROVIDERS[name]
     assert spec.name == name
     assert spec.protocol in PROTOCOLS
-    provider = connect(spec, api_key="k-123456")
+    needed = "https://r.test/v1" if spec.base_url_variables and not spec.base_url else ""
+    provider = connect(spec, base_url=needed, api_key="k-123456")
     assert provider.name == name
     if spec.protocol != "demo":
-        assert provider.host == (spec.base_url or name)
+        assert provider.host == (needed or spec.base_url or name)
+
+
+def test_a_provider_without_an_address_of_its_own_says_how_to_name_one() -> None:
+    with pytest.raises(ProviderError, match="AZURE_OPENAI_ENDPOINT"):
+        connect(PROVIDERS["azure"], api_key="k-123456")
 
 
 @pytest.mark.parametrize("name", LOCAL)
@@ -49,7 +54,7 @@ def test_a_local_server_needs_no_key(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, spec in PROVIDERS.items() if spec.needs_key])
 def test_a_missing_key_names_the_variables_that_would_supply_it(name: str) -> None:
     with pytest.raises(ProviderError) as caught:
-        connect(PROVIDERS[name])
+        connect(PROVIDERS[name], base_url=PROVIDERS[name].base_url or "https://r.test/v1")
     assert caught.value.kind is ErrorKind.NO_CREDENTIAL
     assert PROVIDERS[name].key_variables
     assert all(variable in caught.value.message for variable in PROVIDERS[name].key_variables)
@@ -249,7 +254,7 @@ def test_a_connection_never_shows_its_key() -> None:
 
 _MODULES = (
     "qcode.providers.registry",
-    "qcode.providers.local",
+    "qcode.providers.local.windows",
     "qcode.providers.openai_chat.client",
     "qcode.providers.anthropic.client",
     "qcode.providers.gemini.client",
@@ -272,7 +277,7 @@ def _loaded_after(code: str, **environ: str) -> set[str]:
 def test_importing_and_connecting_loads_no_sdk() -> None:
     code = "\n".join(f"import {module}" for module in _MODULES) + (
         "\nfrom qcode.providers.registry import PROVIDERS, connect"
-        "\n[connect(spec, api_key='k-123456') for spec in PROVIDERS.values() if spec.protocol != 'demo']"
+        "\n[connect(spec, base_url=spec.base_url or 'http://x', api_key='k-123456') for spec in PROVIDERS.values()]"
     )
     assert not _loaded_after(code) & set(SDKS)
 
@@ -291,7 +296,7 @@ def test_a_provider_loads_only_its_own_client() -> None:
         ("openai-responses", "openai"),
         ("anthropic", "anthropic"),
         ("gemini", "google.genai"),
-        pytest.param("bedrock", "botocore", marks=needs_amazons_sdk),
+        ("bedrock", "botocore"),
     ],
 )
 def test_a_request_loads_only_the_sdk_of_its_provider_and_keeps_off_the_screen(protocol: str, own: str) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import re
+import threading
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from qcode.config.settings import Tools
 from qcode.engine.knowledge import KnownModel
@@ -14,6 +18,7 @@ from qcode.protocol.conversation import Answer, ApprovalMode
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import (
     ApprovalRequested,
+    Choice,
     Notice,
     PartialRestored,
     ToolFinished,
@@ -23,24 +28,30 @@ from qcode.protocol.events import (
     TurnStarted,
     Waiting,
 )
-from qcode.protocol.messages import Text, ToolResult, assistant, user
+from qcode.protocol.json import Json, JsonObject
+from qcode.protocol.messages import Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.stops import Outcome
 from qcode.runtime.conversation import Connected, Conversation, Wiring
 from qcode.runtime.limits import LimitStore
+from qcode.runtime.scratch import Scratch
 from qcode.runtime.store.store import SessionStore
 from qcode.runtime.toolbox import Toolbox
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
+from qcode.tools.search import Line, Query, Search
 from tests.fakes.scripted import (
+    Call,
     Hang,
     ScriptedProvider,
     begun,
     call_reply,
+    calls_reply,
     cut_text,
     fails,
     text_reply,
 )
+from tests.safety.judging import CLEAN
 
 
 @dataclass
@@ -67,8 +78,9 @@ def talk(base: Path, *replies: Sequence[object], mode: ApprovalMode = "default",
     provider = ScriptedProvider(replies)  # type: ignore[arg-type]  # builders of the fake give its own steps
     store = SessionStore(base / "state", work)
     limits = LimitStore(base / "state")
-    policy = Policy(mode=mode, rules=Rules.of(), is_trusted=True, root=work)
-    toolbox = Toolbox(work, (), Tools(), {"PATH": "/usr/bin:/bin"}, judge=policy.judge_file)
+    scratch = Scratch()
+    policy = Policy(mode=mode, rules=Rules.of(), is_trusted=True, root=work, read_only=(scratch.path,), looks=CLEAN)
+    toolbox = Toolbox(work, (), Tools(), {"PATH": "/usr/bin:/bin"}, judge=policy.judge_file, scratch=scratch)
     retries = RetrySettings(max_retries=max_retries)
     connected = Connected(provider, KnownModel(provider.name, "m"), lambda mode: f"Be brief ({mode}).", retries=retries)
     wiring = Wiring(
@@ -294,3 +306,121 @@ def test_a_stream_that_just_ends_is_a_failure_and_never_a_success(tmp_path: Path
     events = asyncio.run(it.play("go"))
     assert ended(events).outcome is Outcome.ERROR
     assert ended(events).text == "Half a sentence"
+
+
+def test_the_rest_of_long_output_can_be_read_where_the_result_says_it_is(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("shell", {"command": "seq 40000"}), text_reply("Long."))
+    asyncio.run(it.play("count", lambda event: _allow(it, event)))
+    (result,) = [block for block in it.provider.requests[1].messages[-1].blocks if isinstance(block, ToolResult)]
+    found = re.search(r"all of it in (\S+)", result.content)
+    assert found is not None
+    asked: JsonObject = {"path": found[1], "offset": 39999}
+    again = asyncio.run(it.conversation.run_tool(ToolCall("c", "read", "{}"), asked, print))
+    assert "40000" in again.content
+    it.conversation.release()
+    assert not Path(found[1]).exists()
+
+
+def _allow(it: Talk, event: TurnEvent) -> None:
+    if isinstance(event, ApprovalRequested):
+        it.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+
+
+def test_a_question_of_the_model_is_put_to_the_person_and_the_answer_is_its_result(tmp_path: Path) -> None:
+    choices: Json = [{"label": "Red"}, {"label": "Blue", "detail": "as now"}]
+    question: JsonObject = {"question": "Which colour?", "choices": choices}
+    it = talk(tmp_path, call_reply("ask_person", question), text_reply("Blue it is."), mode="plan")
+    asked: list[ApprovalRequested] = []
+
+    def answering(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            asked.append(event)
+            it.conversation.answer(event.call.call_id, Answer(is_allowed=True, text="Blue"))
+
+    asyncio.run(it.play("paint", answering))
+    (request,) = asked
+    assert (request.kind, request.question) == ("question", "Which colour?")
+    assert request.choices == (Choice("Red"), Choice("Blue", "as now"))
+    assert _results(it, 1) == ["Blue"]
+
+
+def test_a_question_that_is_none_is_refused_without_asking(tmp_path: Path) -> None:
+    twice: JsonObject = {"question": "Which?", "choices": [{"label": "a"}, {"label": "a"}]}
+    it = talk(tmp_path, call_reply("ask_person", twice), text_reply("Oh."))
+    events = asyncio.run(it.play("go"))
+    assert not any(isinstance(event, ApprovalRequested) for event in events)
+    assert "the same label" in _results(it, 1)[0]
+
+
+def test_a_list_of_what_is_to_do_needs_no_approval(tmp_path: Path) -> None:
+    items: JsonObject = {"items": [{"task": "look", "state": "done"}, {"task": "fix", "state": "in_progress"}]}
+    it = talk(tmp_path, call_reply("todo", items), text_reply("Going on."), mode="plan")
+    events = asyncio.run(it.play("go"))
+    (finished,) = [event for event in events if isinstance(event, ToolFinished)]
+    assert finished.outcome.summary == "1 of 2 done"
+    assert _results(it, 1) == ["[x] look\n[>] fix"]
+
+
+def test_the_same_call_over_and_over_asks_also_where_all_is_allowed(tmp_path: Path) -> None:
+    same = [call_reply("shell", {"command": "cat a.txt"}) for _ in range(5)]
+    it = talk(tmp_path, *same, text_reply("All right."), mode="bypass")
+    (it.work / "a.txt").write_text("one")
+    asked: list[ApprovalRequested] = []
+
+    def answering(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            asked.append(event)
+            it.conversation.answer(event.call.call_id, Answer(is_allowed=False, reason="stop that"))
+
+    asyncio.run(it.play("look", answering))
+    assert [request.kind for request in asked] == ["repeat", "repeat"]
+    assert "3 times in a row" in asked[0].question
+    assert "cat a.txt" in asked[0].preview
+    assert _results(it, 4) == ["Denied: stop that"]
+
+
+def test_tools_that_only_read_are_at_work_at_the_same_time(tmp_path: Path) -> None:
+    """Two greps of one step, each held up until the other runs too."""
+    one_reply = calls_reply(Call("grep", {"pattern": "a"}, "c1"), Call("grep", {"pattern": "b"}, "c2"))
+    it = talk(tmp_path, one_reply, text_reply("Found."))
+    (it.work / "x.txt").write_text("a\nb\n")
+    both = threading.Barrier(2, timeout=20)
+    lines = Search.lines
+
+    def waiting(self: Search, query: Query, ripgrep: str | None) -> Generator[Line, None, None]:
+        both.wait()
+        return lines(self, query, ripgrep)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Search, "lines", waiting)
+        asyncio.run(it.play("look"))
+    assert [result.splitlines()[-1] for result in _results(it, 1)] == ["1:a", "2:b"]
+
+
+def _results(it: Talk, request: int) -> list[str]:
+    blocks = it.provider.requests[request].messages[-1].blocks
+    return [block.content for block in blocks if isinstance(block, ToolResult)]
+
+
+def test_a_check_is_judged_shown_and_run_as_the_shell_command_it_stands_for(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("diagnostics", {"paths": ["a.py"]}), text_reply("Fine."))
+    (it.work / "ruff.toml").write_text("")
+    asked: list[ApprovalRequested] = []
+
+    def answering(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            asked.append(event)
+            (it.work / "ruff.toml").unlink()  # what was approved runs, whatever is there by then
+            it.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+
+    asyncio.run(it.play("check", answering))
+    assert [request.preview for request in asked] == ["ruff check --no-fix --output-format=concise a.py"]
+    assert "ruff" in _results(it, 1)[0]
+    assert "[exit code " in _results(it, 1)[0]
+
+
+def test_a_check_of_nothing_says_so_without_asking(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("diagnostics", {}), text_reply("Oh."))
+    events = asyncio.run(it.play("check"))
+    assert not any(isinstance(event, ApprovalRequested) for event in events)
+    assert "no file was changed" in _results(it, 1)[0]

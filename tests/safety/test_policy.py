@@ -10,8 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.protocol.conversation import ApprovalMode
+from qcode.protocol.rules import WrittenRule
+from qcode.safety.examples import read_rules
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules, parse_rule
+from qcode.safety.shell.judge import Looks, Repository
+from qcode.safety.verdict import Verdict
+from tests.safety.judging import policy_for
 
 MODES = get_args(ApprovalMode)
 EDIT: dict[str, Any] = {"path": "src/app.py"}
@@ -26,7 +31,7 @@ def repo(tmp_path: Path) -> Path:
 
 
 def _policy(root: Path, mode: ApprovalMode = "default", *, is_trusted: bool = True, **rules: list[str]) -> Policy:
-    return Policy(mode, Rules.of(**rules), is_trusted, root, home=root.parent / "home")
+    return policy_for(root, mode=mode, rules=Rules.of(**rules), is_trusted=is_trusted)
 
 
 def _shell(policy: Policy, command: str) -> str:
@@ -36,7 +41,7 @@ def _shell(policy: Policy, command: str) -> str:
 @pytest.mark.parametrize(
     ("mode", "read", "edit", "look", "run"),
     [
-        ("plan", "allow", "deny", "deny", "deny"),
+        ("plan", "allow", "deny", "allow", "deny"),
         ("default", "allow", "ask", "allow", "ask"),
         ("accept-edits", "allow", "allow", "allow", "ask"),
         ("auto", "allow", "ask", "allow", "ask"),
@@ -60,7 +65,9 @@ def test_an_untrusted_folder_asks_for_everything_but_reading(mode: ApprovalMode,
     assert policy.judge("read", EDIT).verdict == "allow"
     expected = "deny" if mode == "plan" else "ask"
     assert policy.judge("edit", EDIT).verdict == expected
-    assert _shell(policy, "ls") == expected
+    assert _shell(policy, "ls") == "allow"
+    assert _shell(policy, "git log") == expected
+    assert _shell(policy, "make test") == expected
     assert _shell(policy, "echo $(ls)") == expected
 
 
@@ -71,8 +78,8 @@ def test_the_path_layer_holds_in_every_mode(mode: ApprovalMode, repo: Path) -> N
     assert policy.judge("read", {"path": "~/.ssh/id_rsa"}).verdict == "deny"
     assert policy.judge("read", {"path": ".env"}).verdict == "ask"
     assert policy.judge("write", {"path": "AGENTS.md"}).verdict == ("deny" if mode == "plan" else "ask")
-    assert policy.judge("read", {"path": "/tmp/x"}).verdict == "deny"
-    assert policy.judge("edit", {"path": "../x"}).verdict == "deny"
+    assert policy.judge("read", {"path": "/tmp/x"}).verdict == "ask"
+    assert policy.judge("edit", {"path": "../x"}).verdict == ("deny" if mode == "plan" else "ask")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -81,7 +88,7 @@ def test_a_deny_rule_holds_in_every_mode_and_against_allow(mode: ApprovalMode, r
         "deny": ["shell(rm *)", "edit(src/**)", "read(private/**)"],
         "allow": ["shell", "edit", "read"],
     }
-    policy = Policy(mode, Rules.of(**rules), True, repo, home=repo.parent / "home")
+    policy = policy_for(repo, mode=mode, rules=Rules.of(**rules))
     for command in ("rm -rf x", "ls; rm x", "r'm' x", "/bin/rm x", "timeout 5 rm x", "sudo rm x", "sh -c 'rm x'", "rm"):
         assert _shell(policy, command) == "deny", command
     assert _shell(policy, "echo $(rm x)") == "deny"
@@ -192,7 +199,7 @@ def test_fetch_and_mcp_rules(repo: Path) -> None:
     assert policy.judge("fetch", {"url": "https://docs.python.org/3/"}).verdict == "allow"
     assert policy.judge("fetch", {"url": "https://doc.rust-lang.org/"}).verdict == "allow"
     assert policy.judge("fetch", {"url": "https://evil-docs.python.org.example/"}).verdict == "ask"
-    assert policy.judge("fetch", {"url": "docs.python.org"}).verdict == "ask"
+    assert policy.judge("fetch", {"url": "docs.python.org"}).verdict == "deny"
     assert policy.judge("files/list", {}).verdict == "allow"
     assert policy.judge("files/drop", {}).verdict == "deny"
     assert policy.judge("other/list", {}).verdict == "ask"
@@ -205,7 +212,7 @@ def test_fetch_and_mcp_rules(repo: Path) -> None:
         ("write(src/**)", "edit(...)"),
         ("shell(git log", "closing bracket"),
         ("shell()", "nothing stands"),
-        ("shell(a | b)", "one command"),
+        ("shell(a | b)", "words of one command"),
         ("shell(echo $x)", "expansion"),
         ("shell(*x y)", "written out"),
         ("edit(!x)", "cannot begin"),
@@ -243,3 +250,166 @@ def test_any_command_and_path_has_a_verdict(mode: ApprovalMode, is_trusted: bool
         verdict = policy.judge(name, {argument: text})
         assert verdict.verdict in ("allow", "ask", "deny")
         assert verdict.reason
+
+
+def test_a_patch_is_judged_by_every_file_it_names(repo: Path) -> None:
+    def verdict(mode: ApprovalMode, *lines: str, **rules: Any) -> Verdict:
+        text = "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
+        return _policy(repo, mode, **rules).judge("apply_patch", {"input": text})
+
+    change = ("*** Update File: src/app.py", "-a", "+b")
+    assert verdict("default", *change).verdict == "ask"
+    assert verdict("default", *change).proposed_rule == "edit(./src/app.py)"
+    assert verdict("default", *change, "*** Add File: new.py", "+x").proposed_rule == ""
+    assert verdict("accept-edits", *change).verdict == "allow"
+    assert verdict("plan", *change).verdict == "deny"
+    for line, expected in (("*** Move to: .git/hooks/pre-commit", "deny"), ("*** Move to: ../out.py", "ask")):
+        assert verdict("bypass", "*** Update File: src/app.py", line).verdict == expected
+    assert verdict("bypass", *change, "*** Delete File: AGENTS.md").verdict == "ask"
+    assert verdict("accept-edits", *change, "*** Add File: .git/x", "+x").verdict == "deny"
+    assert verdict("bypass", *change, "*** Delete File: uv.lock", deny=["edit(uv.lock)"]).verdict == "deny"
+    assert verdict("default", *change, allow=["edit(src/**)"]).verdict == "allow"
+    assert verdict("default", *change, "*** Add File: b", "+", allow=["edit(src/**)"]).verdict == "ask"
+    assert verdict("bypass", "nonsense").verdict == "ask"
+    assert _policy(repo, "bypass").judge("apply_patch", {"input": 5}).verdict == "ask"
+
+
+def test_a_redirection_is_an_edit(repo: Path) -> None:
+    verdicts = [_shell(_policy(repo, mode), "ls src > out.txt") for mode in MODES]
+    assert dict(zip(MODES, verdicts, strict=True)) == {
+        "plan": "deny",
+        "default": "ask",
+        "accept-edits": "allow",
+        "auto": "ask",
+        "bypass": "allow",
+    }
+    policy = _policy(repo, "accept-edits", deny=["edit(vendor/**)"], allow=["shell(make test)"])
+    assert _shell(policy, "ls > vendor/x") == "deny"
+    assert _shell(policy, "make test > out.txt 2>&1") == "allow"
+    assert _shell(policy, "cd src && ls > ../AGENTS.md") == "ask"
+    for target in ("AGENTS.md", ".qcode/config.toml", "/etc/x", "../x", "*.txt", "/dev/tty"):
+        assert _shell(policy, f"echo x > {target}") == "ask", target
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nothing_lets_a_redirection_into_protected_files(mode: ApprovalMode, repo: Path) -> None:
+    policy = _policy(repo, mode, allow=["shell", "edit"])
+    assert _shell(policy, "echo x > .git/config") == "deny"
+    assert _shell(policy, "echo x >> ~/.bashrc") == "deny"
+
+
+def test_a_rule_with_open_words_does_not_open_secrets(repo: Path) -> None:
+    (repo / ".env").write_text("KEY=1\n")
+    policy = _policy(repo, allow=["shell(cat *)"])
+    assert _shell(policy, "cat --unknown src/app.py") == "allow"
+    assert _shell(policy, "cat .env") == "ask"
+    assert policy.judge("shell", {"command": "cat .env"}).proposed_rule == ""
+    assert _shell(_policy(repo, allow=["shell(cat .env)"]), "cat .env") == "allow"
+
+
+def test_a_rule_is_about_the_workspace_folder(repo: Path) -> None:
+    policy = _policy(repo, allow=["shell(make test)"])
+    assert _shell(policy, "make test") == "allow"
+    assert _shell(policy, "cd src && make test") == "ask"
+
+
+def test_a_rule_does_not_allow_what_bash_cannot_read(repo: Path) -> None:
+    looks = Looks(lambda _: "bash does not understand its syntax", Repository)
+    policy = policy_for(repo, looks, rules=Rules.of(allow=["shell(make test)"]))
+    assert policy.judge("shell", {"command": "make test"}).rule == "shell:syntax"
+
+
+def test_a_denied_command_is_found_wherever_it_stands(repo: Path) -> None:
+    policy = _policy(repo, "bypass", deny=["shell(git push *)"])
+    for command in (
+        "ls | git push",
+        "ls && git push origin",
+        "(git push)",
+        "{ git push; }",
+        "! git push",
+        "if git push; then ls; fi",
+        "if ls; then git push; fi",
+        "git 'push'",
+        "ls\ngit push",
+        "time git push",
+        "git push > /dev/null",
+        "cat <<'E' | git push\nx\nE",
+        "echo $(git push)",
+        "for i in a; do git push; done",
+    ):
+        assert _shell(policy, command) == "deny", command
+
+
+def test_git_is_not_asked_about_in_a_folder_that_is_not_trusted(repo: Path) -> None:
+    def look() -> Repository:
+        raise AssertionError("git was asked")
+
+    policy = policy_for(repo, Looks(lambda _: "", look), is_trusted=False)
+    assert _shell(policy, "git status") == "ask"
+
+
+def test_a_reading_command_is_known_whatever_the_configuration_says(repo: Path) -> None:
+    policy = policy_for(repo, Looks(lambda _: "", lambda: Repository("it sets core.fsmonitor")))
+    assert policy.only_reads("git status && ls")
+    assert not policy.only_reads("git push")
+    assert not policy.only_reads("git status $(x)")
+
+
+def test_the_least_of_two_policies_is_the_stricter_verdict(repo: Path) -> None:
+    wide = _policy(repo, "bypass")
+    narrow = _policy(repo, "default", deny=["shell(rm *)"], allow=["shell(make *)"])
+    for both in (wide.limited_by(narrow), narrow.limited_by(wide)):
+        assert _shell(both, "rm x") == "deny"
+        assert _shell(both, "make x") == "allow"
+        assert _shell(both, "touch x") == "ask"
+        assert both.judge("edit", EDIT).verdict == "ask"
+        assert both.judge_file(".git/x", "write").verdict == "deny"
+    assert _shell(wide.limited_by(narrow).limited_by(_policy(repo, "plan")), "make x") == "deny"
+
+
+def test_fetch_rules_are_about_a_host_and_its_usual_port(repo: Path) -> None:
+    hosts = ("a.example", "b.example:8443", "localhost:3000", "*.c.example")
+    policy = _policy(repo, allow=[f"fetch({host})" for host in hosts])
+
+    def judge(url: str) -> str:
+        return policy.judge("fetch", {"url": url}).verdict
+
+    assert judge("https://A.Example./x") == judge("http://a.example/") == "allow"
+    assert judge("https://a.example:8443/") == judge("https://sub.a.example/") == "ask"
+    assert judge("https://b.example:8443/") == "allow"
+    assert judge("https://b.example/") == "ask"
+    assert judge("https://x.c.example/") == "allow"
+    assert judge("https://c.example/") == "ask"
+    assert judge("http://localhost:3000/") == "allow"
+    assert judge("http://localhost:3001/") == judge("http://127.0.0.1:3000/") == judge("http://10.0.0.1/") == "deny"
+    assert judge("https://a.example@evil.example/") == "deny"
+    bypass = _policy(repo, "bypass", allow=["fetch"], deny=["fetch(bad.example)"])
+    assert bypass.judge("fetch", {"url": "https://bad.example:8443/"}).verdict == "deny"
+    assert bypass.judge("fetch", {"url": "http://169.254.169.254/"}).verdict == "deny"
+    assert bypass.judge("fetch", {"url": "http://localhost/"}).verdict == "deny"
+    assert bypass.judge("fetch", {"url": "https://other.example/"}).verdict == "allow"
+
+
+@pytest.mark.parametrize(
+    ("rule", "examples", "counterexamples"),
+    [
+        (
+            "shell(git log *)",
+            ("git log", "git 'log' -5"),
+            ("git push", "git log | wc", "git log $x"),
+        ),
+        ("edit(src/**)", ("src/a.py", "src/b/c"), ("a.py", "~/src/a")),
+        ("read(~/notes/*)", ("~/notes/a",), ("notes/a",)),
+        ("fetch(*.example)", ("https://a.example/x", "b.example"), ("https://example/", "http://a.example:81/")),
+        ("mcp(files/*)", ("files/list",), ("other/list",)),
+        ("shell", ("anything $(x)",), ()),
+    ],
+)
+def test_examples_of_a_rule_are_checked(rule: str, examples: tuple[str, ...], counterexamples: tuple[str, ...]) -> None:
+    read_rules(allow=[WrittenRule(rule, examples, counterexamples)])
+    for example in examples:
+        with pytest.raises(ValueError, match="covers its counterexample"):
+            read_rules(deny=[WrittenRule(rule, (), (example,))])
+    for example in counterexamples:
+        with pytest.raises(ValueError, match="does not cover its example"):
+            read_rules(ask=[WrittenRule(rule, (example,))])

@@ -6,191 +6,27 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.safety import scripts
-from qcode.safety.shell import judge_shell
+from qcode.safety.shell import scripts
+from qcode.safety.shell.judge import Looks, Repository
+from tests.safety.judging import judge_shell
 
 ROWS = [
     json.loads(line) for line in (Path(__file__).parent / "data/shell_commands.jsonl").read_text("utf-8").splitlines()
 ]
-HARMLESS = [row["command"] for row in ROWS if row["auto_approve_ok"] and not row["command"].startswith("git ")]
-READING = [
-    *r"""
-ls
-ls -la --color=never src
-cat src/app.py | head -n 20
-grep -rn --include=*.py foo src
-rg -n foo src
-rg --files | wc -l
-find src -name '*.py' -type f
-find . \( -name a -o -name b \) -print0
-head -5 a.txt
-tail -n +20 a.txt
-sed -n '1,5p;10p' a.txt
-sed 's/a/b/g' a.txt
-sed -n '/^def /p' a.py
-sort -k2 -t: a.txt
-sort a.txt | uniq -c | sort -rn
-awk -F: '{print $1, $NF}' a.txt
-awk 'NR>5 && NR<9' a.txt
-awk '/x/ {n++} END {printf "%d\n", n}' a.txt
-jq '.dependencies | keys' package.json
-test -f a && echo yes
-[ -d src ] || echo no
-wc -l src/*.py
-cat a.txt 2>/dev/null
-diff -u a.txt b.txt
-command -v git
-which python3
-python3 --version
-timeout 5 nice -n 5 ls
-time ls
-date +%F
-stat -c %s a.txt
-echo 'a  b' "c"
-printf '%s\n' a b
-cat -- -odd
-du -sh src
-tree -L 2 -a
-file src/app.py
-md5sum a.txt
-cut -d: -f1 a.txt
-tr a-z A-Z < a.txt
-seq 1 5
-sleep 1
-grep foo a.txt /dev/null
-ls src # what is there
-cat ./src/*.py
-xxd a.bin
-uname -a; nproc
-basename src/app.py .py
-""".strip().splitlines(),
-    "ls\npwd",
-]
+HARMLESS = [row["command"] for row in ROWS if row["auto_approve_ok"]]
+DATA = Path(__file__).parent / "data"
 
-UNCLEAR = [
-    *r"""
-rm a
-'ls'
-l\s
-/bin/ls
-ls /etc
-ls ~
-cat ~/.ssh/id_rsa
-cat .env
-cat < .env
-cat ../x
-cat '~/../../etc/shadow'
-grep x /proc/self/environ
-cat /dev/tty
-ls -la --col
-ls --unknown
-sort -o x a
-sort -oa a
-uniq a b
-uniq a -c
-xxd a -p
-od -w /etc/passwd
-awk '{print}' -F /etc/passwd
-command rm -v x
-command ls -v
-sed -i s/a/b/ x
-sed -n 'w out' x
-sed 's/a/b/w out' x
-sed 's/a/b/e' x
-sed '1e id' x
-sed 'r /etc/passwd' x
-sed -f s x
-awk '{system("id")}' x
-awk '{print | "sh"}' x
-awk '{print ENVIRON["K"]}'
-awk '{print > "f"}' x
-awk 'BEGIN{ARGV[1]="/etc/passwd"}' x
-awk '{print}' a=b
-awk '/[]/]"/ {system("id")} x ~ /"/' a
-awk '} {print > "f"}' a
-find . -delete
-find . -fprintf f x
-find / -name x
-find . -name *.py
-find -L . -name x
-tail -f a
-jq env
-jq 'input' a
-jq '$ENV' a
-date -s now
-date 010100002030
-hostname -F x
-printf -v x y
-printf '%n' x
-test -v x
-[ a
-echo *
-cat *
-ls *.py
-cat src/.*
-cat src/**
-timeout 5
-timeout 5 rm x
-nohup rm x
-time rm x
-sudo ls
-env ls
-env
-xargs ls
-cd src
-export A=b
-A=b ls
-! ls
-if true
-source x
-. x
-eval ls
-ps aux
-printenv
-kill 1
-rg --pre x y
-rg -z x
-rg -L x
-rg --hostname-bin=x y
-grep -R x src
-diff -l a b
-tree -o x
-file -m x y
-md5sum -c x
-shuf -o x y
-sleep 100
-tee x
-python3 -c 1
-node -e 1
-go version
-npm --version
-cargo --version
-ls & ls
-ls > x
-ls >> x
-ls | tee x
-grep -f ~/.netrc x
-du --files0-from=x
-wc --files0-from=x
-sort --files0-from=x
-man ls
-less x
-git status
-sort -T /tmp x
-cat $HOME/x
-cat "$HOME/x"
-cat `x`
-cat {a,b}
-cat a{1..3}
-""".strip().splitlines(),
-    "\u200bls",
-    "l\u0455",
-]
+
+def _lines(name: str) -> list[str]:
+    """Read commands, one in a line; the sign for a new line stands for one."""
+    return [line.replace("\u2424", "\n") for line in (DATA / name).read_text("utf-8").split("\n") if line]
+
 
 REPO, HOME = Path("/repo"), Path("/home/u")
 
@@ -204,29 +40,67 @@ def test_no_calibration_row_is_falsely_approved() -> None:
     assert wrong == []
 
 
-def test_every_harmless_calibration_row_but_git_runs_without_asking() -> None:
+def test_every_harmless_calibration_row_runs_without_asking() -> None:
     assert [command for command in HARMLESS if _verdict(command) != "allow"] == []
 
 
-@pytest.mark.parametrize("row", [row["command"] for row in ROWS if row["command"].startswith("git ")])
-def test_git_asks_while_nobody_has_looked_at_its_configuration(row: str) -> None:
-    assert _verdict(row) == "ask"
+def test_reading_runs_without_asking() -> None:
+    assert [command for command in _lines("reading.txt") if _verdict(command) != "allow"] == []
 
 
-@pytest.mark.parametrize(
-    "command",
-    READING,
-)
-def test_reading_runs_without_asking(command: str) -> None:
-    assert judge_shell(command, REPO, home=HOME).reason == "it only reads"
+def test_everything_not_surely_harmless_asks() -> None:
+    assert [command for command in _lines("asking.txt") if _verdict(command) == "allow"] == []
 
 
-@pytest.mark.parametrize(
-    "command",
-    UNCLEAR,
-)
-def test_everything_not_surely_understood_asks(command: str) -> None:
-    assert _verdict(command) == "ask"
+def test_git_asks_while_nobody_has_looked_at_its_configuration() -> None:
+    unseen = Looks(lambda _: "")
+    rows = [row["command"] for row in ROWS if row["command"].startswith("git ")]
+    assert [row for row in rows if judge_shell(row, REPO, unseen, home=HOME).is_allowed] == []
+    assert judge_shell("git --version; ls", REPO, unseen, home=HOME).is_allowed
+
+
+def test_git_asks_where_a_look_found_something() -> None:
+    def judge(command: str, **found: Any) -> str:
+        return judge_shell(command, REPO, Looks(lambda _: "", lambda: Repository(**found)), home=HOME).verdict
+
+    assert judge("git log", complaint="it sets core.fsmonitor") == "ask"
+    assert judge("git status", has_submodules=True) == "ask"
+    assert judge("git log", has_submodules=True) == "allow"
+    assert judge("git remote -v", has_credentials=True) == "ask"
+    assert judge("git log", has_credentials=True) == "allow"
+
+
+def test_a_command_that_bash_does_not_take_asks() -> None:
+    assert judge_shell("ls", REPO, Looks(lambda _: "broken", Repository), home=HOME).reason == "broken"
+    assert judge_shell("ls", REPO, Looks(), home=HOME).verdict == "ask"
+
+
+def test_a_folder_that_is_entered_decides_what_a_path_is(repo: Path) -> None:
+    (repo / "src/.env").write_text("KEY=1\n")
+    (repo / "out").symlink_to(repo.parent)
+    assert judge_shell("cd src && cat app.py", repo).verdict == "allow"
+    assert judge_shell("cd src && cat ../src/app.py", repo).verdict == "allow"
+    for command in (
+        "cd src && cat .env",
+        "cd src && cat ../../x",
+        "cd src; cd ..; cat ../x",
+        "cd src || cat ../x",
+        "cd out && ls",
+        "(cd src) && cat ../x",
+        "cd src && git log",
+        "cd src && grep -r x .",
+    ):
+        assert judge_shell(command, repo).verdict == "ask", command
+
+
+def test_a_shim_runs_unless_a_file_of_the_project_chooses_what_it_is(repo: Path, tmp_path: Path) -> None:
+    shims = tmp_path / "shims"
+    shims.mkdir()
+    (shims / "python3").write_text("#!/bin/sh\n")
+    (shims / "python3").chmod(0o755)
+    assert judge_shell("python3 --version", repo, search_path=f"{shims}").verdict == "allow"
+    (repo / ".python-version").write_text("3.11\n")
+    assert judge_shell("python3 --version", repo, search_path=f"{shims}").verdict == "ask"
 
 
 @pytest.fixture
@@ -254,7 +128,9 @@ def test_a_recursive_search_asks_where_it_would_read_secrets(repo: Path) -> None
     assert judge("rg -g .env x") == "ask"
     (repo / ".env").unlink()
     (repo / ".git").mkdir()
-    (repo / ".git/config").write_text("[remote]\n")
+    (repo / ".git/config").write_text('[remote "origin"]\nurl = https://host.example/x.git\n')
+    assert judge("grep -rn x .") == "allow"
+    (repo / ".git/config").write_text('[remote "origin"]\nurl = https://me:pass@host.example/x.git\n')
     assert judge("grep -rn x .") == "ask"
     assert judge("grep -rn --exclude-dir=.git x .") == "allow"
 
@@ -342,7 +218,7 @@ def test_an_accepted_awk_program_neither_runs_nor_writes(program: str) -> None:
     """gawk itself says so: in its sandbox, system, getline, pipes and redirections are errors."""
     if not scripts.is_reading_awk(program):
         return
-    argv = ["gawk", "--sandbox", program]
+    argv = ["gawk", "--sandbox", "--", program]
     done = subprocess.run(
         argv, input=b"a b\n", capture_output=True, check=False, timeout=20, env={"PATH": "/usr/bin:/bin"}
     )
@@ -359,5 +235,7 @@ def test_an_accepted_sed_script_neither_runs_nor_writes(script: str) -> None:
     """GNU sed itself says so: in its sandbox, e, r and w are errors."""
     if not scripts.is_reading_sed(script):
         return
-    done = subprocess.run(["sed", "--sandbox", script], input=b"ab\n", capture_output=True, check=False, timeout=20)
+    done = subprocess.run(
+        ["sed", "--sandbox", "-e", script], input=b"ab\n", capture_output=True, check=False, timeout=20
+    )
     assert b"sandbox" not in done.stderr

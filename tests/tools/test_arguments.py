@@ -47,25 +47,83 @@ def test_a_null_for_an_optional_argument_counts_as_left_out(bench: Bench) -> Non
 
 VALUES = st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5) | st.lists(st.integers(), max_size=2)
 NAMES = st.sampled_from(
-    ["path", "content", "old_text", "new_text", "pattern", "glob", "offset", "limit", "output", "x"]
+    [
+        "path",
+        "content",
+        "old_text",
+        "new_text",
+        "pattern",
+        "glob",
+        "offset",
+        "limit",
+        "output",
+        "x",
+        "edits",
+        "input",
+        "cell",
+        "source",
+        "mode",
+        "paths",
+        "items",
+        "question",
+        "choices",
+        "depth",
+        "pages",
+    ]
 )
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.sampled_from(["read", "write", "edit", "glob", "grep"]), st.dictionaries(NAMES, VALUES, max_size=4))
+@given(st.sampled_from(sorted(set(TOOLS) - {"shell"})), st.dictionaries(NAMES, VALUES, max_size=4))
 def test_no_arguments_make_a_tool_raise(bench: Bench, name: str, arguments: dict[str, Json]) -> None:
     assert isinstance(bench.run(name, **arguments).content, str)
     assert isinstance(bench.preview(name, **arguments).question, str)
 
 
 def test_the_registry_has_every_tool_once_and_says_what_it_does() -> None:
-    assert [spec.name for spec in specs()] == ["read", "write", "edit", "glob", "grep", "shell"]
+    assert [spec.name for spec in specs()] == [
+        "read",
+        "write",
+        "edit",
+        "multi_edit",
+        "notebook_edit",
+        "ls",
+        "glob",
+        "grep",
+        "shell",
+        "diagnostics",
+        "todo",
+        "ask_person",
+    ]
+    every = [tool.spec for tool in BUILTIN]
     assert set(TOOLS) == {tool.spec.name for tool in BUILTIN}
-    assert {spec.name for spec in specs() if spec.is_read_only} == {"read", "glob", "grep"}
-    assert {spec.name for spec in specs() if spec.writes_files} == {"write", "edit"}
-    for spec in specs():
+    assert {spec.name for spec in every if spec.is_read_only} == {"read", "ls", "glob", "grep", "todo"}
+    assert {spec.name for spec in every if spec.writes_files} == {
+        "write",
+        "edit",
+        "multi_edit",
+        "apply_patch",
+        "notebook_edit",
+    }
+    for spec in every:
         properties = spec.parameters["properties"]
         assert isinstance(properties, dict)
         assert set(spec.required) <= set(properties)
         assert spec.parameters["additionalProperties"] is False
         assert all(isinstance(schema, dict) and schema["description"] for schema in properties.values())
+
+
+@pytest.mark.parametrize(
+    ("model", "patches"),
+    [
+        ("gpt-5.1-codex", True), ("gpt-4o", True), ("o3", True), ("o4-mini", True), ("codex-mini-latest", True),
+        ("openai/gpt-oss-120b", True), ("chatgpt-4o-latest", True), ("azure:gpt-4.1", True), ("us.openai.gpt-5", True),
+        ("claude-sonnet-4-5", False), ("gemini-2.5-pro", False), ("qwen3-coder", False), ("olmo-2", False),
+        ("deepseek-r1", False), ("llama-3-chatgpt-like", False), ("demo", False), ("", False), ("phi-o1", False),
+    ],
+)  # fmt: skip
+def test_a_model_changes_files_in_the_one_way_it_was_trained_on(model: str, patches: bool) -> None:
+    names = {spec.name for spec in specs(model)}
+    assert ("apply_patch" in names) is patches
+    assert ("edit" in names, "multi_edit" in names) == (not patches, not patches)
+    assert {"read", "write", "shell"} <= names

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qcode.protocol.json import Json
 from qcode.tools import text
 from tests.tools.conftest import Bench
 
@@ -99,6 +100,11 @@ def test_a_file_that_changed_since_it_was_read_is_refused(bench: Bench) -> None:
     assert "changed since it was read (4 bytes when it was read, 13 now)" in outcome.content
     assert target.read_text() == "one\nand more\n"
     assert bench.preview("edit", path="a.txt", old_text="one", new_text="1").refusal == outcome.content
+    assert "What changed:\n--- as read\n+++ now\n@@ -1,2 +1,3 @@\n one\n+and more\n" in outcome.content
+    target.write_text("eno\n")  # as many bytes as were read
+    assert "changed since it was read" in bench.run("edit", path="a.txt", old_text="eno", new_text="1").content
+    target.write_bytes(b"one\r\n")
+    assert "Only line endings" in bench.run("edit", path="a.txt", old_text="one", new_text="1").content
 
 
 def test_a_file_that_was_only_touched_is_fresh(bench: Bench) -> None:
@@ -162,16 +168,40 @@ def test_no_match_names_the_nearest_passage(bench: Bench) -> None:
     assert "nothing there is like it" in bench.run("edit", path="a.py", old_text="%%%%", new_text="").content
 
 
-def test_line_numbers_in_the_passage_are_pointed_out(bench: Bench) -> None:
-    bench.have_read("a.txt", "one\ntwo\n")
-    outcome = bench.run("edit", path="a.txt", old_text="     1\tone\n     2\ttwo", new_text="x")
-    assert "leave them out" in outcome.content
-
-
 @pytest.mark.parametrize(("old", "new", "said"), [("", "x", "old_text is empty"), ("one", "one", "the same")])
 def test_an_edit_of_nothing_is_refused(bench: Bench, old: str, new: str, said: str) -> None:
     bench.have_read("a.txt", "one\n")
     assert said in bench.run("edit", path="a.txt", old_text=old, new_text=new).content
+
+
+def test_an_empty_old_text_makes_a_new_file_and_never_empties_one(bench: Bench) -> None:
+    assert bench.run("edit", path="new/a.txt", old_text="", new_text="one\n").content == "Created new/a.txt."
+    assert (bench.root / "new/a.txt").read_text() == "one\n"
+    assert bench.run("edit", path="new/a.txt", old_text="", new_text="two\n").is_error
+    assert (bench.root / "new/a.txt").read_text() == "one\n"
+
+
+def test_edits_of_one_call_build_on_each_other_and_are_made_all_or_none(bench: Bench) -> None:
+    target = bench.have_read("a.txt", "one\ntwo\n")
+    edits: list[Json] = [{"old_text": "one", "new_text": "1"}, {"old_text": "1\n", "new_text": "I\n"}]
+    outcome = bench.run("multi_edit", path="a.txt", edits=edits)
+    assert outcome.content == "Made 2 edits in a.txt.\n1. at line 1.\n2. at line 1."
+    assert target.read_text() == "I\ntwo\n"
+    outcome = bench.run("multi_edit", path="a.txt", edits=[*edits, {"old_text": "two", "new_text": "2"}])
+    assert "Edit 1 of 3: old_text is not in a.txt" in outcome.content
+    outcome = bench.run("multi_edit", path="a.txt", edits=[{"old_text": "two", "new_text": "2"}, edits[0]])
+    assert outcome.content.startswith("Edit 2 of 2 (of the text after edit 1): ")
+    assert outcome.content.endswith("None of the edits was made.")
+    assert target.read_text() == "I\ntwo\n"
+
+
+def test_edits_may_come_as_the_text_of_their_json(bench: Bench) -> None:
+    target = bench.have_read("a.txt", "one\n")
+    assert not bench.run("multi_edit", path="a.txt", edits='[{"old_text": "one", "new_text": "1"}]').is_error
+    assert target.read_text() == "1\n"
+    assert "must be an array, not a string" in bench.run("multi_edit", path="a.txt", edits="one").content
+    assert "at least 1" in bench.run("multi_edit", path="a.txt", edits=[]).content
+    assert "'edits[0].new_text'" in bench.run("multi_edit", path="a.txt", edits=[{"old_text": "x"}]).content
 
 
 def test_a_missing_file_is_not_edited(bench: Bench) -> None:

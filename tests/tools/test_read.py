@@ -66,7 +66,7 @@ def test_encodings_and_endings_do_not_show(bench: Bench, data: bytes) -> None:
     ("data", "said"),
     [
         (b"\x7fELF\0\1", "binary file"),
-        ("é".encode("latin-1"), "neither UTF-8 nor UTF-16"),
+        (b"\xe9\x01\x02", "neither UTF-8 nor UTF-16"),
         (codecs.BOM_UTF32_LE + "ab".encode("utf-32-le"), "UTF-32"),
         (codecs.BOM_UTF16_LE + b"\x00\xd8x", "neither UTF-8 nor UTF-16"),
     ],
@@ -81,7 +81,7 @@ def test_what_is_no_text_is_refused_with_a_reason(bench: Bench, data: bytes, sai
 def test_what_is_not_there_is_refused_with_a_hint(bench: Bench) -> None:
     bench.add("src/config.py")
     assert "did you mean src/config.py?" in bench.run("read", path="src/confg.py").content
-    assert "list it with glob, pattern 'src/*'" in bench.run("read", path="src").content
+    assert "is a folder; list it with ls" in bench.run("read", path="src").content
     assert bench.run("read", path="src/config.py/x").is_error
     assert bench.run("read", path="x" * 300).is_error
 
@@ -95,3 +95,37 @@ def test_a_loop_of_links_is_refused(bench: Bench) -> None:
     (bench.root / "a").symlink_to("b")
     (bench.root / "b").symlink_to("a")
     assert bench.run("read", path="a").is_error
+
+
+@pytest.mark.parametrize(
+    ("data", "text", "note"),
+    [
+        ("café\n".encode("latin-1"), "     1\tcafé", "not UTF-8; shown as Latin-1"),
+        ("one\r\ntwo\r\n".encode("utf-16-le"), "     1\tone\n     2\ttwo", "UTF-16 without a byte order mark"),
+        ("one two\n".encode("utf-16-be"), "     1\tone two", "UTF-16 without a byte order mark"),
+    ],
+)
+def test_text_in_another_encoding_is_shown_with_a_note_and_not_edited(
+    bench: Bench, data: bytes, text: str, note: str
+) -> None:
+    target = bench.add("a.txt", data)
+    content = bench.run("read", path="a.txt").content
+    assert content.startswith(text + "\n[")
+    assert note in content
+    assert bench.run("edit", path="a.txt", old_text="one", new_text="1").is_error
+    assert bench.run("write", path="a.txt", content="x").is_error
+    assert target.read_bytes() == data
+
+
+def test_a_file_too_large_to_hold_is_read_in_parts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qcode.tools.read.LARGEST", 1_000)
+    monkeypatch.setattr("qcode.tools.disk.LARGEST", 1_000)
+    bench.add("big.log", "".join(f"line {n}\r\n" for n in range(1, 1_001)))
+    content = bench.run("read", path="big.log", offset=500, limit=2).content
+    assert content.startswith("   500\tline 500\n   501\tline 501\n[lines 500-501 of a file of 9,893 bytes")
+    assert "read on with offset 502" in content
+    assert "read on" not in bench.run("read", path="big.log", offset=1_000).content
+    assert "fewer than 1,001 lines" in bench.run("read", path="big.log", offset=1_001).content
+    assert bench.run("edit", path="big.log", old_text="line 1\n", new_text="x").is_error
+    bench.add("big.bin", b"\0" * 2_000)
+    assert "binary file (2,000 bytes)" in bench.run("read", path="big.bin").content

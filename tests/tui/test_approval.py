@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from qcode.protocol.conversation import Answer
-from qcode.protocol.events import ApprovalRequested, ReplyFinished, ToolFinished, ToolStarted
+from qcode.protocol.events import ApprovalRequested, Choice, ReplyFinished, ToolFinished, ToolStarted
 from qcode.protocol.stops import StopReason
 from qcode.protocol.tools import ToolOutcome
-from qcode.tui.approval import GUARD_SECONDS, options_for
+from qcode.tui.approval import AGAIN, GUARD_SECONDS, options_for
 from qcode.tui.preview import preview_content
 from qcode.tui.text import visible
 from tests.tui.harness import Running, drive
@@ -273,6 +275,57 @@ def test_brackets_in_a_question_are_no_markup() -> None:
         assert "echo [red]x[/red] [/]" in shown
         assert "shell([x])" in shown
         await run.pilot.press("escape")
+        await run.until_idle()
+
+    drive(test, conversation)
+
+
+QUESTION = ApprovalRequested(
+    CALL, "Which colour?", "It is used\neverywhere.", kind="question", choices=(Choice("Red"), Choice("Blue", "as now"))
+)
+
+
+@pytest.mark.parametrize(
+    ("request_", "keys", "answer"),
+    [
+        (QUESTION, ("1",), Answer(True, text="Red")),
+        (QUESTION, ("down", "enter"), Answer(True, text="Blue")),
+        (QUESTION, ("3", *"green", "enter"), Answer(True, text="green")),
+        (QUESTION, ("t", "enter", *"no", "enter"), Answer(True, text="no")),
+        (QUESTION, ("up", "enter", *"x", "escape", "2"), Answer(True, text="Blue")),
+        (replace(QUESTION, choices=()), ("enter", *"any", "enter"), Answer(True, text="any")),
+        (replace(QUESTION, choices=()), ("1", *"1", "enter"), Answer(True, text="1")),
+        (ApprovalRequested(CALL, "Run it again?", "ls", kind="repeat"), ("y",), Answer(True)),
+        (ApprovalRequested(CALL, "Run it again?", "ls", kind="repeat"), ("n",), Answer(False, reason=AGAIN)),
+    ],
+)
+def test_a_question_is_answered_with_a_choice_or_in_words(
+    request_: ApprovalRequested, keys: tuple[str, ...], answer: Answer
+) -> None:
+    conversation = ScriptedConversation(_asking(request_))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press(*keys)
+        await run.until_idle()
+        assert conversation.answers == [("c1", answer)]
+
+    drive(test, conversation)
+
+
+def test_keys_of_the_first_moment_do_not_choose_an_answer() -> None:
+    conversation = ScriptedConversation(_asking(QUESTION))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press("1", "enter", "n", "y")
+        assert conversation.answers == []
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("n", "y")
+        assert conversation.answers == []
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("1")
         await run.until_idle()
 
     drive(test, conversation)

@@ -9,6 +9,7 @@ from textual.pilot import Pilot
 
 from qcode.protocol.events import (
     ApprovalRequested,
+    Choice,
     OutputEscalated,
     Retry,
     StepStarted,
@@ -22,6 +23,9 @@ from qcode.protocol.stops import Outcome, StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.tui.app import QcodeApp
+from qcode.tui.connect import ConnectScreen, KeyField
+from qcode.tui.picker import Picker
+from tests.tui.connecting import CHOICES, ScriptedConnecting
 from tests.tui.harness import make_app
 from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply
 
@@ -84,6 +88,33 @@ def test_approval(snap_compare: Compare) -> None:
     app = _app(script)
     assert snap_compare(app, run_before=_when(lambda app: app.parts.approval.request is not None))
     assert app.parts.approval.request == request
+
+
+QUESTION = ApprovalRequested(
+    call("ask_person", '{"question": "Where should the cache live?"}'),
+    "Where should the cache live?",
+    "Both work; the first is faster.",
+    kind="question",
+    choices=(Choice("In memory", "gone after a restart"), Choice("In a file of the project's own folder")),
+)
+
+
+def test_question(snap_compare: Compare) -> None:
+    script: Script = [StepStarted(1), TextDelta(0, "One thing first."), reply("", QUESTION.call), QUESTION]
+    app = _app([*script, UntilAnswered("c1")])
+    assert snap_compare(app, run_before=_when(lambda app: app.parts.approval.request is not None))
+    assert [option.label for option in app.parts.approval.options] == [
+        "In memory",
+        "In a file of the project's own folder",
+        "Something else: write an answer",
+    ]
+
+
+def test_question_in_forty_columns(snap_compare: Compare) -> None:
+    app = _app([StepStarted(1), reply("", QUESTION.call), QUESTION, UntilAnswered("c1")])
+    asked = _when(lambda app: app.parts.approval.request is not None)
+    assert snap_compare(app, run_before=asked, terminal_size=(40, 20))
+    assert app.parts.approval.request == QUESTION
 
 
 def test_tool_finished(snap_compare: Compare) -> None:
@@ -159,3 +190,37 @@ def test_keys(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation())
     assert snap_compare(app, press=["f1"], run_before=_when(lambda _: True), terminal_size=(100, 36))
     assert app.parts.help.heading == "Keys"
+
+
+def _connect_step(step: str) -> Callable[[Pilot[int]], Awaitable[None]]:
+    return _when(lambda app: isinstance(app.screen, ConnectScreen) and app.screen.step == step)
+
+
+def test_first_start(snap_compare: Compare) -> None:
+    app = make_app(ScriptedConversation(), connect=ScriptedConnecting(is_first=True, wants_theme=True))
+    seen: list[str] = []
+
+    async def look(pilot: Pilot[int]) -> None:
+        await _connect_step("provider")(pilot)
+        seen.extend(row.name for row in app.screen.query_one(Picker).shown)
+
+    assert snap_compare(app, run_before=look)
+    assert seen == [choice.name for choice in CHOICES]
+
+
+def test_key_refused(snap_compare: Compare) -> None:
+    app = make_app(ScriptedConversation(), connect=ScriptedConnecting(is_first=True), theme="light")
+    seen: list[str] = []
+
+    async def paste(pilot: Pilot[int]) -> None:
+        await _connect_step("provider")(pilot)
+        await pilot.press("enter")
+        await _connect_step("key")(pilot)
+        app.screen.query_one(KeyField).value = "bad-key"
+        await pilot.press("enter")
+        await _when(lambda app: isinstance(app.screen, ConnectScreen) and "refused" in app.screen.note)(pilot)
+        assert isinstance(app.screen, ConnectScreen)
+        seen.append(app.screen.note)
+
+    assert snap_compare(app, run_before=paste, terminal_size=(40, 20))
+    assert seen == ["anthropic refused the key: [not] valid"]

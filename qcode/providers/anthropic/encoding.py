@@ -29,7 +29,7 @@ _EMPTY = "(empty message)"
 
 def encode(request: ModelRequest) -> JsonObject:
     """Return the request body."""
-    messages = alternate(request.messages)
+    messages = alternate(request.messages, _call_id)
     body: JsonObject = {
         "model": request.model,
         "max_tokens": request.max_tokens,
@@ -92,7 +92,7 @@ def _assistant(message: Message) -> list[Json]:
                 content.append(
                     {
                         "type": "tool_use",
-                        "id": _call_id(block.call_id),
+                        "id": block.call_id,
                         "name": block.name,
                         "input": sendable_object(block.arguments),
                     }
@@ -117,7 +117,7 @@ def _is_signed(block: Reasoning) -> bool:
 
 
 def _result(result: ToolResult) -> JsonObject:
-    sent: JsonObject = {"type": "tool_result", "tool_use_id": _call_id(result.call_id)}
+    sent: JsonObject = {"type": "tool_result", "tool_use_id": result.call_id}
     images: list[Json] = [] if result.is_error else [_image(image) for image in result.images]
     if images:
         sent["content"] = [*([_text(result.content)] if result.content.strip() else []), *images]

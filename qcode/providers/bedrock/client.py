@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class _Client:
     signer: Signer
-    control: Control
+    control: Callable[[], Control]
     http: httpx2.AsyncClient
 
 
@@ -76,7 +76,7 @@ class BedrockProvider(SdkProvider[_Client]):
             yield response
 
     async def _list_models(self, client: _Client) -> list[str]:
-        return await run_aside(lambda: _model_names(client.control))
+        return await run_aside(lambda: _model_names(client.control()))
 
     def _failures(self) -> tuple[type[Exception], ...]:
         exceptions = importlib.import_module("botocore.exceptions")

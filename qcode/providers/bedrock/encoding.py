@@ -40,7 +40,7 @@ _EMPTY_RESULT = "(no output)"
 
 def encode(request: ModelRequest) -> JsonObject:
     """Return the request body."""
-    messages = alternate(request.messages)
+    messages = alternate(request.messages, _call_id)
     is_caching = _CACHING.search(request.model.lower()) is not None
     sent = _messages(messages, request)
     if is_caching:
@@ -100,7 +100,7 @@ def _assistant(message: Message) -> list[Json]:
                     content.append({"reasoningContent": reasoning})
             case ToolCall():
                 call: JsonObject = {
-                    "toolUseId": _call_id(block.call_id),
+                    "toolUseId": block.call_id,
                     "name": block.name,
                     "input": sendable_object(block.arguments),
                 }
@@ -131,7 +131,7 @@ def _result(result: ToolResult, *, is_rich: bool) -> JsonObject:
     content: list[Json] = [_text(text)] if text.strip() else []
     if is_rich and not result.is_error:
         content += [_image(image) for image in result.images]
-    sent: JsonObject = {"toolUseId": _call_id(result.call_id), "content": content or [_text(_EMPTY_RESULT)]}
+    sent: JsonObject = {"toolUseId": result.call_id, "content": content or [_text(_EMPTY_RESULT)]}
     if result.is_error and is_rich:
         sent["status"] = "error"
     return {"toolResult": sent}

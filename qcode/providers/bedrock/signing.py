@@ -60,10 +60,13 @@ class Control(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Amazon:
-    """The two clients of one region, and the file of certificates that Amazon's settings name."""
+    """The clients of one region, and the file of certificates that Amazon's settings name.
+
+    `control` makes the one that lists models, which few runs need.
+    """
 
     runtime: Runtime
-    control: Control
+    control: Callable[[], Control]
     ca_file: str
 
 
@@ -98,7 +101,6 @@ def connect(connection: Connection) -> Amazon:
     region = os.environ.get("AWS_REGION") or None
     address = connection.base_url or None
     runtime: Runtime = session.create_client("bedrock-runtime", region, endpoint_url=address, config=config)
-    control: Control = session.create_client("bedrock", region, endpoint_url=address, config=config)
 
     def show_key(request: Made, **_: object) -> None:
         request.headers["Authorization"] = f"Bearer {key}"
@@ -106,7 +108,13 @@ def connect(connection: Connection) -> Amazon:
     if key:
         # The most particular name is served first, so it has to be the name under which the request is kept.
         runtime.meta.events.register_first(f"before-send.{_OPERATION}", show_key)
-        control.meta.events.register_first("before-send", show_key)
+
+    def control() -> Control:
+        client: Control = session.create_client("bedrock", region, endpoint_url=address, config=config)
+        if key:
+            client.meta.events.register_first("before-send", show_key)
+        return client
+
     return Amazon(runtime, control, session.get_config_variable("ca_bundle") or "")
 
 

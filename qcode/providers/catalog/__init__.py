@@ -204,7 +204,8 @@ def _facts(row: Mapping[str, object]) -> ModelFacts:
         max_output_tokens=_count(row.get("output")),
         price=_price(row.get("price")),
         prefill=row.get("prefill") is True,
-        images=row.get("images") is True,
+        # The table leaves the mark out for many a model that sees; what it does not say is not known.
+        images=True if row.get("images") is True else None,
         thinking=row.get("thinking") is True,
     )
 

@@ -62,7 +62,7 @@ def _contents(request: ModelRequest) -> list[Json]:
     names: dict[str, str] = {}
     for message in alternate(request.messages):
         if message.role == "user":
-            role, parts = "user", _user(message, names) or [{"text": _EMPTY}]
+            role, parts = "user", _user(message, names, in_results=wants_signatures) or [{"text": _EMPTY}]
         else:
             names = {call.call_id: call.name for call in message.calls}
             role, parts = "model", _assistant(message, wants_signatures=wants_signatures)
@@ -76,11 +76,21 @@ def _contents(request: ModelRequest) -> list[Json]:
     return list(sent)
 
 
-def _user(message: Message, names: Mapping[str, str]) -> list[Json]:
-    """`names`: the calls that wait, for an answer under another name than its call's is refused."""
+def _user(message: Message, names: Mapping[str, str], *, in_results: bool) -> list[Json]:
+    """`names`: the calls that wait, for an answer under another name than its call's is refused.
+
+    `in_results`: a result takes pictures (generation 3, Google's page on function calling); else they follow it.
+    """
     results, rest = results_first(message.blocks)
-    parts: list[Json] = [_result(result, names.get(result.call_id, result.name)) for result in results]
-    parts += [_image(image) for result in results for image in result.images]
+    parts: list[Json] = []
+    for result in results:
+        answer = _result(result, names.get(result.call_id, result.name))
+        if result.images and in_results:
+            answer["parts"] = [_image(image) for image in result.images]
+        parts.append({"functionResponse": answer})
+    for result in results:
+        if result.images and not in_results:
+            parts += [{"text": f"Images returned by {result.name}:"}, *(_image(image) for image in result.images)]
     for block in rest:
         if isinstance(block, Image):
             parts.append(_image(block))
@@ -130,13 +140,7 @@ def _signature(opaque: Opaque | None) -> str:
 
 def _result(result: ToolResult, name: str) -> JsonObject:
     key = "error" if result.is_error else "output"
-    return {
-        "functionResponse": {
-            "id": result.call_id,
-            "name": name,
-            "response": {key: sendable(result.content)},
-        }
-    }
+    return {"id": result.call_id, "name": name, "response": {key: sendable(result.content)}}
 
 
 def _image(image: Image) -> JsonObject:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from qcode.protocol.model import ModelRequest
+from qcode.providers.openai_chat.addresses import base_for
 from qcode.providers.openai_chat.codec import Decoder, encode
 from qcode.providers.openai_chat.quirks import ChatQuirks
 from qcode.providers.openai_sdk import OpenAISdkProvider
@@ -33,8 +34,13 @@ class OpenAIChatProvider(OpenAISdkProvider):
 
     @asynccontextmanager
     async def _open(self, client: AsyncOpenAI, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
+        base_url = base_for(self._connection.base_url, request, self._quirks)
+        if base_url != self._connection.base_url:
+            client = client.with_options(base_url=base_url.partition("?")[0])
         create = client.chat.completions.with_streaming_response.create
         # The SDK's signature knows no plain mapping; what counts is in the body.
         body: dict[str, Any] = dict(encode(request, self._quirks))
-        async with create(model=request.model, messages=[], stream=True, extra_body=body) as response:
+        async with create(
+            model=request.model, messages=[], stream=True, extra_body=body, extra_headers=self._left_out()
+        ) as response:
             yield response.http_response

@@ -30,5 +30,7 @@ class OpenAIResponsesProvider(OpenAISdkProvider):
         create = client.responses.with_streaming_response.create
         # The SDK's signature knows no plain mapping; what counts is in the body.
         body: dict[str, Any] = dict(encode(request))
-        async with create(model=request.model, input=[], stream=True, extra_body=body) as response:
+        async with create(
+            model=request.model, input=[], stream=True, extra_body=body, extra_headers=self._left_out()
+        ) as response:
             yield response.http_response

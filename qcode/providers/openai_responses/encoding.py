@@ -61,7 +61,7 @@ def _reasoning(request: ModelRequest) -> JsonObject:
 
 def _input(request: ModelRequest) -> list[Json]:
     items: list[Json] = []
-    for message in alternate(request.messages):
+    for message in alternate(request.messages, _call_id):
         items += _user(message) if message.role == "user" else _assistant(message)
     return items or [_user_message([_text(_EMPTY)])]
 
@@ -98,7 +98,7 @@ def _assistant(message: Message) -> list[Json]:
             case ToolCall():
                 item = {
                     "type": "function_call",
-                    "call_id": _call_id(block.call_id),
+                    "call_id": block.call_id,
                     "name": block.name,
                     "arguments": sendable(block.arguments),
                 }
@@ -134,7 +134,7 @@ def _result(result: ToolResult) -> JsonObject:
     output: Json = sendable(content)
     if result.images:
         output = [*([_text(content)] if content else []), *(_image(image) for image in result.images)]
-    return {"type": "function_call_output", "call_id": _call_id(result.call_id), "output": output}
+    return {"type": "function_call_output", "call_id": result.call_id, "output": output}
 
 
 def _user_message(parts: list[Json]) -> JsonObject:

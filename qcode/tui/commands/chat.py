@@ -49,6 +49,15 @@ CHAT: tuple[Command, ...] = (
         lambda host: host.model_names,
     ),
     Command(
+        "connect",
+        "Connect a provider",
+        "Add a key: choose a provider, paste its key, switch to its model.",
+        lambda host, name: host.connect(name),
+        ("connect",),
+        "[provider]",
+        lambda host: host.provider_names,
+    ),
+    Command(
         "mode",
         "Switch the permission mode",
         "Show the permission modes, or switch to one.",

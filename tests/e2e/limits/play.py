@@ -25,6 +25,7 @@ from tests.e2e.limits.row import Row
 from tests.e2e.running import KEY
 from tests.fakes.server import FakeServer, ProtocolName
 from tests.fakes.turns import Asked
+from tests.safety.judging import CLEAN
 
 PROMPT, NEXT_PROMPT = "Los — go.", "And on?"
 REPORT = ToolSpec("report", "Record that the work is done.", {"type": "object", "properties": {}}, is_one_way=True)
@@ -79,7 +80,7 @@ class _Stage:
         provider = registry.connect(
             spec, base_url=self._server.base_url, api_key=KEY, key_source="a test", timeouts=row.timeouts
         )
-        policy = Policy(mode="default", rules=Rules.of(), is_trusted=True, root=work)
+        policy = Policy(mode="default", rules=Rules.of(), is_trusted=True, root=work, looks=CLEAN)
         toolbox = Toolbox(work, (), Tools(), {"PATH": "/usr/bin:/bin"}, judge=policy.judge_file, one_way=(REPORT,))
         model = KnownModel(provider.name, "test-model", row.facts)
         connected = Connected(provider, model, lambda mode: "Be brief.", row.settings, row.retries)

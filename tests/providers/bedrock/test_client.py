@@ -22,7 +22,7 @@ from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReplyEnded
 from qcode.providers.bedrock.failures import INSTALL
 from qcode.providers.registry import PROVIDERS, connect
-from tests.providers.clients import FAST, JSON_HEADERS, collect, needs_amazons_sdk, request_for, stream_of
+from tests.providers.clients import FAST, JSON_HEADERS, collect, request_for, stream_of
 from tests.providers.loopback import Answer, Loopback, Request
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
@@ -57,7 +57,6 @@ def test_without_the_sdk_one_line_says_what_to_install(monkeypatch: pytest.Monke
     assert "pip install 'qcode[bedrock]'" in error.message
 
 
-@needs_amazons_sdk
 def test_without_credentials_the_variables_are_named() -> None:
     error = failure_of(bedrock())
     assert error.kind is ErrorKind.NO_CREDENTIAL
@@ -65,7 +64,6 @@ def test_without_credentials_the_variables_are_named() -> None:
     assert "AWS_ACCESS_KEY_ID" in error.message
 
 
-@needs_amazons_sdk
 @pytest.mark.usefixtures("account")
 def test_without_a_region_the_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_REGION")
@@ -74,7 +72,6 @@ def test_without_a_region_the_variable_is_named(monkeypatch: pytest.MonkeyPatch)
     assert "AWS_REGION" in error.message
 
 
-@needs_amazons_sdk
 def test_a_profile_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "work")
     error = failure_of(bedrock())
@@ -82,7 +79,6 @@ def test_a_profile_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
     assert "work" in error.message
 
 
-@needs_amazons_sdk
 @pytest.mark.usefixtures("account")
 @pytest.mark.parametrize("variable", ["AWS_REGION", "AWS_DEFAULT_REGION"])
 def test_the_address_follows_the_region(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +98,6 @@ def test_the_host_limits_are_learned_for_is_known_before_the_region_is() -> None
     assert bedrock("http://127.0.0.1:1/gate").host == "http://127.0.0.1:1/gate"
 
 
-@needs_amazons_sdk
 @pytest.mark.usefixtures("account")
 @pytest.mark.parametrize(
     "model",
@@ -141,7 +136,6 @@ def _signature_of(arrived: Request, url: str) -> str:
     return signature
 
 
-@needs_amazons_sdk
 @pytest.mark.usefixtures("account")
 def test_a_key_of_its_own_is_sent_instead_of_a_signature() -> None:
     async def main() -> None:
@@ -154,7 +148,6 @@ def test_a_key_of_its_own_is_sent_instead_of_a_signature() -> None:
     asyncio.run(main())
 
 
-@needs_amazons_sdk
 @pytest.mark.usefixtures("account")
 def test_an_error_of_amazon_is_told_by_the_type_in_its_header() -> None:
     async def main() -> None:
@@ -170,7 +163,6 @@ def test_an_error_of_amazon_is_told_by_the_type_in_its_header() -> None:
     asyncio.run(main())
 
 
-@needs_amazons_sdk
 @pytest.mark.usefixtures("account")
 def test_a_closed_client_connects_again() -> None:
     async def main() -> None:
@@ -184,7 +176,6 @@ def test_a_closed_client_connects_again() -> None:
     asyncio.run(main())
 
 
-@needs_amazons_sdk
 @pytest.mark.usefixtures("account")
 def test_models_that_stream_and_inference_profiles_are_listed() -> None:
     models = [
@@ -210,7 +201,6 @@ def test_models_that_stream_and_inference_profiles_are_listed() -> None:
     asyncio.run(main())
 
 
-@needs_amazons_sdk
 def test_a_file_of_certificates_from_amazons_settings_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
@@ -254,7 +244,6 @@ asyncio.run(main())
 """
 
 
-@needs_amazons_sdk
 def test_a_search_for_credentials_that_hangs_keeps_neither_the_turn_nor_the_process() -> None:
     """The SDK waits seconds for a credential endpoint that says nothing, and tries it several times."""
     done = subprocess.run([sys.executable, "-c", _SCRIPT], capture_output=True, text=True, timeout=60, check=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from datetime import UTC, datetime
 from typing import Any
 
@@ -55,7 +56,7 @@ _FIELDS: dict[str, Any] = {
     ],
 )
 def test_an_exception_is_told_by_its_name(name: str, kind: ErrorKind, said: str) -> None:
-    exceptions = pytest.importorskip("botocore.exceptions", reason="the extra `bedrock` is not installed")
+    exceptions = importlib.import_module("botocore.exceptions")
     error = of_sdk(ORIGIN, getattr(exceptions, name)(**_FIELDS), now=NOW)
     assert error is not None
     assert error.kind is kind

@@ -88,12 +88,10 @@ def test_source_date_and_licence_stand_beside_the_data() -> None:
 def test_importing_the_counter_loads_no_tiktoken_and_counting_loads_it() -> None:
     program = (
         "import sys\n"
-        "from qcode.providers.counting import StreamCounter, TokenCounter\n"
+        "from qcode.providers.counting import TokenCounter\n"
         "counter = TokenCounter()\n"
-        "assert counter.fits('short', 100)\n"
-        "StreamCounter(counter).feed('a text that streams')\n"
         "before = {name for name in ('tiktoken', 'lzma', 'unittest') if name in sys.modules}\n"
-        "assert counter.count('hello world') == 2\n"
+        "assert counter.load() and counter.count('hello world') == 2\n"
         "print(sorted(before), 'tiktoken' in sys.modules, 'requests' in sys.modules, 'unittest' in sys.modules)"
     )
     assert run(program) == "[] True False False"
@@ -106,9 +104,9 @@ def test_counting_touches_no_socket() -> None:
         "socket.socket = socket.create_connection = socket.getaddrinfo = refuse\n"
         "from qcode.providers.counting import TokenCounter\n"
         "counter = TokenCounter()\n"
-        "print(counter.count('hello world'), counter.is_exact)"
+        "print(counter.load(), counter.count('hello world'))"
     )
-    assert run(program) == "2 True"
+    assert run(program) == "True 2"
 
 
 def test_a_cache_folder_of_tiktoken_is_neither_read_nor_written(
@@ -143,15 +141,17 @@ def test_missing_or_damaged_data_means_estimates(
     monkeypatch.setattr(vocabulary, "__file__", str(tmp_path / "vocabulary.py"))
     monkeypatch.setattr(vocabulary, "_loaded", [])
     counter = TokenCounter()
-    assert counter.count("x" * 400) == 100
-    assert not counter.is_exact
+    assert not counter.load()
+    assert counter.count("x" * 400) is None
     assert "estimated" in caplog.text
 
 
 def test_a_missing_tiktoken_means_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tiktoken", None)
     monkeypatch.setattr(vocabulary, "_loaded", [])
-    assert TokenCounter().count("x" * 400) == 100
+    counter = TokenCounter()
+    assert not counter.load()
+    assert counter.count("x" * 400) is None
 
 
 def test_threads_share_one_loading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,8 +163,14 @@ def test_threads_share_one_loading(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(vocabulary, "_loaded", [])
     monkeypatch.setattr(vocabulary, "read", reading)
-    counts: list[int] = []
-    threads = [threading.Thread(target=lambda: counts.append(TokenCounter().count("hello world"))) for _ in range(4)]
+    counts: list[int | None] = []
+
+    def count() -> None:
+        counter = TokenCounter()
+        counter.load()
+        counts.append(counter.count("hello world"))
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from qcode.runtime.briefing.git import GitState, find_program, read_git
+from qcode.runtime.briefing.git import GitState, read_git
 from qcode.runtime.briefing.project import find_project_root, git_folder
+from qcode.safety.launch.process import find_program
 from tests.runtime.briefing.folders import HOME_ENV, git, make_executable, make_repository, write
 
 
@@ -96,7 +97,6 @@ TRAPS = {
     "filter.x.clean": "filter.x.clean",
     "filter.x.process": "filter.x.process",
     "diff.x.textconv": "diff.x.textconv",
-    "core.hooksPath": "core.hookspath",
     "core.sshCommand": "core.sshcommand",
     "core.worktree": "core.worktree",
     "extensions.partialClone": "extensions.partialclone",

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from qcode.safety.words import Word
+from qcode.safety.shell.words import Word
 
-Role: TypeAlias = Literal["text", "number", "file", "tree"]
-"""What a word is to a program: any text, a number, a file or folder it reads, a folder it reads all of."""
+Role: TypeAlias = Literal["text", "number", "file", "tree", "tracked"]
+"""What a word is to a program: any text, a number, a file or folder it reads, a folder it reads all of, a revision or
+path of git, which reads it from the repository or the work tree."""
 
 _NUMBER = re.compile(r"[+-]?\d{1,12}(\.\d{1,6})?[a-zA-Z%]{0,3}")
 
@@ -41,16 +42,20 @@ class Program:
 
     `flags` take no value, `values` map an option to what its value is. `operands` are the roles of the operands in
     order, the last for all that follow; `most` bounds their number; `roles` decides them from the options instead.
-    `is_ordered`: options end with the first operand. `check` returns what is wrong, or nothing. `whole` reads all
-    words itself.
+    `exact` are whole words that are options although they are not spelled like the rest. `is_ordered`: options end
+    with the first operand. `check` returns what is wrong, or nothing. `whole` reads all words itself. `helpers` are
+    programs that it starts itself. `is_mild`: no option of it, whatever its name, can do more than it does.
     """
 
     flags: frozenset[str] = frozenset()
     values: Mapping[str, Role] = field(default_factory=dict)
     operands: tuple[Role, ...] = ()
     most: int | None = None
+    exact: frozenset[str] = frozenset()
+    helpers: tuple[str, ...] = ()
     has_number_flag: bool = False
     is_ordered: bool = False
+    is_mild: bool = False
     roles: Roles | None = None
     check: Callable[[Use], str] | None = None
     whole: Callable[[tuple[Word, ...]], tuple[Use, tuple[Role, ...]] | str] | None = None
@@ -67,12 +72,18 @@ class Program:
 
 
 def program(
-    short: str = "", long: str = "", values: str = "", operands: tuple[Role, ...] = (), **more: object
+    short: str = "",
+    long: str = "",
+    values: str = "",
+    operands: tuple[Role, ...] = (),
+    *,
+    exact: str = "",
+    **more: object,
 ) -> Program:
     """Return a `Program` from compact text.
 
     `short` are letters, `long` names without dashes (with `=` at the end: takes a value only so spelled, of no
-    meaning); `values` are `name|alias:role`.
+    meaning); `values` are `name|alias:role`; `exact` are words.
     """
     flags = {f"-{letter}" for letter in short} | {f"--{name}" for name in long.split()}
     taking: dict[str, Role] = {}
@@ -80,10 +91,10 @@ def program(
         names, _, role = item.partition(":")
         for name in names.split("|"):
             taking[f"-{name}" if len(name) == 1 else f"--{name}"] = _ROLES[role or "text"]
-    return Program(frozenset(flags), taking, operands, **more)  # type: ignore[arg-type]  # named by the table below
+    return Program(frozenset(flags), taking, operands, exact=frozenset(exact.split()), **more)  # type: ignore[arg-type]  # named by the table below
 
 
-_ROLES: dict[str, Role] = {"text": "text", "number": "number", "file": "file", "tree": "tree"}
+_ROLES: dict[str, Role] = {"text": "text", "number": "number", "file": "file", "tree": "tree", "tracked": "tracked"}
 
 
 def read_use(program: Program, words: tuple[Word, ...]) -> Use | str:
@@ -96,6 +107,9 @@ def read_use(program: Program, words: tuple[Word, ...]) -> Use | str:
         if word.text == "--" and not word.has_glob:
             operands += rest
             break
+        if word.text in program.exact and not word.has_glob:
+            options.append((word.text, None))
+            continue
         if not word.text.startswith("-") or word.text == "-":
             operands.append(word)
             if program.is_ordered:

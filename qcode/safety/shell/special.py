@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from qcode.safety import scripts
-from qcode.safety.usage import Role, Use, is_number
-from qcode.safety.words import Word
+from qcode.safety.shell import scripts
+from qcode.safety.shell.usage import Role, Use, is_number
+from qcode.safety.shell.words import Word
 
 _FIND_ALONE = frozenset(
     {
@@ -30,12 +30,38 @@ _FIND_VALUED: dict[str, Role] = {
         ),
         "number",
     ),
-    **dict.fromkeys(("-newer", "-anewer", "-cnewer", "-samefile"), "file"),
+    **dict.fromkeys(("-newer", "-anewer", "-cnewer", "-samefile", "-newermm", "-newerma", "-newercm"), "file"),
+    **dict.fromkeys(("-newermt", "-newerat", "-newerct"), "text"),
 }  # fmt: skip
 
 _TEST_FILE = frozenset(f"-{letter}" for letter in "efdsrwxLhbcpSgukOGN")
+_TEST_FILES = frozenset({"-nt", "-ot", "-ef"})
 _TEST_TEXT = frozenset({"=", "==", "!="})
 _TEST_NUMBER = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_PS_VALUED = ("-o", "-p", "-u", "-C", "--sort", "--pid", "--ppid", "-eo", "-Ao", "-axo", "axo", "-efo")
+_PS_OPTION = re.compile(r"(?=.)a?u?x?f?w{0,2}|-aux|-[eAfFlajHTLw]+|--sort=-?[%\w,+-]+|--no-headers?|--forest|\d+")
+_PS_VALUE = re.compile(r"[A-Za-z0-9_%,:=+.-]+")
+_IP_WORDS = frozenset(
+    {
+        "a",
+        "addr",
+        "address",
+        "l",
+        "link",
+        "r",
+        "route",
+        "n",
+        "neigh",
+        "show",
+        "list",
+        "-br",
+        "-brief",
+        "-4",
+        "-6",
+        "-c",
+        "-j",
+    }
+)
 _STORING_FORMAT = re.compile(r"%[^%a-zA-Z(]*[hljLtz]*n")
 
 Whole = tuple[Use, tuple[Role, ...]]
@@ -67,9 +93,13 @@ def whole_find(words: tuple[Word, ...]) -> Whole | str:
 
 
 def whole_test(words: tuple[Word, ...]) -> Whole | str:
-    """Read `test` in its forms of one operator; anything longer is not known."""
+    """Read `test` in its forms of one operator, perhaps behind a `!`; anything longer is not known."""
     if any(word.has_glob for word in words):
         return "a wildcard in a test"
+    if len(words) > 1 and words[0] == Word("!"):
+        words = words[1:]
+    if len(words) == 1 and not words[0].text.startswith("-"):
+        return Use((), words), ("text",)
     if len(words) == 2 and words[0].text in ("-n", "-z"):
         return Use((), words[1:]), ("text",)
     if len(words) == 2 and words[0].text in _TEST_FILE:
@@ -78,7 +108,41 @@ def whole_test(words: tuple[Word, ...]) -> Whole | str:
         return Use((), (words[0], words[2])), ("text", "text")
     if len(words) == 3 and words[1].text in _TEST_NUMBER:
         return Use((), (words[0], words[2])), ("number", "number")
+    if len(words) == 3 and words[1].text in _TEST_FILES:
+        return Use((), (words[0], words[2])), ("file", "file")
     return "this form of test is not known"
+
+
+def whole_double_bracket(words: tuple[Word, ...]) -> Whole | str:
+    """Read `[[ ... ]]`, where a pattern may stand on the right."""
+    if not words or words[-1].text != "]]":
+        return "the bracket is not closed"
+    return whole_test(words[:-1])
+
+
+def whole_ps(words: tuple[Word, ...]) -> Whole | str:
+    """Read `ps` in its usual forms; a bare `e` among BSD options would show the environment of processes."""
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word.text in _PS_VALUED and rest and not rest[0].has_glob:
+            value = rest.pop(0).text
+            is_known = _PS_VALUE.fullmatch(value) is not None and "environ" not in value
+        else:
+            is_known = _PS_OPTION.fullmatch(word.text) is not None
+        if not is_known or word.has_glob:
+            return f"the option {word.text} is not known to only read"
+    return Use(), ()
+
+
+def whole_ip(words: tuple[Word, ...]) -> Whole | str:
+    """Read `ip` in its forms that show."""
+    is_known = bool(words) and all(word.text in _IP_WORDS and not word.has_glob for word in words)
+    return (Use(), ()) if is_known else "this form of ip is not known to only show"
+
+
+def whole_openssl(words: tuple[Word, ...]) -> Whole | str:
+    return (Use(), ()) if words in ((Word("version"),), (Word("version"), Word("-a"))) else "only its version is known"
 
 
 def whole_bracket(words: tuple[Word, ...]) -> Whole | str:
@@ -142,6 +206,43 @@ def check_awk(use: Use) -> str:
 def check_jq(use: Use) -> str:
     is_fine = bool(use.operands) and scripts.is_reading_jq(use.operands[0].text)
     return "" if is_fine else "this jq filter is not known to only print"
+
+
+def check_yq(use: Use) -> str:
+    is_fine = bool(use.operands) and re.fullmatch(r'\.[\w.\[\]"-]*', use.operands[0].text) is not None
+    return "" if is_fine else "this yq expression is not known to only print"
+
+
+def check_unpacker(use: Use) -> str:
+    """gzip and its kin replace files unless they list, test, or are told to write to the output."""
+    decompresses = use.has("-d", "--decompress")
+    is_output = use.has("-c", "--stdout", "--to-stdout") and decompresses
+    # The last of -l, -t and -d counts for xz and zstd.
+    is_look = use.has("-l", "--list", "-t", "--test") and not decompresses
+    return "" if is_output or is_look else "it would replace files"
+
+
+def check_unzip(use: Use) -> str:
+    return "" if use.has("-l", "-v", "-Z") else "it would unpack files"
+
+
+def check_tar(use: Use) -> str:
+    """tar lists with `t` alone, and takes `host:file` for a file on another machine."""
+    short = next((name for name, _ in use.options if not name.startswith("-")), "")
+    files = use.values("-f", "--file") or tuple(word.text for word in use.operands[:1] if short)
+    if not (use.has("-t", "--list") or short) or (short and use.options[0][0] != short):
+        return "it is not told to list"
+    if any(word is not None and word.has_glob for _, word in use.options) or any(
+        word.has_glob for word in use.operands
+    ):
+        return "a wildcard among its files"
+    return "" if not any(":" in file for file in files) else "the archive may be on another machine"
+
+
+def roles_of_tar(use: Use) -> tuple[Role, ...]:
+    """The old form without a dash takes the archive as its first operand."""
+    is_old = any(not name.startswith("-") and name.endswith("f") for name, _ in use.options)
+    return ("file", "text") if is_old else ("text",)
 
 
 def check_date(use: Use) -> str:

@@ -1,37 +1,40 @@
 """The table of programs that may run without asking, each with the options under which it only reads. Pure.
 
-Facts are those of the manuals of GNU coreutils, findutils, grep, sed, gawk, diffutils, file, ripgrep, jq and bash. An
-option is left out where it writes, runs something, waits, or reads a list of files that nobody judged.
+Facts are those of the manuals of GNU coreutils, findutils, grep, sed, gawk, diffutils, tar, file, procps, ripgrep, fd,
+jq and bash. An option is left out where it writes, runs something, waits, asks the network, or reads a list of files
+that nobody judged. Programs that let a project choose what runs (yarn, cargo, go, npm) are not here.
 """
 
 from __future__ import annotations
 
-from qcode.safety import special
-from qcode.safety.usage import Program, Role, program
+from qcode.safety.shell import special
+from qcode.safety.shell.usage import Program, Role, program
 
 _TEXT = program("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", whole=special.whole_text)
 _FILTER_FILE: tuple[Role, ...] = ("file",)
 
-_GREP_SHORT = "EFGPivwxclLnHhoqsaIrzbTU"
+_GREP_SHORT = "EFGPivwxclLnHhoqsaIrzZbTU"
 _GREP_LONG = (
     "extended-regexp fixed-strings basic-regexp perl-regexp ignore-case no-ignore-case invert-match word-regexp "
     "line-regexp count files-with-matches files-without-match line-number with-filename no-filename only-matching "
-    "quiet silent no-messages text recursive null-data byte-offset initial-tab null color= colour= color colour"
+    "quiet silent no-messages text recursive null-data byte-offset initial-tab null color= colour= color colour "
+    "line-buffered binary-files="
 )
 _GREP_VALUES = (
     "e|regexp f|file:file m|max-count:number A|after-context:number B|before-context:number C|context:number "
-    "include exclude exclude-dir label"
+    "include exclude exclude-dir exclude-from:file label"
 )
 _GREP = program(_GREP_SHORT, _GREP_LONG, _GREP_VALUES, roles=special.roles_of_grep, has_number_flag=True)
 _RG = program(
-    "niIlcwvoSsFNHxUpqP0.u",
+    "niIlcwvoSsFNHxUpqP0.uab",
     "line-number no-line-number files-with-matches files-without-match count count-matches word-regexp invert-match "
     "only-matching smart-case case-sensitive ignore-case fixed-strings with-filename no-filename line-regexp multiline "
     "multiline-dotall pretty quiet pcre2 null hidden unrestricted files type-list heading no-heading column vimgrep "
-    "trim json stats no-messages no-config no-ignore no-ignore-vcs no-ignore-parent text crlf color= passthru",
+    "trim json stats no-messages no-config no-ignore no-ignore-vcs no-ignore-parent text crlf color= passthru "
+    "byte-offset line-buffered one-file-system glob-case-insensitive no-ignore-dot no-ignore-global include-zero",
     "e|regexp f|file:file g|glob iglob t|type T|type-not A|after-context:number B|before-context:number "
     "C|context:number m|max-count:number M|max-columns:number d|max-depth:number sort sortr r|replace color "
-    "context-separator max-filesize",
+    "context-separator max-filesize j|threads:number path-separator type-add",
     roles=special.roles_of_rg,
 )
 _LS = program(
@@ -42,6 +45,7 @@ _LS = program(
     "block-size= hyperlink=",
     "I|ignore hide w|width:number T|tabsize:number",
     ("file",),
+    is_mild=True,
 )
 _DIFF = program(
     "qsuyiEZbwBacrNpte",
@@ -54,17 +58,29 @@ _DIFF = program(
 )
 _AWK = program("", "", "F|field-separator v|assign", ("text", "file"), check=special.check_awk, is_ordered=True)
 _SUMS = program("bztw", "binary text tag zero", "", _FILTER_FILE)
+_UNPACKERS = ("gzip", "bzip2", "xz", "zstd")
 _HEAD = program(
-    "qvz", "quiet silent verbose zero-terminated", "n|lines:number c|bytes:number", _FILTER_FILE, has_number_flag=True
+    "qvz",
+    "quiet silent verbose zero-terminated",
+    "n|lines:number c|bytes:number",
+    _FILTER_FILE,
+    has_number_flag=True,
+    is_mild=True,
 )
 
 _READING = {
     "ls": _LS,
     "dir": _LS,
-    "cat": program("AbeEnstTuv", "show-all number-nonblank show-ends number squeeze-blank show-tabs", "", _FILTER_FILE),
+    "cat": program(
+        "AbeEnstTuv",
+        "show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting",
+        "",
+        _FILTER_FILE,
+        is_mild=True,
+    ),
     "head": _HEAD,
     "tail": _HEAD,
-    "wc": program("clmLw", "bytes chars lines words max-line-length", "", _FILTER_FILE),
+    "wc": program("clmLw", "bytes chars lines words max-line-length total=", "", _FILTER_FILE, is_mild=True),
     "nl": program("p", "", "b|body-numbering s|number-separator w|number-width:number v n i:number", _FILTER_FILE),
     "tac": program("", "", "", _FILTER_FILE),
     "rev": program("", "", "", _FILTER_FILE),
@@ -91,8 +107,8 @@ _READING = {
     "sort": program(
         "bdfghiMnRrVsuzcC",
         "ignore-leading-blanks dictionary-order ignore-case general-numeric-sort human-numeric-sort month-sort "
-        "numeric-sort random-sort reverse version-sort stable unique zero-terminated check",
-        "k|key t|field-separator",
+        "numeric-sort random-sort reverse version-sort stable unique zero-terminated check check= sort=",
+        "k|key t|field-separator S|buffer-size:number parallel:number",
         _FILTER_FILE,
     ),
     "shuf": program("ez", "echo", "n|head-count:number i|input-range", _FILTER_FILE),
@@ -106,7 +122,7 @@ _READING = {
     **dict.fromkeys(("md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum"), _SUMS),
     "cksum": program("", "", "", _FILTER_FILE),
     "sum": program("rs", "", "", _FILTER_FILE),
-    "stat": program("Lft", "dereference file-system terse", "c|format printf", _FILTER_FILE),
+    "stat": program("Lft", "dereference file-system terse", "c|format printf", _FILTER_FILE, is_mild=True),
     "file": program(
         "bikLhN0r", "brief mime mime-type mime-encoding dereference no-dereference extension", "F", ("file",)
     ),
@@ -116,7 +132,12 @@ _READING = {
         "d|max-depth:number t|threshold exclude B|block-size",
         _FILTER_FILE,
     ),
-    "df": program("ahHiklPT", "all human-readable si inodes local portability print-type", "t|type", _FILTER_FILE),
+    "df": program(
+        "ahHiklPT",
+        "all human-readable si inodes local portability print-type total output=",
+        "t|type x|exclude-type B|block-size",
+        _FILTER_FILE,
+    ),
     "tree": program(
         "adfishpugDFCnxvtcrUNQJX", "dirsfirst gitignore noreport prune du si inodes", "L:number I P", ("file",)
     ),
@@ -146,6 +167,49 @@ _READING = {
         ("text", "file"),
         check=special.check_jq,
     ),
+    "yq": program("rPC", "prettyPrint colors", "", ("text", "file"), check=special.check_yq),
+    **dict.fromkeys(
+        ("fd", "fdfind"),
+        program(
+            "HIisgFap0uq1",
+            "hidden no-ignore case-sensitive ignore-case glob regex fixed-strings absolute-path full-path print0 "
+            "no-ignore-vcs quiet unrestricted color= strip-cwd-prefix",
+            "e|extension t|type d|max-depth:number min-depth:number exact-depth:number E|exclude S|size "
+            "changed-within changed-before max-results:number",
+            ("text", "file"),
+        ),
+    ),
+    "bat": program(
+        "pnA",
+        "plain number show-all style= color= decorations=",
+        "l|language r|line-range",
+        ("file",),
+        exact="--paging=never",
+    ),
+    "strings": program("aw", "all", "n|bytes:number t|radix e|encoding", _FILTER_FILE, has_number_flag=True),
+    "nm": program("aAgnopruCDS", "demangle extern-only undefined-only dynamic", "", ("file",)),
+    "size": program("ABdotx", "totals", "", ("file",)),
+    "readelf": program("ahlSstendrVAIW", "all file-header sections symbols dynamic wide", "", ("file",)),
+    "iconv": program("cl", "list", "f|from-code t|to-code", _FILTER_FILE),
+    "bc": program("lqsi", "mathlib quiet standard", "", ("file",)),
+    "tsort": program("", "", "", ("file",), most=1),
+    **dict.fromkeys(("zcat", "bzcat", "xzcat", "zstdcat"), program("", "", "", ("file",), helpers=_UNPACKERS)),
+    **dict.fromkeys(
+        ("gzip", "xz", "zstd", "bzip2"),
+        program("clvdtkq", "list decompress stdout to-stdout test", "", ("file",), check=special.check_unpacker),
+    ),
+    "unzip": program("lvZ1", "", "", ("file", "text"), check=special.check_unzip, is_ordered=True),
+    "zipinfo": program("1smlvhtz", "", "", ("file", "text"), is_ordered=True),
+    "tar": program(
+        "tvzjJ",
+        "list verbose gzip bzip2 xz zstd wildcards",
+        "f|file:file strip-components:number exclude",
+        ("text",),
+        exact="t tv tf tvf tzf tzvf tjf tjvf tJf tJvf ztf ztvf",
+        check=special.check_tar,
+        roles=special.roles_of_tar,
+        helpers=_UNPACKERS,
+    ),
 }
 
 _TELLING = {
@@ -156,7 +220,7 @@ _TELLING = {
     "nproc": program("", "all", "ignore:number"),
     "uname": program("amnrspvio", "all kernel-name nodename kernel-release machine operating-system"),
     "arch": program(),
-    "hostname": program("fsiIdA", "fqdn short ip-address all-ip-addresses domain"),
+    "hostname": program("sI", "short all-ip-addresses"),
     "uptime": program("ps", "pretty since"),
     "free": program("bkmghwtl", "human wide total mega giga"),
     "lscpu": program("", ""),
@@ -166,11 +230,21 @@ _TELLING = {
     "cal": program("13jmy", "", "", ("text",), most=3),
     "date": program(
         "uRI", "utc universal rfc-email iso-8601= iso-8601 rfc-3339=", "d|date r|reference:file", ("text",), most=1,
-        check=special.check_date,
+        exact="-Idate -Ihours -Iminutes -Iseconds -Ins", check=special.check_date,
     ),
     "seq": program("w", "equal-width", "s|separator", ("text",), most=3, check=special.check_numbers),
     "sleep": program("", "", "", ("text",), most=1, check=special.check_sleep),
     "which": program("as", "all", "", ("text",)),
+    "ps": program(whole=special.whole_ps),
+    "ip": program(whole=special.whole_ip),
+    "ss": program("tulnpax460smeoi", "tcp udp listening numeric processes all unix summary"),
+    "lsblk": program("abdfilmnoprstJPT", "all bytes fs list json paths", "o|output"),
+    "who": program("abdHlmpqrstTu"),
+    "w": program("hsfi"),
+    "users": program(),
+    "expr": program(whole=special.whole_text),
+    "factor": program("", "", "", ("number",)),
+    "openssl": program(whole=special.whole_openssl),
     "numfmt": program("", "", "to from suffix", ("number",)),
 }  # fmt: skip
 
@@ -185,6 +259,10 @@ _BUILTINS = {
     "printf": program(whole=special.whole_printf),
     "test": program(whole=special.whole_test),
     "[": program(whole=special.whole_bracket),
+    "[[": program(whole=special.whole_double_bracket),
+    "exit": program("", "", "", ("number",), most=1),
+    "umask": program("S"),
+    "ulimit": program("SHacdefilmnpqrstuv"),
 }
 
 PROGRAMS: dict[str, Program] = {**_READING, **_TELLING, **_BUILTINS}
@@ -192,13 +270,21 @@ PROGRAMS: dict[str, Program] = {**_READING, **_TELLING, **_BUILTINS}
 
 VERSIONS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("python", "python3", "pypy3"), frozenset({"--version", "-V"})),
-    "node": frozenset({"--version", "-v"}),
-    **dict.fromkeys(("gcc", "g++", "cc", "c++", "clang", "clang++", "ld"), frozenset({"--version"})),
-    **dict.fromkeys(("bash", "make", "cmake", "tar"), frozenset({"--version"})),
-    "ruby": frozenset({"--version", "-v"}),
+    **dict.fromkeys(("node", "ruby", "php"), frozenset({"--version", "-v"})),
+    **dict.fromkeys(
+        (
+            "gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "bash", "zsh", "fish", "make", "cmake", "tar", "git",
+            "curl", "wget", "sqlite3", "psql", "mysql", "deno", "ruff", "pip", "pip3", "vim", "emacs", "nano", "gdb",
+            "rsync", "zip", "tmux", "ffmpeg", "pandoc", "protoc", "ninja",
+        ),
+        frozenset({"--version"}),
+    ),
+    **dict.fromkeys(("java", "javac"), frozenset({"--version", "-version"})),
     "perl": frozenset({"--version", "-v"}),
+    "ssh": frozenset({"-V"}),
+    "lua": frozenset({"-v"}),
     **dict.fromkeys((*_READING, *_TELLING), frozenset({"--version", "--help"})),
-}
+}  # fmt: skip
 """Programs that print their version without reading a file of the project, and how they are asked."""
 
 WRAPPERS: dict[str, Program] = {
@@ -206,5 +292,7 @@ WRAPPERS: dict[str, Program] = {
     "nice": program("", "", "n|adjustment:number", ("text",), has_number_flag=True),
     "nohup": program(operands=("text",)),
     "time": program("p", operands=("text",)),
+    "stdbuf": program("", "", "i|input o|output e|error", ("text",)),
+    "ionice": program("t", "ignore", "c|class:number n|classdata:number", ("text",)),
 }
 """Programs that only run what follows their own options (and, where the first operand is a number, that)."""

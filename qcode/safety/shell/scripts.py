@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import re
 
-_ADDRESS = r"(\d+(~\d+)?|\$|/([^/\\\n\[\]]|\\[^\n])+/I?)"
+_CLASS = r"\[(?:\[:[a-z]+:\]|[^{mark}\]\\\n\[])+\]"
+_ADDRESS = rf"(\d+(~\d+)?|\$|/([^/\\\n\[\]]|\\[^\n]|{_CLASS.replace('{mark}', '/')})+/I?)"
 _RANGE = rf"({_ADDRESS}(,({_ADDRESS}|\+\d+))?!?)?"
 _SUBSTITUTE = "|".join(
-    rf"s{mark}([^{mark}\\\n\[\]]|\\[^\n]|\[[^{mark}\]\\\n]+\])*{mark}([^{mark}\\\n]|\\[^\n])*{mark}[gpiI\d]*"
+    rf"s{mark}([^{mark}\\\n\[\]]|\\[^\n]|{_CLASS.replace('{mark}', mark)})*"
+    rf"{mark}([^{mark}\\\n]|\\[^\n])*{mark}[gpiI\d]*"
     for mark in ("/", "#", ",", r"\|", "@", ":")
 )
-_SED_COMMAND = rf"\s*{_RANGE}\s*([pdq=]|{_SUBSTITUTE})\s*"
-_SED = re.compile(rf"({_SED_COMMAND})(;({_SED_COMMAND}))*;?\s*")
+_SED_COMMAND = rf"\s*{_RANGE}\s*([pdqDNnPhHgGx=]|q\d+|{_SUBSTITUTE})\s*"
+_SED_GROUP = rf"\s*{_RANGE}\s*\{{{_SED_COMMAND}(;({_SED_COMMAND}))*;?\s*\}}\s*"
+_SED = re.compile(rf"({_SED_COMMAND}|{_SED_GROUP})(;({_SED_COMMAND}|{_SED_GROUP}))*;?\s*")
 
 _AWK_STRING = r'"(?:[^"\\\n]|\\[^\n])*"'
 _AWK_REGEX = r"/(?:[^/\\\n\[]|\\[^\n]|\[(?!\^?\])[^\]/\\\n\[]+\])+/"
@@ -24,16 +27,22 @@ _AWK_KNOWN = frozenset(
         "BEGIN", "END", "if", "else", "for", "in", "while", "do", "break", "continue", "next", "exit", "delete",
         "print", "printf", "length", "substr", "split", "sub", "gsub", "match", "sprintf", "tolower", "toupper",
         "int", "index", "sqrt", "exp", "log", "NR", "NF", "FS", "OFS", "ORS", "RS", "FNR", "FILENAME", "RSTART",
-        "RLENGTH",
+        "RLENGTH", "SUBSEP", "rand", "srand", "sin", "cos", "atan2", "gensub", "strtonum", "strftime",
+        "systime",
     }
 )  # fmt: skip
 _AWK_VARIABLE = re.compile(r"[a-z_]\w{0,20}")
-_AWK_UNKNOWN = re.compile(r"[@#\\`'\"/?:]|\bgetline\b|(?<!\|)\|(?!\|)")
+# After a number, an index or a variable a slash divides; anywhere else, after a round bracket too, it may be a pattern.
+_AWK_DIVISION = re.compile(
+    rf"(?:(?<![\w.])(?!(?:{'|'.join(_AWK_KNOWN - {'NR', 'NF', 'FNR'})})\b)[\w.]+|\])[ \t]*/(?![=/])"
+)
+_AWK_UNKNOWN = re.compile(r"[@#\\`'\"]|\bgetline\b|(?<!\|)\|(?!\|)")
 
-_JQ_PLAIN = re.compile(r"[\w.\[\]|,:\s(){}?<>=!+*/%-]*")
+_JQ_PLAIN = re.compile(r"[\w.\[\]|,:;@$\s(){}?<>=!+*/%-]*")
 _JQ_STRING = re.compile(r'"(?:[^"\\\n]|\\["/bfnrt])*"')
 _JQ_REACHES_OUT = re.compile(
-    r"\b(env|include|import|input|inputs|input_filename|debug|stderr|halt|halt_error|modulemeta)\b"
+    r"\b(env|include|import|input|inputs|input_filename|debug|stderr|halt|halt_error|modulemeta|"
+    r"get_search_list|ENV|__prog_args)\b"
 )
 
 
@@ -44,10 +53,10 @@ def is_reading_sed(script: str) -> bool:
 
 def is_reading_awk(script: str) -> bool:
     """Return whether an awk program only reads its input and prints to the output."""
-    if len(script) > 2_000 or not script.isprintable():
+    if len(script) > 2_000 or not script.replace("\n", " ").isprintable():
         return False
     bare = _AWK_LITERALS.sub(lambda found: f"{found['before'] or ''} 0 ", script)
-    if _AWK_UNKNOWN.search(bare):
+    if _AWK_UNKNOWN.search(bare) or "/" in _AWK_DIVISION.sub(" ", bare):
         return False
     for found in re.finditer(r"[A-Za-z_]\w*", bare):
         name, follower = found[0], bare[found.end() :].lstrip()[:1]
@@ -64,10 +73,11 @@ def is_reading_jq(script: str) -> bool:
 
 
 def _redirects(bare: str) -> bool:
-    """Return whether a `>` stands inside an action, where it may be a file and not a comparison."""
-    depth = 0
+    """Return whether a `>` stands inside an action and outside round brackets, where it may name a file."""
+    depth = rounds = 0
     for char in bare:
         depth += (char == "{") - (char == "}")
-        if depth < 0 or (char == ">" and depth > 0):
+        rounds += (char == "(") - (char == ")")
+        if depth < 0 or rounds < 0 or (char in "{}" and rounds) or (char == ">" and depth > 0 and not rounds):
             return True
     return False

@@ -1,0 +1,247 @@
+"""`qcode auth`: stores a key, says where keys come from, forgets one. A key is never an argument and never printed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qcode.cli.arguments import UsageError
+from qcode.cli.asking import Left, ask, ask_unseen
+from qcode.cli.auth_status import Row, row_of, rows_of
+from qcode.cli.crash import keep_out
+from qcode.cli.failure import StartError
+from qcode.cli.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
+from qcode.cli.output import put, say
+from qcode.cli.selection import address_of, known_specs, needs_key
+from qcode.config.paths import ConfigPaths
+from qcode.config.settings import Settings
+from qcode.protocol.errors import ProviderError
+from qcode.providers import registry
+from qcode.providers.key_check import Checked, check_key
+from qcode.providers.pasted_key import read_key
+from qcode.providers.registry import ProviderSpec
+from qcode.providers.transport import Timeouts
+from qcode.runtime.credentials.errors import CredentialError, KeyringError
+from qcode.runtime.credentials.store import Stored
+from qcode.safety.redaction import Secret
+
+USAGE = (
+    "use: qcode auth login PROVIDER [--no-check], qcode auth status [PROVIDER] [--json], or qcode auth logout PROVIDER"
+)
+LEFT = 130
+_LONGEST_LINE = 64 * 1024
+_LONGEST_NAME = 16
+_CONNECT_S = 5.0
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What each of the commands works with."""
+
+    settings: Settings
+    keys: Keys
+    is_attended: bool
+
+    @property
+    def specs(self) -> dict[str, ProviderSpec]:
+        return known_specs(self.settings)
+
+
+def run_auth(rest: Sequence[str], paths: ConfigPaths, settings: Settings) -> int:
+    """Run one command and return its exit code; raise `UsageError` or `StartError`."""
+    if not rest or rest[0] not in ("login", "status", "logout"):
+        raise UsageError(USAGE)
+    command, words = rest[0], [word for word in rest[1:] if not word.startswith("-")]
+    flags = {word for word in rest[1:] if word.startswith("-")}
+    allowed = {"login": {"--no-check"}, "status": {"--json"}, "logout": set[str]()}[command]
+    if len(words) > 1 or not flags <= allowed:
+        hint = "; the key goes to standard input, never on the command line" if command == "login" and words[1:] else ""
+        raise UsageError(USAGE + hint)
+    is_attended = os.isatty(0) and os.isatty(1)
+    desk = Desk(settings, _keys(paths, is_attended=is_attended), is_attended)
+    name = words[0] if words else None
+    try:
+        match command:
+            case "login":
+                return _login(desk, _spec(desk, name, "login"), is_checked="--no-check" not in flags)
+            case "logout":
+                return _logout(desk, _spec(desk, name, "logout"))
+            case _:
+                return _status(desk, _spec(desk, name, "status") if name is not None else None, is_json=bool(flags))
+    except Left:
+        return LEFT
+    except CredentialError as error:
+        raise StartError(str(error), 1) from None
+
+
+def _keys(paths: ConfigPaths, *, is_attended: bool) -> Keys:
+    def on_wait() -> None:
+        say("waiting for the keyring, which may have to be unlocked")
+
+    patience_s = ATTENDED_S if is_attended else UNATTENDED_S
+    return Keys(os.environ, key_store(paths.state_dir, os.environ, patience_s=patience_s, on_wait=on_wait))
+
+
+def _spec(desk: Desk, name: str | None, command: str) -> ProviderSpec:
+    specs = desk.specs
+    if name is None:
+        name = _asked_provider(desk, command)
+    if name in specs:
+        return specs[name]
+    # What is no name may be a key in the wrong place.
+    shown = f' "{name}"' if len(name) <= _LONGEST_NAME and name.replace("-", "").replace("_", "").isalnum() else ""
+    nearest = registry.nearest(name, specs) if shown else None
+    hint = f"; did you mean {nearest}?" if nearest else f"; known are {', '.join(sorted(specs))}"
+    raise StartError(f"there is no provider{shown}{hint}", 2)
+
+
+def _asked_provider(desk: Desk, command: str) -> str:
+    """Let the person choose, where there is one."""
+    names = [name for name, spec in desk.specs.items() if registry.takes_key(spec)]
+    if command == "logout":
+        names = sorted(desk.keys.stored_names())
+        if not names:
+            raise StartError("no key is stored", 2)
+    if not desk.is_attended:
+        raise UsageError(f"name the provider: qcode auth {command} PROVIDER; there are {', '.join(names)}")
+    rows = "".join(f"  {number:>2}  {name}\n" for number, name in enumerate(names, start=1))
+    answer = ask(f"{rows}Which provider? Number or name: ")
+    is_number = answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(names)
+    return names[int(answer) - 1] if is_number else answer
+
+
+def _login(desk: Desk, spec: ProviderSpec, *, is_checked: bool) -> int:
+    _refuse_without_key(spec)
+    address, _ = address_of(spec, desk.settings, desk.keys.env)
+    is_needed = needs_key(spec, desk.settings, desk.keys.env)
+    key = _given_key(spec, address, is_needed=is_needed)
+    if not key:
+        put(f"{spec.name} needs no key; nothing was stored\n")
+        return 0
+    keep_out(key)
+    checked = asyncio.run(check(desk.settings, desk.keys, spec, key)) if is_checked else Checked("unknown")
+    if checked.verdict == "refused":
+        raise StartError(f"{checked.note}; nothing was stored (--no-check stores it all the same)", 41)
+    stored = store(desk.keys, spec, key)
+    is_accepted = checked.verdict == "accepted"
+    put("\n".join((*login_lines(desk.keys, spec, stored, checked.note, is_accepted=is_accepted), "")))
+    return 0
+
+
+def login_lines(keys: Keys, spec: ProviderSpec, stored: Stored, note: str, *, is_accepted: bool) -> tuple[str, ...]:
+    """Return what to say of a key that was stored: whether it works, where it is, what goes before it."""
+    unchecked = "the key could not be checked" if note else "the key was not checked"
+    first = f"{spec.name} accepted the key" if is_accepted else unchecked
+    where = f"the keyring ({stored.where})" if stored.place == "keyring" else f"{stored.where}, which only you can read"
+    lines = [first + (f" ({note})" if note else ""), f"stored in {where}"]
+    if stored.why_no_keyring:
+        lines.append(f"the keyring {stored.why_no_keyring}")
+    _, variable = registry.key_of(spec, keys.env)
+    if variable:
+        lines.append(f"{variable} is set and goes before it; unset it to use the stored key")
+    return tuple(lines)
+
+
+async def check(settings: Settings, keys: Keys, spec: ProviderSpec, key: Secret | None) -> Checked:
+    """Ask the host of `spec` whether it takes `key`; None: the key it would get anyway, if it needs one."""
+    address, source = address_of(spec, settings, keys.env)
+    value, key_source = (key.reveal(), "") if key is not None else keys.key_of(spec)
+    timeouts = Timeouts(connect=min(_CONNECT_S, settings.network_for(spec.name).connect_timeout_s))
+    try:
+        provider = registry.connect(
+            spec, base_url=address, api_key=value, key_source=key_source, timeouts=timeouts, base_url_source=source
+        )
+    except ProviderError as error:
+        return Checked("refused", error.message)
+    return await check_key(provider, spec.key_path)
+
+
+def store(keys: Keys, spec: ProviderSpec, key: Secret) -> Stored:
+    """Store the key; raise `CredentialError` where it can be kept nowhere."""
+    if keys.store is None:
+        raise CredentialError("keys cannot be stored here")
+    return keys.store.put(registry.key_name(spec), key)
+
+
+def _refuse_without_key(spec: ProviderSpec) -> None:
+    if spec.protocol == "bedrock":
+        how = "AWS_PROFILE, aws sso login, a role, or AWS_BEARER_TOKEN_BEDROCK"
+        raise StartError(f"{spec.name} takes its credentials from the AWS chain ({how}); qcode stores none for it", 2)
+    if not registry.takes_key(spec):
+        raise StartError(f"{spec.name} needs no key", 2)
+
+
+def _given_key(spec: ProviderSpec, address: str, *, is_needed: bool) -> Secret:
+    """Return the key, empty where the person gave none and none is needed; at a terminal a wrong one is asked again."""
+    tries = _TRIES if os.isatty(0) else 1
+    while True:
+        tries -= 1
+        pasted = _pasted(spec, is_needed=is_needed)
+        if not pasted.strip() and not is_needed:
+            return Secret("")
+        try:
+            return Secret(read_key(pasted, spec, address))
+        except ValueError as error:
+            if not tries:
+                raise StartError(f"{error}; nothing was stored", 41) from None
+            say(str(error))
+
+
+def _pasted(spec: ProviderSpec, *, is_needed: bool) -> str:
+    """Return what the person typed or piped, without showing it."""
+    if os.isatty(0):
+        hint = "" if is_needed else " (it needs none; Enter leaves it so)"
+        return ask_unseen(f"Key for {spec.name}{hint}, it is not shown: ")
+    if sys.stdin is None:
+        return ""
+    while line := sys.stdin.buffer.readline(_LONGEST_LINE):
+        if line.strip():
+            return _decoded(line)
+    return ""
+
+
+def _decoded(line: bytes) -> str:
+    """Read a line in UTF-8, or in the UTF-16 some shells write into pipes; what is neither holds no key."""
+    if line.startswith((b"\xff\xfe", b"\xfe\xff")):
+        little = line.startswith(b"\xff\xfe")
+        return line.lstrip(b"\xff\xfe").decode("utf-16-le" if little else "utf-16-be", "replace").rstrip("\ufffd")
+    return line.decode("utf-8", "replace")
+
+
+def _logout(desk: Desk, spec: ProviderSpec) -> int:
+    name = registry.key_name(spec)
+    if desk.keys.store is None:
+        raise CredentialError("keys cannot be stored here")
+    try:
+        places = desk.keys.store.remove(name)
+    except KeyringError as error:
+        raise StartError(f"the key of {name} could not be removed: the keyring {error}", 1) from None
+    where = " and ".join("the keyring" if place == "keyring" else "the file of keys" for place in places)
+    lines = [f"removed the key of {name} from {where}" if places else f"no key of {name} was stored"]
+    left = registry.credential_of(spec, desk.keys.env)
+    if left:
+        lines.append(f"{left} is still set and supplies a credential")
+    put("\n".join((*lines, "")))
+    return 0
+
+
+def _status(desk: Desk, spec: ProviderSpec | None, *, is_json: bool) -> int:
+    rows = [row_of(spec, desk.settings, desk.keys)] if spec is not None else rows_of(desk.settings, desk.keys)
+    for complaint in desk.keys.complaints:
+        say(complaint)
+    put(_as_json(rows) if is_json else _as_text(rows))
+    return 41 if spec is not None and not rows[0].is_ready else 0
+
+
+def _as_json(rows: Sequence[Row]) -> str:
+    return json.dumps([row.as_json() for row in rows], indent=1) + "\n"
+
+
+def _as_text(rows: Sequence[Row]) -> str:
+    width = max(len(row.provider) for row in rows)
+    return "".join(f"{row.provider:<{width}}  {row.text}\n" for row in rows)

@@ -1,0 +1,146 @@
+"""`qcode permissions check`: what would happen to a call here, and why. Judges as a session would, and runs none of it.
+
+With `--jsonl` one line is answered after the other, and a line that cannot be judged does not end the stream.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from qcode.cli.arguments import MODES, UsageError
+from qcode.cli.arguments import parse as parse_arguments
+from qcode.cli.folder import working_folder
+from qcode.cli.output import one_line, put
+from qcode.cli.start import surroundings
+from qcode.cli.wiring import policy_of
+from qcode.protocol.json import JsonObject
+from qcode.safety.policy import Policy
+from qcode.safety.verdict import Verdict
+
+KINDS = ("shell", "read", "write", "fetch")
+FLAGS = {
+    "-C": None,
+    "--cwd": None,
+    "--permission-mode": MODES,
+    "--allowed-tools": None,
+    "--disallowed-tools": None,
+    "--add-dir": None,
+    "--settings": None,
+}
+"""Flags that take a value, with the values there are."""
+SWITCHES = ("--jsonl", "--trust", "--yolo")
+
+_USE = "use: qcode permissions check shell CMD | read PATH | write PATH | fetch URL, or --jsonl with lines on stdin"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; {_USE}")
+
+
+def run_permissions(rest: Sequence[str]) -> int:
+    """Answer and return 0, whatever the verdict; raise `UsageError` or `StartError`."""
+    given, words = _read(rest)
+    if words[:1] != ["check"]:
+        raise UsageError(_USE)
+    asked = words[1:]
+    if given.jsonl and asked:
+        raise UsageError(f"with --jsonl the calls come on standard input; {_USE}")
+    if not given.jsonl and (len(asked) != 2 or asked[0] not in KINDS):
+        what = (
+            f"there is no kind {asked[0]!r}" if asked and asked[0] not in KINDS else "a kind and one value are needed"
+        )
+        quoting = "; put a command with blanks in quotes" if len(asked) > 2 else ""
+        raise UsageError(f"{what}{quoting}; {_USE}")
+    judge = Judge(*_policy(given))
+    if given.jsonl:
+        for line in sys.stdin.buffer:
+            if line.strip():
+                put(json.dumps(_answer(judge, line)) + "\n")
+        return 0
+    verdict = judge(asked[0], _as_text(asked[1]))
+    put(f"{verdict.verdict}: {one_line(verdict.reason)} [{one_line(verdict.rule)}]\n")
+    if asked[0] == "write" and verdict.is_allowed and not judge.has_mode:
+        put("this holds in every mode; default mode asks before each change all the same\n")
+    if verdict.verdict == "ask" and verdict.proposed_rule:
+        put(f"the rule that would allow it: {one_line(verdict.proposed_rule)}\n")
+    return 0
+
+
+def _read(rest: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    parser = _Parser(prog="qcode permissions", add_help=False, allow_abbrev=False)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("-C", "--cwd", type=Path)
+    parser.add_argument("--permission-mode", choices=MODES)
+    parser.add_argument("--allowed-tools", action="append", default=[])
+    parser.add_argument("--disallowed-tools", action="append", default=[])
+    parser.add_argument("--add-dir", action="append", default=[])
+    parser.add_argument("--settings")
+    for name in SWITCHES:
+        parser.add_argument(name, action="store_true")
+    at = list(rest).index("--") if "--" in rest else len(rest)
+    given = parser.parse_intermixed_args(list(rest[:at]))
+    return given, [*given.words, *rest[at + 1 :]]
+
+
+def _policy(given: argparse.Namespace) -> tuple[Policy, bool]:
+    """Return the policy that a session with these flags would begin with, and whether its mode was chosen."""
+    argv: list[str] = []
+    for name in ("allowed_tools", "disallowed_tools", "add_dir"):
+        argv += [f"--{name.replace('_', '-')}={value}" for value in getattr(given, name)]
+    if given.permission_mode is not None:
+        argv.append(f"--permission-mode={given.permission_mode}")
+    if given.settings is not None:
+        argv.append(f"--settings={given.settings}")
+    argv += [flag for flag, is_set in (("--trust", given.trust), ("--yolo", given.yolo)) if is_set]
+    arguments = parse_arguments(argv)
+    around = surroundings(arguments, working_folder(given.cwd), is_attended=False)
+    return policy_of(around), around.settings.origin("permissions.mode").kind != "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Answers one question after the other.
+
+    Where nobody chose a mode, a path is judged by what holds in every one: that edits ask in default mode says nothing
+    about the path.
+    """
+
+    policy: Policy
+    has_mode: bool
+
+    def __call__(self, kind: str, value: str) -> Verdict:
+        if kind == "shell":
+            return self.policy.judge("shell", {"command": value})
+        if kind == "fetch":
+            return self.policy.judge("fetch", {"url": value})
+        policy = self.policy if self.has_mode else self.policy.with_mode("accept-edits")
+        return policy.judge_file(value, "read" if kind == "read" else "write")
+
+
+def _answer(judge: Judge, line: bytes) -> JsonObject:
+    try:
+        asked = json.loads(line)
+    except (ValueError, RecursionError):
+        return {"error": "the line is not valid JSON"}
+    if not isinstance(asked, dict):
+        return {"error": 'the line is no object such as {"kind": "shell", "value": "ls"}'}
+    kind, value = asked.get("kind"), asked.get("value")
+    if kind not in KINDS:
+        return {"error": f"kind must be one of {', '.join(KINDS)}"}
+    if not isinstance(value, str):
+        return {"error": "value must be a text"}
+    verdict = judge(kind, value)
+    return {"verdict": verdict.verdict, "reason": verdict.reason, "rule": verdict.rule}
+
+
+def _as_text(given: str) -> str:
+    """Return a word of the command line as text; bytes that are no UTF-8 become U+FFFD."""
+    return os.fsencode(given).decode("utf-8", "replace")

@@ -1,0 +1,49 @@
+"""Addresses of Azure OpenAI. Pure.
+
+A resource answers at `/openai/v1`, where a deployment's name goes in the place of a model's. With a dated
+`api-version` the deployment is a part of the address instead. Source: Azure's pages on the v1 API and its REST
+reference. `MODEL` in an address stands for the model of a request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
+
+MODEL = "{model}"
+KEY_HEADER = "api-key"
+TOKEN_VARIABLE = "AZURE_OPENAI_AD_TOKEN"  # noqa: S105 - the name of a variable, not a secret
+VERSION_VARIABLES = ("AZURE_OPENAI_API_VERSION", "OPENAI_API_VERSION")
+
+_HOSTS = (".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com")
+_DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
+_OPERATION = re.compile(r"/(?:chat/completions|completions|responses)$")
+
+
+def is_azure(address: str) -> bool:
+    return (urlsplit(address).hostname or "").lower().endswith(_HOSTS)
+
+
+def versioned(address: str, environ: Mapping[str, str]) -> str:
+    """Return a resource's address with the version that the environment names, unless it has one."""
+    version = next((environ[name].strip() for name in VERSION_VARIABLES if environ.get(name, "").strip()), "")
+    parts = urlsplit(address)
+    if not version or parts.query or parts.path.rstrip("/") not in ("", "/openai"):
+        return address
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, f"api-version={version}", ""))
+
+
+def complete(address: str) -> str:
+    """Return where requests go, given what the portal or other programs call the endpoint of a resource."""
+    parts = urlsplit(address)
+    path = _OPERATION.sub("", parts.path.rstrip("/"))
+    is_dated = _DATED.match(dict(parse_qsl(parts.query)).get("api-version", "")) is not None
+    if path in ("", "/openai"):
+        path = f"/openai/deployments/{MODEL}" if is_dated else "/openai/v1"
+    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+
+
+def headers(api_key: str, key_source: str) -> dict[str, str]:
+    """Return how a key is shown there, for a key that is none of Entra's tokens. An empty header is not sent."""
+    return {} if not api_key or key_source == TOKEN_VARIABLE else {KEY_HEADER: api_key, "authorization": ""}

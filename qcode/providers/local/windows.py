@@ -1,0 +1,151 @@
+"""How large the context window of a model on a local server really is: the server's own word.
+
+The model's own window says little there: whoever starts the server decides, and some cut a longer prompt without a
+word. Sources: the API pages of Ollama, LM Studio, llama.cpp's server, vLLM and SGLang.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from qcode.protocol.json import JsonObject
+from qcode.providers.local.asking import ask
+from qcode.providers.shapes import count_in, object_in, objects_in, text_in
+from qcode.providers.transport import strip_version
+
+SMALL_WINDOW = 32_000
+"""Below so many tokens the instructions, the tools and a few files leave no room to work in."""
+
+_OWNERS = {
+    "library": "ollama",
+    "organization_owner": "lmstudio",
+    "llamacpp": "llamacpp",
+    "vllm": "vllm",
+    "sglang": "sglang",
+}
+"""What each server writes as the owner of its models, which tells it from the others."""
+
+_ADVICE = {
+    "ollama": "start Ollama with OLLAMA_CONTEXT_LENGTH=32768, or give the model a larger num_ctx",
+    "lmstudio": "load the model with a larger context length in LM Studio (lms load --context-length 32768)",
+    "llamacpp": "start llama-server with a larger -c (-c 32768; --parallel divides it)",
+    "vllm": "start vLLM with a larger --max-model-len",
+    "sglang": "start SGLang with a larger --context-length",
+}
+_LISTED = ("max_model_len", "context_length", "context_window", "n_ctx")
+_NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalWindow:
+    """`tokens` is the window; `advice` how to make it larger on this kind of server."""
+
+    tokens: int
+    advice: str
+
+    @property
+    def is_small(self) -> bool:
+        return self.tokens < SMALL_WINDOW
+
+
+class WindowQuestion:
+    """Asks one server about one model. `provider` is its name in qcode, which may tell its kind.
+
+    A server of unknown kind gets one request, for the list of its models; what it answers tells what to ask next.
+    """
+
+    def __init__(
+        self, provider: str, base_url: str, model: str, *, key: str = "", headers: Mapping[str, str] | None = None
+    ) -> None:
+        self._provider = provider
+        self._base_url = base_url
+        self._root = strip_version(base_url)
+        self._model = model
+        self._headers = {**({"Authorization": f"Bearer {key}"} if key else {}), **(headers or {})}
+        self.is_settled = False
+        """There is nothing more to learn: the window is known, or this server does not tell it."""
+
+    async def ask(self, timeout: float = 0.3) -> LocalWindow | None:  # noqa: ASYNC109 - a limit on all questions together
+        """Return the window, or None where the server does not say: never, or not until it has loaded the model."""
+        if self.is_settled:
+            return None
+        try:
+            async with asyncio.timeout(timeout):
+                found = await self._asked()
+        except (TimeoutError, OSError, EOFError, ValueError):
+            # A server that is not up yet, or has not the time now, may say it later.
+            return None
+        if found is not None:
+            self.is_settled = True
+        return found
+
+    async def _asked(self) -> LocalWindow | None:
+        kind, listed = self._provider, None
+        if kind not in ("ollama", "lmstudio"):
+            kind, listed = await self._kind()
+        tokens = listed
+        if tokens is None and kind in _QUESTIONS:
+            tokens = await _QUESTIONS[kind](self)
+        elif tokens is None:
+            self.is_settled = True
+        advice = _ADVICE.get(kind, "start its server with a larger context")
+        return LocalWindow(tokens, advice) if tokens else None
+
+    async def _kind(self) -> tuple[str, int | None]:
+        """Return the kind of the server and the window its list of models names, if it does."""
+        suffix = "/models" if self._base_url != self._root else "/v1/models"
+        models = objects_in(object_in(await self._get(self._base_url, suffix)).get("data"))
+        entry = _entry(models, self._model, "id")
+        kind = _OWNERS.get(text_in((entry or (models[0] if models else {})).get("owned_by")), self._provider)
+        if kind in ("ollama", "lmstudio", "llamacpp"):
+            return kind, None
+        # An adapter is listed without figures of its own; it has those of the model it belongs to.
+        rows = ([entry] if entry else []) + models
+        figures = (count_in(row.get(name)) for row in rows for name in _LISTED)
+        return kind, next((figure for figure in figures if figure), None)
+
+    async def _ollama(self) -> int | None:
+        """What the loaded model has, else what its Modelfile sets; a default of the server shows once it is loaded."""
+        loaded = objects_in(object_in(await self._get(self._root, "/api/ps")).get("models"))
+        entry = _entry(loaded, self._model, "model") or _entry(loaded, self._model, "name")
+        if entry is not None and (tokens := count_in(entry.get("context_length"))):
+            return tokens
+        shown = object_in(await self._get(self._root, "/api/show", {"model": self._model}))
+        found = _NUM_CTX.search(text_in(shown.get("parameters")))
+        return int(found.group(1)) if found else None
+
+    async def _lmstudio(self) -> int | None:
+        models = objects_in(object_in(await self._get(self._root, "/api/v0/models")).get("data"))
+        entry = _entry(models, self._model, "id") or {}
+        return count_in(entry.get("loaded_context_length"))
+
+    async def _llamacpp(self) -> int | None:
+        query = urlencode({"model": self._model, "autoload": "false"})
+        props = object_in(await self._get(self._root, f"/props?{query}"))
+        settings = object_in(props.get("default_generation_settings"))
+        return count_in(settings.get("n_ctx")) or count_in(props.get("n_ctx"))
+
+    async def _sglang(self) -> int | None:
+        info = object_in(await self._get(self._root, "/get_server_info"))
+        return count_in(info.get("context_length"))
+
+    async def _get(self, address: str, path: str, body: JsonObject | None = None) -> JsonObject:
+        return object_in(await ask(address, path, body, self._headers))
+
+
+_QUESTIONS: Mapping[str, Callable[[WindowQuestion], Awaitable[int | None]]] = {
+    "ollama": WindowQuestion._ollama,
+    "lmstudio": WindowQuestion._lmstudio,
+    "llamacpp": WindowQuestion._llamacpp,
+    "sglang": WindowQuestion._sglang,
+}
+
+
+def _entry(models: list[JsonObject], model: str, name: str) -> JsonObject | None:
+    """Return the row of a model; Ollama adds `:latest` to a name without a tag."""
+    wanted = {model, f"{model}:latest"}
+    return next((row for row in models if text_in(row.get(name)) in wanted), None)

@@ -1,0 +1,71 @@
+"""What a person chose in the app and expects to find again: theme, connected model, that they were shown around.
+
+One small file of the state folder; where it cannot be read or written, the app asks again. The configuration wins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from qcode.protocol.json import JsonObject, parse_object
+
+FILE_NAME = "choices.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Every call reads the file: another process may have changed it."""
+
+    state_dir: Path
+
+    @property
+    def path(self) -> Path:
+        return self.state_dir / FILE_NAME
+
+    @property
+    def theme(self) -> str:
+        """The theme that was chosen last, empty for none."""
+        theme = self._stored().get("theme")
+        return theme if isinstance(theme, str) else ""
+
+    @property
+    def model(self) -> str:
+        """The model (`provider/model`) that `/connect` switched to last, empty for none."""
+        model = self._stored().get("model")
+        return model if isinstance(model, str) else ""
+
+    @property
+    def is_acquainted(self) -> bool:
+        """Whether the first start is over, finished or skipped."""
+        return self._stored().get("acquainted") is True
+
+    def keep_theme(self, name: str) -> None:
+        self._keep("theme", name)
+
+    def keep_model(self, name: str) -> None:
+        self._keep("model", name)
+
+    def keep_acquainted(self) -> None:
+        self._keep("acquainted", True)
+
+    def _stored(self) -> JsonObject:
+        try:
+            return parse_object(self.path.read_text("utf-8")) or {}
+        except (OSError, UnicodeDecodeError):
+            return {}
+
+    def _keep(self, name: str, value: str | bool) -> None:
+        stored = self._stored()
+        if stored.get(name) == value:
+            return
+        with contextlib.suppress(OSError):
+            self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle, temporary = tempfile.mkstemp(dir=self.state_dir, prefix=".choices-")
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump({**stored, name: value}, file, indent=1)
+            Path(temporary).replace(self.path)

@@ -1,0 +1,139 @@
+"""Which URLs may be fetched at all, and which addresses are public. Pure: no name is resolved here.
+
+`read_url` judges what is written; whoever connects resolves once and asks `is_global` about each address.
+Facts: https://url.spec.whatwg.org (hosts), and the registries of special addresses of IANA for IPv4 and IPv6.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import unicodedata
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+Address: TypeAlias = "IPv4Address | IPv6Address"
+
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
+_PORTS = {"http": 80, "https": 443}
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_REFUSED = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+        "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24",
+        "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4", "168.63.129.16/32",
+        "::/128", "::1/128", "::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16",
+        "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+    )
+)  # fmt: skip
+# Names that resolve to this machine, to the local network, or to the metadata of a cloud, whatever a resolver says.
+_PRIVATE_NAMES = re.compile(
+    r"(.+\.)?(localhost|localdomain|local|internal|intranet|lan|home|corp|private|home\.arpa|onion)|metadata"
+)
+_LOOPBACK_NAME = re.compile(r"(.+\.)?localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a URL leads. `host` is lower case ASCII, an IPv6 address in brackets."""
+
+    scheme: str
+    host: str
+    port: int
+    is_public: bool
+    is_loopback: bool
+
+    @property
+    def name(self) -> str:
+        """The host, with its port where that is not the usual one or the host is this machine."""
+        is_usual = self.port == _PORTS[self.scheme] and not self.is_loopback
+        return self.host if is_usual else f"{self.host}:{self.port}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What an allow rule may call it: with its port, and without where that is the usual one."""
+        return tuple(dict.fromkeys((self.name, f"{self.host}:{self.port}")))
+
+
+def read_url(url: str) -> Target | str:
+    """Return where `url` leads, or why it is never fetched."""
+    if any(char <= " " or char == "\\" or not char.isprintable() for char in url):
+        return "the URL holds a blank, backslash, control or invisible character"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return "the URL cannot be read"
+    if parts.scheme not in _PORTS:
+        return "only http and https are fetched"
+    if not url[len(parts.scheme) :].startswith("://") or not host:
+        return "the URL has no host"
+    if "@" in parts.netloc:
+        return "the URL holds a user name or password"
+    if port == 0 or parts.netloc.endswith(":"):
+        return "the port of the URL cannot be read"
+    return _target(parts.scheme, host, port or _PORTS[parts.scheme])
+
+
+def _target(scheme: str, host: str, port: int) -> Target | str:
+    if ":" in host:
+        try:
+            address: Address = IPv6Address(host)
+        except ValueError:
+            return "the address in the URL cannot be read"
+        if "%" in host:
+            return "an address with a zone is on the local network"
+        return Target(scheme, f"[{address}]", port, is_global(address), _is_loopback(address))
+    name = _ascii(host)
+    if name is None:
+        return "the host is no name of the internet"
+    labels = name.split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        try:
+            address = IPv4Address(name)
+        except ValueError:
+            return "an address is spelled in an unusual way"
+        return Target(scheme, str(address), port, is_global(address), _is_loopback(address))
+    is_local = _PRIVATE_NAMES.fullmatch(name) is not None or len(labels) == 1
+    return Target(scheme, name, port, not is_local, _LOOPBACK_NAME.fullmatch(name) is not None)
+
+
+def _ascii(host: str) -> str | None:
+    """Return a name in the letters of DNS, without the dot of the root; None for what is none."""
+    folded = unicodedata.normalize("NFKC", host).casefold().removesuffix(".")
+    try:
+        name = folded if folded.isascii() else folded.encode("idna").decode("ascii")
+    except UnicodeError:
+        return None
+    is_name = 0 < len(name) <= 253 and all(_LABEL.fullmatch(label) for label in name.split("."))
+    return name if is_name else None
+
+
+def is_global(address: Address) -> bool:
+    """Return whether an address is of the public internet: one that stands for another (v4-mapped, NAT64) by that one.
+
+    6to4 and Teredo, which carry an address to a relay of anybody's, are not, and neither are those of cloud metadata.
+    """
+    if isinstance(address, IPv6Address):
+        inner = _carried(address)
+        if inner is not None:
+            return is_global(inner)
+    return address.is_global and not any(
+        address in network for network in _REFUSED if network.version == address.version
+    )
+
+
+def _carried(address: IPv6Address) -> IPv4Address | None:
+    """Return the address of IPv4 that a mapped or translated one stands for."""
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
+
+
+def _is_loopback(address: Address) -> bool:
+    inner = _carried(address) if isinstance(address, IPv6Address) else None
+    return (inner or address).is_loopback

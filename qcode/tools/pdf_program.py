@@ -1,0 +1,49 @@
+"""Takes the text out of a PDF, as a program of its own: run it, never import it.
+
+A PDF can be made to take for ever or all memory. Arguments: the folder pypdf is in, first and last page, most
+characters. From standard input it takes the PDF; it prints one line of JSON for the number of pages, and one for each
+page: its number and text. What goes wrong is the last line of standard error.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import resource
+import sys
+
+_MEMORY = 2 * 1024**3
+_SECONDS = 30
+
+
+def main() -> int:
+    folder, first, last, most = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
+    logging.disable(logging.CRITICAL)
+    sys.path.append(folder)
+    from pypdf import PdfReader
+
+    reader = PdfReader(io.BytesIO(sys.stdin.buffer.read()))
+    if reader.is_encrypted and not reader.decrypt(""):
+        sys.stderr.write("it is protected by a password\n")
+        return 1
+    count = len(reader.pages)
+    _put(count)
+    for number in range(first, min(last, count) + 1):
+        text = reader.pages[number - 1].extract_text()[:most]
+        most -= len(text)
+        _put([number, text])
+        if most <= 0:
+            break
+    return 0
+
+
+def _put(value: object) -> None:
+    sys.stdout.write(f"{json.dumps(value)}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""The connect screen's way to real providers and stored keys."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from qcode.cli.arguments import parse
+from qcode.cli.connecting import AppConnecting
+from qcode.cli.selection import Selection
+from qcode.cli.start import surroundings
+from qcode.providers.registry import PROVIDERS
+from qcode.runtime.choices import Choices
+from qcode.safety.redaction import Secret
+from qcode.tui.connecting import CheckedKey
+from tests.fakes.server import FakeServer
+
+CANARY = "sk-canary-0123456789abcdef"
+LAST_RESORT = Selection(PROVIDERS["demo"], "demo", "", is_last_resort=True)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    for spec in PROVIDERS.values():
+        for variable in (*spec.key_variables, *spec.base_url_variables):
+            monkeypatch.delenv(variable, raising=False)
+    return tmp_path / "home"
+
+
+def connecting(home: Path, *argv: str, selection: Selection = LAST_RESORT) -> AppConnecting:
+    return AppConnecting(surroundings(parse([*argv, "--trust"]), home.parent, is_attended=True), selection)
+
+
+def test_a_key_is_checked_stored_and_redacted_from_then_on(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with FakeServer("openai", [], api_key=CANARY, models=("gpt-x",)) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        around = surroundings(parse(["--trust"]), home.parent, is_attended=True)
+        screen = AppConnecting(around, LAST_RESORT)
+        checked = asyncio.run(screen.check("openai", f'"{CANARY}"'))
+        assert checked == CheckedKey(Secret(CANARY), models=("gpt-x",))
+        assert around.keys.place_of(PROVIDERS["openai"]) is None
+        assert Secret(CANARY) in around.keys.known()
+        lines = asyncio.run(screen.keep("openai", checked))
+    assert lines[0] == "openai accepted the key"
+    assert around.keys.key_of(PROVIDERS["openai"]) == (CANARY, "qcode auth login openai")
+    (choice,) = [choice for choice in screen.choices() if choice.name == "openai"]
+    assert choice.state == "a key is stored (qcode auth login openai)"
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "part"),
+    [
+        ("openai", "sk-wrong-0123456789", "refused the key"),
+        ("openai", "https://x.example", "an address"),
+        ("anthropic", "", "no key was given"),
+        ("vllm", "", "is the server running"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_and_stores_nothing(
+    name: str, typed: str, part: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FakeServer("openai", [], api_key=CANARY) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setattr(
+            "qcode.cli.auth.address_of",
+            lambda spec, *_: ("http://127.0.0.1:9/v1", "") if spec.name == "vllm" else (server.base_url, ""),
+        )
+        with pytest.raises(ValueError, match=part):
+            asyncio.run(connecting(home).check(name, typed))
+    assert not (home / "state" / "credentials").exists()
+
+
+def test_offline_a_key_is_stored_with_a_word_on_that(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    screen = connecting(home)
+    checked = asyncio.run(screen.check("openai", CANARY))
+    assert not checked.is_accepted
+    assert asyncio.run(screen.keep("openai", checked))[0].startswith("the key could not be checked (cannot reach")
+
+
+def test_the_default_model_is_used_where_the_host_has_it(home: Path) -> None:
+    screen = connecting(home)
+    default = screen.model_of("anthropic", ())
+    assert default.startswith("anthropic/claude-")
+    dated = default.partition("/")[2] + "-20261101"
+    assert screen.model_of("anthropic", ("claude-old", dated)) == default
+    assert screen.model_of("anthropic", ("something-else",)) == ""
+    assert screen.model_of("openrouter", ("a/b",)) == ""
+
+
+def test_the_first_start_is_that_of_somebody_without_anything(home: Path) -> None:
+    assert connecting(home).is_first
+    assert not connecting(home, "a prompt").is_first
+    assert not connecting(home, "-c").is_first
+    assert not connecting(home, selection=Selection(PROVIDERS["demo"], "demo", "")).is_first
+    first = connecting(home)
+    first.finish("")
+    assert not first.is_first
+    assert not connecting(home).is_first
+
+
+def test_a_theme_is_wanted_until_one_is_set_or_chosen(home: Path) -> None:
+    assert connecting(home).wants_theme
+    assert not connecting(home, "--theme", "light").wants_theme
+    Choices(home / "state").keep_theme("dark")
+    assert not connecting(home).wants_theme

@@ -1,0 +1,112 @@
+"""Which key a provider gets: the environment before what is stored, and the keyring only when it is needed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from qcode.cli import crash
+from qcode.cli.keys import Keys, key_store
+from qcode.cli.selection import found
+from qcode.config.settings import Settings
+from qcode.providers.registry import PROVIDERS, connect, custom, key_name
+from qcode.runtime.credentials.store import KeyStore
+from qcode.safety.redaction import Secret
+from tests.runtime.credentials.backends import Locked, Working, make
+from tests.runtime.credentials.conftest import UseKeyring, use_keyring
+
+__all__ = ["use_keyring"]
+
+CANARY = "sk-canary-0123456789abcdef"
+OPENAI = PROVIDERS["openai"]
+
+
+def stored(base: Path, *names: str) -> KeyStore:
+    store = key_store(base, {})
+    for name in names:
+        store.put(name, Secret(CANARY))
+    return key_store(base, {})
+
+
+def test_a_variable_goes_before_a_stored_key(tmp_path: Path) -> None:
+    store = stored(tmp_path, "openai")
+    assert Keys({"OPENAI_API_KEY": "set"}, store).key_of(OPENAI) == ("set", "OPENAI_API_KEY")
+    assert Keys({"OPENAI_API_KEY": " "}, store).key_of(OPENAI) == (CANARY, "qcode auth login openai")
+    assert Keys({}, store).key_of(PROVIDERS["anthropic"]) == ("", "")
+
+
+def test_providers_that_read_the_same_variable_share_a_key(tmp_path: Path) -> None:
+    keys = Keys({}, stored(tmp_path, "openai"))
+    assert keys.key_of(PROVIDERS["openai-responses"]) == (CANARY, "qcode auth login openai")
+    own = custom("openai-responses", "openai-responses", "", api_key_env="WORK_KEY")
+    assert (key_name(own), keys.key_of(own)) == ("openai-responses", ("", ""))
+
+
+def test_a_provider_of_the_configuration_has_a_key_of_its_own(tmp_path: Path) -> None:
+    lab = custom("lab", "openai", "https://lab.example/v1", api_key_env="OPENAI_API_KEY")
+    assert Keys({}, stored(tmp_path, "openai")).key_of(lab) == ("", "")
+    assert Keys({}, stored(tmp_path, "lab")).key_of(lab) == (CANARY, "qcode auth login lab")
+
+
+def test_a_stored_key_chooses_the_provider_as_a_variable_does(tmp_path: Path) -> None:
+    keys = Keys({"GEMINI_API_KEY": "x"}, stored(tmp_path, "openai"))
+    chosen = asyncio.run(found(Settings(), keys, None, has_demo=True))
+    assert (chosen.spec.name, chosen.note) == ("openai", "a key is stored (qcode auth login openai)")
+
+
+def test_a_key_that_is_locked_in_makes_way_with_a_complaint(tmp_path: Path, use_keyring: UseKeyring) -> None:
+    use_keyring(make(Working))
+    store = stored(tmp_path, "anthropic")
+    use_keyring(make(Locked))
+    keys = Keys({"OPENAI_API_KEY": "x"}, store)
+    assert asyncio.run(found(Settings(), keys, None, has_demo=True)).spec.name == "openai"
+    (complaint,) = keys.complaints
+    assert "the key of anthropic cannot be read: the keyring is locked" in complaint
+
+
+def test_a_damaged_file_is_a_complaint_and_no_crash(tmp_path: Path) -> None:
+    store = stored(tmp_path, "openai")
+    store.file.path.write_text("{")
+    keys = Keys({}, store)
+    assert keys.key_of(OPENAI) == ("", "")
+    assert keys.stored_names() == ()
+    assert len(keys.complaints) == 1
+
+
+def test_a_refused_key_is_named_by_the_command_that_stored_it() -> None:
+    from qcode.protocol.errors import ProviderError
+    from tests.fakes.server import FakeServer
+
+    with FakeServer("openai", [], api_key="another") as server:
+        provider = connect(OPENAI, base_url=server.base_url, api_key=CANARY, key_source="qcode auth login openai")
+        with pytest.raises(ProviderError) as raised:
+            asyncio.run(provider.model_names())
+    assert "refused the key stored with qcode auth login openai: " in raised.value.message
+    assert raised.value.message.endswith("store a valid one")
+
+
+def test_a_missing_key_names_both_ways_to_give_one() -> None:
+    from qcode.protocol.errors import ProviderError
+
+    with pytest.raises(ProviderError, match="set OPENAI_API_KEY, or store one with qcode auth login openai"):
+        connect(OPENAI)
+
+
+def test_a_crash_report_holds_no_stored_key(tmp_path: Path) -> None:
+    env = {"QCODE_HOME": str(tmp_path)}
+    shapeless = "canary.of.no.known.shape"
+    store = key_store(tmp_path, {})
+    store.put("openai", Secret(shapeless))
+    Keys({}, store).key_of(OPENAI)
+    text = crash.describe_crash(RuntimeError(f"broke on {shapeless}"), env)
+    assert shapeless not in text
+    assert shapeless not in (tmp_path / "state" / crash.FILE_NAME).read_text()
+
+
+def test_the_keyring_of_another_home_is_another(tmp_path: Path, use_keyring: UseKeyring) -> None:
+    ring = use_keyring(make(Working))
+    key_store(tmp_path / "a", {"QCODE_HOME": "a"}).put("openai", Secret(CANARY))
+    key_store(tmp_path / "b", {}).put("openai", Secret(CANARY))
+    assert len(list(ring.iterdir())) == 2

@@ -1,0 +1,145 @@
+"""`qcode permissions check`: what a session would answer, from the command line and as a stream."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcode.cli import main
+
+
+class Asked:
+    """Runs the command in a folder of the test's own and returns what it prints."""
+
+    def __init__(self, base: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.work = base / "work"
+        self.work.mkdir()
+        (self.work / "a.txt").write_text("x\n")
+        self._capfd = capfd
+
+    def __call__(self, *argv: str, code: int = 0) -> str:
+        assert main(("permissions", *argv)) == code
+        out, err = self._capfd.readouterr()
+        return out + err
+
+    def verdict(self, *argv: str) -> str:
+        return self("check", *argv).split(":")[0]
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Asked:
+    asked = Asked(tmp_path, capfd)
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path)
+    return asked
+
+
+def test_verdicts(asked: Asked) -> None:
+    here = ("-C", str(asked.work), "--trust")
+    assert asked.verdict("shell", "ls -la | wc", *here) == "allow"
+    assert asked.verdict(*here, "shell", "rm a.txt") == "ask"
+    assert asked.verdict("--trust", "read", "a.txt", "-C", str(asked.work)) == "allow"
+    assert asked.verdict("read", "/etc/shadow", *here) == "deny"
+    assert asked.verdict("write", "AGENTS.md", *here) == "ask"
+    assert asked.verdict("fetch", "https://docs.python.org/", *here) == "ask"
+    assert asked.verdict("fetch", "http://127.0.0.1/", *here) == "deny"
+    assert asked.verdict(*here, "--", "shell", "-la") == "ask"
+
+
+def test_an_answer_says_why_and_what_would_allow_it(asked: Asked) -> None:
+    text = asked("check", "shell", "make test", "-C", str(asked.work), "--trust")
+    assert text == (
+        "ask: 'make' is not in the list of programs that only read [shell:not-read-only]\n"
+        "the rule that would allow it: shell(make test)\n"
+    )
+
+
+def test_modes_rules_and_trust_count(asked: Asked) -> None:
+    here = ("-C", str(asked.work))
+    assert asked.verdict("write", "a.txt", *here) == "ask"
+    trusted = (*here, "--trust")
+    assert asked.verdict("write", "a.txt", *trusted) == "allow"
+    assert asked.verdict("write", "a.txt", *trusted, "--permission-mode", "default") == "ask"
+    assert asked.verdict("write", "a.txt", *trusted, "--permission-mode", "plan") == "deny"
+    assert asked.verdict("shell", "rm x", *trusted, "--yolo") == "allow"
+    assert asked.verdict("shell", "rm x", *trusted, "--yolo", "--disallowed-tools", "shell(rm *)") == "deny"
+    assert asked.verdict("shell", "make x", *trusted, "--allowed-tools", "shell(make *)") == "allow"
+
+
+def test_it_runs_nothing_of_the_folder(asked: Asked) -> None:
+    (asked.work / "bin").mkdir()
+    for name in ("git", "bash", "ls"):
+        (asked.work / "bin" / name).write_text(f"#!/bin/sh\ntouch {asked.work}/mark\n")
+        (asked.work / "bin" / name).chmod(0o755)
+    subprocess.run(["git", "init", "-q", str(asked.work)], check=True, timeout=60)
+    subprocess.run(
+        ["git", "-C", str(asked.work), "config", "core.fsmonitor", f"{asked.work}/bin/git"], check=True, timeout=60
+    )
+    for command in ("git status", "ls", "touch mark", "$(touch mark)", "make"):
+        asked("check", "shell", command, "-C", str(asked.work), "--trust")
+    assert asked.verdict("shell", "git status", "-C", str(asked.work), "--trust") == "ask"
+    assert not (asked.work / "mark").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        ((), "use: qcode permissions check"),
+        (("list",), "use: qcode permissions check"),
+        (("check",), "a kind and one value"),
+        (("check", "shell"), "a kind and one value"),
+        (("check", "run", "x"), "no kind 'run'"),
+        (("check", "shell", "ls", "x"), "in quotes"),
+        (("check", "shell", "ls", "--bogus"), "--bogus"),
+        (("check", "shell", "ls", "--permission-mode", "x"), "invalid choice"),
+        (("check", "--jsonl", "shell", "ls"), "standard input"),
+        (("check", "shell", "ls", "--allowed-tools", "run(x)"), "not a kind of rule"),
+    ],
+)
+def test_wrong_usage(argv: tuple[str, ...], hint: str, asked: Asked) -> None:
+    assert hint in asked(*argv, code=2)
+
+
+def test_an_example_that_a_rule_does_not_bear_out_is_bad_configuration(asked: Asked, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    config = tmp_path / "home/config.toml"
+    config.write_text('[permissions]\ndeny = [{ rule = "shell(git push *)", examples = ["git push -f"] }]\n')
+    assert asked.verdict("shell", "git push", "-C", str(asked.work), "--trust") == "deny"
+    config.write_text('[permissions]\ndeny = [{ rule = "shell(git push *)", examples = ["git fetch"] }]\n')
+    assert "does not cover its example" in asked("check", "shell", "ls", "-C", str(asked.work), "--trust", code=52)
+    config.write_text('[permissions]\ndeny = [{ rules = "shell" }]\n')
+    assert "list of rules" in asked("check", "shell", "ls", "-C", str(asked.work), "--trust", code=52)
+
+
+def _stream(lines: list[str], work: Path, home: Path) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-m", "qcode", "permissions", "check", "--jsonl", "-C", str(work), "--trust"],
+        input="\n".join(lines).encode("utf-8", "surrogatepass") + b"\n",
+        env={"PATH": "/usr/bin:/bin", "QCODE_HOME": str(home), "HOME": str(home)},
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stderr == b""
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_stream_answers_line_by_line_and_goes_on_after_a_bad_one(asked: Asked, tmp_path: Path) -> None:
+    answers = _stream(
+        [
+            '{"kind": "shell", "value": "ls"}', "", "nonsense", "[1]", '{"kind": "x", "value": "y"}',
+            '{"kind": "shell"}', '{"kind": "read", "value": "a\\u0000b"}', '{"kind": "shell", "value": "\\ud800"}',
+            "[" * 100_000, '{"kind": "fetch", "value": "http://[::1]/"}', '{"kind": "write", "value": "a.txt"}',
+        ],
+        asked.work,
+        tmp_path / "home",
+    )  # fmt: skip
+    shown = [answer.get("verdict", "error") for answer in answers]
+    assert shown == ["allow", "error", "error", "error", "error", "deny", "ask", "error", "deny", "allow"]
+    assert all(set(answer) in ({"error"}, {"verdict", "reason", "rule"}) for answer in answers)

@@ -1,0 +1,53 @@
+"""The first start in a real pty: from nothing to an answer of a real model, and never again afterwards."""
+
+from __future__ import annotations
+
+from tests.e2e.running import KEY, Place
+from tests.e2e.terminal import Terminal
+from tests.fakes.server import FakeServer
+from tests.fakes.turns import Turn
+
+OPENED = "Connect a model"
+PASTE = "\x1b[200~export OPENAI_API_KEY='{}'\x1b[201~"
+
+
+def test_from_nothing_to_an_answer_and_the_key_is_shown_nowhere(place: Place) -> None:
+    with FakeServer("openai", [Turn(text="hello from a model")], api_key=KEY, models=("only-one",)) as server:
+        env = {"OPENAI_BASE_URL": server.base_url}
+        with Terminal(place, env=env) as terminal:
+            terminal.wait_for(OPENED)
+            terminal.press("openai")
+            terminal.wait_for("filter: openai")
+            terminal.press("\r")
+            terminal.wait_for("Key for openai")
+            terminal.press(PASTE.format(KEY))
+            terminal.wait_for("•••")
+            terminal.press("\r")
+            terminal.wait_for("Model of openai")
+            terminal.press("\r")
+            terminal.wait_for("try on")
+            terminal.press("\x1b")
+            terminal.wait_for("openai/only-one, from the next turn on")
+            terminal.press("hi\r")
+            terminal.wait_for("hello from a model")
+            terminal.press("\x04")
+            assert terminal.wait_for_end() == 0
+            assert KEY not in terminal.raw
+        files = [path for path in place.home.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+        assert [path.name for path in files] == ["keys.json"]
+        with Terminal(place, env=env) as terminal:
+            assert OPENED not in terminal.wait_for("openai/only-one (chosen with /connect)")
+
+
+def test_a_first_start_that_was_skipped_does_not_come_back(place: Place) -> None:
+    with Terminal(place, "--theme", "dark") as terminal:
+        terminal.wait_for(OPENED)
+        terminal.press("\x1b")
+        shown = terminal.wait_for("demo model")
+        assert "/connect" in shown
+        terminal.press("\x04")
+        assert terminal.wait_for_end() == 0
+    with Terminal(place) as terminal:
+        assert OPENED not in terminal.wait_for("demo model")
+        terminal.press("/connect\r")
+        terminal.wait_for(OPENED)

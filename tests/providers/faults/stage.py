@@ -1,0 +1,121 @@
+"""One turn over the real client and driver against a server that does exactly what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from qcode.engine.counting import PromptCounter
+from qcode.engine.effects import Append, ApprovalAnswered, CancelRequested, Learn, UserSubmitted
+from qcode.engine.knowledge import KnownModel
+from qcode.engine.retries import RetrySettings
+from qcode.engine.turn import Turn, TurnSettings
+from qcode.headless.exits import exit_code
+from qcode.protocol.errors import ProviderError
+from qcode.protocol.events import TurnEnded, TurnEvent
+from qcode.protocol.json import JsonObject
+from qcode.protocol.messages import ToolCall, user
+from qcode.protocol.reply import TextDelta
+from qcode.protocol.tools import ToolOutcome
+from qcode.providers.transport import Timeouts
+from qcode.runtime.driver import Driver
+from tests.providers.cases import MODELS
+from tests.providers.clients import FAST, KEY, provider_at
+from tests.providers.events import recording
+from tests.providers.loopback import Answer, Loopback
+
+
+class Nobody:
+    """Services of a turn in which nothing is called."""
+
+    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered:
+        return ApprovalAnswered(call.call_id, is_allowed=False, reason="")
+
+    async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
+        raise AssertionError("nothing may run")
+
+    def append(self, effect: Append) -> None: ...
+    def learn(self, effect: Learn) -> None: ...
+    def about_to_run(self, call: ToolCall) -> None: ...
+
+    async def explain(self, error: ProviderError) -> ProviderError:
+        return error
+
+
+@dataclass
+class Ran:
+    """What came of the turn. `took` is the time from cancelling to its end."""
+
+    events: list[TurnEvent] = field(default_factory=list)
+    requests: int = 0
+    took: float = 0.0
+
+    @property
+    def end(self) -> TurnEnded:
+        (end,) = [event for event in self.events if isinstance(event, TurnEnded)]
+        return end
+
+    @property
+    def code(self) -> int:
+        return exit_code(self.end)
+
+    @property
+    def kind(self) -> str:
+        return self.end.error.kind if self.end.error is not None else ""
+
+    @property
+    def message(self) -> str:
+        return self.end.error.message if self.end.error is not None else ""
+
+
+def run(
+    protocol: str,
+    *answers: Answer,
+    retries: int = 0,
+    timeouts: Timeouts = FAST,
+    url: str = "",
+    cancels: bool = False,
+    before: Callable[[Loopback], None] = lambda server: None,
+) -> Ran:
+    """Play one turn; with `cancels` it is cancelled once the server stalls and its text has come."""
+
+    async def main() -> Ran:
+        async with Loopback(*answers) as server:
+            before(server)
+            provider = provider_at(protocol, url or server.url, timeouts)
+            settings = TurnSettings("", (), retries=RetrySettings(retries))
+            turn = Turn(settings, KnownModel(protocol, MODELS[protocol]), [], PromptCounter())
+            driver = Driver(turn, provider, Nobody(), chance=lambda: 0.0)
+            ran = Ran()
+            try:
+                await _follow(driver, server, ran, cancels=cancels)
+            finally:
+                await provider.close()
+            ran.requests = len(server.requests)
+            return ran
+
+    ran = asyncio.run(main())
+    assert KEY not in ran.message
+    assert "\n" not in ran.message
+    assert "<html" not in ran.message
+    return ran
+
+
+async def _follow(driver: Driver, server: Loopback, ran: Ran, *, cancels: bool) -> None:
+    cancelled_at = 0.0
+    async for event in driver.run(UserSubmitted(user("Go."))):
+        ran.events.append(event)
+        if cancels and isinstance(event, TextDelta) and not cancelled_at:
+            await server.is_stalling.wait()
+            cancelled_at = time.monotonic()
+            driver.give(CancelRequested())
+    ran.took = time.monotonic() - cancelled_at
+
+
+def text_of(protocol: str, name: str = "text") -> str:
+    """Return the text that a recording says."""
+    deltas: list[Any] = [event for event in recording(protocol, name).events if isinstance(event, list)]
+    return "".join(event[2] for event in deltas if event[0] == "TextDelta")

@@ -1,0 +1,88 @@
+"""Whether a host takes a key, asked of real clients over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.providers.key_check import Checked, check_key
+from qcode.providers.registry import PROVIDERS, connect
+from qcode.providers.transport import Timeouts
+from tests.fakes.server import PROTOCOLS, FakeServer, ProtocolName
+
+KEY = "sk-canary-0123456789abcdef"
+
+
+def checked(protocol: str, address: str, key: str = KEY, key_path: str = "", limit_s: float = 15.0) -> Checked:
+    provider = connect(PROVIDERS[protocol], base_url=address, api_key=key, timeouts=Timeouts(connect=1.0))
+    return asyncio.run(check_key(provider, key_path, limit_s))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_key_the_host_takes_is_accepted_and_the_models_come_with_it(protocol: ProtocolName) -> None:
+    with FakeServer(protocol, [], api_key=KEY) as server:
+        assert checked(protocol, server.base_url) == Checked("accepted", models=("fake-1", "fake-2"))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_key_the_host_refuses_is_refused_and_not_repeated(protocol: ProtocolName) -> None:
+    with FakeServer(protocol, [], api_key="another") as server:
+        found = checked(protocol, server.base_url)
+    assert found.verdict == "refused"
+    assert "refused the key" in found.note
+    assert KEY not in found.note
+
+
+def test_a_host_that_cannot_be_reached_says_nothing_about_the_key() -> None:
+    found = checked("openai", "http://127.0.0.1:9/v1")
+    assert found.verdict == "unknown"
+    assert "cannot reach openai" in found.note
+
+
+def test_where_the_models_are_public_something_else_is_asked() -> None:
+    with FakeServer("openai", []) as server:
+        # The fake serves nothing there; what counts is that the list alone was not taken for an answer.
+        assert checked("openrouter", server.base_url, key_path=PROVIDERS["openrouter"].key_path).verdict == "unknown"
+        assert checked("openrouter", server.base_url).verdict == "accepted"
+
+
+class Failing:
+    """A provider whose list of models fails in a certain way."""
+
+    name = "acme"
+    host = ""
+
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+        self.is_closed = False
+
+    async def model_names(self) -> tuple[str, ...]:
+        if self._error is None:
+            await asyncio.Event().wait()
+        assert self._error is not None
+        raise self._error
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (ProviderError(ErrorKind.AUTH, "no", status=401), "refused"),
+        (ProviderError(ErrorKind.AUTH, "forbidden", status=403), "refused"),
+        (ProviderError(ErrorKind.AUTH, "Missing scopes: api.model.read", status=403), "accepted"),
+        (ProviderError(ErrorKind.QUOTA, "no money", status=429), "accepted"),
+        (ProviderError(ErrorKind.RATE_LIMIT, "slow down", status=429), "accepted"),
+        (ProviderError(ErrorKind.SERVER, "down", status=500), "unknown"),
+        (ProviderError(ErrorKind.BAD_REQUEST, "no such page", status=404), "unknown"),
+        (AttributeError("data"), "unknown"),
+        (None, "unknown"),
+    ],
+)
+def test_each_failure_has_its_meaning(error: Exception | None, verdict: str) -> None:
+    provider = Failing(error)
+    assert asyncio.run(check_key(provider, limit_s=0.05)).verdict == verdict  # type: ignore[arg-type]  # a small fake
+    assert provider.is_closed

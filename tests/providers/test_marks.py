@@ -1,0 +1,136 @@
+"""What one host signed or encrypted goes back to that host and to no other, also where both speak one protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from qcode.protocol.messages import Message, Opaque, Reasoning, Text, ToolCall, ToolResult, assistant, user
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.provider import Provider
+from qcode.protocol.reply import BlockEnded
+from qcode.providers.marks import for_place, from_place, place_of
+from tests.providers.cases import MODELS, SIGNATURES
+from tests.providers.clients import provider_at, request_for, stream_of
+from tests.providers.events import recordings
+from tests.providers.loopback import Answer, Loopback
+
+_SECRETS = ("signature", "thoughtSignature", "encrypted_content")
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        ("https://api.anthropic.com", ""),
+        ("https://api.openai.com/v1", ""),
+        ("https://generativelanguage.googleapis.com", ""),
+        ("https://bedrock-runtime.eu-west-1.amazonaws.com", ""),
+        ("bedrock", ""),
+        ("", ""),
+        ("https://api.anthropic.com.evil.test", "api.anthropic.com.evil.test"),
+        ("https://r.openai.azure.com/openai/v1/", "r.openai.azure.com/openai/v1"),
+        ("https://me:secret@gate.test:8443/anthropic?key=secret", "gate.test:8443/anthropic"),
+        ("http://LOCALHOST:8000/v1", "localhost:8000/v1"),
+    ],
+)
+def test_a_place_is_the_host_and_path_unless_it_is_the_protocols_own(address: str, place: str) -> None:
+    assert place_of(address) == place
+
+
+def marked(source: str) -> tuple[Message, ...]:
+    mark = Opaque(source, "{}")
+    return (
+        user("Go."),
+        assistant(Reasoning("Hm.", mark), Text("So.", mark), ToolCall("c", "read_file", "{}", mark)),
+        Message("user", (ToolResult("c", "read_file", "x"),)),
+    )
+
+
+def sources(request: ModelRequest) -> set[str]:
+    blocks: list[Any] = [block for message in request.messages for block in message.blocks]
+    return {block.opaque.source for block in blocks if getattr(block, "opaque", None)}
+
+
+@pytest.mark.parametrize(
+    ("made_by", "sent_to", "left"),
+    [
+        ("anthropic", "", {"anthropic"}),
+        ("anthropic@gate.test", "gate.test", {"anthropic"}),
+        ("anthropic", "gate.test", set()),
+        ("anthropic@gate.test", "other.test", set()),
+        ("anthropic@gate.test:1", "gate.test", set()),
+        ("anthropic@gate.test", "", {"anthropic@gate.test"}),
+        ("anthropic@evil@gate.test", "gate.test", {"anthropic@evil"}),
+    ],
+)
+def test_only_the_marks_of_a_place_reach_its_codec_under_its_name(made_by: str, sent_to: str, left: set[str]) -> None:
+    """At the protocol's own host the codec itself drops every name but its own."""
+    request = ModelRequest("m", "", marked(made_by), (), 100)
+    sent = for_place(request, sent_to)
+    assert sources(sent) == left
+    assert [message.text for message in sent.messages] == [message.text for message in request.messages]
+
+
+def test_an_event_is_named_after_its_place_and_nothing_else_changes() -> None:
+    event = BlockEnded(3, Opaque("gemini", '{"a": 1}'))
+    assert from_place(event, "x.test/v1") == BlockEnded(3, Opaque("gemini@x.test/v1", '{"a": 1}'))
+    assert from_place(BlockEnded(3), "x.test") == BlockEnded(3)
+
+
+def _signed_request(protocol: str, source: str) -> ModelRequest:
+    thought = Reasoning("Thought.", Opaque(source, SIGNATURES[protocol]))
+    call = ToolCall("call_1", "read_file", "{}")
+    if protocol == "gemini":
+        call, thought = replace(call, opaque=thought.opaque), replace(thought, opaque=None)
+    messages = (user("Go."), assistant(thought, call), Message("user", (ToolResult("call_1", "read_file", "x"),)))
+    request: ModelRequest = request_for(protocol)
+    return replace(request, model=MODELS[protocol], messages=messages)
+
+
+@pytest.mark.parametrize("protocol", sorted(SIGNATURES))
+def test_a_mark_goes_over_the_wire_to_the_host_that_made_it_only(protocol: str) -> None:
+    token = next(
+        value for value in json.loads(SIGNATURES[protocol]).values() if isinstance(value, str) and value != "rs_1"
+    )
+
+    async def sent(provider: Provider, server: Loopback, source: str) -> bytes:
+        async for _ in provider.stream(_signed_request(protocol, source)):
+            pass
+        return server.requests[-1].body
+
+    async def main() -> None:
+        async with Loopback(Answer([stream_of(protocol)])) as server:
+            provider = provider_at(protocol, server.url)
+            here = f"{protocol}@{place_of(provider.host)}"
+            assert token.encode() in await sent(provider, server, here)
+            for other in (protocol, f"{protocol}@elsewhere.test", f"other@{place_of(provider.host)}"):
+                assert token.encode() not in await sent(provider, server, other), other
+            await provider.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("protocol", sorted(SIGNATURES))
+def test_what_a_host_signs_carries_its_place(protocol: str) -> None:
+    async def main() -> None:
+        async with Loopback(Answer([stream_of(protocol, _signed_recording(protocol))])) as server:
+            provider = provider_at(protocol, server.url)
+            events = [event async for event in provider.stream(request_for(protocol))]
+            await provider.close()
+            marks = [event.opaque.source for event in events if isinstance(event, BlockEnded) and event.opaque]
+            assert marks
+            assert set(marks) == {f"{protocol}@{place_of(provider.host)}"}
+
+    asyncio.run(main())
+
+
+def _signed_recording(protocol: str) -> str:
+    return next(
+        found.name
+        for found in recordings()
+        if found.protocol == protocol and found.error is None and '"source"' in json.dumps(found.events)
+    )

@@ -1,0 +1,119 @@
+"""A key as people paste it: what comes along is taken off, what cannot be one is refused without being repeated."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.providers.pasted_key import read_key
+from qcode.providers.registry import PROVIDERS, custom
+
+KEY = "sk-canary-0123456789abcdef"
+OPENAI = PROVIDERS["openai"]
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        f"{KEY}",
+        f"  {KEY}\t\r\n",
+        f"\n\n{KEY}\nrest of the page\n",
+        f'"{KEY}"',
+        f"'{KEY}',",
+        f"“{KEY}”",
+        f"`{KEY}`",
+        f"\ufeff{KEY}\u200b",
+        f"\x1b[200~{KEY}\x1b[201~",
+        f"[200~{KEY}[201~",
+        f"OPENAI_API_KEY={KEY}",
+        f"OPENAI_API_KEY = '{KEY}'  # mine",
+        f'export OPENAI_API_KEY="{KEY}"',
+        f"export OPENAI_API_KEY={KEY}; qcode",
+        f"export  WORK_THING={KEY}",
+        f"set OPENAI_API_KEY={KEY}",
+        f"set -gx OPENAI_API_KEY {KEY}",
+        f"setenv OPENAI_API_KEY {KEY}",
+        f'$env:OPENAI_API_KEY = "{KEY}"',
+        f'"api_key": "{KEY}",',
+        f"api_key: {KEY}",
+        f"Bearer {KEY}",
+        f"Authorization: Bearer {KEY}",
+        f"x-api-key: {KEY}",
+    ],
+)
+def test_what_came_along_is_taken_off(pasted: str) -> None:
+    assert read_key(pasted, OPENAI) == KEY
+
+
+@pytest.mark.parametrize("key", ["YWJjZGVmZ2hpamtsbW5vcA==", "key-id:and-its-secret", "sometoken=", "a/b+c.d~e_f-1"])
+def test_signs_inside_a_key_are_part_of_it(key: str) -> None:
+    assert read_key(key, OPENAI) == key
+
+
+@pytest.mark.parametrize(
+    ("pasted", "part"),
+    [
+        ("", "no key"),
+        (" \n\t ", "no key"),
+        ('""', "no key"),
+        ("sk-1", "too short"),
+        ("https://platform.example/keys", "address"),
+        ("$OPENAI_API_KEY", "name of a variable"),
+        ("${OPENAI_API_KEY}", "name of a variable"),
+        ("OPENAI_API_KEY", "name of a variable"),
+        ("sk-canary...cdef", "hidden"),
+        ("sk-canary-****cdef", "hidden"),
+        ("********", "hidden"),
+        ("<your key here>", "stands for a key"),
+        ("your-api-key-here", "stands for a key"),
+        ("sk-canary 0123456789", "spaces"),
+        ("sk-canary-0123\u20ac", "characters"),
+        ("sk-canary\x07-0123", "characters"),
+        ('{"type": "service_account"}', "file"),
+        (f"export ANTHROPIC_API_KEY={KEY}", "variable of anthropic"),
+        ("sk-ant-api03-0123456789", "key of anthropic"),
+        ("AIzaSyA0123456789", "key of gemini"),
+    ],
+)
+def test_what_cannot_be_a_key_is_refused_without_being_repeated(pasted: str, part: str) -> None:
+    with pytest.raises(ValueError, match=part) as raised:
+        read_key(pasted, OPENAI)
+    assert "\n" not in str(raised.value)
+    assert "canary" not in str(raised.value)
+    assert "0123456789" not in str(raised.value)
+
+
+def test_behind_an_address_of_ones_own_a_key_may_look_like_any_other() -> None:
+    assert read_key("sk-ant-api03-0123456789", OPENAI, "https://gateway.example/v1") == "sk-ant-api03-0123456789"
+    lab = custom("lab", "openai", "https://lab.example/v1")
+    assert read_key("AIzaSyA0123456789", lab) == "AIzaSyA0123456789"
+
+
+def test_a_server_of_this_machine_may_want_a_short_one() -> None:
+    assert read_key("abc", PROVIDERS["vllm"]) == "abc"
+
+
+def test_a_provider_of_the_configuration_knows_its_own_variable() -> None:
+    lab = custom("lab", "openai", "https://lab.example/v1", api_key_env="LAB_KEY")
+    assert read_key(f"LAB_KEY={KEY}", lab) == KEY
+
+
+@given(st.text(max_size=200))
+def test_whatever_is_pasted_is_a_sendable_key_or_refused(pasted: str) -> None:
+    try:
+        key = read_key(pasted, OPENAI)
+    except ValueError:
+        return
+    assert key
+    assert key.isascii()
+    assert key.isprintable()
+    assert " " not in key
+
+
+@given(st.from_regex(r"[A-Za-z0-9_-]{20,60}", fullmatch=True), st.sampled_from(["{}", ' "{}"\n', "export X_KEY={}"]))
+def test_a_key_of_plain_characters_comes_through_as_it_is(key: str, form: str) -> None:
+    try:
+        assert read_key(form.format(key), OPENAI, "https://gateway.example/v1") == key
+    except ValueError as refusal:
+        assert any(word in str(refusal) for word in ("hidden", "stands for"))

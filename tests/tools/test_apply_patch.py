@@ -1,0 +1,262 @@
+"""A patch is applied whole, each hunk where its own lines are, or not at all."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.protocol.patch import Added, Deleted, PatchError, Updated, parse_patch, patch_paths
+from qcode.tools import disk
+from tests.tools.conftest import Bench
+
+SHAPES = (
+    "class Square:\n    def area(self):\n        return 0\n\n\nclass Circle:\n    def area(self):\n        return 0\n"
+)
+
+
+def patch(*lines: str) -> str:
+    return "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
+
+
+def update(path: str, *lines: str) -> str:
+    return patch(f"*** Update File: {path}", *lines)
+
+
+def test_a_patch_adds_changes_moves_and_deletes_files(bench: Bench) -> None:
+    changed = bench.have_read("src/a.py", "one\ntwo\nthree\n")
+    moved = bench.have_read("old.sh", "#!/bin/sh\necho hi\n")
+    moved.chmod(0o755)
+    gone = bench.add("gone.txt", "bye\n")
+    text = patch(
+        "*** Add File: new/deep/b.py",
+        "+import os",
+        "+",
+        "+x = 1",
+        "*** Update File: src/a.py",
+        "@@",
+        " one",
+        "-two",
+        "+2",
+        " three",
+        "*** Update File: old.sh",
+        "*** Move to: bin/new.sh",
+        "@@",
+        "-echo hi",
+        "+echo ho",
+        "*** Delete File: gone.txt",
+    )
+    preview = bench.preview("apply_patch", input=text)
+    assert preview.question == "Change 5 files (+5 -3 lines)?"
+    for shown in ("+++ b/new/deep/b.py", "-two\n+2\n", "rename from old.sh\nrename to bin/new.sh", "-bye\n"):
+        assert shown in preview.detail
+    assert changed.read_text() == "one\ntwo\nthree\n"
+    outcome = bench.run("apply_patch", input=text)
+    assert outcome.content == "A new/deep/b.py\nM src/a.py\nR old.sh -> bin/new.sh\nD gone.txt"
+    assert outcome.summary == "+5 -3 lines"
+    assert outcome.diff == preview.detail
+    assert (bench.root / "new/deep/b.py").read_text() == "import os\n\nx = 1\n"
+    assert changed.read_text() == "one\n2\nthree\n"
+    target = bench.root / "bin/new.sh"
+    assert target.read_text() == "#!/bin/sh\necho ho\n"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o755
+    assert not moved.exists()
+    assert not gone.exists()
+
+
+def test_a_file_that_was_patched_can_be_patched_again(bench: Bench) -> None:
+    bench.run("apply_patch", input=patch("*** Add File: a.txt", "+one"))
+    assert not bench.run("apply_patch", input=update("a.txt", "-one", "+two")).is_error
+    bench.run("apply_patch", input=patch("*** Update File: a.txt", "*** Move to: b.txt"))
+    assert not bench.run("apply_patch", input=update("b.txt", "-two", "+three")).is_error
+    assert (bench.root / "b.txt").read_text() == "three\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "lines", "after"),
+    [
+        (SHAPES, ["@@ class Circle:", "     def area(self):", "-        return 0", "+        return 3"],
+         SHAPES.removesuffix("0\n") + "3\n"),
+        (SHAPES, ["@@ class Circle:", "@@     def area(self):", "-        return 0", "+        return 3"],
+         SHAPES.removesuffix("0\n") + "3\n"),
+        (SHAPES, ["@@ class Square:", "     def area(self):", "-        return 0", "+        return 1",
+                  "@@ class Circle:", "     def area(self):", "-        return 0", "+        return 2"],
+         SHAPES.replace("0", "1", 1).replace("0", "2")),
+        (SHAPES, ["@@ class Circle:", "+    sides = 0"], SHAPES.replace("Circle:\n", "Circle:\n    sides = 0\n")),
+        ("a\nb\n", ["+c"], "a\nb\nc\n"),
+        ("a\nb", ["+c"], "a\nb\nc"),
+        ("", ["+c"], "c\n"),
+        ("a\nb\na\nb\n", ["-b", "+c", "*** End of File"], "a\nb\na\nc\n"),
+        ("a\nb\nc\n", ["-b"], "a\nc\n"),
+        ("a\nb\nc\n", [" a", "-b", "-c"], "a\n"),
+        ("a\nb\nc\n", [" b", "+", "+x"], "a\nb\n\nx\nc\n"),
+        ("a\nb\n", ["-b", "+"], "a\n\n"),
+        ("a\r\nb\r\nc\r\n", [" a", "-b", "+B", " c"], "a\r\nB\r\nc\r\n"),
+        ("a  \nb\nc\n", [" a", "-b", "+B", " c"], "a  \nB\nc\n"),
+        ("\tif x:\n\t\tgo()\n", ["     if x:", "-        go()", "+        stop()"], "\tif x:\n\t\tstop()\n"),
+        ("say(“a”)\nb\n", [' say("a")', "-b", "+c"], "say(“a”)\nc\n"),
+        ("a\n\nb\nc\n", [" a", "", " b", "-c", "+d"], "a\n\nb\nd\n"),
+        ("a\nb\nc\nd\n", ["@@ -1,2 +1,2 @@", " a", "-b", "+B", "@@ -3,2 +3,2 @@ d", "-d", "+D"], "a\nB\nc\nD\n"),
+        ("a\nb\nc\nd\n", ["@@", "-d", "+D", "@@", "-a", "+A"], "A\nb\nc\nD\n"),
+        ("def f():\n    x\ndef g():\n    x\n", ["@@ def g", "-    x", "+    y"], "def f():\n    x\ndef g():\n    y\n"),
+        ("xfoo\nfoo\n", ["-foo", "+bar"], "xfoo\nbar\n"),
+        ("a\nb\n", [" a", "-b", "+c", ""], "a\nc\n"),
+    ],
+)  # fmt: skip
+def test_a_hunk_goes_where_its_lines_are(bench: Bench, before: str, lines: list[str], after: str) -> None:
+    target = bench.have_read("a.txt", before)
+    outcome = bench.run("apply_patch", input=update("a.txt", *lines))
+    assert not outcome.is_error, outcome.content
+    assert target.read_bytes().decode() == after
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["-        return 0", "+        return 1"], "2 times, at lines 3, 8"),
+        (["-        return 7 * 6", "+x"], "The hunk for a.txt: the hunk is not in a.txt"),
+        (["@@ class Square:", "-        return 0", "+        return 9", "@@", "-nowhere at all", "+x"], "Hunk 2 of 2"),
+        (["@@ class Triangle:", "+    sides = 3"], "after @@"),
+    ],
+)
+def test_a_hunk_without_one_place_is_refused(bench: Bench, lines: list[str], said: str) -> None:
+    target = bench.have_read("a.txt", SHAPES)
+    outcome = bench.run("apply_patch", input=update("a.txt", *lines))
+    assert outcome.is_error
+    assert said in outcome.content
+    assert target.read_text() == SHAPES
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "must begin with the line '*** Begin Patch'"),
+        ("*** Begin Patch\n*** Update File: a.txt\n-one\n+two", "may have been cut"),
+        (patch(), "names no file"),
+        (patch("*** Update File: a.txt"), "has no hunk"),
+        (update("a.txt", "@@", " one"), "no line that begins with + or -"),
+        (update("a.txt", "one"), "patch line 3: a line of a hunk must begin with"),
+        (patch("*** Add File: b.txt", "one"), "patch line 3: every line of the new file b.txt must begin with +"),
+        (patch("*** Change File: a.txt"), "patch line 2: expected '*** Add File: '"),
+        (patch("*** Delete File: a.txt", "-one"), "nothing can follow"),
+        (update("b.txt", "-one", "+two"), "b.txt does not exist"),
+        (patch("*** Add File: a.txt", "+one"), "a.txt exists already"),
+        (patch("*** Update File: a.txt", "*** Move to: c.txt"), "c.txt exists already"),
+        (patch("*** Delete File: a.txt", "*** Update File: a.txt", "-one", "+two"), "two sections for a.txt"),
+        (update("c.txt", "-one", "+two"), "c.txt has not been read yet"),
+        (update("../x", "-one", "+two"), "outside the workspace"),
+    ],
+)
+def test_a_patch_that_cannot_be_applied_is_refused_whole(bench: Bench, text: str, said: str) -> None:
+    bench.have_read("a.txt", "one\n")
+    bench.add("c.txt", "one\n")
+    whole = (
+        text.replace("*** Begin Patch\n", "*** Begin Patch\n*** Add File: first.txt\n+x\n") if "File:" in text else text
+    )
+    for one in (text, whole):
+        outcome = bench.run("apply_patch", input=one)
+        assert outcome.is_error
+        if one == text:
+            assert said in outcome.content
+            assert bench.preview("apply_patch", input=one).refusal == outcome.content
+    assert sorted(path.name for path in bench.root.iterdir()) == ["a.txt", "c.txt"]
+    assert (bench.root / "a.txt").read_text() == "one\n"
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    ["{}", "```\n{}\n```", "\n\n{}\n", "apply_patch <<'EOF'\n{}\nEOF", "<<EOF\n{}\nEOF\n", "```diff\n{}\n```\n"],
+)
+def test_what_models_wrap_a_patch_in_does_not_matter(wrapped: str) -> None:
+    text = wrapped.format(patch("*** Delete File: a.txt", "*** Add File: b c.txt", "+x"))
+    assert parse_patch(text) == (Deleted("a.txt"), Added("b c.txt", "x\n"))
+    assert parse_patch(text.replace("\n", "\r\n")) == parse_patch(text)
+    assert patch_paths(text) == ("a.txt", "b c.txt")
+
+
+def test_every_path_of_a_patch_is_named_also_where_a_file_moves_to() -> None:
+    text = patch("*** Update File: a", "*** Move to: .git/hooks/post-commit", "*** Update File: b", "-x", "+y")
+    assert patch_paths(text) == ("a", ".git/hooks/post-commit", "b")
+
+
+LINES = [
+    "*** Add File: a", "*** Update File: b", "*** Move to: c", "*** Delete File: d", "@@", "@@ x", "+x", "-x", " x", "",
+    "*** End of File", "?", "*** End Patch",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(LINES), max_size=9))
+def test_no_text_makes_the_reader_fail_in_another_way(lines: list[str]) -> None:
+    try:
+        sections = parse_patch(patch(*lines))
+    except PatchError:
+        return
+    for section in sections:
+        assert not isinstance(section, Updated) or section.hunks or section.moved_to
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3])
+def test_a_patch_that_fails_half_way_is_taken_back(bench: Bench, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
+    bench.have_read("a.txt", "one\n").chmod(0o600)
+    bench.have_read("b.txt", "two\n")
+    count = 0
+    place = disk.replace_file
+
+    def fail(folder: int, name: str, *arguments: object, **keywords: object) -> object:
+        nonlocal count
+        count += 1
+        if count == failing:
+            raise OSError(28, "no space")
+        return place(folder, name, *arguments, **keywords)  # type: ignore[arg-type]  # passed on as they came
+
+    monkeypatch.setattr(disk, "replace_file", fail)
+    text = patch(
+        "*** Update File: a.txt", "-one", "+1", "*** Update File: b.txt", "*** Move to: x/c.txt", "@@", "-two", "+2",
+        "*** Add File: y/d.txt", "+d",
+    )  # fmt: skip
+    outcome = bench.run("apply_patch", input=text)
+    assert "the disk is full. Nothing was changed" in outcome.content
+    assert sorted(path.name for path in bench.root.iterdir() if not path.is_dir()) == ["a.txt", "b.txt"]
+    assert (bench.root / "a.txt").read_text() == "one\n"
+    assert (bench.root / "b.txt").read_text() == "two\n"
+    assert stat.S_IMODE((bench.root / "a.txt").stat().st_mode) == 0o600
+    assert not bench.run("apply_patch", input=text).is_error
+
+
+def test_a_change_that_happens_in_between_stops_all_of_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.have_read("a.txt", "one\n")
+    other = bench.have_read("b.txt", "two\n")
+    remove = disk.remove_file
+
+    def interfering(folder: int, name: str, old: disk.Loaded, shown: str) -> None:
+        other.write_text("theirs\n")
+        remove(folder, name, old, shown)
+
+    monkeypatch.setattr(disk, "remove_file", interfering)
+    text = patch("*** Update File: a.txt", "-one", "+1", "*** Delete File: b.txt")
+    assert "changed meanwhile" in bench.run("apply_patch", input=text).content
+    assert (bench.root / "a.txt").read_text() == "one\n"
+    assert other.read_text() == "theirs\n"
+
+
+def test_a_deleted_file_need_not_be_text_or_read_but_must_be_as_it_was_read(bench: Bench) -> None:
+    bench.add("a.bin", b"\0\1")
+    assert "[a binary file of 2 bytes]" in bench.preview("apply_patch", input=patch("*** Delete File: a.bin")).detail
+    assert bench.run("apply_patch", input=patch("*** Delete File: a.bin")).content == "D a.bin"
+    target = bench.have_read("b.txt", "one\n")
+    target.write_text("theirs\n")
+    assert "changed since it was read" in bench.run("apply_patch", input=patch("*** Delete File: b.txt")).content
+    assert target.exists()
+
+
+def test_a_link_is_neither_deleted_nor_moved_in_place_of_its_target(bench: Bench) -> None:
+    target = bench.have_read("real.txt", "x\n")
+    (bench.root / "link.txt").symlink_to("real.txt")
+    for text in (patch("*** Delete File: link.txt"), patch("*** Update File: link.txt", "*** Move to: b.txt")):
+        assert "link.txt is a link to real.txt" in bench.run("apply_patch", input=text).content
+    assert target.read_text() == "x\n"
+    assert not bench.run("apply_patch", input=update("link.txt", "-x", "+y")).is_error
+    assert target.read_text() == "y\n"
+    assert (bench.root / "link.txt").is_symlink()

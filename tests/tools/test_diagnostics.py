@@ -1,0 +1,81 @@
+"""Which checkers a project has set up, and the command that a call of `diagnostics` stands for."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from qcode.protocol.json import Json
+from qcode.tools.checkers import check_command
+from qcode.tools.diagnostics import Diagnostics
+from qcode.tools.refusal import Refused
+from tests.tools.conftest import Bench
+
+
+@pytest.mark.parametrize(
+    ("files", "changed", "command"),
+    [
+        ({"pyproject.toml": "[tool.ruff]\n"}, ["a.py"], "ruff check --no-fix --output-format=concise a.py"),
+        ({"pyproject.toml": "[tool.mypy]\n"}, ["a.py", "b c.py"], "mypy --no-error-summary a.py 'b c.py'"),
+        ({"mypy.ini": "", "ruff.toml": ""}, ["a.py"],
+         "ruff check --no-fix --output-format=concise a.py; mypy --no-error-summary a.py"),
+        ({"setup.cfg": "[flake8]\n"}, ["a.py"], "flake8 a.py"),
+        ({"pyrightconfig.json": "{}"}, ["a.pyi"], "pyright a.pyi"),
+        ({"mypy.ini": "", ".venv/bin/mypy": ""}, ["a.py"], ".venv/bin/mypy --no-error-summary a.py"),
+        ({"eslint.config.mjs": ""}, ["src/a.ts"], "npx --no-install eslint src/a.ts"),
+        ({"package.json": '{"eslintConfig": {}}'}, ["a.js"], "npx --no-install eslint a.js"),
+        ({"web/tsconfig.json": ""}, ["web/a.ts"], "(cd web && npx --no-install tsc --noEmit -p tsconfig.json)"),
+        ({"go.mod": ""}, ["a.go", "pkg/b.go", "pkg/c.go"], "go vet . ./pkg"),
+        ({"crate/Cargo.toml": ""}, ["crate/src/a.rs"], "(cd crate && cargo check --quiet --message-format=short)"),
+        ({"mypy.ini": ""}, ["-x.py"], "mypy --no-error-summary ./-x.py"),
+        ({"mypy.ini": ""}, ["a.txt"], ""),
+        ({"pyproject.toml": "[tool.black]\n"}, ["a.py"], ""),
+        ({"pyproject.toml": "not toml ["}, ["a.py"], ""),
+        ({"package.json": "["}, ["a.js"], ""),
+        ({}, ["a.py", "a.ts", "a.go", "a.rs"], ""),
+    ],
+)  # fmt: skip
+def test_a_checker_runs_where_the_project_has_set_it_up(
+    bench: Bench, files: dict[str, str], changed: list[str], command: str
+) -> None:
+    for name, content in files.items():
+        bench.add(name, content)
+    assert check_command(bench.root, [bench.root / name for name in changed]) == command
+
+
+def test_a_config_above_the_workspace_does_not_count(bench: Bench) -> None:
+    (bench.root.parent / "mypy.ini").write_text("")
+    assert check_command(bench.root, [bench.root / "a.py"]) == ""
+
+
+def test_without_paths_the_changed_files_are_checked(bench: Bench) -> None:
+    bench.add("ruff.toml", "")
+    with pytest.raises(Refused, match="no file was changed"):
+        Diagnostics().spelled_out({}, bench.workspace)
+    bench.run("write", path="a.py", content="x\n")
+    bench.run("write", path="b.py", content="x\n")
+    Path(bench.root / "b.py").unlink()
+    command = "ruff check --no-fix --output-format=concise a.py"
+    assert Diagnostics().spelled_out({}, bench.workspace) == {"command": command}
+    assert bench.preview("diagnostics").detail == command
+    paths: Json = ["c.py", "a.py"]
+    assert Diagnostics().spelled_out({"paths": paths}, bench.workspace) == {"command": f"{command} c.py"}
+    assert "set up no linter" in bench.run("diagnostics", paths=["a.txt"]).content
+    assert "outside the workspace" in bench.run("diagnostics", paths=["../a.py"]).content
+
+
+def test_it_never_runs_by_itself(bench: Bench) -> None:
+    bench.add("ruff.toml", "")
+    assert "must run as the shell command" in bench.run("diagnostics", paths=["a.py"]).content
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_what_a_file_is_called_is_no_part_of_the_command(bench: Bench) -> None:
+    bench.add("mypy.ini", "")
+    name = "a'; touch hacked; '.py"
+    bench.add(name)
+    command = check_command(bench.root, [bench.root / name])
+    bench.run("shell", command=command)
+    assert not (bench.root / "hacked").exists()

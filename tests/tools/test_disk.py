@@ -1,0 +1,228 @@
+"""A file is replaced whole or not at all, keeps what it had, and nothing is left behind."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qcode.tools import disk
+from tests.tools.conftest import Bench
+
+HERE = Path(__file__).parents[2]
+
+
+def names(bench: Bench) -> list[str]:
+    return sorted(entry.name for entry in bench.root.iterdir())
+
+
+@pytest.fixture(params=["nameless", "by name"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways a file is written: the second where the file system has no files without a name."""
+    if request.param == "by name":
+        monkeypatch.setattr(os, "O_TMPFILE", 0)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o755, 0o4755, 0o2755, 0o1644, 0o640])
+@pytest.mark.usefixtures("way")
+def test_every_bit_of_the_mode_is_kept(bench: Bench, mode: int) -> None:
+    target = bench.have_read("a.txt", "one\n")
+    target.chmod(mode)
+    assert not bench.run("edit", path="a.txt", old_text="one", new_text="1").is_error
+    assert stat.S_IMODE(target.stat().st_mode) == mode
+    assert names(bench) == ["a.txt"]
+
+
+@pytest.mark.usefixtures("way")
+def test_a_new_file_gets_the_usual_mode(bench: Bench) -> None:
+    old = os.umask(0o027)
+    try:
+        bench.run("write", path="a.txt", content="x")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((bench.root / "a.txt").stat().st_mode) == 0o640
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.usefixtures("way")
+def test_the_owner_is_kept(bench: Bench) -> None:
+    target = bench.have_read("a.txt", "one\n")
+    os.chown(target, 1234, 4321)
+    target.chmod(0o6755)
+    assert not bench.run("edit", path="a.txt", old_text="one", new_text="1").is_error
+    info = target.stat()
+    assert (info.st_uid, info.st_gid, stat.S_IMODE(info.st_mode)) == (1234, 4321, 0o6755)
+
+
+@pytest.mark.usefixtures("way")
+def test_an_owner_that_cannot_be_kept_is_no_change(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = bench.have_read("a.txt", "one\n")
+
+    def refuse(*arguments: object) -> None:
+        raise PermissionError(errno.EPERM, "no")
+
+    seen = disk.load
+
+    def owned_by_another(folder: int, name: str, shown: str) -> disk.Loaded:
+        loaded = seen(folder, name, shown)
+        return disk.Loaded(loaded.data, loaded.snapshot, loaded.mode, (999, 999), loaded.links)
+
+    monkeypatch.setattr(os, "fchown", refuse)
+    monkeypatch.setattr(disk, "load", owned_by_another)
+    outcome = bench.run("edit", path="a.txt", old_text="one", new_text="1")
+    assert outcome.content == "a.txt may not be changed (operation not permitted). Nothing was changed"
+    assert (target.read_text(), names(bench)) == ("one\n", ["a.txt"])
+
+
+@pytest.mark.usefixtures("way")
+def test_extended_attributes_are_kept(bench: Bench) -> None:
+    target = bench.have_read("a.txt", "one\n")
+    try:
+        os.setxattr(target, "user.note", b"mine")
+    except OSError:
+        pytest.skip("the file system has no extended attributes")
+    assert not bench.run("edit", path="a.txt", old_text="one", new_text="1").is_error
+    assert os.getxattr(target, "user.note") == b"mine"
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_link_keeps_pointing_wherever_it_is(bench: Bench, depth: int) -> None:
+    target = bench.add("real/a.txt", "one\n")
+    (bench.root / "links").mkdir()
+    (bench.root / "links/l1").symlink_to("../real/a.txt")
+    (bench.root / "links/l2").symlink_to("l1")
+    path = f"links/l{depth}"
+    bench.run("read", path=path)
+    assert not bench.run("edit", path=path, old_text="one", new_text="1").is_error
+    assert target.read_text() == "1\n"
+    assert [(bench.root / f"links/l{n}").is_symlink() for n in (1, 2)] == [True, True]
+
+
+def test_special_files_are_refused(bench: Bench) -> None:
+    os.mkfifo(bench.root / "pipe")
+    for name, arguments in (("read", {}), ("write", {"content": "x"}), ("edit", {"old_text": "a", "new_text": "b"})):
+        assert "device, pipe or socket" in bench.run(name, path="pipe", **arguments).content
+
+
+@pytest.mark.usefixtures("way")
+def test_folders_made_for_a_file_that_failed_go_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.add("old/x")
+
+    def full(*arguments: object) -> int:
+        raise OSError(errno.ENOSPC, "no")
+
+    monkeypatch.setattr(os, "write", full)
+    outcome = bench.run("write", path="old/new/deep/a.txt", content="x")
+    assert "the disk is full. Nothing was changed" in outcome.content
+    assert [path.name for path in (bench.root / "old").iterdir()] == ["x"]
+
+
+_LIMITED = """
+import asyncio, resource, signal, sys
+from pathlib import Path
+from qcode.tools.edit import Edit
+from qcode.tools.read import Read
+from qcode.tools.tool import ToolContext
+from qcode.tools.workspace import Workspace
+
+workspace, context = Workspace(Path(sys.argv[1])), ToolContext(print)
+asyncio.run(Read().run({"path": "a.txt"}, workspace, context))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+arguments = {"path": "a.txt", "old_text": "one", "new_text": "1" * 5000}
+print(asyncio.run(Edit().run(arguments, workspace, context)).content)
+"""
+
+
+def test_a_file_that_may_not_be_so_large_is_left_as_it_was(bench: Bench) -> None:
+    target = bench.add("a.txt", "one\n")
+    argv = [sys.executable, "-c", _LIMITED, str(bench.root)]
+    ended = subprocess.run(argv, capture_output=True, text=True, cwd=HERE, check=True)
+    assert "larger than this system allows (file size limit). Nothing was changed" in ended.stdout
+    assert (target.read_text(), names(bench)) == ("one\n", ["a.txt"])
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 1000
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    if (
+        mount is None
+        or subprocess.run(
+            [mount, "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], capture_output=True, check=False
+        ).returncode
+    ):
+        pytest.skip("no file system can be mounted here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_disk_that_is_really_full_keeps_the_old_file(small_disk: Path) -> None:
+    from qcode.tools.workspace import Workspace
+
+    bench = Bench(Workspace(small_disk))
+    target = bench.have_read("a.txt", "one\n" + "x" * 20_000)
+    outcome = bench.run("edit", path="a.txt", old_text="one", new_text="1" * 60_000)
+    assert outcome.content == "a.txt could not be written: the disk is full. Nothing was changed"
+    assert target.read_text().startswith("one\n")
+    assert names(bench) == ["a.txt"]
+
+
+_KILLED = """
+import os, sys, time
+from pathlib import Path
+from qcode.tools.workspace import Workspace
+
+def stop(*arguments, **keywords):
+    print("here", flush=True)
+    time.sleep(60)
+
+workspace = Workspace(Path(sys.argv[1]))
+place = workspace.resolve("a.txt", "write")
+loaded = workspace.load(place) if workspace.exists(place) else None
+setattr(os, sys.argv[2], stop)
+workspace.write(place, b"new\\n" * 100_000, loaded)
+"""
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "link"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_killed_while_it_writes_it_leaves_nothing_behind(bench: Bench, call: str, is_there: bool) -> None:
+    try:
+        os.close(os.open(bench.root, os.O_TMPFILE | os.O_WRONLY))
+    except OSError:
+        pytest.skip("the file system has no files without a name")
+    if is_there:
+        bench.add("a.txt", b"old\n" * 100_000)
+    argv = [sys.executable, "-c", _KILLED, str(bench.root), call]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=HERE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"here\n"
+        process.send_signal(signal.SIGKILL)
+    assert names(bench) == (["a.txt"] if is_there else [])
+    assert not is_there or (bench.root / "a.txt").read_bytes() == b"old\n" * 100_000
+
+
+def test_what_was_seen_of_many_files_is_kept_within_bounds(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qcode.tools.seen._KEPT_IN_ALL", 40)
+    first, last = bench.have_read("a.txt", "one\n"), bench.have_read("b.txt", "two\n")
+    for index in range(3):
+        bench.have_read(f"{index}.txt", f"{index} more text\n")
+    last = bench.have_read("b.txt", "two\n")
+    first.write_text("theirs\n")
+    last.write_text("theirs\n")
+    told = [bench.run("edit", path=name, old_text="x", new_text="y").content for name in ("a.txt", "b.txt")]
+    assert all("was changed since it was read" in text for text in told)
+    assert ["What changed" in text for text in told] == [False, True]

@@ -1,0 +1,239 @@
+"""Images, PDFs and notebooks: what the model gets of them, and how a cell is changed."""
+
+from __future__ import annotations
+
+import base64
+import builtins
+import io
+import json
+import random
+from typing import Any
+
+import pytest
+from PIL import Image as Pillow
+from pypdf import PdfWriter
+from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
+
+from qcode.tools import pdf, pictures
+from tests.tools.conftest import Bench
+
+
+def image(size: tuple[int, int], form: str = "PNG", mode: str = "RGB", *, is_noisy: bool = False) -> bytes:
+    made = Pillow.new(mode, size, "red")
+    if is_noisy:
+        made = Pillow.frombytes("RGB", size, random.Random(1).randbytes(size[0] * size[1] * 3))
+    target = io.BytesIO()
+    made.save(target, form)
+    return target.getvalue()
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "WEBP"])
+def test_an_image_comes_as_it_is_whatever_its_name(bench: Bench, form: str) -> None:
+    data = image((30, 20), form)
+    bench.add("picture.txt", data)
+    outcome = bench.run("read", path="picture.txt")
+    (shown,) = outcome.images
+    assert shown.media_type == f"image/{form.lower()}"
+    assert base64.b64decode(shown.data) == data
+    assert outcome.content == f"[picture.txt: image/{form.lower()}, 30 x 20, {len(data):,} bytes]"
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type", "size"),
+    [
+        (image((4_000, 1_000)), "image/jpeg", (1_568, 392)),
+        (image((1_000, 3_000), mode="RGBA"), "image/png", (522, 1_568)),
+        (image((1_200, 1_100), is_noisy=True), "image/jpeg", (1_200, 1_100)),
+    ],
+    ids=["wide", "tall and transparent", "heavy"],
+)
+def test_a_large_image_is_made_smaller(bench: Bench, data: bytes, media_type: str, size: tuple[int, int]) -> None:
+    bench.add("a.png", data)
+    (shown,) = bench.run("read", path="a.png").images
+    sent = base64.b64decode(shown.data)
+    assert shown.media_type == media_type
+    assert len(sent) <= pictures.MOST_BYTES
+    width, height = Pillow.open(io.BytesIO(sent)).size
+    assert abs(width - size[0]) <= 1
+    assert abs(height - size[1]) <= 1
+
+
+def test_a_broken_image_and_one_of_absurd_size_are_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.add("broken.png", image((30, 20))[:60])
+    assert "broken image" in bench.run("read", path="broken.png").content
+    monkeypatch.setattr(pictures, "MOST_PIXELS", 100)
+    bench.add("a.png", image((30, 20)))
+    assert "30 x 20 pixels, more than can be shown" in bench.run("read", path="a.png").content
+
+
+def test_without_pillow_an_image_is_sent_as_it_is_up_to_a_size(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, load = image((30, 20)), builtins.__import__
+
+    def without(name: str, *arguments: Any) -> Any:
+        if name.startswith("PIL"):
+            raise ImportError(name)
+        return load(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    bench.add("a.png", data)
+    assert base64.b64decode(bench.run("read", path="a.png").images[0].data) == data
+    monkeypatch.setattr(pictures, "MOST_BYTES", 10)
+    assert "install qcode with its 'images' extra" in bench.run("read", path="a.png").content
+
+
+def document(*pages: str, password: str = "") -> bytes:
+    writer = PdfWriter()
+    font = DictionaryObject(
+        {
+            NameObject("/Type"): NameObject("/Font"),
+            NameObject("/Subtype"): NameObject("/Type1"),
+            NameObject("/BaseFont"): NameObject("/Helvetica"),
+        }
+    )
+    for text in pages:
+        page = writer.add_blank_page(300, 300)
+        page[NameObject("/Resources")] = DictionaryObject(
+            {NameObject("/Font"): DictionaryObject({NameObject("/F1"): font})}
+        )
+        content = DecodedStreamObject()
+        content.set_data(f"BT /F1 12 Tf 20 200 Td ({text}) Tj ET".encode())
+        page[NameObject("/Contents")] = content
+    if password:
+        writer.encrypt(password, algorithm="RC4-128")
+    target = io.BytesIO()
+    writer.write(target)
+    return target.getvalue()
+
+
+def test_the_text_of_a_pdf_comes_by_pages(bench: Bench) -> None:
+    bench.add("a.pdf", document(*(f"This is page {number}" for number in range(1, 25))))
+    content = bench.run("read", path="a.pdf").content
+    assert content.startswith("[page 1]\nThis is page 1\n[page 2]\n")
+    assert content.endswith("[pages 1-20 of 24; read on with pages '21-24']")
+    outcome = bench.run("read", path="a.pdf", pages="3-4")
+    assert outcome.content.count("This is page") == 2
+    assert "[pages 3-4 of 24" in outcome.content
+    assert outcome.summary == "2 of 24 pages"
+    assert bench.run("read", path="a.pdf", pages="24").content == "[page 24]\nThis is page 24\n[pages 24-24 of 24]"
+    assert "page 25 is beyond its end" in bench.run("read", path="a.pdf", pages="25-30").content
+
+
+@pytest.mark.parametrize("pages", ["0", "5-3", "a", "1,2", "-3"])
+def test_pages_that_are_none_are_refused(bench: Bench, pages: str) -> None:
+    bench.add("a.pdf", document("x"))
+    assert "must be a page or a range" in bench.run("read", path="a.pdf", pages=pages).content
+
+
+def test_a_pdf_that_gives_nothing_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.add("locked.pdf", document("secret", password="hush"))
+    assert "protected by a password" in bench.run("read", path="locked.pdf").content
+    bench.add("broken.pdf", document("x")[:40])
+    assert "is a PDF that cannot be read: " in bench.run("read", path="broken.pdf").content
+    bench.add("blank.pdf", document(""))
+    assert "the pages may be pictures" in bench.run("read", path="blank.pdf").content
+    monkeypatch.setattr(pdf, "LIMIT_S", 0.001)
+    assert "it took longer than 0.001 s" in bench.run("read", path="blank.pdf").content
+
+
+def notebook(minor: int = 5, indent: int | None = 1) -> str:
+    cells: list[dict[str, Any]] = [
+        {"cell_type": "markdown", "id": "intro", "metadata": {}, "source": ["# Títle\n", "text"]},
+        {
+            "cell_type": "code",
+            "execution_count": 3,
+            "id": "calc",
+            "metadata": {"tags": ["x"]},
+            "outputs": [
+                {"name": "stdout", "output_type": "stream", "text": ["4\n"]},
+                {
+                    "data": {"image/png": base64.b64encode(image((2, 2))).decode(), "text/plain": "<Figure>"},
+                    "output_type": "display_data",
+                },
+                {
+                    "ename": "E",
+                    "evalue": "v",
+                    "output_type": "error",
+                    "traceback": ["\x1b[31mE\x1b[0m: v"],
+                },
+            ],
+            "source": ["x = 2\n", "print(x + 2)"],
+        },
+        {"cell_type": "code", "execution_count": None, "id": "end", "metadata": {}, "outputs": [], "source": "y = 1"},
+    ]
+    whole = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": minor}
+    return json.dumps(whole, indent=indent, ensure_ascii=False) + "\n"
+
+
+def test_a_notebook_is_shown_as_cells_with_what_they_gave(bench: Bench) -> None:
+    bench.add("a.ipynb", notebook())
+    outcome = bench.run("read", path="a.ipynb")
+    assert outcome.content == (
+        "[cell 1: markdown, id intro]\n# Títle\ntext\n[cell 2: code, id calc]\nx = 2\nprint(x + 2)\n[stdout]\n4\n"
+        "[output: image/png, image 1 below]\n[error]\nE: v\n[cell 3: code, id end]\ny = 1"
+    )
+    assert [shown.media_type for shown in outcome.images] == ["image/png"]
+    part = bench.run("read", path="a.ipynb", offset=2, limit=1).content
+    assert part.endswith("[cells 2-2 of 3; read on with offset 3]")
+    assert "beyond its end" in bench.run("read", path="a.ipynb", offset=4).content
+
+
+def test_long_output_of_a_cell_is_shortened(bench: Bench) -> None:
+    whole = json.loads(notebook())
+    whole["cells"][1]["outputs"][0]["text"] = "z" * 50_000
+    bench.add("a.ipynb", json.dumps(whole))
+    content = bench.run("read", path="a.ipynb").content
+    assert "46,000 characters left out" in content
+    assert len(content) < 6_000
+
+
+def test_what_is_no_notebook_is_shown_as_text(bench: Bench) -> None:
+    bench.add("a.ipynb", '{"cells": 5}\n')
+    assert "shown as text" in bench.run("read", path="a.ipynb").content
+    assert "is no notebook" in bench.run("notebook_edit", path="a.ipynb", cell="1", source="x").content
+
+
+@pytest.mark.parametrize("indent", [1, 2, None])
+def test_only_the_cell_that_is_meant_changes(bench: Bench, indent: int | None) -> None:
+    before = notebook(indent=indent)
+    target = bench.have_read("a.ipynb", before)
+    outcome = bench.run("notebook_edit", path="a.ipynb", cell="calc", source="x = 3\nprint(x)")
+    assert outcome.content == "Replaced cell 2 in a.ipynb."
+    after, old = json.loads(target.read_text()), json.loads(before)
+    assert after["cells"][1]["source"] == ["x = 3\n", "print(x)"]
+    assert (after["cells"][1]["outputs"], after["cells"][1]["execution_count"]) == ([], None)
+    assert after["cells"][1]["metadata"] == {"tags": ["x"]}
+    assert [after["cells"][0], after["cells"][2]] == [old["cells"][0], old["cells"][2]]
+    # Spelled in the style of the file: undoing the change gives the very text that was there.
+    after["cells"][1] = old["cells"][1]
+    assert json.dumps(after, indent=indent, ensure_ascii=False) + "\n" == before
+    bench.run("notebook_edit", path="a.ipynb", cell="3", source="y = 2")
+    assert json.loads(target.read_text())["cells"][2]["source"] == "y = 2"
+
+
+def test_cells_are_inserted_and_deleted(bench: Bench) -> None:
+    target = bench.have_read("a.ipynb", notebook())
+    inserted = bench.run("notebook_edit", path="a.ipynb", cell="0", mode="insert", source="a", cell_type="markdown")
+    assert inserted.content == "Inserted cell 1 in a.ipynb."
+    assert not bench.run("notebook_edit", path="a.ipynb", cell="calc", mode="insert", source="b\nc").is_error
+    cells = json.loads(target.read_text())["cells"]
+    assert [cell["cell_type"] for cell in cells] == ["markdown", "markdown", "code", "code", "code"]
+    assert (cells[0]["source"], cells[3]["source"], cells[3]["outputs"]) == (["a"], ["b\n", "c"], [])
+    assert cells[3]["id"] not in ("intro", "calc", "end")
+    bench.run("notebook_edit", path="a.ipynb", cell="1", mode="delete")
+    assert json.loads(target.read_text())["cells"] == cells[1:]
+    assert (
+        "no cell 'nowhere'; it has 4 cells"
+        in bench.run("notebook_edit", path="a.ipynb", cell="nowhere", source="x").content
+    )
+    assert "source is missing" in bench.run("notebook_edit", path="a.ipynb", cell="1").content
+
+
+def test_old_notebooks_get_no_ids(bench: Bench) -> None:
+    target = bench.have_read("a.ipynb", notebook(minor=4))
+    bench.run("notebook_edit", path="a.ipynb", cell="0", mode="insert", source="a")
+    assert "id" not in json.loads(target.read_text())["cells"][0]
+
+
+def test_an_unread_notebook_is_not_changed(bench: Bench) -> None:
+    bench.add("a.ipynb", notebook())
+    assert "read it first" in bench.run("notebook_edit", path="a.ipynb", cell="1", source="x").content

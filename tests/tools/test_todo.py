@@ -1,0 +1,52 @@
+"""The list of what is to do, and questions that are none."""
+
+from __future__ import annotations
+
+import pytest
+
+from qcode.protocol.json import Json
+from qcode.tools.todo import Item, items_of
+from tests.tools.conftest import Bench
+
+
+def item(task: str, state: str) -> Json:
+    return {"task": task, "state": state}
+
+
+def test_the_list_comes_back_as_it_stands(bench: Bench) -> None:
+    items = [item("look", "done"), item("fix \n it", "in_progress"), item("test", "pending")]
+    outcome = bench.run("todo", items=items)
+    assert outcome.content == "[x] look\n[>] fix it\n[ ] test"
+    assert outcome.summary == "1 of 3 done"
+    assert items_of({"items": items})[1] == Item("fix it", "in_progress")
+    assert bench.run("todo", items=[]).content == "The list is empty."
+
+
+def test_a_list_that_is_badly_kept_says_how(bench: Bench) -> None:
+    assert "work on one at a time" in bench.run("todo", items=[item("a", "in_progress")] * 2).content
+    assert "nothing is in progress" in bench.run("todo", items=[item("a", "pending")]).content
+    assert "nothing" not in bench.run("todo", items=[item("a", "done")]).content
+
+
+@pytest.mark.parametrize(
+    ("items", "said"),
+    [
+        ([item("a", "started")], "'items[0].state' must be one of"),
+        ([item(" ", "done")], "the task of an item is empty"),
+        (["a"], "'items[0]' must be an object"),
+        ([{"task": "a"}], "missing argument 'items[0].state'"),
+        ([item("a", "done")] * 51, "at most 50"),
+    ],
+)
+def test_a_list_that_is_none_is_refused(bench: Bench, items: list[Json], said: str) -> None:
+    assert said in bench.run("todo", items=items).content
+    assert bench.preview("todo", items=items).refusal
+
+
+def test_a_long_question_is_whole(bench: Bench) -> None:
+    long = "why " * 100
+    preview = bench.preview("ask_person", question=f"{long}?")
+    assert preview.detail == f"{long}?"
+    assert bench.preview("ask_person", question="Which?\nMore of it.").detail == "More of it."
+    assert bench.preview("ask_person", question=" ").refusal
+    assert bench.run("ask_person", question="Which?").is_error

@@ -1,0 +1,61 @@
+"""A way to connect that plays what a test says, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+
+from qcode.safety.redaction import Secret
+from qcode.tui.connecting import CheckedKey, ProviderChoice
+
+CANARY = "sk-canary-0123456789abcdef"
+
+CHOICES = (
+    ProviderChoice("anthropic"),
+    ProviderChoice("openai", "OPENAI_API_KEY is set", is_ready=True),
+    ProviderChoice("bedrock", "credentials come from the AWS chain", takes_key=False, is_ready=True),
+    ProviderChoice("openrouter"),
+    ProviderChoice("ollama", "needs no key", is_ready=True),
+)
+
+
+class ScriptedConnecting:
+    """Refuses what begins with "bad"; waits for `opened` where the test asks for it."""
+
+    def __init__(self, *, is_first: bool = False, wants_theme: bool = False, waits: bool = False) -> None:
+        self.is_first = is_first
+        self.wants_theme = wants_theme
+        self.asked: list[tuple[str, str]] = []
+        self.kept: list[tuple[str, Secret | None]] = []
+        self.finished = 0
+        self.chosen = ""
+        self.themes: list[str] = []
+        self.reached, self.opened = asyncio.Event(), asyncio.Event()
+        if not waits:
+            self.opened.set()
+
+    def choices(self) -> tuple[ProviderChoice, ...]:
+        return CHOICES
+
+    async def check(self, name: str, typed: str) -> CheckedKey:
+        self.asked.append((name, typed))
+        self.reached.set()
+        await self.opened.wait()
+        if typed.startswith("bad"):
+            raise ValueError(f"{name} refused the key: [not] valid")
+        is_ready = next(choice.is_ready for choice in CHOICES if choice.name == name)
+        if not typed and not is_ready:
+            raise ValueError("no key was given")
+        models = ("vendor/large", "vendor/small", "other/tiny") if name == "openrouter" else ()
+        return CheckedKey(Secret(typed) if typed else None, models=models)
+
+    async def keep(self, name: str, checked: CheckedKey) -> tuple[str, ...]:
+        self.kept.append((name, checked.key))
+        return (f"{name} accepted the key", "stored in the keyring") if checked.key is not None else ()
+
+    def model_of(self, name: str, listed: tuple[str, ...]) -> str:
+        return "" if listed or name == "ollama" else f"{name}/default"
+
+    def finish(self, model: str) -> None:
+        self.finished += 1
+        self.chosen = model
+        self.is_first = False

@@ -1,0 +1,321 @@
+"""The connect screen as a person goes through it, by keyboard."""
+
+from __future__ import annotations
+
+import pytest
+from textual import events
+from textual.widgets import Static
+
+from qcode.safety.redaction import Secret
+from qcode.tui.connect import ConnectScreen, KeyField
+from qcode.tui.picker import Picker
+from tests.tui.connecting import CANARY, ScriptedConnecting
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import ScriptedConversation
+
+
+def screen(run: Running) -> ConnectScreen:
+    found = run.app.screen
+    assert isinstance(found, ConnectScreen)
+    return found
+
+
+def is_open(run: Running) -> bool:
+    return isinstance(run.app.screen, ConnectScreen)
+
+
+async def at(run: Running, step: str) -> ConnectScreen:
+    await run.until(lambda: is_open(run) and screen(run).step == step)
+    await run.pilot.pause()
+    return screen(run)
+
+
+async def closed(run: Running) -> None:
+    await run.until(lambda: not is_open(run))
+    await run.pilot.pause()
+
+
+def field(run: Running) -> KeyField:
+    return screen(run).query_one(KeyField)
+
+
+def painted(run: Running) -> str:
+    """Return everything the screen shows."""
+    return "\n".join("".join(segment.text for segment in strip) for strip in run.app.screen._compositor.render_strips())
+
+
+def test_a_pasted_key_is_checked_stored_and_its_model_used() -> None:
+    connecting = ScriptedConnecting()
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await run.send("/connect")
+        await at(run, "provider")
+        await run.pilot.press("enter")
+        await at(run, "key")
+        run.app.screen.post_message(events.Paste(f"\n  {CANARY}\nand more"))
+        await run.until(lambda: field(run).value == CANARY)
+        assert CANARY not in painted(run)
+        await run.pilot.press("enter")
+        await closed(run)
+        assert connecting.asked == [("anthropic", CANARY)]
+        assert connecting.kept == [("anthropic", Secret(CANARY))]
+        assert conversation.model == "anthropic/default"
+        assert "stored in the keyring" in run.text
+        assert CANARY not in run.text
+        assert connecting.finished == 1
+
+    drive(test, conversation, connect=connecting)
+
+
+def test_a_refused_key_can_be_tried_again() -> None:
+    connecting = ScriptedConnecting()
+
+    async def test(run: Running) -> None:
+        await run.send("/connect anthropic")
+        shown = await at(run, "key")
+        field(run).value = "bad"
+        await run.pilot.press("enter")
+        await run.until(lambda: "refused" in shown.note)
+        assert shown.note == "anthropic refused the key: [not] valid"
+        assert connecting.kept == []
+        field(run).value = ""
+        await run.pilot.press("enter")
+        await run.until(lambda: "no key" in shown.note)
+        field(run).value = CANARY
+        await run.pilot.press("enter")
+        await closed(run)
+        assert [key for _, key in connecting.kept] == [Secret(CANARY)]
+
+    drive(test, connect=connecting)
+
+
+def test_a_check_is_shown_and_can_be_cancelled() -> None:
+    async def test(run: Running) -> None:
+        connecting = run.app.setup.connect
+        assert isinstance(connecting, ScriptedConnecting)
+        await run.send("/connect anthropic")
+        shown = await at(run, "key")
+        field(run).value = CANARY
+        await run.pilot.press("enter")
+        await connecting.reached.wait()
+        await run.until(lambda: "asking anthropic" in shown.note)
+        await run.pilot.press("enter")
+        await run.pilot.press("escape")
+        await run.until(lambda: "Cancelled" in shown.note)
+        assert (len(connecting.asked), connecting.kept) == (1, [])
+        connecting.opened.set()
+        await run.pilot.press("enter")
+        await closed(run)
+        assert len(connecting.kept) == 1
+
+    drive(test, connect=ScriptedConnecting(waits=True))
+
+
+def test_where_a_key_is_there_enter_alone_uses_it() -> None:
+    connecting, conversation = ScriptedConnecting(), ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await run.send("/connect openai")
+        await at(run, "key")
+        assert "OPENAI_API_KEY is set" in painted(run)
+        await run.pilot.press("enter")
+        await closed(run)
+        assert connecting.kept == [("openai", None)]
+        assert conversation.model == "openai/default"
+
+    drive(test, conversation, connect=connecting)
+
+
+def test_a_provider_that_takes_no_key_shows_no_field() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/connect bedrock")
+        await at(run, "key")
+        assert not field(run).display
+        await run.pilot.press("enter")
+        await closed(run)
+        assert run.conversation.model == "bedrock/default"
+
+    drive(test, connect=ScriptedConnecting())
+
+
+def test_a_key_for_the_provider_in_use_keeps_its_model() -> None:
+    conversation = ScriptedConversation(model="anthropic/chosen")
+
+    async def test(run: Running) -> None:
+        await run.send("/connect anthropic")
+        await at(run, "key")
+        field(run).value = CANARY
+        await run.pilot.press("enter")
+        await closed(run)
+        assert conversation.model == "anthropic/chosen"
+
+    drive(test, conversation, connect=ScriptedConnecting())
+
+
+def test_without_an_obvious_model_the_person_chooses_among_those_there_are() -> None:
+    connecting = ScriptedConnecting()
+
+    async def test(run: Running) -> None:
+        await run.send("/connect openrouter")
+        await at(run, "key")
+        field(run).value = CANARY
+        await run.pilot.press("enter")
+        shown = await at(run, "model")
+        await run.pilot.press(*"small")
+        assert shown.query_one(Picker).highlighted == "vendor/small"
+        await run.pilot.press("enter")
+        await closed(run)
+        assert run.conversation.model == connecting.chosen == "openrouter/vendor/small"
+
+    drive(test, connect=connecting)
+
+
+def test_where_no_model_is_known_it_is_said_how_to_name_one() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/connect ollama")
+        await at(run, "key")
+        await run.pilot.press("enter")
+        await closed(run)
+        assert "/model ollama/MODEL" in run.text
+        assert run.conversation.model == "demo/scripted"
+
+    drive(test, connect=ScriptedConnecting())
+
+
+def test_the_first_start_opens_it_and_esc_skips_every_step() -> None:
+    connecting = ScriptedConnecting(is_first=True, wants_theme=True)
+
+    async def test(run: Running) -> None:
+        shown = await at(run, "provider")
+        assert "demo" in painted(run)
+        before = run.app.theme
+        await run.pilot.press("enter")
+        await at(run, "key")
+        await run.pilot.press("escape")
+        await at(run, "provider")
+        await run.pilot.press("escape")
+        await at(run, "theme")
+        await run.pilot.press("down")
+        await run.until(lambda: run.app.theme != before)
+        await run.pilot.press("escape")
+        await closed(run)
+        assert run.app.theme == before
+        assert run.app.focused is run.app.parts.prompt
+        assert (connecting.finished, connecting.kept, connecting.themes) == (1, [], [])
+        assert shown.step == "theme"
+
+    drive(test, connect=connecting, keep_theme=connecting.themes.append)
+
+
+def test_what_is_typed_at_the_first_start_and_is_no_provider_is_a_prompt() -> None:
+    connecting = ScriptedConnecting(is_first=True, wants_theme=True)
+
+    async def test(run: Running) -> None:
+        await at(run, "provider")
+        await run.pilot.press(*"hello", "space", *"you", "enter")
+        await closed(run)
+        await run.until(lambda: run.conversation.prompts == ["hello you"])
+        assert connecting.finished == 1
+
+    drive(test, connect=connecting)
+
+
+def test_a_theme_is_tried_on_and_kept() -> None:
+    connecting = ScriptedConnecting(is_first=True, wants_theme=True)
+
+    async def test(run: Running) -> None:
+        await at(run, "provider")
+        await run.pilot.press("escape")
+        await at(run, "theme")
+        await run.pilot.press(*"light", "enter")
+        await closed(run)
+        assert run.app.theme == "light"
+        assert connecting.themes == ["light"]
+
+    drive(test, connect=connecting, keep_theme=connecting.themes.append)
+
+
+@pytest.mark.parametrize("key", ["ctrl+c", "ctrl+d"])
+def test_leaving_at_once_leaves_the_app_open(key: str) -> None:
+    connecting = ScriptedConnecting(is_first=True, wants_theme=True)
+
+    async def test(run: Running) -> None:
+        await at(run, "provider")
+        await run.pilot.press(key)
+        await closed(run)
+        assert connecting.finished == 1
+        await run.send("hello")
+        await run.until_idle()
+        assert run.conversation.prompts == ["hello"]
+
+    drive(test, connect=connecting)
+
+
+def test_a_key_can_neither_be_copied_nor_cut_out_of_the_field() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/connect anthropic")
+        await at(run, "key")
+        field(run).value = CANARY
+        field(run).action_select_all()
+        field(run).action_copy()
+        field(run).action_cut()
+        assert run.app.clipboard == ""
+        assert field(run).value == ""
+
+    drive(test, connect=ScriptedConnecting())
+
+
+def test_an_unknown_provider_names_the_nearest_and_nothing_opens() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/connect antropic")
+        await run.pilot.pause()
+        assert "Did you mean anthropic?" in run.text
+        assert not is_open(run)
+
+    drive(test, connect=ScriptedConnecting())
+
+
+def test_where_keys_cannot_be_added_it_is_said() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/connect")
+        await run.pilot.pause()
+        assert "Keys cannot be added here." in run.text
+
+    drive(test)
+
+
+def test_typing_narrows_the_list_and_backspace_widens_it() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/connect")
+        picker = (await at(run, "provider")).query_one(Picker)
+        await run.pilot.press("up")
+        assert picker.highlighted == "ollama"
+        await run.pilot.press("down", "end", "home", "down")
+        assert picker.highlighted == "openai"
+        await run.pilot.press(*"zz")
+        assert picker.highlighted == ""
+        await run.pilot.press("enter")
+        assert "nothing of that name" in painted(run)
+        await run.pilot.press("backspace", "backspace", *"rout")
+        assert [row.name for row in picker.shown] == ["openrouter"]
+
+    drive(test, connect=ScriptedConnecting())
+
+
+def test_at_forty_columns_everything_asked_is_readable() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/connect")
+        shown = await at(run, "provider")
+        for words in ("anthropic", "openai", "ollama", "Esc leaves"):
+            assert words in " ".join(painted(run).split())
+        await run.pilot.press("enter")
+        await at(run, "key")
+        field(run).value = "bad"
+        await run.pilot.press("enter")
+        await run.until(lambda: "refused" in shown.note)
+        await run.pilot.pause()
+        assert "the key: [not] valid" in " ".join(painted(run).split())
+        assert shown.query_one("#connect-foot", Static).region.bottom <= 16
+
+    drive(test, size=(40, 16), connect=ScriptedConnecting())
