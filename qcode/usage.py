@@ -17,8 +17,8 @@ Usage:
   qcode -p [PROMPT]               pipe mode: one prompt, the answer on stdout, then exit
   command | qcode -p [PROMPT]     piped input goes before the prompt, or is the prompt
   qcode auth login|status|logout [PROVIDER]  store, list and forget keys; login reads the key unseen or from a pipe
-  qcode sessions list|show ID|delete ID      qcode config path|show
-  qcode models [PART OF A NAME]|forget       qcode themes
+  qcode sessions list [WORDS]|show ID|export ID [--format md|json|html] [-o FILE]|delete ID
+  qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show
   qcode permissions check shell CMD|read PATH|write PATH|fetch URL      what would be allowed here, and why
                                   (--jsonl: {"kind","value"} lines on stdin); takes -C, --trust, --settings,
                                   --add-dir and the flags of Permissions; runs nothing

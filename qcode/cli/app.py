@@ -11,6 +11,7 @@ from qcode import __version__
 from qcode.cli.arguments import Arguments
 from qcode.cli.asking import Left
 from qcode.cli.connecting import AppConnecting
+from qcode.cli.exporting import save_export
 from qcode.cli.failure import StartError
 from qcode.cli.folder import working_folder
 from qcode.cli.start import surroundings, wired
@@ -115,6 +116,7 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
         run_shell=ready.toolbox.run_line,
         custom_commands=custom.commands,
         warm_up=_warm_up(ready.provider),
+        save=lambda name, text: save_export(around.folder, name, text),
         notices=tuple(notices),
     )
 

@@ -13,7 +13,7 @@ _AFTER: Mapping[str, tuple[str, ...]] = {
     "models": ("forget",),
     "permissions": ("check",),
     "check": ("shell", "read", "write", "fetch"),
-    "sessions": ("list", "show", "delete"),
+    "sessions": ("list", "show", "export", "delete"),
 }
 
 

@@ -28,7 +28,7 @@ from qcode.runtime.store.store import SessionStore
 from qcode.safety.rules import parse_rule
 
 _SESSIONS_OFFERED = 9
-_WITHOUT_EFFECT = ("small_model",)
+_WITHOUT_EFFECT: tuple[str, ...] = ()
 
 
 def surroundings(arguments: Arguments, folder: Path, *, is_attended: bool) -> Surroundings:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from qcode.cli.arguments import UsageError
+from qcode.cli.exporting import export_session
 from qcode.cli.failure import StartError
 from qcode.cli.folder import working_folder
 from qcode.cli.learned import learned_lines
@@ -121,18 +122,30 @@ def _sessions(rest: Sequence[str]) -> int:
     store = SessionStore(_paths().state_dir, _root())
     try:
         match list(rest):
-            case [] | ["list"]:
-                rows = [f"{one.session_id}  {one_line(one.title)}" for one in store.summaries()]
-                return _out(*rows) if rows else _out("no sessions of this folder yet")
+            case [] | ["list", *_]:
+                return _listed(store, " ".join(rest[1:]))
+            case ["export", wanted, *options]:
+                return export_session(store, wanted, options)
             case ["show", wanted]:
                 loaded = store.load(wanted)
                 return _out(*(f"{message.role}: {_shown(message.text)}" for message in loaded.messages if message.text))
             case ["delete", wanted]:
                 return _out(f"deleted {store.delete(wanted)}")
             case _:
-                raise UsageError("use: qcode sessions list, show ID, or delete ID")
+                raise UsageError("use: qcode sessions list [WORDS], show ID, export ID, or delete ID")
     except SessionError as error:
         raise StartError(str(error), 42) from None
+
+
+def _listed(store: SessionStore, words: str) -> int:
+    """Print the sessions, or those in which all words were said."""
+    wanted = store.search(words) if words else None
+    found = [one for one in store.summaries() if wanted is None or one.session_id in wanted]
+    if not found:
+        return _out(
+            f'no session of this folder mentions "{one_line(words)}"' if words else "no sessions of this folder yet"
+        )
+    return _out(*(f"{one.session_id}  {one_line(one.title)}" for one in found))
 
 
 def _shown(text: str) -> str:

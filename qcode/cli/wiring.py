@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from qcode.cli.arguments import LATEST, Arguments
@@ -116,6 +116,7 @@ class Wirer:
         policy, walls = self._walled(policy_of(self._around), scratch)
         prompt_limits, log = self._prompt_limits(connected), self._debug_log()
         session, messages, notices = self._session(connected.name)
+        self._prune(session.session_id)
         toolbox = Toolbox(
             around.folder,
             arguments.add_dirs,
@@ -139,6 +140,9 @@ class Wirer:
             effort=arguments.effort,
             debug_log=log,
             mentioned=self._mentioned,
+            sessions=self.store if arguments.keeps_session else None,
+            summarizer=self._summarizer,
+            instruction_chars=len(self.instructions.text),
             tokens=TokenCounter(),
             tuned=self._tuned,
         )
@@ -217,6 +221,22 @@ class Wirer:
             is_without_key = isinstance(error, ProviderError) and error.kind is ErrorKind.NO_CREDENTIAL
             reasons = self._around.keys.complaints if is_without_key else ()
             raise ValueError("; ".join((str(error), *reasons))) from None
+
+    def _summarizer(self) -> Connected | None:
+        """Return the model for summaries, None where none is set or it is the conversation's own."""
+        name = self._around.settings.small_model
+        if name is None:
+            return None
+        try:
+            return self.connect(named(name, self._around.settings, "small_model"))
+        except (StartError, ProviderError) as error:
+            raise ValueError(str(error)) from None
+
+    def _prune(self, open_id: str) -> None:
+        """Remove sessions that are older than the person wants to keep."""
+        days = self._around.settings.sessions.retention_days
+        if days and self._around.arguments.keeps_session:
+            self.store.prune(datetime.now(UTC) - timedelta(days=days), (open_id,))
 
     def _session(self, model: str) -> tuple[Session, tuple[Message, ...], tuple[str, ...]]:
         arguments, folder = self._around.arguments, self._around.folder

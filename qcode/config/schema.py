@@ -20,6 +20,7 @@ from qcode.config.settings import (
     Output,
     Permissions,
     ProviderSettings,
+    Sessions,
     Settings,
     Tools,
     Ui,
@@ -75,6 +76,7 @@ def _all_keys() -> Iterator[Key]:
     yield from _keys_of(Permissions, ("permissions",))
     yield from _keys_of(Tools, ("tools",))
     yield from _keys_of(Ui, ("ui",))
+    yield from _keys_of(Sessions, ("sessions",))
     provider = ("providers", "*")
     yield from _keys_of(ProviderSettings, provider)
     refused = {"is_project_allowed": False}

@@ -122,6 +122,13 @@ class Ui:
 
 
 @dataclass(frozen=True, slots=True)
+class Sessions:
+    """`retention_days`: sessions nobody wrote to for so long are removed; 0 keeps them all."""
+
+    retention_days: int = key(0, kinds.whole(0), is_project_allowed=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ProviderSettings:
     """A provider named in the configuration or given an endpoint by the environment.
 
@@ -201,6 +208,7 @@ class Settings:
     permissions: Permissions = field(default_factory=Permissions)
     tools: Tools = field(default_factory=Tools)
     ui: Ui = field(default_factory=Ui)
+    sessions: Sessions = field(default_factory=Sessions)
     providers: Mapping[str, ProviderSettings] = field(default_factory=lambda: MappingProxyType({}))
     models: Mapping[str, ModelSettings] = field(default_factory=lambda: MappingProxyType({}))
     mcp_servers: Mapping[str, McpServer] = field(default_factory=lambda: MappingProxyType({}))

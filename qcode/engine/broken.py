@@ -35,7 +35,7 @@ def attempt_failed(state: ReplyState, failure: ReplyFailed) -> list[Effect]:
     learned: list[Effect] = []
     if not attempt.has_shown_anything:
         handled = _resend_changed(state, attempt, error, learned)
-        if handled:
+        if handled or state.wants_room is not None:
             return [*learned, *handled]
     if attempt.kind == "resume" and not error.kind.is_transient:
         return [*learned, *resumed_call.give_up(state, attempt.request.max_tokens, "")]
@@ -44,6 +44,8 @@ def attempt_failed(state: ReplyState, failure: ReplyFailed) -> list[Effect]:
 
 def _retry_or_give_up(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -> list[Effect]:
     error = failure.error
+    if error.kind is ErrorKind.CONTEXT_OVERFLOW:
+        return state.ask_for_room(lambda: give_up(state, attempt, error), attempt)
     is_shorter = state.aside is not None and attempt.shown_text <= len(state.aside.text)
     # A call of a stream that never ended counts for nothing, so its attempt is made anew, unless it continues a text.
     goes_on = attempt.shown_text > 0 if state.base else attempt.has_solid_text and not attempt.has_call
@@ -77,7 +79,11 @@ def give_up(state: ReplyState, attempt: Attempt | None, error: ProviderError) ->
 
 
 def end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt | None = None) -> list[Effect]:
-    """End the reply because the window leaves no useful room for `request`; the text there is stays."""
+    """Ask for room, or end the reply because the window leaves none for `request`; the text there is stays."""
+    return state.ask_for_room(lambda: _end_without_room(state, request, attempt), attempt)
+
+
+def _end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt | None) -> list[Effect]:
     note = describe_no_room(state.counter.size_of(request, enough=0).tokens, state.model.window)
     effects = state.salvage(attempt)
     if state.text.strip():

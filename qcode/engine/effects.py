@@ -24,6 +24,13 @@ class UserSubmitted:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactRequested:
+    """The person asks for a compaction; the turn is that and nothing else. `focus` is what to pay attention to."""
+
+    focus: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ReplyFailed:
     """The stream of the current attempt raised. `jitter` is a random number in [0, 1)."""
 
@@ -76,6 +83,7 @@ class WaitElapsed:
 
 Input: TypeAlias = (
     UserSubmitted
+    | CompactRequested
     | ReplyEvent
     | ReplyFailed
     | ToolEnded
@@ -88,9 +96,13 @@ Input: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class SendRequest:
-    """Stream a reply and feed its events back; at most one request is under way."""
+    """Stream a reply and feed its events back; at most one request is under way.
+
+    `is_summary`: it is for the model that writes summaries, which may be another one on another host.
+    """
 
     request: ModelRequest
+    is_summary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +152,13 @@ class Append:
 
 
 @dataclass(frozen=True, slots=True)
+class Compact:
+    """Let the transcript go on with these: messages that stay, by their position in it, and what stands for others."""
+
+    parts: tuple[int | Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Learn:
     """Remember something about this model on this host, across runs; `refuses_marks` for the running turn only."""
 
@@ -151,4 +170,4 @@ class EndTurn:
     """The turn is over; whatever still runs is to be stopped. `TurnEnded` was emitted just before."""
 
 
-Effect: TypeAlias = SendRequest | StopRequest | RunTool | AskApproval | Wait | Emit | Append | Learn | EndTurn
+Effect: TypeAlias = SendRequest | StopRequest | RunTool | AskApproval | Wait | Emit | Append | Compact | Learn | EndTurn

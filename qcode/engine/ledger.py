@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.usage import Price, Usage, cost_of
 
-RequestCause: TypeAlias = Literal["initial", "escalations", "continuations", "repairs", "retries"]
+RequestCause: TypeAlias = Literal["initial", "escalations", "continuations", "repairs", "retries", "compactions"]
 
 
 class Ledger:
@@ -52,6 +52,14 @@ class Ledger:
     def keep(self, usage: Usage) -> None:
         """Take a `discard` back: the attempt is what is left after all."""
         self.discarded_output_tokens -= usage.output or 0
+
+    def take(self, other: Ledger) -> None:
+        """Add what a compaction used: all its requests, whatever their cause was there."""
+        self.usage = self.usage + other.usage
+        is_unknown = other.cost is None and other.api_calls.total > 0
+        self.cost = None if self.cost is None or is_unknown else self.cost + (other.cost or 0)
+        self.spent += other.spent
+        self._counts["compactions"] = self._counts.get("compactions", 0) + other.api_calls.total
 
     @property
     def api_calls(self) -> ApiCalls:

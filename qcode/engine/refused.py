@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
+from qcode.engine.knowledge import KnownModel
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
@@ -86,3 +87,10 @@ def _stand_in(image: Image) -> str:
 
 def _without_mark(block: Block) -> Block:
     return replace(block, opaque=None) if isinstance(block, Text | Reasoning | ToolCall) else block
+
+
+def readable(messages: tuple[Message, ...], model: KnownModel) -> tuple[Message, ...]:
+    """Return a history as `model` can be sent it."""
+    if not model.sees_images and has_images(messages):
+        messages = without_part(messages, "images")
+    return without_part(messages, "marks") if model.host.refuses_marks else messages

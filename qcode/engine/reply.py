@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from qcode.engine import broken, caps, requests, resumed_call
+from qcode.engine import broken, caps, going_on, requests, resumed_call
 from qcode.engine.assembler import ReplyShape
 from qcode.engine.attempt import Attempt
 from qcode.engine.counting import PromptCounter
@@ -49,6 +49,7 @@ from qcode.protocol.events import (
     StopReasonObserved,
     ToolPayloadRepair,
 )
+from qcode.protocol.messages import Message
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReplyEnded, ReplyEvent
 from qcode.protocol.stops import Limit, StopReason
@@ -72,6 +73,11 @@ class Reply:
     def model(self) -> KnownModel:
         """The model with what its host taught during this reply."""
         return self._state.model
+
+    @property
+    def wants_room(self) -> bool:
+        """The window is full: `go_on` once the conversation was compacted, or `give_up_room`."""
+        return self._state.wants_room is not None
 
     def begin(self) -> list[Effect]:
         """Send the first request, or end at once where the prompt leaves no room for a reply."""
@@ -103,6 +109,14 @@ class Reply:
         resume, self._state.after_wait = self._state.after_wait, None
         return resume() if resume is not None else []
 
+    def go_on(self, messages: tuple[Message, ...]) -> list[Effect]:
+        """Go on over a shorter history: with the text there is, or else from the start."""
+        return going_on.go_on(self._state, messages)
+
+    def give_up_room(self) -> list[Effect]:
+        """End, because there is no room and none could be made."""
+        return going_on.give_up(self._state)
+
     def cancel(self, *, is_unsent: bool = False) -> list[Effect]:
         """End here: what was shown stays, nothing is asked any more. `is_unsent`: the last request never left."""
         state = self._state
@@ -110,12 +124,13 @@ class Reply:
             return []
         attempt = state.attempt
         state.after_wait = None
+        wanted, state.wants_room = state.wants_room, None
         if attempt is not None and is_unsent:
             state.attempt = attempt = None
             state.ledger.uncount(state.cause)
         if attempt is not None:
             state.close_attempt(attempt, "cancelled")
-        effects = state.salvage(attempt)
+        effects = state.salvage(attempt if wanted is None else wanted.attempt)
         return effects + state.finish("cancelled", None, "", why="cancelled", note="Interrupted.")
 
     def _attempt_ended(self, attempt: Attempt, ended: ReplyEnded) -> list[Effect]:
@@ -329,12 +344,12 @@ class Reply:
         state = self._state
         if _is_stopped(shape):
             state.absorb_text(attempt)
-            return self._finish_stopped(decision, attempt, shape)
-        going_on = self._continuing(attempt)
+            return going_on.finish_stopped(state, decision, attempt, shape)
+        continuing = self._continuing(attempt)
         state.absorb(attempt)
         if decision.is_cut:
             state.was_cut = True
-            has_room = decision.why != "budget_exhausted" or state.fitted(going_on, going_on.max_tokens) is not None
+            has_room = decision.why != "budget_exhausted" or state.fitted(continuing, continuing.max_tokens) is not None
             note = describe_cut(state.records, decision.why)
             overspent = state.plan.max_budget_usd if not state.is_affordable else None
             if decision.why == "budget_exhausted" and overspent is not None:
@@ -343,28 +358,18 @@ class Reply:
                     "cut", StopReason.MAX_TOKENS, shape.raw_stop, why=decision.why, note=note, limit=Limit.COST
                 )
             if not has_room:
-                note = describe_no_room(state.counter.size_of(going_on, enough=0).tokens, state.model.window)
-            return state.finish("cut", StopReason.MAX_TOKENS, shape.raw_stop, why=decision.why, note=note)
+                note = describe_no_room(state.counter.size_of(continuing, enough=0).tokens, state.model.window)
+
+            def end() -> list[Effect]:
+                return state.finish("cut", StopReason.MAX_TOKENS, shape.raw_stop, why=decision.why, note=note)
+
+            return end() if has_room else state.ask_for_room(end)
         effects: list[Effect] = []
         if shape.stop is StopReason.UNKNOWN:
             reason = f'"{shape.raw_stop}"' if shape.raw_stop else "none"
             text = f"The reply ended with a stop reason qcode does not know ({reason}); its text is kept."
             effects.append(Emit(Notice("warning", text)))
         return effects + state.finish("done", shape.stop, shape.raw_stop)
-
-    def _finish_stopped(self, decision: Done, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
-        """End on a refusal or a full context: the text stays, the reason is named."""
-        state = self._state
-        ended = attempt.assembler.ended
-        detail = f": {ended.detail}" if ended and ended.detail else ""
-        if shape.stop is StopReason.REFUSAL:
-            note = f"The provider refused or filtered the reply ({shape.raw_stop}){detail}. What came before is kept."
-            return state.finish("refused", shape.stop, shape.raw_stop, why=decision.why, note=note)
-        note = "The context window is full, so the reply stops here. Start a new session or shorten the conversation."
-        if state.text.strip():
-            return state.finish("cut", shape.stop, shape.raw_stop, why=decision.why, note=note)
-        error = ErrorInfo(ErrorKind.CONTEXT_OVERFLOW, note)
-        return state.finish("failed", shape.stop, shape.raw_stop, why="error", error=error)
 
     def _fail(self, decision: Fail, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         state = self._state

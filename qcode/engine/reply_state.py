@@ -39,6 +39,14 @@ class Aside:
     output_tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """The window is full: how the reply ends if nothing can be done, and the closed attempt that met the end."""
+
+    give_up: Callable[[], list[Effect]]
+    attempt: Attempt | None
+
+
 class ReplyState:
     """Mutable and owned by one `Reply`."""
 
@@ -55,6 +63,8 @@ class ReplyState:
         self.base: list[Draft] = []
         self.aside: Aside | None = None
         self.reopened: tuple[Attempt, ReplyShape] | None = None
+        self.wants_room: NoRoom | None = None
+        self.has_made_room = False
         self.has_taken_back = False
         self.records: list[AttemptRecord] = []
         self.kept_tokens = 0
@@ -93,6 +103,14 @@ class ReplyState:
         window = self.model.window
         size = self.counter.size_of(request, enough=caps.room_for_prompt(cap, window))
         return caps.fit(cap, prompt_tokens=size.tokens, window=window, is_counted=size.is_counted)
+
+    def ask_for_room(self, give_up: Callable[[], list[Effect]], attempt: Attempt | None = None) -> list[Effect]:
+        """Wait for the conversation to be compacted, once; otherwise end as `give_up` does."""
+        if not self.plan.can_make_room or self.has_made_room:
+            return give_up()
+        self.has_made_room = True
+        self.wants_room = NoRoom(give_up, attempt)
+        return []
 
     def send(
         self,

@@ -22,7 +22,10 @@ from qcode.protocol.tools import ToolSpec
 
 @dataclass(frozen=True, slots=True)
 class ReplyPlan:
-    """What a reply is asked for with; the same for all its attempts. `messages` are valid for every provider."""
+    """What a reply is asked for with; the same for all its attempts. `messages` are valid for every provider.
+
+    `can_make_room`: the conversation can be compacted once where the window is full.
+    """
 
     system: str
     messages: tuple[Message, ...]
@@ -31,6 +34,7 @@ class ReplyPlan:
     output: OutputSettings = field(default_factory=OutputSettings)
     retries: RetrySettings = field(default_factory=RetrySettings)
     max_budget_usd: Decimal | None = None
+    can_make_room: bool = False
 
     @property
     def tools_by_name(self) -> dict[str, ToolSpec]:

@@ -6,18 +6,21 @@ what comes next, when it ends, and what it reports. Time arrives as `now`, in se
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import cast
 
 from qcode.engine.calls import CallLimits, CallRound
-from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, OutputSettings
+from qcode.engine.caps import CAPPED_DEFAULT_MAX_TOKENS, DEFAULT_CONTEXT_WINDOW, OutputSettings
+from qcode.engine.compacting import Cause
+from qcode.engine.compaction import resolved
 from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import (
     Append,
     ApprovalAnswered,
     CancelRequested,
+    CompactRequested,
     Effect,
     Emit,
     EndTurn,
@@ -30,14 +33,16 @@ from qcode.engine.effects import (
 )
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.ledger import Ledger
-from qcode.engine.refused import has_images, without_part
+from qcode.engine.refused import has_images, readable
 from qcode.engine.reply import Reply
 from qcode.engine.requests import ReplyPlan
 from qcode.engine.result import ReplyResult
 from qcode.engine.retries import RetrySettings
+from qcode.engine.room import CompactionSettings, RoomMaker, told
 from qcode.engine.transcript import prepared
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
+    CompactionStarted,
     Denial,
     Notice,
     ResultsCommitted,
@@ -48,8 +53,8 @@ from qcode.protocol.events import (
     TurnStarted,
     UsageUpdated,
 )
-from qcode.protocol.messages import Block, Message, Text
-from qcode.protocol.model import Effort
+from qcode.protocol.messages import Block, Message, typed_text
+from qcode.protocol.model import Effort, ModelRequest
 from qcode.protocol.reply import ReasoningDelta, ReplyEnded, ReplyEvent, TextDelta, ToolArgsDelta
 from qcode.protocol.stops import Limit, Outcome
 from qcode.protocol.tools import ToolSpec
@@ -60,7 +65,7 @@ _DELTAS = frozenset({TextDelta, ReasoningDelta, ToolArgsDelta})
 
 @dataclass(frozen=True, slots=True)
 class TurnSettings:
-    """What a turn runs with. The limits are None where the person set none."""
+    """What a turn runs with. The limits are None where the person set none; `compaction` None: it never compacts."""
 
     system: str
     tools: tuple[ToolSpec, ...]
@@ -70,6 +75,7 @@ class TurnSettings:
     max_turns: int | None = None
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | None = None
+    compaction: CompactionSettings | None = None
 
 
 class Turn:
@@ -105,13 +111,15 @@ class Turn:
         self._paused_text = ""
         self._is_answered = False
         self._result: ReplyResult | None = None
+        self._room = RoomMaker(settings.compaction)
+        self._then: Callable[[bool], list[Effect]] = lambda is_made: []
 
     def handle(self, given: Input, now: float = 0.0) -> list[Effect]:
         """Take one input; return the effects it has, in the order to perform them. Nothing follows `EndTurn`."""
         self._now = now
         if self.is_over:
             return []
-        reply = self._reply
+        reply = self._reply if self._room.current is None else None
         if reply is not None and type(given) in _DELTAS:
             effects = reply.handle_event(cast("ReplyEvent", given))
             return effects if reply.result is None else self._from_reply(effects)
@@ -125,9 +133,13 @@ class Turn:
         return None
 
     def _dispatch(self, given: Input) -> list[Effect]:
+        if self._room.current is not None and not isinstance(given, (SteerQueued, CancelRequested)):
+            return self._room_made(self._room.current.handle(given))
         match given:
             case UserSubmitted():
                 return self._start(given.message)
+            case CompactRequested():
+                return self._make_room("asked", lambda is_made: self._end(Outcome.END_TURN, None), given.focus)
             case ReplyFailed():
                 return self._from_reply(self._reply.handle_failure(given) if self._reply else [])
             case ToolEnded():
@@ -150,15 +162,20 @@ class Turn:
 
     def _start(self, message: Message) -> list[Effect]:
         self._started_at = self._now
-        effects = [self._append(message), Emit(TurnStarted(_prompt_of(message)))]
+        effects = [self._append(message), Emit(TurnStarted(typed_text(message)))]
         if not self.model.sees_images and has_images([message]):
             text = f"{self.model.name} cannot see images: it is told that one was there"
             effects.append(Emit(Notice("warning", text)))
         return effects + self._next_step()
 
     def _next_step(self) -> list[Effect]:
-        self._step += 1
         self._round = None
+        if self._room.is_due(self._plain_request(), self.model, self._counter):
+            return self._make_room("threshold", lambda is_made: self._begin_step())
+        return self._begin_step()
+
+    def _begin_step(self) -> list[Effect]:
+        self._step += 1
         settings = self._settings
         plan = ReplyPlan(
             settings.system,
@@ -168,16 +185,14 @@ class Turn:
             settings.output,
             settings.retries,
             settings.max_budget_usd,
+            can_make_room=self._room.is_able,
         )
         self._reply = Reply(plan, self.model, self._counter, self._ledger, turn=self._number, step=self._step)
         return [Emit(StepStarted(self._step)), *self._from_reply(self._reply.begin())]
 
     def _history(self) -> tuple[Message, ...]:
         """Return the transcript as this model can be sent it."""
-        messages = prepared(self._messages)
-        if not self.model.sees_images and has_images(messages):
-            messages = without_part(messages, "images")
-        return without_part(messages, "marks") if self.model.host.refuses_marks else messages
+        return readable(prepared(self._messages), self.model)
 
     # Replies
 
@@ -187,6 +202,8 @@ class Turn:
         if reply is None:
             return effects
         self.model = reply.model
+        if reply.wants_room:
+            return effects + self._make_room("full", self._room_for_reply)
         effects = [*effects, self._usage()]
         result = reply.result
         if result is None:
@@ -229,6 +246,37 @@ class Turn:
         if not self._is_answered:
             effects.append(Emit(Notice("warning", "The model ended its reply without any text.")))
         return effects + self._end(Outcome.END_TURN, result)
+
+    # Room
+
+    def _make_room(self, cause: Cause, then: Callable[[bool], list[Effect]], focus: str = "") -> list[Effect]:
+        """Compact the transcript, then go on with `then`, which is told whether it is shorter now."""
+        self._then = then
+        size, settings = self._counter.size_of(self._plain_request()).tokens, self._settings
+        compacting = self._room.start(self._messages, self.model, settings.tools, settings.retries, cause, size, focus)
+        return [Emit(CompactionStarted(cause)), *self._room_made(compacting.begin())]
+
+    def _room_made(self, effects: list[Effect]) -> list[Effect]:
+        """Pass a compaction's effects on, and go on with the turn where it is over."""
+        compacting = self._room.current
+        if compacting is None or (result := compacting.result) is None:
+            return effects
+        self._room.end(self._ledger)
+        if not compacting.is_other:
+            self.model = compacting.writer
+        if result.parts is not None:
+            self._messages = resolved(result.parts, self._messages)
+            self._counter.context_tokens = result.after
+        return [*effects, *told(result), self._usage(), *self._then(result.parts is not None)]
+
+    def _plain_request(self) -> ModelRequest:
+        settings, cap = self._settings, CAPPED_DEFAULT_MAX_TOKENS
+        return ModelRequest(self.model.name, settings.system, self._history(), settings.tools, cap)
+
+    def _room_for_reply(self, is_made: bool) -> list[Effect]:
+        reply = self._reply
+        assert reply is not None
+        return self._from_reply(reply.go_on(self._history()) if is_made else reply.give_up_room())
 
     # Calls
 
@@ -300,6 +348,10 @@ class Turn:
         return effects + self._next_step()
 
     def _cancel(self, *, is_unsent: bool) -> list[Effect]:
+        if self._room.current is not None:
+            self._room.current.cancel(is_unsent=is_unsent)
+            self._room.end(self._ledger)
+            is_unsent = False
         if self._reply is not None:
             return self._from_reply(self._reply.cancel(is_unsent=is_unsent))
         current = self._round
@@ -352,9 +404,3 @@ class Turn:
         usage = self._ledger.usage
         window = self.model.window or DEFAULT_CONTEXT_WINDOW
         return Emit(UsageUpdated(usage, self._ledger.cost, self._counter.context_tokens, window))
-
-
-def _prompt_of(message: Message) -> str:
-    """Return what was typed: the last text; attached files come before it."""
-    texts = [block.text for block in message.blocks if isinstance(block, Text)]
-    return texts[-1] if texts else ""

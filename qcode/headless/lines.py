@@ -185,6 +185,13 @@ def _report_body(event: TurnEvent) -> JsonObject | None:
         case ev.Waiting():
             delay = round(event.seconds * 1000)
             return {"subtype": "api_retry", "attempt": event.attempt, "delay_ms": delay, "error": event.why}
+        case ev.Compacted():
+            return {
+                "subtype": "compact",
+                "kind": event.kind,
+                "tokens_before": event.before_tokens,
+                "tokens_after": event.after_tokens,
+            }
         case ev.Notice():
             return {"subtype": "notice", "level": event.level, "text": event.text}
         case ev.StopReasonObserved():
@@ -221,6 +228,7 @@ def _api_calls(calls: ApiCalls) -> JsonObject:
         "continuations": calls.continuations,
         "repairs": calls.repairs,
         "retries": calls.retries,
+        **({"compactions": calls.compactions} if calls.compactions else {}),
     }
 
 

@@ -26,6 +26,10 @@ class Progress:
                 self.status = f"writing, {self._size:,} characters"
             case ev.ToolCallProgress(name=name, size=size):
                 self.status = f"preparing {name}, {size:,} characters"
+            case ev.CompactionStarted():
+                self.status = "compacting the conversation"
+            case ev.Retry(reason="context"):
+                self.status = "going on with more room"
             case ev.Retry(is_continuation=True, attempt=attempt):
                 self.status = f"cut off, continuing (attempt {attempt})"
             case ev.Retry(max_tokens=cap):
@@ -44,6 +48,10 @@ def remark(event: TurnEvent) -> str:
     match event:
         case ev.Notice(text=text):
             return text
+        case ev.Compacted():
+            return f"the conversation was compacted: about {event.before_tokens:,} to {event.after_tokens:,} tokens"
+        case ev.Retry(reason="context"):
+            return "the context window was full: going on with more room"
         case ev.Retry(is_continuation=True):
             return f"the reply was cut ({event.reason}): continuing it, attempt {event.attempt}"
         case ev.Retry():

@@ -11,7 +11,10 @@ from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
 from qcode.protocol.events import TurnEvent
+from qcode.protocol.library import Library
 from qcode.protocol.messages import Block, Message
+from qcode.protocol.reports import Reports
+from qcode.protocol.rewinding import Rewinds
 
 ApprovalMode: TypeAlias = Literal["plan", "default", "accept-edits", "auto", "bypass"]
 
@@ -72,6 +75,15 @@ class Conversation(Protocol):
         """Put these blocks (files, output of commands) before what the person says next."""
         ...
 
+    @property
+    def library(self) -> Library: ...
+
+    @property
+    def rewinds(self) -> Rewinds: ...
+
+    @property
+    def reports(self) -> Reports: ...
+
     def submit(
         self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
     ) -> AsyncIterator[TurnEvent]:
@@ -79,6 +91,10 @@ class Conversation(Protocol):
 
         `attached` are the images of this prompt.
         """
+        ...
+
+    def compact(self, focus: str = "") -> AsyncIterator[TurnEvent]:
+        """Shorten what is sent of the conversation, in a turn of its own; the last event is `TurnEnded`."""
         ...
 
     def answer(self, call_id: str, answer: Answer) -> None:

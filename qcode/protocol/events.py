@@ -51,8 +51,8 @@ class ToolCallProgress:
 class Retry:
     """Another attempt at the same reply begins.
 
-    `reason`: `max_tokens`, `transport`, `thinking` or `call` (a call is asked for again, or its rest). `attempt` counts
-    from 1 within its kind.
+    `reason`: `max_tokens`, `transport`, `thinking`, `call` (a call is asked for again, or its rest) or `context` (the
+    window was full and the conversation was compacted). `attempt` counts from 1 within its kind.
     `is_continuation`: keep what was shown and append; otherwise the reply starts over.
     """
 
@@ -176,6 +176,28 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactionStarted:
+    """Older parts of the conversation are about to be shortened.
+
+    `cause`: `threshold` (the window is nearly full), `full` (there was no room to go on), `asked` (by the person).
+    """
+
+    cause: Literal["threshold", "full", "asked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The conversation was shortened. Tokens are of the whole prompt, as far as known.
+
+    `kind`: old tool output was left out, or a summary stands in the place of older messages.
+    """
+
+    before_tokens: int
+    after_tokens: int
+    kind: Literal["output", "summary"]
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     level: Level
     text: str
@@ -223,17 +245,19 @@ class ToolPayloadRepair:
 
 @dataclass(frozen=True, slots=True)
 class ApiCalls:
-    """Requests by cause; `initial` is one for each reply."""
+    """Requests by cause; `initial` is one for each reply. `compactions` asked for a summary of the conversation."""
 
     initial: int = 0
     escalations: int = 0
     continuations: int = 0
     repairs: int = 0
     retries: int = 0
+    compactions: int = 0
 
     @property
     def total(self) -> int:
-        return self.initial + self.escalations + self.continuations + self.repairs + self.retries
+        recovery = self.escalations + self.continuations + self.repairs + self.retries
+        return self.initial + recovery + self.compactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +315,8 @@ TurnEvent: TypeAlias = (
     | SteeringAdded
     | UsageUpdated
     | Waiting
+    | CompactionStarted
+    | Compacted
     | Notice
     | StopReasonObserved
     | OutputEscalated

@@ -84,6 +84,12 @@ class Message:
         return tuple(block for block in self.blocks if isinstance(block, ToolCall))
 
 
+def typed_text(message: Message) -> str:
+    """Return what a person typed: the last text; attached files come before it."""
+    texts = [block.text for block in message.blocks if isinstance(block, Text)]
+    return texts[-1] if texts else ""
+
+
 def user(text: str) -> Message:
     """Return a user message of one text block."""
     return Message("user", (Text(text),))

@@ -19,6 +19,7 @@ from qcode.engine.effects import (
     ApprovalAnswered,
     AskApproval,
     CancelRequested,
+    Compact,
     Effect,
     Emit,
     EndTurn,
@@ -59,6 +60,8 @@ class Services(Protocol):
 
     def append(self, effect: Append) -> None: ...
 
+    def take_compaction(self, effect: Compact) -> None: ...
+
     def learn(self, effect: Learn) -> None: ...
 
     def about_to_run(self, call: ToolCall) -> None:
@@ -81,7 +84,10 @@ class _Show:
 
 
 class Driver:
-    """Runs one turn. `clock` is in seconds, `chance` gives numbers in [0, 1)."""
+    """Runs one turn. `writer` writes summaries, None: `provider` does.
+
+    `clock` is in seconds, `chance` gives numbers in [0, 1).
+    """
 
     def __init__(
         self,
@@ -89,11 +95,13 @@ class Driver:
         provider: Provider,
         services: Services,
         *,
+        writer: Provider | None = None,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._turn = turn
         self._provider = provider
+        self._writer = writer or provider
         self._services = services
         self._clock = clock
         self._chance = chance
@@ -171,7 +179,9 @@ class Driver:
             case SendRequest():
                 self._streams += 1
                 self._has_left = False
-                self._stream_task = self._start(self._stream(effect.request, self._streams))
+                self._stream_task = self._start(
+                    self._stream(self._writer if effect.is_summary else self._provider, effect.request, self._streams)
+                )
             case StopRequest():
                 self._streams += 1
                 if self._stream_task is not None:
@@ -185,6 +195,8 @@ class Driver:
                 self._start(self._wait(effect.seconds))
             case Append():
                 self._services.append(effect)
+            case Compact():
+                self._services.take_compaction(effect)
             case Learn():
                 self._services.learn(effect)
             case Emit() | EndTurn():
@@ -196,15 +208,15 @@ class Driver:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _stream(self, request: ModelRequest, number: int) -> None:
+    async def _stream(self, provider: Provider, request: ModelRequest, number: int) -> None:
         """Feed back the events of a reply, each with the number of its stream: see `_next_queued`."""
         is_ended, self._has_left = False, True
         try:
-            async for event in self._provider.stream(request):
+            async for event in provider.stream(request):
                 is_ended = isinstance(event, ReplyEnded)
                 await self._inputs.put((number, event))
             if not is_ended:
-                raise ProviderError(ErrorKind.CONNECTION, f"{self._provider.name}: the reply ended without its end")
+                raise ProviderError(ErrorKind.CONNECTION, f"{provider.name}: the reply ended without its end")
         except ProviderError as error:
             explained = await self._services.explain(error)
             await self._inputs.put((number, ReplyFailed(explained, self._chance())))

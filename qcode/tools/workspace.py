@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
@@ -37,6 +38,26 @@ class PathVerdict(Protocol):
 
 
 PathJudge: TypeAlias = Callable[[str, Access], PathVerdict]
+
+
+class ChangeRecorder(Protocol):
+    """Is told of every change of a file through a workspace, around the moment it happens."""
+
+    def changing(self, path: Path, old: Loaded | None, data: bytes | None) -> AbstractContextManager[None]:
+        """Wrap one change of the file at `path`: from `old` (None: no file) to `data` (None: no file any more).
+
+        Entered before anything happens, with nothing left half-told when it is; left by an exception where nothing
+        happened. It must not raise for reasons of its own. Called from any thread, one change at a time.
+        """
+        ...
+
+
+class _Unrecorded:
+    def changing(self, path: Path, old: Loaded | None, data: bytes | None) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+UNRECORDED: ChangeRecorder = _Unrecorded()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +87,8 @@ class Workspace:
     """The root, further folders that were added, and a private folder for output that is too long to show.
 
     `judge` is a second opinion on every path: what it denies is refused, and a search leaves out what it does not
-    allow. `scratch` may be read and not written by the model; without one, a private folder is made on demand and
+    allow. `recorder` is told of every change. `scratch` may be read and not written by the model; without one, a
+    private folder is made on demand and
     removed by `close`.
     """
 
@@ -80,6 +102,7 @@ class Workspace:
     ) -> None:
         self.root = Path(os.path.realpath(root))
         self.added = tuple(Path(os.path.realpath(folder)) for folder in added_dirs)
+        self.recorder = UNRECORDED
         self._judge = judge
         self._scratch = Path(os.path.realpath(scratch)) if scratch is not None else None
         self._owns_scratch = False
@@ -217,7 +240,10 @@ class Workspace:
         place = step.place
         self._changed[place.path] = None
         name = place.parts[-1]
-        with disk.open_folder(place.base, place.parts[:-1], creates=step.old is None) as folder:
+        with (
+            disk.open_folder(place.base, place.parts[:-1], creates=step.old is None) as folder,
+            self.recorder.changing(place.path, step.old, step.data),
+        ):
             if step.data is None:
                 assert step.old is not None
                 disk.remove_file(folder, name, step.old, place.shown)

@@ -27,6 +27,7 @@ from qcode.tui.editor import EditorError, edit_text, editor_command
 from qcode.tui.figures import count_text
 from qcode.tui.palette import CommandProvider
 from qcode.tui.queued import Submission
+from qcode.tui.replay import replay
 from qcode.tui.setup import AppSetup
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.text import shorten
@@ -68,6 +69,7 @@ class Host:
         self._copy = copy
         self._lend = lend
         self._models: tuple[str, ...] | None = None
+        self._session_id = conversation.session_id
         self._again: tuple[str, float] | None = None
         self._forgetting: Timer | None = None
 
@@ -86,12 +88,12 @@ class Host:
         return widgets.prompt.is_empty and not widgets.approval.is_telling and not widgets.search.is_open
 
     @property
-    def themes(self) -> tuple[tuple[str, str], ...]:
-        return tuple((name, theme_note(self._app.available_themes[name])) for name in self.theme_names)
-
-    @property
     def is_writing(self) -> bool:
         return self._app.focused is self._widgets.prompt
+
+    @property
+    def themes(self) -> tuple[tuple[str, str], ...]:
+        return tuple((name, theme_note(self._app.available_themes[name])) for name in self.theme_names)
 
     @property
     def theme_name(self) -> str:
@@ -129,9 +131,29 @@ class Host:
 
     def clear_conversation(self) -> None:
         self.conversation.clear()
+        self._session_id = self.conversation.session_id
         self._widgets.transcript.clear()
         self._widgets.status.forget_session()
         self._widgets.transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
+
+    def show_conversation(self) -> None:
+        transcript = self._widgets.transcript
+        transcript.clear()
+        if self._session_id != self.conversation.session_id:
+            self._session_id = self.conversation.session_id
+            self._widgets.status.forget_session()
+        transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
+        replay(self.conversation.messages, transcript)
+        transcript.scroll_end(animate=False)
+        context = self.conversation.reports.context()
+        self._widgets.status.change(context_tokens=context.used, context_window=context.window)
+
+    def put_in_prompt(self, text: str) -> None:
+        if self._widgets.prompt.is_empty:
+            self._widgets.prompt.put_back(text)
+
+    def compact(self, focus: str) -> None:
+        self._turns.compact(focus)
 
     def use_model(self, name: str) -> None:
         try:

@@ -11,6 +11,8 @@ from typing import Protocol, TypeAlias
 
 from qcode.protocol.events import (
     ApprovalRequested,
+    Compacted,
+    CompactionStarted,
     ContinuationAttempt,
     ContinuationTerminated,
     Level,
@@ -149,6 +151,10 @@ class Presenter:
                 self._status.show_usage(event)
             case Waiting():
                 self._count_down(event)
+            case CompactionStarted():
+                self._set_activity("compacting the conversation")
+            case Compacted():
+                self._transcript.add_notice("info", _compacted(event))
             case Notice():
                 self._show_notice(event)
             case TurnEnded():
@@ -207,6 +213,8 @@ class Presenter:
             self._recovery = f"continued {event.attempt}/{self._max_continuations}"
             if event.reason == "call":
                 self._recovery = "asking for the rest of a cut call"
+            elif event.reason == "context":
+                self._recovery = "the window was full; going on with more room"
             lead = "connection lost, " if event.reason == "transport" else ""
             self._transcript.add_mark(lead + self._recovery)
         else:
@@ -322,6 +330,12 @@ _Silent: TypeAlias = (
 )
 
 
+def _compacted(event: Compacted) -> str:
+    what = "older messages became a summary" if event.kind == "summary" else "old tool output was left out"
+    sizes = f"{tokens_text(event.before_tokens)} → {tokens_text(event.after_tokens)} tokens"
+    return f"Compacted: {what} ({sizes}). /undo takes it back with its turn; nothing is lost from the session."
+
+
 def _show_nothing(event: _Silent) -> None:
     """Events for logs. That only these get here is checked by type."""
 
@@ -329,6 +343,7 @@ def _show_nothing(event: _Silent) -> None:
 _RECOVERIES = {"max_tokens": "reply was cut, asking again", "transport": "connection lost, asking again"}
 _RESTARTS = {
     "transport": "connection lost; asking again",
+    "context": "the window was full; asking again with more room",
     "thinking": "all of it was thinking; asking for the answer itself",
     "call": "a tool call came broken; asking for it again",
 }

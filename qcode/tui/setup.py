@@ -56,6 +56,7 @@ class AppSetup:
     custom_commands  the commands from files
     warm_up          run in a thread once the first screen is painted (importing the SDK, say)
     notices          shown below the welcome
+    save             writes an export to a new file and returns where; raises `ValueError` with one line; None: nowhere
     clock            seconds, only differences are used
     """
 
@@ -86,4 +87,5 @@ class AppSetup:
     custom_commands: tuple[CustomCommand, ...] = ()
     warm_up: Callable[[], None] | None = None
     notices: tuple[Notice, ...] = ()
+    save: Callable[[str, str], str] | None = None
     clock: Callable[[], float] = time.monotonic

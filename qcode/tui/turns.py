@@ -62,7 +62,8 @@ class Turns:
         self._idle = asyncio.Event()
         self._is_cancelling = False
         self._announce("working")
-        self._spawn(self._run(submission))
+        events = self._conversation.submit(submission.text, submission.images, submission.options)
+        self._spawn(self._run(events))
 
     def take_back(self) -> str:
         """Take what was queued last out of the queue and return how it stood in the prompt; empty where none is."""
@@ -71,6 +72,13 @@ class Turns:
             return ""
         self._widgets.queued.drop_last()
         return last.shown
+
+    def compact(self, focus: str) -> None:
+        """Have the conversation compacted, as a turn of its own; the caller knows that none runs."""
+        self._idle = asyncio.Event()
+        self._is_cancelling = False
+        self._announce("working")
+        self._spawn(self._run(self._conversation.compact(focus)))
 
     def stop(self) -> bool:
         """Interrupt the turn and deny what it asks; return False where none runs or it was interrupted before."""
@@ -113,10 +121,10 @@ class Turns:
         taken = self._widgets.queued.take(text)
         self._widgets.transcript.add_user(taken.shown if taken is not None else text)
 
-    async def _run(self, submission: Submission) -> None:
+    async def _run(self, events: AsyncIterator[TurnEvent]) -> None:
         outcome = Outcome.ERROR
         try:
-            outcome = await self._show(submission)
+            outcome = await self._show(events)
         except Exception as failure:  # noqa: BLE001  # the app's edge: whatever broke, the app and its text stay
             self._presenter.abandon(what_happened(failure))
         finally:
@@ -126,8 +134,7 @@ class Turns:
         self._announce("idle")
         self._go_on(outcome)
 
-    async def _show(self, submission: Submission) -> Outcome:
-        events = self._conversation.submit(submission.text, submission.images, submission.options)
+    async def _show(self, events: AsyncIterator[TurnEvent]) -> Outcome:
         try:
             async for event in events:
                 self._presenter.present(event)

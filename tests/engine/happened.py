@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from qcode.engine.effects import Input, ReplyFailed
+from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import ReplyFinished
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import ReplyEnded
+from qcode.protocol.reply import ReplyEnded, ReplyEvent
 from qcode.protocol.stops import StopReason
 from qcode.protocol.usage import Usage
 
@@ -49,3 +52,11 @@ class Step:
     asked: list[str] = field(default_factory=list)
     ran: list[str] = field(default_factory=list)
     outcomes: dict[str, str] = field(default_factory=dict)
+
+
+def failed(kind: ErrorKind, message: str = "failed", status: int | None = None) -> ReplyFailed:
+    return ReplyFailed(ProviderError(kind, message, status=status), 0.5)
+
+
+def inputs(played: Sequence[ReplyEvent | ProviderError]) -> list[Input]:
+    return [ReplyFailed(item, 0.5) if isinstance(item, ProviderError) else item for item in played]

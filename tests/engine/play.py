@@ -12,6 +12,7 @@ from qcode.engine.effects import (
     Append,
     ApprovalAnswered,
     AskApproval,
+    Compact,
     Effect,
     Emit,
     EndTurn,
@@ -115,6 +116,8 @@ class Played:
     asked: list[AskApproval] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     learned: list[Learn] = field(default_factory=list)
+    compacted: list[Compact] = field(default_factory=list)
+    sent: list[SendRequest] = field(default_factory=list)
     is_over: bool = False
 
     @property
@@ -198,6 +201,7 @@ class Player:
                 played.events.append(effect.event)
             case SendRequest():
                 played.requests.append(effect.request)
+                played.sent.append(effect)
                 assert self._scripts, f"an unexpected request: {effect.request.messages[-1]}"
                 self._queue(self._scripts.pop(0))
             case StopRequest():
@@ -213,6 +217,8 @@ class Player:
                 self._inputs.append(WaitElapsed())
             case Append():
                 played.messages.append(effect.message)
+            case Compact():
+                played.compacted.append(effect)
             case Learn():
                 played.learned.append(effect)
             case EndTurn():

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 from qcode.engine.caps import OutputSettings
 from qcode.engine.counting import PromptCounter
-from qcode.engine.effects import Append, ApprovalAnswered, Learn, UserSubmitted
+from qcode.engine.effects import Append, ApprovalAnswered, Compact, Learn, UserSubmitted
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.turn import Turn, TurnSettings
 from qcode.protocol.errors import ErrorKind, ProviderError
@@ -72,6 +72,9 @@ class Nobody:
 
     def append(self, effect: Append) -> None:
         return
+
+    def take_compaction(self, effect: Compact) -> None:
+        raise AssertionError("a cut reply is compacted")
 
     def learn(self, effect: Learn) -> None:
         return

@@ -15,15 +15,18 @@ from qcode.engine.caps import OutputSettings
 from qcode.engine.effects import WaitElapsed
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.retries import RetrySettings
+from qcode.engine.room import CompactionSettings
 from qcode.engine.turn import TurnSettings
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.stops import StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
+from tests.engine.happened import failed, inputs
 from tests.engine.play import TOOLS
+from tests.engine.summaries import true_size
 from tests.engine.wires import wire_of
-from tests.engine.world import World, failed, inputs, true_size
+from tests.engine.world import World
 from tests.fakes.turns import Call, Faults, Turn
 
 WORDS = [
@@ -54,6 +57,14 @@ facts = st.builds(
     prefill=st.booleans(),
     inline_thinking=st.sampled_from([False, False, True]),
 )
+compactions = st.sampled_from(
+    [
+        None,
+        CompactionSettings(),
+        CompactionSettings(share=0.2),
+        CompactionSettings(KnownModel("other", "small", ModelFacts(context_window=6_000)), share=0.3),
+    ]
+)
 texts = st.lists(st.sampled_from(WORDS), max_size=8)
 calls = st.lists(
     st.tuples(st.sampled_from(["read", "write", "write", "shell", "note", "raed"]), st.sampled_from(ARGUMENTS)),
@@ -67,11 +78,18 @@ stops = st.sampled_from([*StopReason, *[StopReason.MAX_TOKENS] * 8, "auto", "aut
 class Recovery(RuleBasedStateMachine):
     protocol = "by hand"
 
-    @initialize(output=outputs, facts=facts, max_turns=st.sampled_from([None, 3]), max_calls=st.sampled_from([None, 2]))
-    def begin(self, output: OutputSettings, facts: ModelFacts, max_turns: int | None, max_calls: int | None) -> None:
+    @initialize(
+        output=outputs, facts=facts, max_turns=st.sampled_from([None, 3]), max_calls=st.sampled_from([None, 2]),
+        compaction=compactions,
+    )  # fmt: skip
+    def begin(
+        self, output: OutputSettings, facts: ModelFacts, max_turns: int | None, max_calls: int | None,
+        compaction: CompactionSettings | None,
+    ) -> None:  # fmt: skip
         turn_settings = TurnSettings(
-            "s", TOOLS, output=output, retries=RetrySettings(3), max_turns=max_turns, max_tool_calls=max_calls
-        )
+            "s", TOOLS, output=output, retries=RetrySettings(3), max_turns=max_turns, max_tool_calls=max_calls,
+            compaction=compaction,
+        )  # fmt: skip
         self.world = World(turn_settings, KnownModel("test", "claude-3-5-m", facts), wire_of(self.protocol))
         self.calls = 0
 
@@ -107,13 +125,30 @@ class Recovery(RuleBasedStateMachine):
         if made and cut_at is not None:
             last = made[-1]
             made[-1] = Call(last.name, last.arguments[: int(cut_at * len(last.arguments))], last.call_id)
-        if replays and self.world.step.shown:
+        if replays and self.world.steps and self.world.step.shown:
             text = [self.world.step.shown[-30:], *text]
         count = {"none": None, "small": 3, "cap": request.max_tokens, "above": 3 * request.max_tokens}[output]
         usage = None if count is None else Usage(input=true_size(request) + 20, output=count)
         signature = "c2ln" if is_signed else ""
         turn = Turn(text, reasoning, made, stop, usage, signature, faults=Faults(late_usage=late))
         self._queue(turn, breaks_at, kind, fed)
+
+    @precondition(lambda self: self.is_idle() and hasattr(self, "world") and self.world.settings.compaction)
+    @rule(focus=st.sampled_from(["", "the parser"]))
+    def ask_for_a_compaction(self, focus: str) -> None:
+        self.world.compact(focus)
+
+    @precondition(lambda self: self.is_asked() and self.world.is_summarizing)
+    @rule(text=st.sampled_from(["Task: go.", "Task: go. " * 40, "", "word " * 3_000]), is_cut=st.booleans())
+    def script_summary(self, text: str, is_cut: bool) -> None:
+        stop = StopReason.MAX_TOKENS if is_cut else StopReason.END_TURN
+        self._queue(Turn([text], stop=stop, usage=self._usage(is_at_cap=is_cut)))
+
+    @precondition(is_asked)
+    @rule(text=solid_texts, reasoning=texts)
+    def script_full_window(self, text: list[str], reasoning: list[str]) -> None:
+        full = StopReason.CONTEXT_WINDOW_EXCEEDED
+        self._queue(Turn(text, reasoning, stop=full, usage=self._usage(is_at_cap=False)))
 
     @precondition(is_asked)
     @rule(text=solid_texts, reasoning=texts, reports=st.booleans(), fed=fed)

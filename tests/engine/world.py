@@ -7,16 +7,17 @@ turn ends. The numbers in the comments are those of the invariants.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
-from qcode.engine.counting import PromptCounter, size_block
+from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import (
     Append,
     ApprovalAnswered,
     AskApproval,
     CancelRequested,
+    Compact,
+    CompactRequested,
     Effect,
     Emit,
     EndTurn,
@@ -35,14 +36,12 @@ from qcode.engine.knowledge import KnownModel
 from qcode.engine.turn import Turn, TurnSettings
 from qcode.headless.answer import AnswerSoFar
 from qcode.protocol import events as ev
-from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.json import parse_object
 from qcode.protocol.messages import Message, ToolResult, user
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import (
     ReasoningDelta,
     ReplyEnded,
-    ReplyEvent,
     TextDelta,
     ToolArgsDelta,
     ToolCallStarted,
@@ -52,6 +51,8 @@ from qcode.protocol.stops import Outcome, StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from tests.engine.happened import Attempt, Step
+from tests.engine.rounds import check_may_be_beside_others, check_repeats, ran_of_this_step
+from tests.engine.summaries import check_compaction, check_summary_request, merged, note_summary, total, true_size
 from tests.engine.wires import Wire
 
 SYNTHETIC = ("<text_so_far>", "<json_so_far>", "Your thinking used up", "Your last tool call could not be read")
@@ -82,6 +83,8 @@ class World:
         self.ended: ev.TurnEnded | None = None
         self.appended: list[Message] = []
         self.steered = 0
+        self.is_summarizing = False
+        self.summaries: list[Usage] = []
 
     @property
     def step(self) -> Step:
@@ -100,16 +103,26 @@ class World:
         self.counter = PromptCounter()
 
     def submit(self, prompt: str) -> None:
+        self._begin(UserSubmitted(user(prompt)))
+
+    def _begin(self, first: Input) -> None:
         self.reset_turn()
         self.number += 1
         self.turn = Turn(self.settings, self.model, self.messages, self.counter, number=self.number)
-        self.give(UserSubmitted(user(prompt)))
+        self.give(first)
+
+    def compact(self, focus: str) -> None:
+        """Have the person ask for a compaction, which is a turn of its own."""
+        self._begin(CompactRequested(focus))
 
     def feed(self, count: int) -> None:
         while count and self.queue:
             count -= 1
             given = self.queue.popleft()
-            self._note(given)
+            if self.is_summarizing:
+                note_summary(self, given)
+            else:
+                self._note(given)
             self.give(given)
 
     def cancel(self) -> None:
@@ -146,10 +159,7 @@ class World:
         attempt = self.attempt
         match given:
             case UsageReported():
-                old, new = attempt.usage, given.usage
-                names = ("input", "output", "cache_read", "cache_write", "reasoning")
-                merged = {n: getattr(old, n) if getattr(new, n) is None else getattr(new, n) for n in names}
-                attempt.usage = Usage(**merged)
+                attempt.usage = merged(attempt.usage, given.usage)
             case ToolCallStarted():
                 attempt.calls[given.call_id] = ""
                 attempt.blocks[given.block] = given.call_id
@@ -173,23 +183,27 @@ class World:
             case Emit():
                 self.answer.see(effect.event)
                 self._seen(effect.event)
+            case SendRequest(is_summary=True):
+                check_summary_request(self, effect.request)
             case SendRequest():
+                self.is_summarizing = False
                 self._send(effect.request)
             case StopRequest():
                 assert self.to_answer is None
                 self.queue.clear()
-                self.attempt.has_failed = True
+                if not self.is_summarizing:
+                    self.attempt.has_failed = True
             case AskApproval():
                 self._may_run(effect)
-                self._may_be_beside_others(effect.call.name)
+                check_may_be_beside_others(self, effect.call.name)
                 self.step.asked.append(effect.call.call_id)
                 self.asking.append(effect)
-                self._check_repeats(effect)
+                check_repeats(self, effect)
             case RunTool():
                 self._may_run(effect)
                 assert effect.call.call_id in self.step.asked
                 self.step.ran.append(effect.call.call_id)
-                self._may_be_beside_others(effect.call.name)
+                check_may_be_beside_others(self, effect.call.name)
                 self.running.append(effect)
             case Wait():
                 assert effect.seconds >= 0
@@ -199,6 +213,8 @@ class World:
                 self.messages.append(effect.message)
                 told = "".join(getattr(block, "text", "") for block in effect.message.blocks)
                 assert not any(mark in told for mark in SYNTHETIC), "2: a synthetic message was stored"
+            case Compact():
+                check_compaction(self, effect)
             case Learn():
                 self.model = self.model.learning(effect)
             case EndTurn():
@@ -231,7 +247,9 @@ class World:
         assert step.repairs <= 1 + 3, "4"
         failures = sum(attempt.has_failed for attempt in step.attempts)
         length_driven = 1 + step.escalations + step.continuations
-        assert len(step.attempts) <= length_driven + step.repairs + failures, "4: a request without a cause"
+        # A window that was full is made room in once for each reply, and the reply then goes on.
+        made_room = self.settings.compaction is not None
+        assert len(step.attempts) <= length_driven + step.repairs + failures + made_room, "4: a request without a cause"
 
     def _may_run(self, effect: AskApproval | RunTool) -> None:
         """5: only a call of the last attempt, that attempt ended, its arguments whole and exactly as they came."""
@@ -253,30 +271,16 @@ class World:
             assert call.arguments.startswith(raw.rstrip()) or parse_object(raw) is not None
         assert call.call_id not in self.step.ran, "a call that runs twice"
 
-    def _may_be_beside_others(self, name: str) -> None:
-        """Only calls that change nothing are judged or run at the same time."""
-        under_way = [*(one.call.name for one in self.asking), *(one.call.name for one in self.running)]
-        if under_way:
-            read_only = {tool.name for tool in self.settings.tools if tool.is_read_only}
-            assert {name, *under_way} <= read_only, "calls that change something side by side"
-
-    def _check_repeats(self, effect: AskApproval) -> None:
-        """A call is only said to repeat where the last three that ran were the same call with one result."""
-        if effect.repeats:
-            last = [*self.same, *self._ran_of_this_step()][-3:]
-            assert len(last) == 3
-            assert len(set(last)) == 1, "not the same call with the same result"
-            assert last[0][0] == effect.call.name
-
-    def _ran_of_this_step(self) -> list[tuple[str, str, str]]:
-        finished, outcomes = self.step.finished, self.step.outcomes
-        calls = finished.message.calls if finished is not None and finished.message is not None else ()
-        return [(call.name, call.arguments, outcomes[call.call_id]) for call in calls if call.call_id in outcomes]
-
     def _seen(self, event: ev.TurnEvent) -> None:
         step = self.steps[-1] if self.steps else Step()
         match event:
+            case ev.CompactionStarted():
+                assert not self.is_summarizing, "two compactions at once"
+                self.is_summarizing = True
+            case ev.Compacted():
+                self.is_summarizing = False
             case ev.StepStarted():
+                self.is_summarizing = False
                 self._check_calls_answered()
                 self.steps.append(Step())
             case TextDelta() | ReasoningDelta():
@@ -305,6 +309,7 @@ class World:
                 assert event.call.call_id not in step.settled, "3: two results for one call"
                 step.settled.append(event.call.call_id)
             case ev.ReplyFinished():
+                self.is_summarizing = False
                 assert step.finished is None, "7: two ReplyFinished"
                 step.finished = event
                 self._check_reply(step, event)
@@ -359,7 +364,7 @@ class World:
             assert results == calls, "3: each call has one result, in order"
             assert sorted(self.step.settled) == sorted(calls)
             assert set(self.step.ran) <= set(self.step.asked) <= set(calls)
-            self.same += self._ran_of_this_step()
+            self.same += ran_of_this_step(self)
             self.step.outcomes.clear()
 
     def _check_turn(self, ended: ev.TurnEnded) -> None:
@@ -368,12 +373,14 @@ class World:
         assert all(each is not None for each in finished), "7: a reply without ReplyFinished"
         counts = ended.api_calls
         attempts = [attempt for step in self.steps for attempt in step.attempts]
-        assert counts.total == len(attempts) == self.requests
+        assert counts.compactions == len(self.summaries)
+        assert counts.total == len(attempts) + len(self.summaries) == self.requests
         assert counts.initial == ended.replies == sum(bool(step.attempts) for step in self.steps)
         assert counts.escalations == sum(step.escalations for step in self.steps), "11"
         assert counts.continuations == sum(step.continuations for step in self.steps), "11"
         assert counts.repairs == sum(step.repairs for step in self.steps)
-        assert ended.usage == total(attempt.usage for attempt in attempts), "10: usage is not the sum"
+        used = [*(attempt.usage for attempt in attempts), *self.summaries]
+        assert ended.usage == total(used), "10: usage is not the sum"
         assert ended.text == self._expected_answer(), "1: the piped text is another"
         is_paused = any(each and each.stop is StopReason.PAUSED for each in finished)
         is_known = is_paused or not self.answer.text.strip()
@@ -393,23 +400,3 @@ class World:
             paused = text if is_paused else ""
             answer = text if text.strip() else answer
         return answer
-
-
-def true_size(request: ModelRequest) -> int:
-    """Return what the host counts: the tokens of the text itself, without what an estimate adds to be safe."""
-    return sum(size_block(block) for message in request.messages for block in message.blocks)
-
-
-def total(usages: Iterable[Usage]) -> Usage:
-    added = Usage()
-    for usage in usages:
-        added = added + usage
-    return added
-
-
-def failed(kind: ErrorKind, message: str = "failed", status: int | None = None) -> ReplyFailed:
-    return ReplyFailed(ProviderError(kind, message, status=status), 0.5)
-
-
-def inputs(played: Sequence[ReplyEvent | ProviderError]) -> list[Input]:
-    return [ReplyFailed(item, 0.5) if isinstance(item, ProviderError) else item for item in played]

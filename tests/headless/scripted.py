@@ -14,7 +14,10 @@ from typing import Any, TypeAlias
 from qcode.headless import HeadlessSetup, OutputFormat, run_headless
 from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
 from qcode.protocol.events import ApiCalls, ReplyFinished, TurnEnded, TurnEvent
+from qcode.protocol.library import Library
 from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant
+from qcode.protocol.reports import Reports
+from qcode.protocol.rewinding import Rewinds
 from qcode.protocol.stops import Outcome, StopReason
 from qcode.protocol.usage import Usage
 
@@ -53,6 +56,21 @@ class Scripted:
 
     def unsteer(self, text: str) -> bool:
         raise AssertionError("nobody types in pipe mode")
+
+    @property
+    def library(self) -> Library:
+        raise AssertionError("pipe mode opens no other session")
+
+    @property
+    def rewinds(self) -> Rewinds:
+        raise AssertionError("nothing is taken back in pipe mode")
+
+    @property
+    def reports(self) -> Reports:
+        raise AssertionError("pipe mode reports by its result")
+
+    def compact(self, focus: str = "") -> AsyncGenerator[TurnEvent]:
+        raise AssertionError("nobody asks for a compaction in pipe mode")
 
     async def submit(
         self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS

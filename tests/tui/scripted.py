@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, ReplyFinished, StepStarted, TurnEnded, TurnEvent, TurnStarted
+from qcode.protocol.library import Library
 from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant, user
 from qcode.protocol.reply import TextDelta
+from qcode.protocol.reports import Reports
+from qcode.protocol.rewinding import FileDiff, OwnMessage, RewindPlan, RewindReport, What
 from qcode.protocol.stops import Limit, Outcome, StopReason
 from qcode.protocol.usage import Usage
 
@@ -94,6 +97,22 @@ class ScriptedConversation:
                 yield ended(Outcome.CANCELLED)
                 return
 
+    async def compact(self, focus: str = "") -> AsyncIterator[TurnEvent]:
+        self.prompts.append(f"/compact {focus}".rstrip())
+        yield ended()
+
+    @property
+    def library(self) -> Library:
+        raise NotImplementedError("tests of sessions use a real conversation")
+
+    @property
+    def rewinds(self) -> ScriptedRewinds:
+        return ScriptedRewinds()
+
+    @property
+    def reports(self) -> Reports:
+        raise NotImplementedError("tests of reports use a real conversation")
+
     def answer(self, call_id: str, answer: Answer) -> None:
         self.answers.append((call_id, answer))
         self._answered.set()
@@ -130,6 +149,28 @@ class ScriptedConversation:
         finally:
             for wait in waits:
                 wait.cancel()
+
+
+class ScriptedRewinds:
+    """There is never anything to go back to."""
+
+    def own_messages(self) -> tuple[OwnMessage, ...]:
+        return ()
+
+    async def plan_undo(self) -> RewindPlan:
+        raise ValueError("There is nothing to undo: nothing was said yet.")
+
+    async def plan_redo(self) -> RewindPlan:
+        raise ValueError("There is nothing to redo.")
+
+    async def plan_rewind(self, number: int, what: What) -> RewindPlan:
+        raise ValueError("That message is not in this conversation any more.")
+
+    async def perform(self, plan: RewindPlan, overwrite: Collection[str] = ()) -> RewindReport:
+        raise NotImplementedError("there is no plan")
+
+    async def file_changes(self) -> tuple[FileDiff, ...]:
+        return ()
 
 
 class FixedClock:

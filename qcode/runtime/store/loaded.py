@@ -8,11 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from qcode.protocol.events import Attempt
 from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
 from qcode.protocol.stops import StopReason
-from qcode.runtime.store.codec import attempts_from_json, block_from_json, message_from_json
+from qcode.runtime.store.codec import block_from_json
+from qcode.runtime.store.line import Entry, Line, Stored
+from qcode.runtime.store.line_records import (
+    change_from,
+    move_from,
+    new_messages_from,
+    runs_from,
+    stored_from,
+    text,
+    whole,
+)
+
+__all__ = ["Entry", "LoadedSession", "rebuild"]
 
 VERSION = 1
 INTERRUPTED = (
@@ -21,20 +32,9 @@ INTERRUPTED = (
 )
 NEVER_RUN = "not run: qcode ended before this call was started."
 LOST = "(A message of this conversation could not be read back.)"
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A message as stored. `note` is for people and never reaches the model; `at` is when it was written (ISO 8601).
-
-    `is_filled_in`: it stands in for something that is not in the file.
-    """
-
-    message: Message
-    attempts: tuple[Attempt, ...] = ()
-    note: str = ""
-    at: str = ""
-    is_filled_in: bool = False
+UNFINISHED = (
+    "putting files back was interrupted, so some may still be as they were: /undo finishes it, /redo takes it back"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,32 +49,33 @@ class LoadedSession:
     created: str = ""
     notices: tuple[str, ...] = ()
     has_header: bool = True
+    line: Line = field(default_factory=Line)
 
     @property
     def messages(self) -> tuple[Message, ...]:
         return tuple(entry.message for entry in self.entries)
 
+    def history(self) -> tuple[Entry, ...]:
+        """Return all that was said on the way to where the conversation is, before any compaction."""
+        return assemble(self.line, self.line.history()).entries
+
 
 def rebuild(session_id: str, records: Iterable[JsonObject], skipped: int, notice: str) -> LoadedSession:
     """Return the conversation that `records` tell. `skipped` lines and `notice` are passed on as notices."""
-    builder = _Builder(skipped=skipped)
+    reader = _Reader(skipped=skipped)
     for record in records:
-        builder.add(record)
-    return builder.finish(session_id, notice)
+        reader.add(record)
+    return reader.finish(session_id, notice)
 
 
 @dataclass(slots=True)
-class _Builder:
+class _Reader:
     skipped: int
-    entries: list[Entry] = field(default_factory=list)
+    line: Line = field(default_factory=Line)
     header: JsonObject = field(default_factory=dict)
     model: str = ""
     title: str = ""
     newer: int = 0
-    unknown_outcomes: int = 0
-    open_calls: tuple[ToolCall, ...] = ()
-    intents: set[str] = field(default_factory=set)
-    results: dict[str, ToolResult] = field(default_factory=dict)
 
     def add(self, record: JsonObject) -> None:
         try:
@@ -86,34 +87,113 @@ class _Builder:
         match record.get("kind"):
             case "session":
                 self.header = self.header or record
-                self.model = self.model or _text(record, "model")
-            case "message":
-                self._message(record)
-            case "intent":
-                self.intents.add(_text(record, "call_id"))
-            case "result":
-                result = block_from_json(record)
-                if isinstance(result, ToolResult):
-                    self.results[result.call_id] = result
+                self.model = self.model or text(record, "model")
+            case "message" | "intent" | "result" | "note" | "compaction":
+                self._said(record)
+            case "change" | "void" | "move" | "moved":
+                self._moved(record)
             case "model":
-                self.model = _text(record, "model")
+                self.model = text(record, "model")
             case "title":
-                self.title = _text(record, "title")
-            case "note":
-                self._note(_text(record, "text"))
+                self.title = text(record, "title")
             case str():
                 self.newer += 1
             case _:
                 raise ValueError("not a record")
 
-    def _message(self, record: JsonObject) -> None:
-        message = message_from_json(record)
-        attempts = attempts_from_json(record.get("attempts"))
-        entry = Entry(message, attempts, _text(record, "note", ""), _text(record, "at", ""))
-        if message.role == "user":
-            self._user(entry)
+    def _said(self, record: JsonObject) -> None:
+        line = self.line
+        last = line.stored.get(line.latest)
+        match record["kind"]:
+            case "message":
+                number, stored = stored_from(record, line.next_number)
+                line.add(number, stored)
+            case "compaction":
+                new = new_messages_from(record)
+                line.compact(runs_from(record.get("runs")), new)
+            case "intent" if last is not None:
+                last.intents.add(text(record, "call_id"))
+            case "result":
+                result = block_from_json(record)
+                if last is not None and isinstance(result, ToolResult):
+                    last.results[result.call_id] = result
+            case "note" if last is not None:
+                last.entry = _with_note(last.entry, text(record, "text"))
+            case _:
+                pass
+
+    def _moved(self, record: JsonObject) -> None:
+        match record["kind"]:
+            case "change":
+                self.line.change(*change_from(record))
+            case "move":
+                self.line.move(move_from(record, self.line))
+            case "void":
+                self.line.void(whole(record, "change"))
+            case _:
+                self.line.finish(whole(record, "move"))
+
+    def finish(self, session_id: str, notice: str) -> LoadedSession:
+        found = assemble(self.line, self.line.point.numbers)
+        self.skipped += found.misplaced
+        return LoadedSession(
+            session_id,
+            found.entries,
+            self.model,
+            self.title,
+            text(self.header, "cwd", ""),
+            text(self.header, "created", ""),
+            tuple(self._notices(notice, found.unknown_outcomes)),
+            bool(self.header),
+            self.line,
+        )
+
+    def _notices(self, notice: str, unknown_outcomes: int) -> Iterable[str]:
+        if notice:
+            yield notice
+        if self.skipped:
+            yield f"{_count(self.skipped, 'part')} left out of this session, unreadable or out of place"
+        if self.newer:
+            yield f"{_count(self.newer, 'record')} left out, written by a newer qcode"
+        if unknown_outcomes:
+            yield f"{_count(unknown_outcomes, 'call')} interrupted: the outcome is unknown, nothing is run again"
+        if self.line.unfinished is not None:
+            yield UNFINISHED
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """`misplaced` results answer no call; `unknown_outcomes` are calls that ran and whose result never came."""
+
+    entries: tuple[Entry, ...]
+    misplaced: int
+    unknown_outcomes: int
+
+
+def assemble(line: Line, numbers: Iterable[int]) -> Assembled:
+    """Return these messages of `line` as a history that strict servers accept."""
+    builder = _Builder()
+    for number in numbers:
+        stored = line.stored.get(number)
+        if stored is not None:
+            builder.add(stored)
+    builder.close_calls()
+    return Assembled(tuple(builder.entries), builder.misplaced, builder.unknown_outcomes)
+
+
+@dataclass(slots=True)
+class _Builder:
+    entries: list[Entry] = field(default_factory=list)
+    open_calls: tuple[ToolCall, ...] = ()
+    asked: Stored | None = None
+    misplaced: int = 0
+    unknown_outcomes: int = 0
+
+    def add(self, stored: Stored) -> None:
+        if stored.entry.message.role == "user":
+            self._user(stored.entry)
         else:
-            self._assistant(entry)
+            self._assistant(stored)
 
     def _user(self, entry: Entry) -> None:
         entry = replace(entry, message=self._answered(entry.message))
@@ -124,27 +204,21 @@ class _Builder:
             # Where a turn ended before its reply, the next prompt joins the one that was never answered.
             joined = Message("user", last.message.blocks + entry.message.blocks)
             note = "\n".join(one for one in (last.note, entry.note) if one)
-            self.entries[-1] = replace(last, message=joined, note=note, at=entry.at or last.at)
+            numbers = last.numbers + entry.numbers
+            self.entries[-1] = replace(last, message=joined, note=note, at=entry.at or last.at, numbers=numbers)
         else:
             self.entries.append(entry)
 
-    def _assistant(self, entry: Entry) -> None:
-        self._close_calls()
+    def _assistant(self, stored: Stored) -> None:
+        self.close_calls()
         last = self.entries[-1] if self.entries else None
         # After a pause the provider is sent its own words back: the next message is the rest of the same reply.
         if last is None or (last.message.role == "assistant" and not _is_paused(last)):
             self.entries.append(Entry(user(LOST), is_filled_in=True))
-        self.entries.append(entry)
-        self.open_calls = entry.message.calls
-        self.intents.clear()
-        self.results.clear()
+        self.entries.append(stored.entry)
+        self.open_calls, self.asked = stored.entry.message.calls, stored
 
-    def _note(self, text: str) -> None:
-        if self.entries:
-            last = self.entries[-1]
-            self.entries[-1] = replace(last, note=f"{last.note}\n{text}" if last.note else text)
-
-    def _close_calls(self) -> None:
+    def close_calls(self) -> None:
         """Answer calls whose results never came, where the next message does not."""
         if self.open_calls:
             self.entries.append(Entry(self._answered(Message("user", ())), is_filled_in=True))
@@ -160,40 +234,22 @@ class _Builder:
             at = next((at for at, result in enumerate(given) if result.call_id == call.call_id), None)
             results.append(self._outcome(call) if at is None else given.pop(at))
         # A result that answers no call would make a strict server refuse the whole history.
-        self.skipped += len(given)
+        self.misplaced += len(given)
         return Message("user", (*results, *(one for one in message.blocks if not isinstance(one, ToolResult))))
 
     def _outcome(self, call: ToolCall) -> ToolResult:
-        known = self.results.get(call.call_id)
+        asked = self.asked
+        known = asked.results.get(call.call_id) if asked is not None else None
         if known is not None:
             return known
-        if call.call_id not in self.intents:
+        if asked is None or call.call_id not in asked.intents:
             return ToolResult(call.call_id, call.name, NEVER_RUN, is_error=True)
         self.unknown_outcomes += 1
         return ToolResult(call.call_id, call.name, INTERRUPTED, is_error=True)
 
-    def finish(self, session_id: str, notice: str) -> LoadedSession:
-        self._close_calls()
-        return LoadedSession(
-            session_id,
-            tuple(self.entries),
-            self.model,
-            self.title,
-            _text(self.header, "cwd", ""),
-            _text(self.header, "created", ""),
-            tuple(self._notices(notice)),
-            bool(self.header),
-        )
 
-    def _notices(self, notice: str) -> Iterable[str]:
-        if notice:
-            yield notice
-        if self.skipped:
-            yield f"{_count(self.skipped, 'part')} left out of this session, unreadable or out of place"
-        if self.newer:
-            yield f"{_count(self.newer, 'record')} left out, written by a newer qcode"
-        if self.unknown_outcomes:
-            yield f"{_count(self.unknown_outcomes, 'call')} interrupted: the outcome is unknown, nothing is run again"
+def _with_note(entry: Entry, note: str) -> Entry:
+    return replace(entry, note=f"{entry.note}\n{note}" if entry.note else note)
 
 
 def _is_paused(entry: Entry) -> bool:
@@ -202,10 +258,3 @@ def _is_paused(entry: Entry) -> bool:
 
 def _count(number: int, what: str) -> str:
     return f"1 {what} was" if number == 1 else f"{number} {what}s were"
-
-
-def _text(record: JsonObject, name: str, default: str | None = None) -> str:
-    found = record.get(name, default)
-    if not isinstance(found, str):
-        raise ValueError(f"{name} is missing or no text")
-    return found

@@ -1,19 +1,24 @@
 """One open session: what a conversation tells its file, in the words of the conversation.
 
-No method raises for a disk that fails; `take_warnings` says what a person should know.
+No method raises for a disk that fails; `take_warnings` says what a person should know. A change of a file may be told
+from a thread while the conversation goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from qcode.protocol.events import Attempt
 from qcode.protocol.json import Json, JsonObject, parse_object
 from qcode.protocol.messages import Block, Message, Reasoning, Text, ToolCall, ToolResult
-from qcode.runtime.store.codec import attempt_to_json, block_to_json, message_to_json
-from qcode.runtime.store.loaded import VERSION, Entry
+from qcode.runtime.store.codec import block_to_json
+from qcode.runtime.store.line import Change, Entry, Line, Move, Stored, runs_of
+from qcode.runtime.store.line_records import change_to_json, is_a_prompt, move_to_json, runs_to_json, stored_to_json
+from qcode.runtime.store.loaded import VERSION, assemble
 from qcode.runtime.store.record_file import RecordFile
 from qcode.runtime.store.records import to_line
 
@@ -21,16 +26,30 @@ from qcode.runtime.store.records import to_line
 class Session:
     """A session that can be appended to. It holds the lock of its file until `close`.
 
-    `redact` takes secrets out of every text before it is written; what the conversation holds stays as it is.
+    `redact` takes secrets out of every text before it is written; what the conversation holds stays as it is. `line` is
+    what happened so far and is kept up to date here. `blobs` is the folder for contents of changed files, None where
+    nothing is to be kept on disk.
     """
 
     def __init__(
-        self, session_id: str, file: RecordFile, clock: Callable[[], datetime], redact: Callable[[str], str]
+        self,
+        session_id: str,
+        file: RecordFile,
+        clock: Callable[[], datetime],
+        redact: Callable[[str], str],
+        *,
+        line: Line | None = None,
+        title: str = "",
+        blobs: Path | None = None,
     ) -> None:
         self.session_id = session_id
+        self.line = line or Line()
+        self.title = title
+        self.blobs = blobs
         self._file = file
         self._clock = clock
         self._redact = redact
+        self._lock = threading.RLock()
 
     @property
     def is_saved(self) -> bool:
@@ -52,24 +71,85 @@ class Session:
             header["forked_from"] = forked_from
         self._file.hold(to_line(header))
 
-    def append(self, message: Message, attempts: Iterable[Attempt] = (), note: str = "") -> None:
-        """Write a committed message, with the attempts it was assembled from and a note for people."""
-        record: JsonObject = {"kind": "message", "at": self._now(), **message_to_json(self._clean(message))}
-        found: list[Json] = [attempt_to_json(one) for one in attempts]
-        if found:
-            record["attempts"] = found
-        if note:
-            record["note"] = self._redact(note)
-        self._file.append(to_line(record))
+    def append(
+        self, message: Message, attempts: Iterable[Attempt] = (), note: str = "", *, is_own: bool | None = None
+    ) -> int:
+        """Write a committed message, with the attempts it was assembled from and a note for people; return its number.
+
+        `is_own`: a person began a turn with it; None: so where it can be.
+        """
+        with self._lock:
+            number = self.line.next_number
+            entry = Entry(message, tuple(attempts), note, self._now(), numbers=(number,))
+            stored = Stored(entry, is_a_prompt(message) and is_own is not False)
+            self._write({"kind": "message", **stored_to_json(number, self._clean_stored(stored))})
+            self.line.add(number, stored)
+            return number
 
     def append_entry(self, entry: Entry) -> None:
         self.append(entry.message, entry.attempts, entry.note)
+
+    def compact(self, parts: Sequence[tuple[int, ...] | Message]) -> list[tuple[int, ...]]:
+        """Let the conversation go on with these messages: old ones by their numbers, and new ones in their place.
+
+        Return the numbers of each part.
+        """
+        with self._lock:
+            numbers: list[tuple[int, ...]] = []
+            new: list[tuple[int, Stored]] = []
+            for part in parts:
+                if isinstance(part, Message):
+                    number = self.line.next_number + len(new)
+                    entry = Entry(part, at=self._now(), numbers=(number,))
+                    new.append((number, Stored(entry, is_own=False, is_summary=True)))
+                    numbers.append((number,))
+                else:
+                    numbers.append(part)
+            runs = runs_of(number for part in numbers for number in part)
+            written: list[Json] = [stored_to_json(number, self._clean_stored(one)) for number, one in new]
+            record: JsonObject = {"kind": "compaction", "at": self._now(), "runs": runs_to_json(runs), "new": written}
+            self._write(record)
+            self.line.compact(runs, new)
+            return numbers
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return the messages the conversation now consists of, as they would be read back."""
+        with self._lock:
+            return assemble(self.line, self.line.point.numbers).entries
+
+    def record_change(self, change: Change) -> int:
+        """Write that a file is about to be changed; return the position for `void`."""
+        with self._lock:
+            at = self.line.next_change
+            self._write({"kind": "change", "at": self._now(), **change_to_json(at, change)})
+            self.line.change(at, change)
+            return at
+
+    def void(self, at: int) -> None:
+        """Write that a change came to nothing."""
+        with self._lock:
+            self._write({"kind": "void", "change": at})
+            self.line.void(at)
+
+    def move(self, move: Move) -> None:
+        """Write that the conversation goes where `move` leads, and wait until that is on the disk."""
+        with self._lock:
+            self._write({"kind": "move", "at": self._now(), **move_to_json(move)})
+            self.line.move(move)
+            self._file.sync()
+
+    def finish(self, move_id: int) -> None:
+        """Write that every file of a move is where it should be."""
+        with self._lock:
+            self._write({"kind": "moved", "move": move_id})
+            self.line.finish(move_id)
+            self._file.sync()
 
     def intend(self, call: ToolCall) -> None:
         """Write that `call` is about to run. Call `sync` before it does."""
         clean = self._clean_call(call)
         record: JsonObject = {"kind": "intent", "at": self._now(), "call_id": call.call_id}
-        self._file.append(to_line({**record, "name": clean.name, "arguments": clean.arguments}))
+        self._write({**record, "name": clean.name, "arguments": clean.arguments})
 
     def record_result(self, result: ToolResult) -> None:
         """Write the result of a call whose step still has calls to run, so that a crash does not lose it.
@@ -77,21 +157,29 @@ class Session:
         The message that carries all results of the step is appended as well and replaces this on reading.
         """
         block = block_to_json(self._clean_block(result))
-        self._file.append(to_line({"kind": "result", "at": self._now(), **block}))
+        self._write({"kind": "result", "at": self._now(), **block})
 
     def switch_model(self, model: str) -> None:
-        self._file.append(to_line({"kind": "model", "at": self._now(), "model": model}))
+        self._write({"kind": "model", "at": self._now(), "model": model})
 
     def set_title(self, title: str) -> None:
-        self._file.append(to_line({"kind": "title", "at": self._now(), "title": self._redact(title)}))
+        self.title = title
+        self._write({"kind": "title", "at": self._now(), "title": self._redact(title)})
 
     def note(self, text: str) -> None:
         """Write a mark for people that belongs to the last message, such as that it was cut or cancelled."""
-        self._file.append(to_line({"kind": "note", "at": self._now(), "text": self._redact(text)}))
+        self._write({"kind": "note", "at": self._now(), "text": self._redact(text)})
+
+    def copy(self, records: Iterable[JsonObject]) -> None:
+        """Write records of another session, all but what says which one it is."""
+        for record in records:
+            if record.get("kind") != "session":
+                self._write(record)
 
     def sync(self) -> None:
         """Return once everything written is on the disk: before a tool runs and when a turn ends. It may block."""
-        self._file.sync()
+        with self._lock:
+            self._file.sync()
 
     def take_warnings(self) -> tuple[str, ...]:
         """Return lines for a person that were not returned before."""
@@ -103,6 +191,14 @@ class Session:
 
     def _now(self) -> str:
         return self._clock().astimezone(UTC).isoformat(timespec="milliseconds")
+
+    def _write(self, record: JsonObject) -> None:
+        with self._lock:
+            self._file.append(to_line(record))
+
+    def _clean_stored(self, stored: Stored) -> Stored:
+        entry = stored.entry
+        return replace(stored, entry=replace(entry, message=self._clean(entry.message), note=self._redact(entry.note)))
 
     def _clean(self, message: Message) -> Message:
         return replace(message, blocks=tuple(self._clean_block(block) for block in message.blocks))

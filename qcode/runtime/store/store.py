@@ -1,12 +1,15 @@
 """All sessions of one project: begins, finds, resumes, copies, lists and deletes them.
 
 They lie in `STATE/sessions/PROJECT/ID.jsonl`, with `ID.lock` beside one that is open and `ID.corrupt` beside one that
-lost the end of a record. The files are the truth; there is nothing to rebuild.
+lost the end of a record, and `ID.files` with the contents of files it changed. The files are the truth; there is
+nothing to rebuild.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import shutil
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,10 +17,10 @@ from pathlib import Path
 from qcode.runtime.store.errors import SessionError, SessionNotFound
 from qcode.runtime.store.loaded import LoadedSession, rebuild
 from qcode.runtime.store.names import new_session_id, project_folder_name
-from qcode.runtime.store.record_file import RecordFile
+from qcode.runtime.store.record_file import RecordFile, make_private
 from qcode.runtime.store.records import read_records
 from qcode.runtime.store.session import Session
-from qcode.runtime.store.summaries import SessionSummary, summarize
+from qcode.runtime.store.summaries import SessionSummary, mentions, summarize
 
 _SHOWN = 3
 _TRIES = 100
@@ -61,7 +64,9 @@ class SessionStore:
                 break
         else:
             raise SessionError(f"no free name for a new session in {self.folder}")
-        session = Session(session_id, file, self._clock, self._redact)
+        session = Session(
+            session_id, file, self._clock, self._redact, blobs=self._blobs(session_id) if is_kept else None
+        )
         session.begin(model=model, cwd=str(cwd), root=str(self._root), forked_from=forked_from)
         return session
 
@@ -107,7 +112,10 @@ class SessionStore:
             file.close()
             raise SessionError(f"session {session_id} cannot be read: {error.strerror}") from None
         loaded = rebuild(session_id, contents.records, contents.skipped, notice)
-        session = Session(session_id, file, self._clock, self._redact)
+        blobs = self._blobs(session_id)
+        session = Session(
+            session_id, file, self._clock, self._redact, line=loaded.line, title=loaded.title, blobs=blobs
+        )
         if not loaded.has_header:
             session.begin(model=loaded.model, cwd=loaded.cwd, root=str(self._root))
         if loaded.entries and loaded.entries[-1].is_filled_in:
@@ -116,13 +124,38 @@ class SessionStore:
 
     def fork(self, text: str, *, cwd: Path) -> tuple[Session, LoadedSession]:
         """Begin a copy of a session, which may be open elsewhere, and leave that one alone."""
-        loaded = self.load(text)
-        session = self.create(loaded.model, cwd, forked_from=loaded.session_id)
-        for entry in loaded.entries:
-            session.append_entry(entry)
-        if loaded.title:
-            session.set_title(loaded.title)
+        session_id = self.find(text)
+        contents = read_records(self._read(session_id))
+        loaded = rebuild(session_id, contents.records, contents.skipped, "")
+        session = self.create(loaded.model, cwd, forked_from=session_id)
+        session.copy(contents.records)
+        session.line, session.title = loaded.line, loaded.title
+        self._copy_blobs(session_id, session.session_id)
+        if loaded.entries and loaded.entries[-1].is_filled_in:
+            session.append_entry(loaded.entries[-1])
         return session, loaded
+
+    def rename(self, text: str, title: str) -> None:
+        """Give a session a title; raise `SessionBusy` while it is open anywhere."""
+        session, _ = self.resume(text)
+        session.set_title(title)
+        session.close()
+
+    def search(self, text: str) -> frozenset[str]:
+        """Return the ids of the sessions in which all words of `text` stand, whatever their case."""
+        words = text.casefold().split()
+        return frozenset(one for one in self.ids() if mentions(self._path(one), words))
+
+    def prune(self, older_than: datetime, keep: Collection[str] = ()) -> int:
+        """Remove the sessions that nobody wrote to since; return how many. Those that are open stay."""
+        count = 0
+        for session_id in self.ids():
+            with suppress(OSError, SessionError):
+                written = datetime.fromtimestamp(self._path(session_id).stat().st_mtime, UTC)
+                if written < older_than and session_id not in keep:
+                    self.delete(session_id)
+                    count += 1
+        return count
 
     def summaries(self) -> tuple[SessionSummary, ...]:
         """Return what a list of sessions shows, the one written to last first; unreadable files are left out."""
@@ -137,6 +170,7 @@ class SessionStore:
         try:
             file.open_existing()
             path.with_suffix(".corrupt").unlink(missing_ok=True)
+            shutil.rmtree(self._blobs(session_id), ignore_errors=True)
             path.unlink()
         except OSError as error:
             raise SessionError(f"session {session_id} cannot be deleted: {error.strerror}") from None
@@ -146,6 +180,22 @@ class SessionStore:
 
     def _path(self, session_id: str) -> Path:
         return self.folder / f"{session_id}.jsonl"
+
+    def _blobs(self, session_id: str) -> Path:
+        return self.folder / f"{session_id}.files"
+
+    def _copy_blobs(self, session_id: str, copy_id: str) -> None:
+        """Give the copy the contents of changed files; one that cannot be copied can just not be put back there."""
+        source, target = self._blobs(session_id), self._blobs(copy_id)
+        with suppress(OSError):
+            blobs = list(source.iterdir())
+            make_private(target)
+            for blob in blobs:
+                with suppress(OSError):
+                    try:
+                        os.link(blob, target / blob.name)
+                    except OSError:
+                        shutil.copyfile(blob, target / blob.name)
 
     def _read(self, session_id: str) -> bytes:
         try:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from qcode.protocol.json import JsonObject, parse_object
-from qcode.protocol.messages import Text
+from qcode.protocol.messages import Message, typed_text
 from qcode.runtime.store.codec import message_from_json
 
 _FIRST_WORDS = 80
 _WANTED = tuple(f'{{"kind":"{kind}"'.encode() for kind in ("session", "title", "model"))
 _MESSAGE = b'{"kind":"message"'
+_TITLE = b'{"kind":"title"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,41 @@ def summarize(path: Path) -> SessionSummary | None:
     )
 
 
+def first_words(messages: Iterable[Message]) -> str:
+    """Return the first words a person said in these messages, empty where there are none."""
+    for message in messages:
+        words = " ".join(typed_text(message).split())
+        if message.role == "user" and words:
+            return words if len(words) <= _FIRST_WORDS else words[: _FIRST_WORDS - 1] + "…"
+    return ""
+
+
+def mentions(path: Path, words: Sequence[str]) -> bool:
+    """Return whether each of `words`, casefolded, stands in what was said in a session or in its title."""
+    missing = set(words)
+    try:
+        with path.open("rb") as stream:
+            for line in stream:
+                if not missing:
+                    break
+                if line.startswith((_MESSAGE, _TITLE)):
+                    said = _said(_parse(line)).casefold()
+                    missing = {word for word in missing if word not in said}
+    except OSError:
+        return False
+    return not missing
+
+
+def _said(record: JsonObject) -> str:
+    title = record.get("title")
+    if isinstance(title, str):
+        return title
+    try:
+        return message_from_json(record).text
+    except ValueError:
+        return ""
+
+
 def _facts(record: JsonObject) -> dict[str, str]:
     names = ("title", "model", "created")
     return {name: value for name in names if isinstance(value := record.get(name), str)}
@@ -61,12 +98,8 @@ def _first_words(line: bytes) -> dict[str, str]:
         message = message_from_json(_parse(line))
     except ValueError:
         return {}
-    # What was typed is the last text; what was attached comes before it.
-    texts = [block.text for block in message.blocks if isinstance(block, Text)]
-    words = " ".join(texts[-1].split()) if texts else ""
-    if message.role != "user" or not words:
-        return {}
-    return {"words": words if len(words) <= _FIRST_WORDS else words[: _FIRST_WORDS - 1] + "…"}
+    words = first_words([message])
+    return {"words": words} if words else {}
 
 
 def _parse(line: bytes) -> JsonObject:

@@ -23,7 +23,7 @@ PROMPT_KEYS: tuple[tuple[str, str], ...] = (
     ("Up, Down", "At the first or last line: earlier and later prompts."),
     ("Up", "On an empty prompt, while the model works: take back what was queued last."),
     ("Tab", "Complete a command or a file; unfold a pasted text."),
-    ("Esc Esc", "Clear the prompt; Up brings the text back. On an empty prompt: rewind, where there is that command."),
+    ("Esc Esc", "Clear the prompt; Up brings the text back. On an empty prompt: rewind."),
     ("@", "Complete a file; @path attaches it, @path:10-20 some lines, @folder/ its list."),
     ("!", "At the start: run a line in the shell; its output goes to the model with your next message."),
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qcode.engine.counting import PromptCounter
-from qcode.engine.effects import Append, ApprovalAnswered, CancelRequested, Learn, UserSubmitted
+from qcode.engine.effects import Append, ApprovalAnswered, CancelRequested, Compact, Learn, UserSubmitted
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.retries import RetrySettings
 from qcode.engine.turn import Turn, TurnSettings
@@ -36,6 +36,9 @@ class Nobody:
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         raise AssertionError("nothing may run")
+
+    def take_compaction(self, effect: Compact) -> None:
+        raise AssertionError("nothing is compacted here")
 
     def append(self, effect: Append) -> None: ...
     def learn(self, effect: Learn) -> None: ...

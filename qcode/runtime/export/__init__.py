@@ -1,0 +1,1 @@
+"""Sessions as files for people and programs: Markdown, JSON, HTML. Pure: text in, text out."""

@@ -1,0 +1,76 @@
+"""The calls of a turn between verdict and run: what was judged and shown runs, as confined as it was allowed."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from qcode.engine.effects import ApprovalAnswered
+from qcode.protocol.events import ApprovalRequested
+from qcode.protocol.json import JsonObject
+from qcode.protocol.messages import ToolCall
+from qcode.runtime.questions import question_about
+from qcode.runtime.toolbox import Toolbox
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
+from qcode.safety.verdict import Level
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A call as it is to run. `level` is None where a person said yes to it, or nothing has to hold it."""
+
+    name: str
+    arguments: JsonObject
+    level: Level | None = None
+
+
+class JudgedCalls:
+    """Keeps them by id until they run, and which rule "always" would add for a question that is open."""
+
+    def __init__(self, toolbox: Toolbox) -> None:
+        self._toolbox = toolbox
+        self._judged: dict[str, Judged] = {}
+        self._open_rules: dict[str, str] = {}
+
+    async def judge(
+        self, policy: Policy, call: ToolCall, arguments: JsonObject, repeats: int
+    ) -> ApprovalAnswered | ApprovalRequested:
+        """Return the verdict of the rules, or the question to put to the person."""
+        toolbox, call_id = self._toolbox, call.call_id
+        # What is judged and shown is what runs, also where files that it depends on change in between.
+        name, spelled = await toolbox.spelled_out(call.name, arguments)
+        # A verdict may look at the disk, and ask bash and git.
+        verdict = await asyncio.to_thread(policy.judge, name, spelled)
+        # A yes of the person is to the command as it is shown, without walls.
+        self._judged[call_id] = Judged(name, spelled, verdict.confinement if verdict.is_allowed else None)
+        is_question = toolbox.asks_person(call.name)
+        if verdict.verdict == "deny" or (verdict.verdict == "allow" and not repeats and not is_question):
+            return ApprovalAnswered(call_id, verdict.verdict == "allow", verdict.reason)
+        preview = await toolbox.preview(name, spelled)
+        if preview.refusal and not repeats:
+            return ApprovalAnswered(call_id, is_allowed=True)
+        is_plain = not is_question and not repeats
+        self._open_rules[call_id] = rule = verdict.proposed_rule if is_plain else ""
+        return question_about(call, preview, rule=rule, repeats=repeats, is_question=is_question)
+
+    def answered(self, call_id: str) -> str | None:
+        """Return the rule of a question that was answered, empty where it offered none; None where none is open."""
+        return self._open_rules.pop(call_id, None)
+
+    def take(self, call: ToolCall, arguments: JsonObject) -> Judged:
+        """Return what a call that may run stands for; each is taken once."""
+        return self._judged.pop(call.call_id, Judged(call.name, arguments))
+
+    def may_change_files(self, policy: Policy, judged: Judged, model: str) -> bool:
+        """Whether only a look can find what a call changes in files: tools that write tell it themselves."""
+        spec = next((spec for spec in self._toolbox.specs(model) if spec.name == judged.name), None)
+        if spec is None or spec.is_read_only or spec.writes_files or judged.level == "read-only":
+            return False
+        plain = replace(policy, mode="default", rules=Rules.of(), is_trusted=True)
+        return not plain.judge(judged.name, judged.arguments).is_allowed
+
+    def clear(self) -> None:
+        """The turn is over: nothing waits to run and no question is open."""
+        self._judged.clear()
+        self._open_rules.clear()

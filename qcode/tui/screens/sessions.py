@@ -1,0 +1,129 @@
+"""The sessions of this folder: searched by title, previewed, resumed, renamed, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import Input, Static
+
+from qcode.protocol.library import Library, SessionInfo
+from qcode.protocol.messages import Message
+from qcode.tui.figures import count_text, duration_text
+from qcode.tui.screens.picker import Picker, Row
+from qcode.tui.text import one_line, shorten
+
+_PREVIEWED = 4
+
+
+class SessionPicker(Picker):
+    """Picks a session to go on with. `now` is seconds since 1970. The file of a session is read when it is shown."""
+
+    ENTER = "resume"
+    KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("Ctrl+R", "rename"), ("Ctrl+X", "delete"))
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+r", "rename", "Rename", priority=True, show=False),
+        Binding("ctrl+x", "delete", "Delete", priority=True, show=False),
+    ]
+
+    def __init__(self, library: Library, now: Callable[[], float]) -> None:
+        self._library = library
+        self._now = now
+        self._deleting = ""
+        self._renaming = ""
+        super().__init__("Sessions of this folder", self._read(), empty="This folder has no sessions yet.")
+
+    def compose_more(self) -> ComposeResult:
+        yield Input(placeholder="New name, then Enter", id="session-name", compact=True)
+        yield Static(id="session-preview", markup=False)
+
+    def on_mount(self) -> None:
+        # Textual calls the picker's own handler of the same event as well, here and below.
+        self.query_one("#session-name").display = False
+
+    def show_row(self, row: Row | None) -> None:
+        self._deleting = ""
+        preview = self.query_one("#session-preview", Static)
+        if row is None or self.size.height < 14:
+            preview.update("")
+            return
+        try:
+            messages = self._library.preview(row.id)
+        except ValueError as refusal:
+            preview.update(Content.styled(str(refusal), "$text-warning"))
+            return
+        preview.update(preview_of(messages, max(10, self.size.width - 4)))
+
+    def action_delete(self) -> None:
+        """Delete the highlighted session; the first time only say so."""
+        row = self.row
+        if row is None:
+            return
+        preview = self.query_one("#session-preview", Static)
+        if self._deleting != row.id:
+            self._deleting = row.id
+            preview.update(Content.styled("Press Ctrl+X again to delete this session for good.", "$text-warning"))
+            return
+        try:
+            self._library.delete(row.id)
+        except ValueError as refusal:
+            preview.update(Content.styled(str(refusal), "$text-warning"))
+            return
+        self.set_rows(self._read())
+
+    def action_rename(self) -> None:
+        """Ask for a new name of the highlighted session."""
+        row = self.row
+        if row is None:
+            return
+        field = self.query_one("#session-name", Input)
+        self._renaming, field.value, field.display = row.id, row.label, True
+        field.focus()
+
+    def action_leave(self) -> None:
+        if self._renaming:
+            self._stop_renaming()
+        else:
+            super().action_leave()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if event.input.id != "session-name":
+            return
+        event.stop()
+        try:
+            self._library.rename(self._renaming, event.value)
+        except ValueError as refusal:
+            self.query_one("#session-preview", Static).update(Content.styled(str(refusal), "$text-warning"))
+        self._stop_renaming()
+        self.set_rows(self._read())
+
+    def _stop_renaming(self) -> None:
+        self._renaming = ""
+        self.query_one("#session-name").display = False
+        self.query_one("#picker-query", Input).focus()
+
+    def _read(self) -> tuple[Row, ...]:
+        return tuple(session_row(info, self._now()) for info in self._library.sessions())
+
+
+def session_row(info: SessionInfo, now: float) -> Row:
+    """Return a row: the title, then how long ago and how much."""
+    age = duration_text(now - info.updated)
+    label = one_line(info.title, 80) or info.session_id
+    detail = f"{age} ago · {count_text(info.messages, 'message')} · {info.session_id}"
+    return Row(info.session_id, label, detail, info.is_open)
+
+
+def preview_of(messages: Sequence[Message], width: int) -> Content:
+    """Return the last things that were said, a line each."""
+    said = [message for message in messages if message.text.strip()][-_PREVIEWED:]
+    lines = [
+        Content.assemble(
+            ("› " if message.role == "user" else "  ", "$text-accent"), (shorten(message.text, width - 2), "$muted")
+        )
+        for message in said
+    ]
+    return Content("\n").join(lines)

@@ -1,0 +1,72 @@
+"""What must hold of a request for a summary, and of what a compaction leaves; used by `world`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
+from qcode.engine.compaction import is_summary
+from qcode.engine.counting import size_block, size_messages
+from qcode.engine.effects import Compact, Input
+from qcode.protocol.messages import Message, Text
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.reply import UsageReported
+from qcode.protocol.usage import Usage
+
+if TYPE_CHECKING:
+    from tests.engine.world import World
+
+
+def true_size(request: ModelRequest) -> int:
+    """Return what the host counts: the tokens of the text itself, without what an estimate adds to be safe."""
+    return sum(size_block(block) for message in request.messages for block in message.blocks)
+
+
+def merged(old: Usage, new: Usage) -> Usage:
+    """Return what is reported after a later report: it replaces the earlier one field by field."""
+    names = ("input", "output", "cache_read", "cache_write", "reasoning")
+    return Usage(**{n: getattr(old, n) if getattr(new, n) is None else getattr(new, n) for n in names})
+
+
+def check_summary_request(world: World, request: ModelRequest) -> None:
+    """A summary is asked for between two steps or while a reply waits, within its model's window, at most twice."""
+    assert world.to_answer is None, "two requests at once"
+    assert not world.queue, "a request while another streams"
+    assert not world.asking and not world.running, "a compaction inside a round of calls"
+    assert world.is_summarizing
+    world.requests += 1
+    world.to_answer = request
+    world.summaries.append(Usage())
+    settings = world.settings.compaction
+    assert settings is not None
+    window = (settings.writer or world.model).window or DEFAULT_CONTEXT_WINDOW
+    assert true_size(request) + request.max_tokens <= window, "9: the request for a summary exceeds the window"
+    assert request.max_tokens <= 8_000, "a summary obeys the output limit"
+
+
+def check_compaction(world: World, effect: Compact) -> None:
+    before = world.messages
+    world.messages = [before[part] if isinstance(part, int) else part for part in effect.parts]
+    kept = [part for part in effect.parts if isinstance(part, int)]
+    assert kept == sorted(set(kept)), "a compaction that changed the order"
+    assert size_messages(world.messages) < size_messages(before), "it did not shrink"
+    said = [text for message in before if message.role == "user" and not is_summary(message) for text in texts(message)]
+    kept_text = "\n".join(text for message in world.messages for text in texts(message))
+    assert not said or said[-1][:400] in kept_text, "the task was lost"
+
+
+def texts(message: Message) -> list[str]:
+    return [block.text for block in message.blocks if isinstance(block, Text) and block.text]
+
+
+def note_summary(world: World, given: Input) -> None:
+    if isinstance(given, UsageReported):
+        world.summaries[-1] = merged(world.summaries[-1], given.usage)
+
+
+def total(usages: Iterable[Usage]) -> Usage:
+    added = Usage()
+    for usage in usages:
+        added = added + usage
+    return added

@@ -1,0 +1,1 @@
+"""Going back and forth over files and conversation."""

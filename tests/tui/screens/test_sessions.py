@@ -1,0 +1,173 @@
+"""Going back and other sessions as a person does it in the app, over a real conversation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from qcode.protocol.events import ApiCalls
+from qcode.protocol.reports import ContextReport, TurnUsage
+from qcode.protocol.usage import Usage
+from qcode.tui.report_text import context_text, cost_text_of
+from qcode.tui.screens.changes import ChangesScreen
+from qcode.tui.screens.rewind import DoubtPicker, RewindPicker, WhatPicker
+from qcode.tui.screens.sessions import SessionPicker
+from tests.fakes.scripted import call_reply, text_reply
+from tests.runtime.test_conversation import Talk, talk
+from tests.tui.harness import Running, running
+
+
+def played(base: Path, test: Callable[[Running, Talk], Awaitable[None]], size: tuple[int, int] = (80, 24)) -> None:
+    """Run `test` on an app in which one turn wrote a file."""
+    writes = call_reply("write", {"path": "a.txt", "content": "new\n"})
+    it = talk(base, writes, text_reply("Written."), text_reply("Second."), text_reply("Third."), mode="bypass")
+    it.conversation.library._known = it.store
+
+    def save(name: str, text: str) -> str:
+        (base / name).write_text(text)
+        return name
+
+    async def body() -> None:
+        async with running(it.conversation, size=size, save=save) as run:  # type: ignore[arg-type]  # a real one
+            await run.send("write it")
+            await run.until_idle()
+            await test(run, it)
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 20)])
+def test_esc_esc_on_an_empty_prompt_goes_back_to_a_message(tmp_path: Path, size: tuple[int, int]) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        await run.pilot.press("escape", "escape")
+        await run.until(lambda: isinstance(run.app.screen, RewindPicker))
+        assert [(row.label, row.detail) for row in run.app.screen.rows] == [("write it", "a.txt")]  # type: ignore[attr-defined]  # a picker
+        await run.pilot.press("enter")
+        await run.until(lambda: isinstance(run.app.screen, WhatPicker))
+        await run.pilot.press("enter")
+        await run.until(lambda: "Rewound" in run.text)
+        assert list(it.work.iterdir()) == []
+        assert run.app.parts.prompt.text == "write it"
+        assert "Written." not in run.text
+
+    played(tmp_path, test, size)
+
+
+def test_a_file_the_person_changed_is_asked_about_and_left_by_default(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        (it.work / "a.txt").write_text("mine\n")
+        await run.send("/undo")
+        await run.until(lambda: isinstance(run.app.screen, DoubtPicker))
+        await run.pilot.press("enter")
+        await run.until(lambda: "Left as they are: a.txt" in run.text)
+        assert (it.work / "a.txt").read_text() == "mine\n"
+        await run.pilot.press("ctrl+c")
+        await run.send("/redo")
+        await run.until(lambda: "Redone" in run.text)
+        assert "Written." in run.text
+
+    played(tmp_path, test)
+
+
+def test_diff_shows_what_the_session_changed(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        await run.send("/diff")
+        await run.until(lambda: isinstance(run.app.screen, ChangesScreen))
+        shown = run.app.export_screenshot().replace("&#160;", " ")
+        assert "Changed in this session: 1 file" in shown
+        assert "a.txt" in shown
+        await run.pilot.press("escape")
+        await run.pilot.pause()
+        assert len(run.app.screen_stack) == 1
+
+    played(tmp_path, test)
+
+
+def test_sessions_are_previewed_renamed_deleted_and_resumed(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        first = it.conversation.session_id
+        await run.send("/clear")
+        await run.send("another")
+        await run.until_idle()
+        await run.send("/resume")
+        await run.until(lambda: isinstance(run.app.screen, SessionPicker))
+        screen = run.app.screen
+        assert isinstance(screen, SessionPicker)
+        await run.pilot.press(*"write")
+        await run.pilot.pause()
+        assert screen.row is not None
+        assert screen.row.id == first
+        await run.pilot.press("ctrl+r", "ctrl+u", *"Name", "enter")
+        await run.until(lambda: screen.row is None or "Name" in screen.row.label or screen.rows == ())
+        assert it.store.load(first).title == "Name"
+        await run.pilot.press("escape")
+        await run.until(lambda: len(screen.rows) == 2)
+        screen._move_to([row.id for row in screen.rows].index(first))
+        await run.pilot.press("enter")
+        await run.until(lambda: it.conversation.session_id == first)
+        assert "Written." in run.text
+        assert "another" not in run.text
+
+    played(tmp_path, test)
+
+
+def test_deleting_takes_a_second_press(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        first = it.conversation.session_id
+        await run.send("/clear")
+        await run.send("/resume")
+        await run.until(lambda: isinstance(run.app.screen, SessionPicker))
+        await run.pilot.press("ctrl+x")
+        assert it.store.ids() == (first,)
+        await run.pilot.press("ctrl+x")
+        assert it.store.ids() == ()
+
+    played(tmp_path, test)
+
+
+def test_an_export_says_where_it_is(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        await run.send("/export out.html")
+        await run.until(lambda: "Exported to out.html" in run.text)
+        assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
+        await run.send("/rename My [work]")
+        assert "My [work]" in run.text
+
+    played(tmp_path, test)
+
+
+def test_context_and_cost_open_as_panels(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        await run.send("/context")
+        assert run.app.parts.help.heading == "Context"
+        await run.pilot.press("escape")
+        await run.send("/cost")
+        assert run.app.parts.help.heading == "Usage"
+        assert "compact" in context_text(it.conversation.reports.context())
+
+    played(tmp_path, test)
+
+
+def test_context_text_gives_shares_and_advice() -> None:
+    text = context_text(ContextReport("m", 100_000, 1_000, 11_000, 500, 10_000, 50_000, 8_000, is_counted=True))
+    assert "72% , counted" in text.replace("%,", "% ,")
+    assert "Tool output       50k   50%" in text
+    assert "narrower reads" in text
+    assert "/compact makes room" in text
+    assert "Instruction files" in text
+
+
+def test_cost_text_tells_kinds_cache_and_discarded_tokens() -> None:
+    turns = [
+        TurnUsage("go", "a/m", Usage(10_000, 500, 8_000, None, 100), None, ApiCalls(1, 1, 3, 0, 0, 1), 8_000),
+        TurnUsage("on", "b/m", Usage(1_000, 50), None, ApiCalls(2)),
+    ]
+    text = cost_text_of(turns)
+    assert "API calls   8 (3 replies, 1 escalation, 3 continuations, 1 compaction)" in text
+    assert "73% from the cache" in text
+    assert "discarded 8k" in text
+    assert "By model" in text
+    assert "unknown" in text
