@@ -35,6 +35,7 @@ from qcode.engine.reply import Reply
 from qcode.engine.requests import ReplyPlan
 from qcode.engine.result import ReplyResult
 from qcode.engine.retries import RetrySettings
+from qcode.engine.review import AnswerCheck, Review
 from qcode.engine.transcript import prepared
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
@@ -60,7 +61,7 @@ _DELTAS = frozenset({TextDelta, ReasoningDelta, ToolArgsDelta})
 
 @dataclass(frozen=True, slots=True)
 class TurnSettings:
-    """What a turn runs with. The limits are None where the person set none."""
+    """What a turn runs with. The limits are None where the person set none, `check` where any answer will do."""
 
     system: str
     tools: tuple[ToolSpec, ...]
@@ -70,6 +71,7 @@ class TurnSettings:
     max_turns: int | None = None
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | None = None
+    check: AnswerCheck | None = None
 
 
 class Turn:
@@ -92,6 +94,7 @@ class Turn:
         self._number = number
         self._ledger = Ledger(model.facts.price)
         self._limits = CallLimits(settings.max_tool_calls, settings.output.max_tool_repair_attempts)
+        self._review = Review(settings.check)
         self._tools = {tool.name: tool for tool in settings.tools}
         self._reply: Reply | None = None
         self._round: CallRound | None = None
@@ -212,6 +215,8 @@ class Turn:
                 return self._go_on(result)
             case "done" if self._steering:
                 return self._go_on(result)
+            case "done" if self._review.asks_again(self._text):
+                return self._ask_again(result)
             case "done":
                 return self._done(result)
             case "cut":
@@ -228,7 +233,20 @@ class Turn:
         effects: list[Effect] = []
         if not self._is_answered:
             effects.append(Emit(Notice("warning", "The model ended its reply without any text.")))
-        return effects + self._end(Outcome.END_TURN, result)
+        return effects + self._finish(result)
+
+    def _ask_again(self, result: ReplyResult) -> list[Effect]:
+        """Send a last answer back that does not do: one more step of the same turn, with the same limits."""
+        complaint = self._review.complaint
+        assert complaint is not None
+        self._steering.append(complaint.request)
+        notice = Emit(Notice("info", self._review.notice))
+        effects = self._go_on(result)
+        return effects if self.is_over else [notice, *effects]
+
+    def _finish(self, result: ReplyResult) -> list[Effect]:
+        error = self._review.error
+        return self._end(Outcome.ERROR if error else Outcome.END_TURN, result, error=error)
 
     # Calls
 
@@ -263,7 +281,9 @@ class Turn:
         if limits.end is not None:
             return committed + self._end_on_limits(result)
         if current.is_one_way and not steering:
-            return committed + self._end(Outcome.END_TURN, result)
+            if self._review.asks_again(self._text):
+                return committed + self._ask_again(result)
+            return committed + self._finish(result)
         return committed + self._go_on(result)
 
     def _end_on_limits(self, result: ReplyResult) -> list[Effect]:

@@ -25,6 +25,7 @@ from qcode.engine.effects import (
 )
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.retries import RetrySettings
+from qcode.engine.review import AnswerCheck
 from qcode.engine.turn import Turn, TurnSettings
 from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
@@ -84,6 +85,7 @@ class Wiring:
     `connect` makes a model of a name, raising `ValueError` with one line where it cannot; `new_session` opens a
     session file for a model's name; `mentioned` gives the files that a typed prompt names, and a line for each that
     cannot be attached. `tuned` gives the output settings of a model's name with the keys of one turn on top.
+    `check` is what the answer of every turn has to pass.
     """
 
     connect: Callable[[str], Connected]
@@ -97,6 +99,7 @@ class Wiring:
     mentioned: Callable[[str], tuple[tuple[Block, ...], tuple[str, ...]]] = lambda typed: ((), ())
     tokens: TokenCounting | None = None
     tuned: Callable[[str, Mapping[str, object]], OutputSettings] = lambda name, given: OutputSettings()
+    check: AnswerCheck | None = None
 
 
 class Conversation:
@@ -377,6 +380,7 @@ class Conversation:
             limits.max_turns,
             limits.max_tool_calls,
             limits.max_budget_usd,
+            wiring.check,
         )
 
     def _seen(self, event: TurnEvent) -> TurnEvent:
