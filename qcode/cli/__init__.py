@@ -78,9 +78,9 @@ def _dispatch(given: list[str]) -> int:
             report_usage(error, wanted_format(given))
         raise
     if arguments.completion is not None:
-        from qcode.cli.completion import script
+        from qcode.cli.completion import key_takers, script
 
-        put(script(arguments.completion))
+        put(script(arguments.completion, key_takers(os.environ)))
         return 0
     return _run(arguments, is_pipe=is_pipe)
 
