@@ -239,7 +239,7 @@ class Turn:
         """Send a last answer back that does not do: one more step of the same turn, with the same limits."""
         complaint = self._review.complaint
         assert complaint is not None
-        self._steering.append(complaint.request)
+        self._steering.append(SteerQueued(complaint.request))
         notice = Emit(Notice("info", self._review.notice))
         effects = self._go_on(result)
         return effects if self.is_over else [notice, *effects]

@@ -84,8 +84,7 @@ class Wiring:
 
     `connect` makes a model of a name, raising `ValueError` with one line where it cannot; `new_session` opens a
     session file for a model's name; `mentioned` gives the files that a typed prompt names, and a line for each that
-    cannot be attached. `tuned` gives the output settings of a model's name with the keys of one turn on top.
-    `check` is what the answer of every turn has to pass.
+    cannot be attached. `tuned` gives a model's output settings with the keys of one turn on top; answers pass `check`.
     """
 
     connect: Callable[[str], Connected]
