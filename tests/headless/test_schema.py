@@ -114,8 +114,11 @@ def test_references_inside_the_schema_are_followed(given: Any, good: str, bad: s
 
 
 def test_a_value_as_deep_as_is_taken_is_held_against_a_schema_of_many_layers() -> None:
+    layers: dict[str, Any] = {"type": "array", "items": {"$ref": "#/$defs/node"}}
+    for _ in range(8):
+        layers = {"allOf": [layers]}
     before = sys.getrecursionlimit()
-    asked = schema(TREE)
+    asked = schema({"$defs": {"node": layers}, "$ref": "#/$defs/node"})
     assert asked.read("[" * 64 + "]" * 64) is not None
     assert asked.read("[" * 63 + '"x"' + "]" * 63) is None
     assert sys.getrecursionlimit() == before
