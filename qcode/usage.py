@@ -30,6 +30,8 @@ Prompt and output:
   -f, --file PATH                 attach a file or image (repeatable); @path in the prompt does the same
   -o, --output-format FORMAT      text (default), json, or stream-json
       --include-partial-messages  stream-json: add a line for each piece of text
+      --input-format FORMAT       text (default), or stream-json: each line on stdin is a prompt; with -o stream-json
+      --json-schema JSON|@FILE    the answer is JSON that is valid under this schema, or the exit code is 1
   -v, --verbose                   say on stderr what happens and what it took
 
 Model:

@@ -70,6 +70,7 @@ def _dispatch(given: list[str]) -> int:
         return run_subcommand(given[0], given[1:])
     try:
         arguments = parse(given)
+        is_pipe = _is_pipe(arguments)
     except UsageError as error:
         if wanted_format(given) != "text":
             from qcode.cli.pipe import report_usage
@@ -77,15 +78,24 @@ def _dispatch(given: list[str]) -> int:
             report_usage(error, wanted_format(given))
         raise
     if arguments.completion is not None:
-        from qcode.cli.completion import script
+        from qcode.cli.completion import key_takers, script
 
-        put(script(arguments.completion))
+        put(script(arguments.completion, key_takers(os.environ)))
         return 0
-    return _run(arguments)
+    return _run(arguments, is_pipe=is_pipe)
 
 
-def _run(arguments: Arguments) -> int:
-    if arguments.is_pipe or not _is_terminal(0) or not _is_terminal(1):
+def _is_pipe(arguments: Arguments) -> bool:
+    """Return whether a run is pipe mode; raise `UsageError` for a flag that would mean nothing in the app."""
+    if arguments.is_pipe or arguments.input_format != "text" or not _is_terminal(0) or not _is_terminal(1):
+        return True
+    if flags := arguments.pipe_flags():
+        raise UsageError(f"{flags[0]} is for pipe mode: add -p")
+    return False
+
+
+def _run(arguments: Arguments, *, is_pipe: bool) -> int:
+    if is_pipe:
         # From here on an interrupted run owes its reader a result, and what writes it has to be loaded first.
         hold()
         try:

@@ -18,6 +18,8 @@ SUBCOMMANDS = ("auth", "config", "models", "permissions", "sessions", "themes")
 LATEST = ""
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 FORMATS: tuple[OutputFormat, ...] = ("text", "json", "stream-json")
+InputFormat: TypeAlias = Literal["text", "stream-json"]
+INPUT_FORMATS: tuple[InputFormat, ...] = ("text", "stream-json")
 
 _CHOSEN = "\0"
 """`-r` without an id: no id that can be typed is equal to it, the empty one least of all."""
@@ -37,6 +39,8 @@ class Arguments:
     model: str | None
     base_url: str | None
     output_format: OutputFormat
+    input_format: InputFormat
+    json_schema: str | None
     include_partial_messages: bool
     files: tuple[Path, ...]
     max_output_tokens: int | None
@@ -78,6 +82,15 @@ class Arguments:
         }
         return {name: value for name, value in given.items() if value is not None}
 
+    def pipe_flags(self) -> tuple[str, ...]:
+        """Return the flags that were given and mean nothing in the app."""
+        given = {
+            "-o": self.output_format != "text",
+            "--input-format": self.input_format != "text",
+            "--json-schema": self.json_schema is not None,
+        }
+        return tuple(flag for flag, is_given in given.items() if is_given)
+
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
@@ -106,6 +119,7 @@ def parse(argv: Sequence[str]) -> Arguments:
     if len(texts) > 1:
         raise UsageError("more than one prompt was given: put the prompt in quotes")
     _refuse_contradictions(given)
+    _refuse_unfit_formats(given, has_prompt=bool(texts))
     chooses = given.resume == _CHOSEN
     resume = LATEST if given.continue_ or chooses else given.resume
     return Arguments(
@@ -115,6 +129,8 @@ def parse(argv: Sequence[str]) -> Arguments:
         model=given.model,
         base_url=given.base_url,
         output_format=given.output_format,
+        input_format=given.input_format,
+        json_schema=_as_text(given.json_schema),
         include_partial_messages=given.include_partial_messages,
         files=tuple(given.file),
         max_output_tokens=given.max_output_tokens,
@@ -161,6 +177,16 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.HelpFormatter(prog, width=80)
 
 
+def _refuse_unfit_formats(given: argparse.Namespace, *, has_prompt: bool) -> None:
+    if given.input_format == "stream-json":
+        if given.output_format != "stream-json":
+            raise UsageError("--input-format stream-json needs -o stream-json: every line in has its result line out")
+        if has_prompt:
+            raise UsageError("with --input-format stream-json prompts are lines on standard input, none is typed")
+    if given.include_partial_messages and given.output_format != "stream-json":
+        raise UsageError("--include-partial-messages needs -o stream-json")
+
+
 def _parser() -> _Parser:
     # The help is a text of its own; without a width argparse would measure the terminal for each flag.
     parser = _Parser(prog="qcode", add_help=False, allow_abbrev=False, formatter_class=_formatter)
@@ -171,7 +197,9 @@ def _parser() -> _Parser:
     add("-m", "--model")
     add("--base-url")
     add("-o", "--output-format", choices=FORMATS, default="text")
+    add("--input-format", choices=INPUT_FORMATS, default="text")
     add("--include-partial-messages", action="store_true")
+    add("--json-schema")
     add("-f", "--file", type=Path, action="append", default=[])
     add("--max-output-tokens", type=_positive)
     add("--max-continuations", type=_natural)

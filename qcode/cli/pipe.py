@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qcode import __version__
 from qcode.cli.allowing import flags_allowing
 from qcode.cli.arguments import Arguments, OutputFormat, UsageError
 from qcode.cli.failure import StartError
 from qcode.cli.folder import working_folder
+from qcode.cli.json_schema import read_schema
 from qcode.cli.output import put, say
 from qcode.cli.prompt import joined, read_standard_input, standard_input
 from qcode.cli.start import surroundings, wired
@@ -31,7 +33,11 @@ from qcode.headless.run import run_headless
 from qcode.headless.setup import HeadlessSetup
 from qcode.protocol.conversation import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ErrorKind
+from qcode.protocol.messages import Block
 from qcode.runtime.attachments import InputError, attachments
+
+if TYPE_CHECKING:
+    from qcode.headless.schema import AnswerSchema
 
 LEAVING_S = 0.5
 """Seconds an interrupted run has for tidying up; a name that is being looked up cannot be interrupted, for one."""
@@ -43,6 +49,7 @@ class _Begun:
     ready: Wired
     prompt: str
     options: TurnOptions
+    schema: AnswerSchema | None
 
 
 def run_pipe(arguments: Arguments) -> int:
@@ -87,7 +94,13 @@ def _setup(arguments: Arguments | None) -> HeadlessSetup:
 
 
 def _begin(arguments: Arguments, folder: Path) -> _Begun:
+    schema = read_schema(arguments.json_schema)
+    if schema is not None:
+        told = "\n\n".join(text for text in (arguments.append_system_prompt, schema.instructions) if text)
+        arguments = replace(arguments, append_system_prompt=told)
     around = surroundings(arguments, folder, is_attended=False)
+    if schema is not None:
+        around = replace(around, check=schema.complaint)
     for warning in around.settings.warnings:
         say(warning)
     typed, options = arguments.prompt or "", NO_OPTIONS
@@ -95,21 +108,14 @@ def _begin(arguments: Arguments, folder: Path) -> _Begun:
     if found is not None:
         command, given = found
         typed, options = command.expand(given), TurnOptions(output=command.output)
-        arguments = replace(arguments, model=arguments.model or command.model or None)
-        around = replace(around, arguments=arguments)
-    try:
-        piped = read_standard_input(standard_input(), has_prompt=bool(typed), note=say)
-        attached = attachments(arguments.files, typed, folder)
-    except InputError as error:
-        raise StartError(str(error), 42) from None
-    prompt = joined(piped, typed)
-    if not prompt.strip() and not attached:
-        raise StartError("there is no prompt: give one after -p or pipe one in", 2)
+        model = arguments.model or command.model or None
+        around = replace(around, arguments=replace(around.arguments, model=model))
+    prompt, attached = _asked(arguments, typed, folder)
     ready = wired(around)
     for notice in (*around.keys.complaints, *ready.notices):
         say(notice)
     ready.conversation.attach(attached)
-    return _Begun(around, ready, prompt, options)
+    return _Begun(around, ready, prompt, options, schema)
 
 
 def _custom_commands(around: Surroundings) -> CustomCommands:
@@ -120,6 +126,20 @@ def _custom_commands(around: Surroundings) -> CustomCommands:
     for problem in found.problems:
         say(problem)
     return found
+
+
+def _asked(arguments: Arguments, typed: str, folder: Path) -> tuple[str, tuple[Block, ...]]:
+    """Return the prompt with what goes before it; of a run that gets its prompts as lines, only the files."""
+    has_lines = arguments.input_format == "stream-json"
+    try:
+        piped = "" if has_lines else read_standard_input(standard_input(), has_prompt=bool(typed), note=say)
+        attached = attachments(arguments.files, typed, folder)
+    except InputError as error:
+        raise StartError(str(error), 42) from None
+    prompt = joined(piped, typed)
+    if not has_lines and not prompt.strip() and not attached:
+        raise StartError("there is no prompt: give one after -p or pipe one in", 2)
+    return prompt, attached
 
 
 async def _run(begun: _Begun) -> int:
@@ -137,22 +157,32 @@ async def _run(begun: _Begun) -> int:
         is_stderr_tty=os.isatty(2),
         model_note=selection.note,
         options=begun.options,
+        schema=begun.schema,
         allowing=lambda calls: flags_allowing(conversation.policy, calls),
     )
     try:
-        code = await run_headless(
-            conversation,
-            begun.prompt,
-            format=arguments.output_format,
-            stdout=sys.stdout.buffer,
-            stderr=sys.stderr.buffer,
-            setup=setup,
-        )
+        code = await _played(begun, setup)
         if code in (INTERRUPTED, TERMINATED):
             _leave_soon(code)
         return code
     finally:
         await conversation.close()
+
+
+async def _played(begun: _Begun, setup: HeadlessSetup) -> int:
+    conversation, arguments = begun.ready.conversation, begun.around.arguments
+    stdout, stderr = sys.stdout.buffer, sys.stderr.buffer
+    if arguments.input_format == "text":
+        return await run_headless(
+            conversation, begun.prompt, format=arguments.output_format, stdout=stdout, stderr=stderr, setup=setup
+        )
+    from qcode.headless.exchange import run_exchange
+
+    stream = standard_input()
+    descriptor = os.open(os.devnull, os.O_RDONLY) if stream is None else stream.fileno()
+    return await run_exchange(
+        conversation, descriptor, stdout=stdout, stderr=stderr, setup=setup, attach=conversation.attach
+    )
 
 
 def _leave_soon(code: int) -> None:

@@ -18,6 +18,7 @@ from qcode.config.settings import ModelSettings, Output, Settings
 from qcode.engine.caps import OutputSettings
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.retries import RetrySettings
+from qcode.engine.review import AnswerCheck
 from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Block, Message
@@ -68,6 +69,7 @@ class Surroundings:
     is_attended: bool
     is_trusted: bool
     exit_tools: tuple[ToolSpec, ...] = ()
+    check: AnswerCheck | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,7 @@ class Wirer:
             instruction_chars=len(self.instructions.text),
             tokens=TokenCounter(),
             tuned=self._tuned,
+            check=around.check,
         )
         conversation = Conversation(wiring, connected, session, messages)
         return Wired(conversation, connected.provider, selection, self.environment, self.instructions, toolbox, notices)

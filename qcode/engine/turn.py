@@ -7,12 +7,10 @@ what comes next, when it ends, and what it reports. Time arrives as `now`, in se
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import cast
 
 from qcode.engine.calls import CallLimits, CallRound
-from qcode.engine.caps import CAPPED_DEFAULT_MAX_TOKENS, DEFAULT_CONTEXT_WINDOW, OutputSettings
+from qcode.engine.caps import CAPPED_DEFAULT_MAX_TOKENS, DEFAULT_CONTEXT_WINDOW
 from qcode.engine.compacting import Cause
 from qcode.engine.compaction import resolved
 from qcode.engine.counting import PromptCounter
@@ -37,9 +35,11 @@ from qcode.engine.refused import has_images, readable
 from qcode.engine.reply import Reply
 from qcode.engine.requests import ReplyPlan
 from qcode.engine.result import ReplyResult
-from qcode.engine.retries import RetrySettings
-from qcode.engine.room import CompactionSettings, RoomMaker, told
+from qcode.engine.review import Review
+from qcode.engine.room import RoomMaker, told
+from qcode.engine.steering import Steering
 from qcode.engine.transcript import prepared
+from qcode.engine.turn_settings import TurnSettings
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
     CompactionStarted,
@@ -47,35 +47,18 @@ from qcode.protocol.events import (
     Notice,
     ResultsCommitted,
     Signal,
-    SteeringAdded,
     StepStarted,
     TurnEnded,
     TurnStarted,
     UsageUpdated,
 )
-from qcode.protocol.messages import Block, Message, typed_text
-from qcode.protocol.model import Effort, ModelRequest
+from qcode.protocol.messages import Message, typed_text
+from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReasoningDelta, ReplyEnded, ReplyEvent, TextDelta, ToolArgsDelta
 from qcode.protocol.stops import Limit, Outcome
-from qcode.protocol.tools import ToolSpec
 
 MAX_PAUSES = 20
 _DELTAS = frozenset({TextDelta, ReasoningDelta, ToolArgsDelta})
-
-
-@dataclass(frozen=True, slots=True)
-class TurnSettings:
-    """What a turn runs with. The limits are None where the person set none; `compaction` None: it never compacts."""
-
-    system: str
-    tools: tuple[ToolSpec, ...]
-    effort: Effort | None = None
-    output: OutputSettings = field(default_factory=OutputSettings)
-    retries: RetrySettings = field(default_factory=RetrySettings)
-    max_turns: int | None = None
-    max_tool_calls: int | None = None
-    max_budget_usd: Decimal | None = None
-    compaction: CompactionSettings | None = None
 
 
 class Turn:
@@ -98,10 +81,11 @@ class Turn:
         self._number = number
         self._ledger = Ledger(model.facts.price)
         self._limits = CallLimits(settings.max_tool_calls, settings.output.max_tool_repair_attempts)
+        self._review = Review(settings.check)
         self._tools = {tool.name: tool for tool in settings.tools}
         self._reply: Reply | None = None
         self._round: CallRound | None = None
-        self._steering: list[SteerQueued] = []
+        self._steering = Steering()
         self._denials: list[Denial] = []
         self._signals: list[Signal] = []
         self._step = 0
@@ -127,10 +111,7 @@ class Turn:
 
     def withdraw(self, text: str) -> SteerQueued | None:
         """Take back the last steering with this text; None where it has joined the turn, or never came."""
-        for index in range(len(self._steering) - 1, -1, -1):
-            if self._steering[index].text == text:
-                return self._steering.pop(index)
-        return None
+        return self._steering.withdraw(text)
 
     def _dispatch(self, given: Input) -> list[Effect]:
         if self._room.current is not None and not isinstance(given, (SteerQueued, CancelRequested)):
@@ -147,7 +128,7 @@ class Turn:
             case ApprovalAnswered():
                 return self._from_round(given)
             case SteerQueued():
-                self._steering.append(given)
+                self._steering.add(given)
                 return []
             case CancelRequested():
                 return self._cancel(is_unsent=given.is_unsent)
@@ -229,6 +210,8 @@ class Turn:
                 return self._go_on(result)
             case "done" if self._steering:
                 return self._go_on(result)
+            case "done" if self._review.asks_again(self._text):
+                return self._ask_again(result)
             case "done":
                 return self._done(result)
             case "cut":
@@ -245,7 +228,20 @@ class Turn:
         effects: list[Effect] = []
         if not self._is_answered:
             effects.append(Emit(Notice("warning", "The model ended its reply without any text.")))
-        return effects + self._end(Outcome.END_TURN, result)
+        return effects + self._finish(result)
+
+    def _ask_again(self, result: ReplyResult) -> list[Effect]:
+        """Send a last answer back that does not do: one more step of the same turn, with the same limits."""
+        complaint = self._review.complaint
+        assert complaint is not None
+        self._steering.add(SteerQueued(complaint.request))
+        notice = Emit(Notice("info", self._review.notice))
+        effects = self._go_on(result)
+        return effects if self.is_over else [notice, *effects]
+
+    def _finish(self, result: ReplyResult) -> list[Effect]:
+        error = self._review.error
+        return self._end(Outcome.ERROR if error else Outcome.END_TURN, result, error=error)
 
     # Room
 
@@ -302,16 +298,16 @@ class Turn:
             return effects
         self._denials += current.denials
         self._signals += current.signals
-        results = self._with_steering(current.results)
-        committed: list[Effect] = [*effects, self._append(results), Emit(ResultsCommitted(results))]
-        steering = self._taken_steering()
-        committed += [Emit(SteeringAdded(one.text)) for one in steering]
+        results, steering = self._steering.take(current.results)
+        committed = [*effects, self._append(results), Emit(ResultsCommitted(results)), *steering]
         limits, result = self._limits, self._result
         assert result is not None
         if limits.end is not None:
             return committed + self._end_on_limits(result)
         if current.is_one_way and not steering:
-            return committed + self._end(Outcome.END_TURN, result)
+            if self._review.asks_again(self._text):
+                return committed + self._ask_again(result)
+            return committed + self._finish(result)
         return committed + self._go_on(result)
 
     def _end_on_limits(self, result: ReplyResult) -> list[Effect]:
@@ -324,13 +320,6 @@ class Turn:
         error = ErrorInfo(ErrorKind.BAD_RESPONSE, limits.note)
         return self._end(Outcome.ERROR, result, error=error)
 
-    def _with_steering(self, results: list[Block]) -> Message:
-        return Message("user", (*results, *(block for one in self._steering for block in one.blocks)))
-
-    def _taken_steering(self) -> list[SteerQueued]:
-        taken, self._steering = self._steering, []
-        return taken
-
     # Going on and ending
 
     def _go_on(self, result: ReplyResult) -> list[Effect]:
@@ -342,9 +331,8 @@ class Turn:
             return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=Limit.COST)
         effects: list[Effect] = []
         if self._steering:
-            taken = self._taken_steering()
-            effects.append(self._append(Message("user", tuple(block for one in taken for block in one.blocks))))
-            effects += [Emit(SteeringAdded(one.text)) for one in taken]
+            message, events = self._steering.take()
+            effects = [self._append(message), *events]
         return effects + self._next_step()
 
     def _cancel(self, *, is_unsent: bool) -> list[Effect]:

@@ -1,13 +1,14 @@
 """The answer of a turn as far as events have told it: what is printed when a turn is cut short before it can say.
 
-Pure. The rule is the one of the turn itself: the text of the last reply that has any; of a reply that started over,
-the longer of the old and the new text.
+Pure. The rule is the one of the turn itself: the text of the last reply that has any, with what it paused on; of a
+reply that started over, the longer of the old and the new text.
 """
 
 from __future__ import annotations
 
 from qcode.protocol.events import PartialRestored, ReplyFinished, Retry, StepStarted, TurnEvent
 from qcode.protocol.reply import TextDelta
+from qcode.protocol.stops import StopReason
 
 
 class AnswerSoFar:
@@ -15,6 +16,7 @@ class AnswerSoFar:
 
     def __init__(self) -> None:
         self._settled = ""
+        self._paused = ""
         self._set_aside = ""
         self._live: list[str] = []
 
@@ -28,7 +30,9 @@ class AnswerSoFar:
             case PartialRestored(text=text):
                 self._set_aside, self._live = "", [text]
             case ReplyFinished(message=message):
-                self._settled = (message.text if message else "") or self._settled
+                text = self._paused + (message.text if message else "")
+                self._settled = text if text.strip() else self._settled
+                self._paused = text if event.stop is StopReason.PAUSED else ""
                 self._set_aside, self._live = "", []
             case StepStarted():
                 self._settled = self.text
@@ -38,7 +42,8 @@ class AnswerSoFar:
 
     @property
     def text(self) -> str:
-        return self._reply_text() or self._settled
+        text = self._paused + self._reply_text()
+        return text if text.strip() else self._settled
 
     def _reply_text(self) -> str:
         live = "".join(self._live)

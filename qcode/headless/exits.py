@@ -75,6 +75,8 @@ def subtype(ended: TurnEnded) -> str:
         return "error_during_execution"
     if ended.outcome is Outcome.MAX_TURN_REQUESTS:
         return _LIMIT_SUBTYPES[ended.limit]
+    if ended.error is not None and ended.error.kind == ErrorKind.STRUCTURED_OUTPUT:
+        return "error_max_structured_output_retries"
     return _SUBTYPES.get(ended.outcome, "success")
 
 

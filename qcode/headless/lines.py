@@ -6,6 +6,7 @@ Content blocks and `usage` follow Anthropic's Messages API, because readers of s
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from qcode.headless.exits import reported_error, subtype
 from qcode.headless.setup import HeadlessSetup, OutputFormat
@@ -17,6 +18,9 @@ from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, Tool
 from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.protocol.stops import Outcome
 from qcode.protocol.usage import Usage
+
+if TYPE_CHECKING:
+    from qcode.headless.schema import StructuredAnswer
 
 # Readers that split on more than LF would tear a line at these; JSON allows them escaped.
 _ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "\u2028\u2029\x85"}
@@ -57,11 +61,12 @@ def event_line(event: TurnEvent, setup: HeadlessSetup) -> JsonObject | None:
 def result_line(ended: TurnEnded, setup: HeadlessSetup, *, duration_ms: int, api_ms: int) -> JsonObject:
     """Return the `result` object: the whole of the json format and the last line of stream-json."""
     kind, error = subtype(ended), reported_error(ended)
+    structured = structured_answer(ended, setup)
     return {
         "type": "result",
         "subtype": kind,
         "is_error": kind != "success",
-        "result": ended.text,
+        "result": structured.text if structured else ended.text,
         "stop_reason": None if ended.outcome is Outcome.ERROR else ended.outcome.value,
         "raw_stop_reason": ended.raw_stop if ended.stop is not None else None,
         "session_id": setup.session_id,
@@ -77,9 +82,14 @@ def result_line(ended: TurnEnded, setup: HeadlessSetup, *, duration_ms: int, api
             {"tool_name": sent.name, "arguments": _representable(sent.arguments), "emitted_at": sent.emitted_at}
             for sent in ended.signals
         ],
-        "structured_output": None,
+        "structured_output": structured.value if structured else None,
         "error": None if error is None else _error(error),
     }
+
+
+def structured_answer(ended: TurnEnded, setup: HeadlessSetup) -> StructuredAnswer | None:
+    """Return what the answer of a turn holds by its schema; None without one, and where the turn fell short."""
+    return setup.schema.read(ended.text) if setup.schema is not None and subtype(ended) == "success" else None
 
 
 def unbegun(error: ErrorInfo | None, setup: HeadlessSetup, format: OutputFormat) -> bytes:
@@ -89,10 +99,15 @@ def unbegun(error: ErrorInfo | None, setup: HeadlessSetup, format: OutputFormat)
     """
     if format == "text":
         return b""
+    result = encode(unstarted_line(error, setup))
+    return result if format == "json" else encode(init_line(setup)) + result
+
+
+def unstarted_line(error: ErrorInfo | None, setup: HeadlessSetup) -> JsonObject:
+    """Return the `result` of a turn that never started; without an error it was interrupted."""
     outcome = Outcome.CANCELLED if error is None else Outcome.ERROR
     ended = TurnEnded(outcome, None, "", "", 0, Usage(), None, ApiCalls(), error=error, is_answered=False)
-    result = encode(result_line(ended, setup, duration_ms=0, api_ms=0))
-    return result if format == "json" else encode(init_line(setup)) + result
+    return result_line(ended, setup, duration_ms=0, api_ms=0)
 
 
 def _message_line(message: Message, setup: HeadlessSetup) -> JsonObject:

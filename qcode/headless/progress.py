@@ -30,11 +30,9 @@ class Progress:
                 self.status = "compacting the conversation"
             case ev.Retry(reason="context"):
                 self.status = "going on with more room"
-            case ev.Retry(is_continuation=True, attempt=attempt):
-                self.status = f"cut off, continuing (attempt {attempt})"
-            case ev.Retry(max_tokens=cap):
-                self._size = 0
-                self.status = f"cut off, starting over with {cap:,} tokens"
+            case ev.Retry():
+                self._size = self._size if event.is_continuation else 0
+                self.status = f"{_cause(event)}, {_remedy(event)}"
             case ev.ToolStarted(call=call):
                 self.status = f"running {call.name}"
             case ev.Waiting(seconds=seconds, why=why):
@@ -52,10 +50,8 @@ def remark(event: TurnEvent) -> str:
             return f"the conversation was compacted: about {event.before_tokens:,} to {event.after_tokens:,} tokens"
         case ev.Retry(reason="context"):
             return "the context window was full: going on with more room"
-        case ev.Retry(is_continuation=True):
-            return f"the reply was cut ({event.reason}): continuing it, attempt {event.attempt}"
         case ev.Retry():
-            return f"the reply was cut ({event.reason}): starting over with up to {event.max_tokens:,} tokens"
+            return f"{_cause(event)}: {_remedy(event)}"
         case ev.PartialRestored():
             return "the new attempt came to nothing: the text before it is kept"
         case ev.Waiting():
@@ -65,6 +61,33 @@ def remark(event: TurnEvent) -> str:
             return f"{event.call.name}: {event.state}" + (f", {detail}" if detail else "")
         case _:
             return ""
+
+
+def _cause(retry: ev.Retry) -> str:
+    """Only the output limit cuts a reply; a stream that broke, or thinking that left no room, is something else."""
+    match retry.reason:
+        case "max_tokens":
+            return "the reply was cut by the output limit"
+        case "transport":
+            return "the connection broke"
+        case "thinking":
+            return "thinking took all of the output"
+        case "call":
+            return "a tool call came incomplete"
+        case _:
+            return retry.reason
+
+
+def _remedy(retry: ev.Retry) -> str:
+    match retry.reason, retry.is_continuation:
+        case "max_tokens", False:
+            return f"starting over with up to {retry.max_tokens:,} tokens"
+        case "thinking", _:
+            return "asking for the answer now"
+        case "call", _:
+            return f"asking for the rest of it, attempt {retry.attempt}"
+        case _, is_continuation:
+            return f"{'continuing' if is_continuation else 'starting over'}, attempt {retry.attempt}"
 
 
 def elapsed(seconds: float) -> str:

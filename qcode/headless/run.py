@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from qcode.headless import exits
 from qcode.headless.answer import AnswerSoFar
 from qcode.headless.closing import CHANGE_APPROACH, NOBODY, NOBODY_ANSWERS, denial_line, shortfall, summary
 from qcode.headless.interrupts import Interrupts
-from qcode.headless.lines import encode, event_line, init_line, result_line
+from qcode.headless.lines import encode, event_line, init_line, result_line, structured_answer
 from qcode.headless.margin import Margin
 from qcode.headless.meter import Meter
 from qcode.headless.pipe import OutputLostError, Pipe
@@ -31,6 +31,7 @@ from qcode.protocol.events import (
     ReplyFinished,
     TurnEnded,
     TurnEvent,
+    TurnStarted,
     UsageUpdated,
 )
 from qcode.protocol.stops import Outcome
@@ -56,25 +57,58 @@ async def run_headless(
     written, and 130 or 143 is returned within a second. In the JSON formats exactly one `result` is written, also
     where this raises: it does for a fault of the conversation itself, and when it is cancelled.
     """
-    run = _Run(conversation, format, stdout, Margin(stderr, is_terminal=setup.is_stderr_tty), setup)
+    target = Target(format, Pipe(stdout), Margin(stderr, is_terminal=setup.is_stderr_tty), setup, stdout.isatty())
+    run = Run(conversation, target, introduces=True)
+    interrupts = Interrupts(ask=run.ask, force=run.force, flush=run.flush)
     try:
-        return await run.whole(prompt)
+        with interrupts.watching():
+            return await run.whole(prompt, interrupts)
     except OutputLostError as lost:
         conversation.cancel()
-        return await run.without_output(lost)
+        return await target.without_output(lost)
 
 
-class _Run:
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a run is written to, and how."""
+
+    format: OutputFormat
+    pipe: Pipe
+    margin: Margin
+    setup: HeadlessSetup
+    is_stdout_tty: bool = False
+
+    async def introduce(self) -> None:
+        """Say what is about to run, before the first turn."""
+        setup = self.setup
+        if self.format == "stream-json":
+            await self.put(encode(init_line(setup)))
+        if setup.is_verbose:
+            note = f" ({setup.model_note})" if setup.model_note else ""
+            await self.margin.say(f"model {setup.model}{note}, permission mode {setup.permission_mode}")
+
+    async def put(self, data: bytes) -> None:
+        await self.margin.erase()
+        await self.pipe.write(data)
+
+    async def without_output(self, lost: OutputLostError) -> int:
+        """Return the code for a target that takes no more; a reader that went away is nothing to talk about."""
+        if lost.is_reader_gone:
+            return exits.READER_GONE
+        await self.margin.say(f"cannot write to standard output: {lost}")
+        return exits.FAILED
+
+
+class Run:
     """One turn on its way out. `_ended` is None until the turn has ended, by itself or by force."""
 
-    def __init__(
-        self, conversation: Conversation, format: OutputFormat, stdout: BinaryIO, margin: Margin, setup: HeadlessSetup
-    ) -> None:
+    def __init__(self, conversation: Conversation, target: Target, *, introduces: bool = False) -> None:
+        setup = target.setup
         self._conversation = conversation
-        self._format = format
-        self._pipe = Pipe(stdout)
-        self._is_stdout_tty = stdout.isatty()
-        self._margin = margin
+        self._target = target
+        self._format = target.format
+        self._pipe = target.pipe
+        self._margin = target.margin
         self._setup = setup
         self._answer = AnswerSoFar()
         self._meter = Meter(setup.clock)
@@ -87,20 +121,27 @@ class _Run:
         self._ended: TurnEnded | None = None
         self._has_result = False
         self._is_concluded = False
+        self._introduces = introduces
+        self._is_unwanted = False
+        self._overdue = asyncio.Event()
 
-    async def whole(self, prompt: str) -> int:
+    def ask(self) -> None:
+        """Ask the turn to end; one that is just about to begin ends when it has."""
+        self._is_unwanted = True
+        self._conversation.cancel()
+
+    def force(self) -> None:
+        """End the turn without waiting for it."""
+        self._overdue.set()
+
+    async def whole(self, prompt: str, interrupts: Interrupts) -> int:
+        """Run the turn to its end, write it, and return the exit code it would have alone."""
         work = asyncio.ensure_future(self._work(prompt))
-        overdue = asyncio.Event()
-        force = asyncio.ensure_future(overdue.wait())
+        force = asyncio.ensure_future(self._overdue.wait())
         ticking = asyncio.ensure_future(self._tick())
-        interrupts = Interrupts(ask=self._conversation.cancel, force=overdue.set, flush=self._flush)
         try:
-            with interrupts.watching():
-                await asyncio.wait({work, force}, return_when=asyncio.FIRST_COMPLETED)
-                if work.done():
-                    ended = work.result()
-                else:
-                    ended = await self._cut_short(work)
+            await asyncio.wait({work, force}, return_when=asyncio.FIRST_COMPLETED)
+            ended = work.result() if work.done() else await self._cut_short(work)
         except asyncio.CancelledError:
             with contextlib.suppress(OutputLostError):
                 await self._cut_short(work)
@@ -113,13 +154,6 @@ class _Run:
         if interrupts.number is not None and was_cut:
             return exits.signal_code(interrupts.number)
         return exits.exit_code(ended)
-
-    async def without_output(self, lost: OutputLostError) -> int:
-        """Return the code for a target that takes no more; a reader that went away is nothing to talk about."""
-        if lost.is_reader_gone:
-            return exits.READER_GONE
-        await self._margin.say(f"cannot write to standard output: {lost}")
-        return exits.FAILED
 
     async def _work(self, prompt: str) -> TurnEnded:
         try:
@@ -136,11 +170,8 @@ class _Run:
         return self._ended
 
     async def _follow(self, prompt: str) -> TurnEnded:
-        if self._format == "stream-json":
-            await self._put(encode(init_line(self._setup)))
-        if self._setup.is_verbose:
-            note = f" ({self._setup.model_note})" if self._setup.model_note else ""
-            await self._margin.say(f"model {self._setup.model}{note}, permission mode {self._setup.permission_mode}")
+        if self._introduces:
+            await self._target.introduce()
         events = self._conversation.submit(prompt, options=self._setup.options)
         try:
             async for event in events:
@@ -157,8 +188,10 @@ class _Run:
         self._meter.see(event)
         self._progress.see(event)
         if self._format == "stream-json" and (line := event_line(event, self._setup)) is not None:
-            await self._put(encode(line))
+            await self._target.put(encode(line))
         match event:
+            case TurnStarted() if self._is_unwanted:
+                self._conversation.cancel()
             case ApprovalRequested(kind="question"):
                 self._conversation.answer(event.call.call_id, Answer(True, text=NOBODY_ANSWERS))
             case ApprovalRequested(kind="repeat"):
@@ -214,7 +247,9 @@ class _Run:
         if self._format != "text":
             meter = self._meter
             return encode(result_line(ended, self._setup, duration_ms=meter.duration_ms, api_ms=meter.api_ms))
-        text = clean(ended.text) if self._is_stdout_tty else ended.text
+        structured = structured_answer(ended, self._setup)
+        text = structured.text if structured else ended.text
+        text = clean(text) if self._target.is_stdout_tty else text
         return _utf8(text if not text or text.endswith("\n") else f"{text}\n")
 
     async def _cut_short(self, work: asyncio.Future[TurnEnded]) -> TurnEnded:
@@ -229,7 +264,7 @@ class _Run:
                 await asyncio.wait_for(self._conclude(), LAST_WORDS)
         return self._ended
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Write what can be written at once: the program exits right after."""
         self._margin.erase_now()
         with contextlib.suppress(OutputLostError):
@@ -248,17 +283,13 @@ class _Run:
             api_calls=ApiCalls(initial=self._replies),
             denials=self._all_denials(()),
             error=error,
-            is_answered=bool(self._answer.text),
+            is_answered=bool(self._answer.text.strip()),
         )
 
     def _all_denials(self, known: tuple[Denial, ...]) -> tuple[Denial, ...]:
         listed = {denial.call.call_id for denial in known}
         ours = [Denial(request.call, NOBODY) for request in self._asked if request.call.call_id not in listed]
         return (*known, *ours)
-
-    async def _put(self, data: bytes) -> None:
-        await self._margin.erase()
-        await self._pipe.write(data)
 
     async def _tick(self) -> None:
         while self._setup.is_stderr_tty:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from qcode.protocol.conversation import NO_OPTIONS, TurnOptions
 from qcode.protocol.messages import ToolCall
+
+if TYPE_CHECKING:
+    from qcode.headless.schema import AnswerSchema
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 
@@ -19,7 +22,7 @@ class HeadlessSetup:
 
     `clock` gives seconds that never go back. `model_note` says why this model was chosen. `allowing` returns the flags,
     quoted for a shell, that would have let calls run, and of how many calls no flag would. `options` are of a custom
-    command.
+    command. `schema` is what the answer of each turn is read by.
     """
 
     session_id: str
@@ -34,4 +37,5 @@ class HeadlessSetup:
     is_stderr_tty: bool = False
     model_note: str = ""
     options: TurnOptions = NO_OPTIONS
+    schema: AnswerSchema | None = None
     allowing: Callable[[Sequence[ToolCall]], tuple[str, int]] = lambda calls: ("", len(calls))

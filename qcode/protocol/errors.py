@@ -31,6 +31,7 @@ class ErrorKind(StrEnum):
     CONNECTION = "connection"
     UNREACHABLE = "unreachable"
     BAD_RESPONSE = "bad_response"
+    STRUCTURED_OUTPUT = "structured_output"
     INTERNAL = "internal"
 
     @property

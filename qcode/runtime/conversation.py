@@ -25,7 +25,8 @@ from qcode.engine.effects import (
 )
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.room import CompactionSettings
-from qcode.engine.turn import Turn, TurnSettings
+from qcode.engine.turn import Turn
+from qcode.engine.turn_settings import TurnSettings
 from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import (
@@ -384,6 +385,7 @@ class Conversation:
             limits.max_tool_calls,
             limits.max_budget_usd,
             CompactionSettings(None if writer is None else writer.model),
+            wiring.check,
         )
 
     def _seen(self, event: TurnEvent) -> TurnEvent:

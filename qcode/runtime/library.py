@@ -9,7 +9,6 @@ from typing import Protocol
 
 from qcode.protocol.library import ExportForm, SessionInfo
 from qcode.protocol.messages import Message
-from qcode.runtime.export.session import About, exported
 from qcode.runtime.store.errors import SessionError
 from qcode.runtime.store.line import Entry
 from qcode.runtime.store.loaded import assemble
@@ -92,6 +91,8 @@ class Library:
         return session.session_id
 
     def export(self, form: ExportForm) -> str:
+        from qcode.runtime.export.session import About, exported
+
         about = About(self._opener.session.session_id, self.title, self._opener.model)
         return exported(self._history(), about, form)
 

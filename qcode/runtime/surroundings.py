@@ -9,6 +9,7 @@ from decimal import Decimal
 from qcode.engine.caps import OutputSettings
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.retries import RetrySettings
+from qcode.engine.review import AnswerCheck
 from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.messages import Block
 from qcode.protocol.model import Effort
@@ -60,7 +61,7 @@ class Wiring:
     cannot be attached. `sessions` are those of this folder, None where none are kept. `summarizer`
     gives the model that writes summaries, None: the conversation's own; it may raise `ValueError` with one line.
     `instruction_chars` is how much of the system prompt comes from instruction files.
-    `tuned` gives the output settings of a model's name with the keys of one turn on top.
+    `tuned` gives the output settings of a model's name with the keys of one turn on top; answers pass `check`.
     """
 
     connect: Callable[[str], Connected]
@@ -76,4 +77,5 @@ class Wiring:
     sessions: SessionStore | None = None
     summarizer: Callable[[], Connected | None] = lambda: None
     instruction_chars: int = 0
+    check: AnswerCheck | None = None
     tuned: Callable[[str, Mapping[str, object]], OutputSettings] = lambda name, given: OutputSettings()

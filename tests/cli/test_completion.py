@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from qcode.cli.arguments import option_strings
-from qcode.cli.completion import script
+from qcode.cli.arguments import SUBCOMMANDS, option_strings
+from qcode.cli.completion import key_takers, script
+
+TAKERS = ("anthropic", "openai", "mine")
 
 
 def completed(*words: str) -> list[str]:
     """Return what bash offers for the last of `words` after sourcing the script."""
     asking = 'COMP_WORDS=(qcode "$@"); COMP_CWORD=$#; _qcode || true; printf "%s\\n" "${COMPREPLY[@]}"'
-    program = f"{script('bash')}\n{asking}"
+    program = f"{script('bash', TAKERS)}\n{asking}"
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-uc", program, "bash", *words], capture_output=True, text=True, timeout=30
     )
@@ -31,6 +34,15 @@ def completed(*words: str) -> list[str]:
         (("sessions", "d"), ["delete"]),
         (("auth", "l"), ["login", "logout"]),
         (("auth", "login", "an"), ["anthropic"]),
+        (("auth", "login", "m"), ["mine"]),
+        (("auth", "login", "mine", "--"), ["--no-check", "--json"]),
+        (("permissions", ""), ["check"]),
+        (("permissions", "check", ""), ["shell", "read", "write", "fetch"]),
+        (("permissions", "check", "--js"), ["--jsonl"]),
+        (("permissions", "check", "--permission-mode", "p"), ["plan"]),
+        (("-p", "auth", ""), []),
+        (("--input-format", ""), ["text", "stream-json"]),
+        (("--json-sch",), ["--json-schema"]),
         (("--file", ""), []),
         (("-p", ""), []),
     ],
@@ -45,7 +57,7 @@ def test_bash_offers_every_flag() -> None:
 
 def test_bash_registers_the_function() -> None:
     done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-c", f"{script('bash')}\ncomplete -p qcode"],
+        ["bash", "--noprofile", "--norc", "-c", f"{script('bash', TAKERS)}\ncomplete -p qcode"],
         capture_output=True, text=True, timeout=30,
     )  # fmt: skip
     assert done.stdout == "complete -o default -F _qcode qcode\n"
@@ -53,6 +65,22 @@ def test_bash_registers_the_function() -> None:
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_get_every_flag(shell: str) -> None:
-    words = set(script(shell).replace('"', " ").split())
+    words = set(script(shell, TAKERS).replace('"', " ").split())
     for flag in option_strings():
         assert flag in words or flag.lstrip("-") in words
+
+
+def test_every_subcommand_is_offered() -> None:
+    assert completed("") == list(SUBCOMMANDS)
+
+
+def test_providers_of_the_configuration_take_keys_too(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('[providers.mine]\ntype = "openai"\nbase_url = "http://localhost:1/v1"\n')
+    names = key_takers({"QCODE_HOME": str(tmp_path)})
+    assert {"mine", "anthropic"} <= set(names)
+    assert "demo" not in names
+
+
+def test_a_configuration_that_cannot_be_read_takes_no_completion_away(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("nonsense")
+    assert "anthropic" in key_takers({"QCODE_HOME": str(tmp_path)})

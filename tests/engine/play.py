@@ -28,7 +28,8 @@ from qcode.engine.effects import (
     WaitElapsed,
 )
 from qcode.engine.knowledge import KnownModel
-from qcode.engine.turn import Turn, TurnSettings
+from qcode.engine.turn import Turn
+from qcode.engine.turn_settings import TurnSettings
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import (
     ContinuationTerminated,

@@ -6,7 +6,7 @@ import pytest
 
 from qcode.engine.caps import OutputSettings
 from qcode.engine.effects import ApprovalAnswered, CancelRequested, SteerQueued, ToolEnded, UserSubmitted
-from qcode.engine.turn import TurnSettings
+from qcode.engine.turn_settings import TurnSettings
 from qcode.protocol.events import Notice, SteeringAdded, ToolFinished, ToolPayloadRepair
 from qcode.protocol.messages import user
 from qcode.protocol.stops import Limit, Outcome, StopReason

@@ -10,7 +10,7 @@ from qcode.engine.counting import estimate_text
 from qcode.engine.effects import CancelRequested, CompactRequested, UserSubmitted
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.room import CompactionSettings
-from qcode.engine.turn import TurnSettings
+from qcode.engine.turn_settings import TurnSettings
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import Compacted, CompactionStarted, Notice, ReplyFinished, Retry, TurnEnded
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant, user

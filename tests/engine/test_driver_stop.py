@@ -9,7 +9,8 @@ from qcode.engine.caps import OutputSettings
 from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import Append, ApprovalAnswered, Compact, Learn, UserSubmitted
 from qcode.engine.knowledge import KnownModel
-from qcode.engine.turn import Turn, TurnSettings
+from qcode.engine.turn import Turn
+from qcode.engine.turn_settings import TurnSettings
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import TurnEnded, TurnEvent
 from qcode.protocol.json import JsonObject

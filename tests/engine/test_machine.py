@@ -16,7 +16,7 @@ from qcode.engine.effects import WaitElapsed
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.retries import RetrySettings
 from qcode.engine.room import CompactionSettings
-from qcode.engine.turn import TurnSettings
+from qcode.engine.turn_settings import TurnSettings
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.stops import StopReason

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from qcode.engine.caps import OutputSettings
 from qcode.engine.effects import CancelRequested, UserSubmitted
-from qcode.engine.turn import TurnSettings
+from qcode.engine.turn_settings import TurnSettings
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Message, Opaque, Reasoning, Text, ToolCall, assistant, user

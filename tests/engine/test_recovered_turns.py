@@ -10,7 +10,7 @@ from qcode.engine.caps import OutputSettings
 from qcode.engine.effects import Learn
 from qcode.engine.knowledge import HostKnowledge, KnownModel
 from qcode.engine.learned import LearnedLimit
-from qcode.engine.turn import TurnSettings
+from qcode.engine.turn_settings import TurnSettings
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.messages import Text, ToolCall, assistant

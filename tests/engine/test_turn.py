@@ -8,7 +8,7 @@ import pytest
 
 from qcode.engine.caps import OutputSettings
 from qcode.engine.effects import CancelRequested, SteerQueued, UserSubmitted
-from qcode.engine.turn import TurnSettings
+from qcode.engine.turn_settings import TurnSettings
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import (
     ContinuationTerminated,

@@ -33,7 +33,8 @@ from qcode.engine.effects import (
     Wait,
 )
 from qcode.engine.knowledge import KnownModel
-from qcode.engine.turn import Turn, TurnSettings
+from qcode.engine.turn import Turn
+from qcode.engine.turn_settings import TurnSettings
 from qcode.headless.answer import AnswerSoFar
 from qcode.protocol import events as ev
 from qcode.protocol.json import parse_object

@@ -1,6 +1,6 @@
 """Pipe mode as a program of its own, for tests that send it signals: `python -m tests.headless.program SCRIPT FORMAT`.
 
-It says `ready` on stderr once the turn waits.
+It says `ready` on stderr once the turn waits, and `asked` when it is asked to end.
 """
 
 from __future__ import annotations
@@ -34,8 +34,16 @@ class Saying(Scripted):
         async for event in super().submit(prompt, attached, options):
             yield event
             if isinstance(event, TextDelta):
-                sys.stderr.write("ready\n")
-                sys.stderr.flush()
+                _say("ready")
+
+    def cancel(self) -> None:
+        super().cancel()
+        _say("asked")
+
+
+def _say(word: str) -> None:
+    sys.stderr.write(f"{word}\n")
+    sys.stderr.flush()
 
 
 def main() -> int:

@@ -15,7 +15,8 @@ from qcode.engine.effects import UserSubmitted
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.repetition import RepetitionDetector
 from qcode.engine.seam import Seam
-from qcode.engine.turn import Turn, TurnSettings
+from qcode.engine.turn import Turn
+from qcode.engine.turn_settings import TurnSettings
 from qcode.protocol.json import Json, JsonObject
 from qcode.protocol.messages import user
 from qcode.protocol.reply import ReplyEvent

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qcode.engine.caps import OutputSettings
-from qcode.engine.turn import TurnSettings
+from qcode.engine.turn_settings import TurnSettings
 from qcode.protocol.events import TurnEvent
 from qcode.runtime.metrics import RecoveryMetrics
 from tests.engine.play import TOOLS, Script, cut, play, text

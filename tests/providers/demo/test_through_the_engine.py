@@ -24,7 +24,8 @@ from qcode.engine.effects import (
     WaitElapsed,
 )
 from qcode.engine.knowledge import KnownModel
-from qcode.engine.turn import Turn, TurnSettings
+from qcode.engine.turn import Turn
+from qcode.engine.turn_settings import TurnSettings
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import PartialRestored, Retry, TurnEnded
 from qcode.protocol.json import JsonObject

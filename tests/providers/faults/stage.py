@@ -12,7 +12,8 @@ from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import Append, ApprovalAnswered, CancelRequested, Compact, Learn, UserSubmitted
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.retries import RetrySettings
-from qcode.engine.turn import Turn, TurnSettings
+from qcode.engine.turn import Turn
+from qcode.engine.turn_settings import TurnSettings
 from qcode.headless.exits import exit_code
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import TurnEnded, TurnEvent

@@ -1,0 +1,220 @@
+"""`--input-format stream-json` against the fake server: a line in for each turn, a result out for each."""
+
+from __future__ import annotations
+
+import base64
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.e2e.running import KEY, Place
+from tests.fakes.server import FakeServer
+from tests.fakes.turns import Faults, Turn
+
+LINES = ("-p", "--input-format", "stream-json", "-o", "stream-json")
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 16).decode()
+
+
+def user(content: Any) -> dict[str, Any]:
+    return {"type": "user", "message": {"role": "user", "content": content}}
+
+
+def interrupt(request_id: str = "r1") -> dict[str, Any]:
+    return {"type": "control_request", "request_id": request_id, "request": {"subtype": "interrupt"}}
+
+
+def as_input(*values: dict[str, Any] | str) -> bytes:
+    return "".join(f"{value if isinstance(value, str) else json.dumps(value)}\n" for value in values).encode()
+
+
+def results(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [line for line in lines if line["type"] == "result"]
+
+
+class Talk:
+    """A running qcode whose lines are written and read one by one."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.seen: list[dict[str, Any]] = []
+
+    def say(self, *values: dict[str, Any] | str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(as_input(*values))
+        self.process.stdin.flush()
+
+    def until(self, kind: str) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        for raw in self.process.stdout:
+            self.seen.append(json.loads(raw))
+            if self.seen[-1]["type"] == kind:
+                return self.seen[-1]
+        raise AssertionError(f"no {kind} line came")
+
+    def end(self) -> int:
+        out, _ = self.process.communicate(timeout=30)
+        self.seen += [json.loads(line) for line in out.splitlines()]
+        return self.process.returncode
+
+
+@contextmanager
+def talking(place: Place, server: FakeServer) -> Iterator[Talk]:
+    command = place.command("-m", "openai/m", "--base-url", server.base_url, *LINES, "--include-partial-messages")
+    with subprocess.Popen(
+        command,
+        cwd=place.work,
+        env=place.environment({"OPENAI_API_KEY": KEY}),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            yield Talk(process)
+        finally:
+            process.kill()
+
+
+def test_each_line_is_a_turn_of_one_conversation_and_has_its_result(place: Place) -> None:
+    with FakeServer("openai", [Turn(text="one"), Turn(text="two")]) as server:
+        stdin = as_input(user("first"), "", user([{"type": "text", "text": "second"}]))
+        done = place.ask(server, *LINES, stdin=stdin)
+        assert [message.text for message in server.requests[1].messages] == ["first", "one", "second"]
+    assert done.code == 0
+    assert [line.get("subtype") for line in done.lines].count("init") == 1
+    assert done.lines[0]["subtype"] == "init"
+    assert [result["result"] for result in results(done.lines)] == ["one", "two"]
+    assert [result["num_turns"] for result in results(done.lines)] == [1, 1]
+    assert done.lines[-1]["type"] == "result"
+
+
+def test_a_last_line_without_an_end_counts(place: Place) -> None:
+    with FakeServer("openai", [Turn(text="one")]) as server:
+        done = place.ask(server, *LINES, stdin=as_input(user("x")).rstrip(b"\n"))
+    assert [result["result"] for result in results(done.lines)] == ["one"]
+
+
+def test_blocks_keep_their_order(place: Place) -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": PNG}}
+    content = [{"type": "text", "text": "this:"}, image, {"type": "text", "text": "what is it?"}]
+    with FakeServer("anthropic", [Turn(text="a picture")]) as server:
+        done = place.ask(server, *LINES, stdin=as_input(user(content)))
+        (request,) = server.requests
+    assert done.code == 0
+    sent = request.body["messages"][-1]["content"]
+    assert [part["type"] for part in sent] == ["text", "image", "text"]
+    assert sent[1]["source"]["media_type"] == "image/png"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("nonsense", "not a JSON object"),
+        ("[]", "not a JSON object"),
+        ('{"type": "assistant"}', 'its type is "assistant"'),
+        ('{"type": "user"}', "needs"),
+        (json.dumps(user("  ")), "empty"),
+        (json.dumps(user([])), "empty"),
+        (json.dumps(user([{"type": "tool_result", "content": "x"}])), 'type "tool_result"'),
+        (json.dumps(user([{"type": "image", "source": {"type": "base64", "data": "!"}}])), "not base64"),
+        (json.dumps(user([{"type": "image", "source": {"type": "base64", "data": "AAAA"}}])), "no PNG"),
+    ],
+)
+def test_a_line_that_cannot_be_used_has_an_error_for_its_result_and_the_run_goes_on(
+    line: str, said: str, place: Place
+) -> None:
+    with FakeServer("openai", [Turn(text="one")]) as server:
+        done = place.ask(server, *LINES, stdin=as_input(line, user("x")))
+    bad, good = results(done.lines)
+    assert (bad["is_error"], bad["subtype"], bad["error"]["kind"]) == (True, "error_during_execution", "bad_input")
+    assert bad["error"]["message"].startswith("line 1 of standard input cannot be used: ")
+    assert said in bad["error"]["message"]
+    assert (good["result"], done.code) == ("one", 0)
+
+
+def test_the_exit_code_is_that_of_the_last_turn(place: Place) -> None:
+    with FakeServer("openai", [Turn(text="one")]) as server:
+        done = place.ask(server, *LINES, stdin=as_input(user("x"), "nonsense"))
+    assert done.code == 42
+
+
+def test_without_any_message_there_is_no_prompt(place: Place) -> None:
+    with FakeServer("openai", []) as server:
+        done = place.ask(server, *LINES, stdin=b"\n")
+    assert (done.code, [line["type"] for line in done.lines]) == (2, ["system", "result"])
+    assert "no message arrived" in done.err
+
+
+def test_a_turn_waits_for_its_line_and_pieces_come_live(place: Place) -> None:
+    with FakeServer("openai", [Turn(text="one"), Turn(text="two")]) as server, talking(place, server) as talk:
+        talk.until("system")
+        talk.say(user("first"))
+        assert talk.until("result")["result"] == "one"
+        talk.say(user("second"))
+        assert talk.until("result")["result"] == "two"
+        assert talk.end() == 0
+    assert [line["type"] for line in talk.seen].count("stream_event") >= 2
+
+
+def test_an_interrupt_ends_the_running_turn_and_the_next_goes_on(place: Place) -> None:
+    script = [Turn(text=["One. ", "Two. "], faults=Faults(stall_after=3)), Turn(text="after")]
+    with FakeServer("openai", script) as server, talking(place, server) as talk:
+        talk.say(user("first"))
+        server.wait_until(lambda seen: seen.stalls == 1)
+        talk.until("stream_event")
+        talk.say(interrupt())
+        answer = talk.until("control_response")
+        cancelled = talk.until("result")
+        talk.say(user("second"))
+        after = talk.until("result")
+        assert talk.end() == 0
+    assert answer["response"] == {"subtype": "success", "request_id": "r1"}
+    assert (cancelled["subtype"], cancelled["stop_reason"]) == ("error_cancelled", "cancelled")
+    assert cancelled["result"].startswith("One.")
+    assert after["result"] == "after"
+
+
+def test_other_requests_are_answered_with_an_error(place: Place) -> None:
+    request = {"type": "control_request", "request_id": "r2", "request": {"subtype": "initialize"}}
+    with FakeServer("openai", [Turn(text="one")]) as server:
+        done = place.ask(server, *LINES, stdin=as_input(request, user("x")))
+    (answer,) = [line["response"] for line in done.lines if line["type"] == "control_response"]
+    assert (answer["subtype"], answer["request_id"]) == ("error", "r2")
+    assert done.code == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_run_that_waits_for_a_line(number: int, code: int, place: Place) -> None:
+    with FakeServer("openai", []) as server, talking(place, server) as talk:
+        talk.until("system")
+        talk.process.send_signal(number)
+        # Its input stays open until it is gone: an end of it is another way to stop.
+        assert talk.process.wait(timeout=30) == code
+        talk.end()
+    assert [line["type"] for line in talk.seen] == ["system", "result"]
+
+
+def test_a_signal_ends_the_turn_and_the_run(place: Place) -> None:
+    script = [Turn(text=["One. ", "Two. "], faults=Faults(stall_after=3))]
+    with FakeServer("openai", script) as server, talking(place, server) as talk:
+        talk.say(user("first"), user("second"))
+        server.wait_until(lambda seen: seen.stalls == 1)
+        talk.until("stream_event")
+        talk.process.send_signal(signal.SIGINT)
+        assert talk.end() == 130
+        assert len(server.requests) == 1
+    assert [result["subtype"] for result in results(talk.seen)] == ["error_cancelled"]
+    assert talk.seen[-1]["type"] == "result"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("--input-format", "stream-json"), ("--input-format", "stream-json", "-o", "json"), (*LINES, "typed")],
+)
+def test_lines_need_lines_out_and_no_typed_prompt(flags: tuple[str, ...], place: Place) -> None:
+    done = place.run(*flags, stdin=as_input(user("x")))
+    assert done.code == 2

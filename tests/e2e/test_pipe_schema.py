@@ -1,0 +1,128 @@
+"""`--json-schema` against the fake server over real HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qcode.protocol.stops import StopReason
+from tests.e2e.running import PROTOCOLS, Place
+from tests.fakes.server import FakeServer, ProtocolName
+from tests.fakes.turns import Call, Turn
+
+SCHEMA = json.dumps({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
+ASK = ("-p", "count", "--json-schema", SCHEMA)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_answer_that_fits_is_printed_as_json_and_nothing_else(protocol: ProtocolName, place: Place) -> None:
+    with FakeServer(protocol, [Turn(text='```json\n{"n": 1}\n```')]) as server:
+        done = place.ask(server, *ASK)
+        (asked,) = server.requests
+    assert (done.code, done.out, done.err) == (0, '{"n": 1}\n', "")
+    assert '"required": ["n"]' in asked.system
+
+
+def test_an_answer_that_does_not_fit_goes_back_with_what_is_wrong_and_everything_is_counted(place: Place) -> None:
+    script = [Turn(text="It is one."), Turn(text='{"n": "one"}'), Turn(text='{"n": 1}')]
+    with FakeServer("openai", script) as server:
+        done = place.ask(server, *ASK, "-o", "stream-json")
+        assert server.complaints == []
+        last = server.requests[-1].messages
+    assert done.code == 0
+    result = done.result
+    assert (result["result"], result["structured_output"], result["subtype"]) == ('{"n": 1}', {"n": 1}, "success")
+    assert (result["num_turns"], result["api_calls"]["initial"], result["api_calls"]["total"]) == (3, 3, 3)
+    assert [message.role for message in last] == ["user", "assistant", "user", "assistant", "user"]
+    assert "is not of type 'integer'" in last[-1].text
+    assert [line["type"] for line in done.lines if line["type"] != "system"] == [
+        "assistant", "user", "assistant", "user", "assistant", "result",
+    ]  # fmt: skip
+
+
+def test_after_three_tries_the_run_has_failed_and_the_text_is_kept(place: Place) -> None:
+    script = [Turn(text="a"), Turn(text="b"), Turn(text="c")]
+    with FakeServer("openai", script) as server:
+        done = place.ask(server, *ASK, "-o", "json")
+        assert len(server.requests) == 3
+    assert done.code == 1
+    result = done.result
+    assert result["subtype"] == "error_max_structured_output_retries"
+    assert (result["is_error"], result["stop_reason"], result["structured_output"]) == (True, None, None)
+    assert (result["result"], result["num_turns"]) == ("c", 3)
+    assert result["error"]["kind"] == "structured_output"
+    assert done.err.count("\n") == 1
+
+
+def test_the_limits_of_a_prompt_hold_over_all_tries(place: Place) -> None:
+    with FakeServer("openai", [Turn(text="a"), Turn(text='{"n": 1}')]) as server:
+        done = place.ask(server, *ASK, "--max-turns", "1", "-o", "json")
+        assert len(server.requests) == 1
+    assert (done.code, done.result["subtype"]) == (53, "error_max_turns")
+
+
+def test_tools_run_before_the_answer_is_looked_at(place: Place) -> None:
+    (place.work / "a.txt").write_text("alpha")
+    script = [Turn(text="Let me look.", calls=[Call("read", '{"path": "a.txt"}')]), Turn(text='{"n": 2}')]
+    with FakeServer("openai", script) as server:
+        done = place.ask(server, *ASK, "--trust")
+        assert len(server.requests) == 2
+    assert (done.code, done.out) == (0, '{"n": 2}\n')
+
+
+def test_only_the_whole_of_a_cut_answer_is_looked_at(place: Place) -> None:
+    script = [
+        Turn(text='{"n"', stop=StopReason.MAX_TOKENS),
+        Turn(text='{"n"', stop=StopReason.MAX_TOKENS),
+        Turn(text=": 7}"),
+    ]
+    with FakeServer("openai", script) as server:
+        done = place.ask(server, *ASK)
+        assert len(server.requests) == 3
+    assert (done.code, done.out) == (0, '{"n": 7}\n')
+
+
+def test_an_answer_that_stays_cut_is_no_answer_that_does_not_fit(place: Place) -> None:
+    script = [Turn(text=f'{{"part {number}": ', stop=StopReason.MAX_TOKENS) for number in range(5)]
+    with FakeServer("openai", script) as server:
+        done = place.ask(server, *ASK, "-o", "json")
+    assert (done.code, done.result["subtype"], done.result["structured_output"]) == (56, "error_max_tokens", None)
+
+
+def in_file(text: str) -> Callable[[Path], str]:
+    def make(folder: Path) -> str:
+        (folder / "schema.json").write_text(text)
+        return "@schema.json"
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (lambda folder: "nonsense", "is not JSON"),
+        (lambda folder: '{"type": "nonsense"}', "is no valid JSON Schema: $.type"),
+        (lambda folder: "@missing.json", "--json-schema @missing.json cannot be read: No such file"),
+        (lambda folder: "missing.json", "a file is named as @missing.json"),
+        (lambda folder: "", "is not JSON"),
+        (in_file("[1]"), "--json-schema @schema.json is no valid JSON Schema"),
+        (in_file('{"$ref": "http://127.0.0.1:9/schema"}'), "nothing outside the schema is looked up"),
+    ],
+    ids=["no json", "no schema", "no file", "no at sign", "empty", "bad file", "remote"],
+)
+def test_a_bad_schema_is_bad_input_before_any_request(given: Callable[[Path], str], said: str, place: Place) -> None:
+    with FakeServer("openai", []) as server:
+        done = place.ask(server, "-p", "x", "--json-schema", given(place.work), "-o", "json")
+        assert server.requests == []
+    assert (done.code, done.result["error"]["kind"]) == (42, "bad_input")
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_schema_from_a_file_is_used(place: Place) -> None:
+    with FakeServer("openai", [Turn(text='{"n": 3}')]) as server:
+        done = place.ask(server, "-p", "x", "--json-schema", in_file(SCHEMA)(place.work), "-o", "json")
+    assert (done.code, done.result["structured_output"]) == (0, {"n": 3})

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from qcode.engine.review import MAX_TRIES, Complaint, Review
+from qcode.protocol.errors import ErrorKind
+
+
+def check(answer: str) -> Complaint | None:
+    return None if answer == "good" else Complaint(f"{answer} is not good", f"Not {answer}.")
+
+
+def test_without_a_check_any_answer_does() -> None:
+    review = Review(None)
+    assert not review.asks_again("bad")
+    assert review.error is None
+
+
+def test_a_good_answer_ends_the_tries() -> None:
+    review = Review(check)
+    assert review.asks_again("bad")
+    assert "try 2 of 3" in review.notice
+    assert not review.asks_again("good")
+    assert review.error is None
+
+
+def test_the_last_try_ends_in_an_error_that_says_why() -> None:
+    review = Review(check)
+    assert [review.asks_again("bad") for _ in range(MAX_TRIES)] == [True, True, False]
+    assert review.error is not None
+    assert review.error.kind == ErrorKind.STRUCTURED_OUTPUT
+    assert "bad is not good" in review.error.message

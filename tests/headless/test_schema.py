@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Any
+
+import pytest
+
+from qcode.headless.schema import AnswerSchema, SchemaError
+
+COUNT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+TREE = {
+    "$defs": {"node": {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"$ref": "#/$defs/node"}}]}},
+    "$ref": "#/$defs/node",
+}
+
+
+def schema(value: Any) -> AnswerSchema:
+    return AnswerSchema(json.dumps(value))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"n": 1}',
+        ' \n{"n": 1}\n',
+        '```json\n{"n": 1}\n```',
+        '```\n{"n": 1}\n```',
+        '~~~\n{"n": 1}\n~~~',
+        '\ufeff{"n": 1}',
+    ],
+)
+def test_one_value_is_read_with_or_without_one_fence_around_it(answer: str) -> None:
+    found = schema(COUNT).read(answer)
+    assert found is not None
+    assert (found.text, found.value) == ('{"n": 1}', {"n": 1})
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("", "no text"),
+        ("```json\n\n```", "no text"),
+        ('Here it is: {"n": 1}', "not one JSON value"),
+        ('{"n": 1}\n{"n": 2}', "not one JSON value"),
+        ('```\n{"n": 1}\n```\n```\n{"n": 2}\n```', "not one JSON value"),
+        ("NaN", "NaN is no JSON"),
+        ('{"n": 1e999}', "too large"),
+        ("[" * 65 + "]" * 65, "64 levels"),
+        ("[" * 100_000, "64 levels"),
+        ("{}", "$: 'n' is a required property"),
+        ('{"n": "x"}', "$.n: 'x' is not of type 'integer'"),
+    ],
+)
+def test_anything_else_is_complained_about_and_the_model_is_told(answer: str, reason: str) -> None:
+    asked = schema(COUNT)
+    complaint = asked.complaint(answer)
+    assert asked.read(answer) is None
+    assert complaint is not None
+    assert reason in complaint.reason
+    assert reason in complaint.request
+    assert "\n" not in complaint.reason
+
+
+def test_the_first_errors_are_named_each_within_bounds() -> None:
+    complaint = schema({"items": {"enum": ["x" * 5_000]}}).complaint(json.dumps([1] * 50))
+    assert complaint is not None
+    assert complaint.reason.count("$[") == 5
+    assert len(complaint.reason) < 5 * 400
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("nonsense", "is not JSON"),
+        ("[1]", "is no valid JSON Schema"),
+        ('{"type": "nonsense"}', "is no valid JSON Schema: $.type"),
+        ('{"pattern": "("}', "regex"),
+        ('{"$schema": "http://example.com/mine"}', "not known"),
+        ('{"$ref": "http://127.0.0.1:9/x"}', "nothing outside the schema"),
+        ('{"$ref": "#/$defs/missing"}', "nothing outside the schema"),
+        ('{"properties": {"a": {"$ref": "other.json"}}}', "nothing outside the schema"),
+        ('{"a": {"b": {"$ref": "http://127.0.0.1:9/x"}}, "$ref": "#/a/b"}', "nothing outside the schema"),
+        ('{"$ref": "#/x", "x": {"type": "nonsense"}}', "is no valid JSON Schema"),
+        ('{"$ref": "#"}', "without end"),
+        ('{"$defs": {"a": {"anyOf": [{"not": {"$ref": "#/$defs/a"}}]}}}', "without end"),
+        ('{"if": {"$ref": "#"}}', "without end"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_refused_at_once(given: str, reason: str) -> None:
+    with pytest.raises(SchemaError, match=re.escape(reason)):
+        AnswerSchema(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "good", "bad"),
+    [
+        (TREE, "[1, [2, []]]", '[1, ["x"]]'),
+        ({"$ref": "https://json-schema.org/draft/2020-12/schema"}, '{"type": "string"}', '{"type": "nonsense"}'),
+        ({"$defs": {"a": {"$anchor": "here", "type": "string"}}, "$ref": "#here"}, '"x"', "1"),
+        ({"$id": "http://me/x", "$defs": {"a": {"$id": "b", "type": "string"}}, "$ref": "b"}, '"x"', "1"),
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "string"}]}, '["x"]', "[1]"),
+        ({"$dynamicAnchor": "n", "properties": {"c": {"items": {"$dynamicRef": "#n"}, "type": "array"}}},
+         '{"c": [{"c": []}]}', '{"c": [{"c": 1}]}'),
+        ({"const": {"$ref": "http://127.0.0.1:9/x"}}, '{"$ref": "http://127.0.0.1:9/x"}', "{}"),
+        (True, "1", "x"),
+    ],
+)  # fmt: skip
+def test_references_inside_the_schema_are_followed(given: Any, good: str, bad: str) -> None:
+    asked = schema(given)
+    assert asked.read(good) is not None
+    assert asked.read(bad) is None
+
+
+def test_a_value_as_deep_as_is_taken_is_held_against_a_schema_of_many_layers() -> None:
+    layers: dict[str, Any] = {"type": "array", "items": {"$ref": "#/$defs/node"}}
+    for _ in range(8):
+        layers = {"allOf": [layers]}
+    before = sys.getrecursionlimit()
+    asked = schema({"$defs": {"node": layers}, "$ref": "#/$defs/node"})
+    assert asked.read("[" * 64 + "]" * 64) is not None
+    assert asked.read("[" * 63 + '"x"' + "]" * 63) is None
+    assert sys.getrecursionlimit() == before
