@@ -172,6 +172,7 @@ class QcodeApp(App[int], inherit_bindings=False):
         if event.text.startswith("!"):
             if event.text[1:].strip():
                 self.shell.start(event.text[1:].strip())
+                self.parts.transcript.scroll_end(animate=False)
             return
         if typed is None:
             self.turns.submit(Submission(event.text, event.shown, event.images))

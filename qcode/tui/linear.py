@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
-from typing import Protocol, cast
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Protocol, cast
 
-from qcode.protocol.conversation import Answer, ApprovalMode, Conversation
+from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import ApprovalRequested, Level, TurnEnded, TurnEvent
 from qcode.tui.approval import Option, options_for
 from qcode.tui.commands.command import Command, CommandHost, find, split_command, unknown_command
+from qcode.tui.commands.custom import is_custom
 from qcode.tui.commands.table import enabled
 from qcode.tui.linear_view import LinearView
 from qcode.tui.presenter import Presenter
 from qcode.tui.replay import replay
 from qcode.tui.setup import AppSetup
+from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal import BELL
 from qcode.tui.text import visible
 from qcode.tui.turns import close_events, what_happened
@@ -57,7 +59,7 @@ class LinearHost:
 
     @property
     def commands(self) -> tuple[Command, ...]:
-        return tuple(command for command in enabled(self.setup) if command.id in _COMMANDS)
+        return tuple(command for command in enabled(self.setup) if command.id in _COMMANDS or is_custom(command))
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -91,6 +93,9 @@ class LinearHost:
     def copy_reply(self) -> None:
         self.say("info", "The reply stands above; the terminal copies it.")
 
+    def send(self, text: str, shown: str, options: TurnOptions) -> None:
+        self._app.waiting = (text, options)
+
     def leave(self) -> None:
         self._app.is_over = True
 
@@ -108,6 +113,9 @@ class LinearApp:
         self._host = LinearHost(self)
         self._questions: list[ApprovalRequested] = []
         self._is_cancelling = False
+        self.waiting: tuple[str, TurnOptions] | None = None
+        self._following: list[Coroutine[Any, Any, None]] = []
+        self._shell = ShellLines(conversation, setup, self.view, spawn=self._following.append)
         self._presenter = Presenter(self.view, self.view, self, setup.clock, max_continuations=setup.max_continuations)
 
     async def run(self) -> int:
@@ -125,7 +133,9 @@ class LinearApp:
         return 0
 
     def stop(self) -> bool:
-        """Interrupt the turn and deny what it asks; return False where none runs."""
+        """Interrupt a line of the shell, or the turn and deny what it asks; return False where nothing runs."""
+        if self._shell.stop():
+            return True
         if not self._host.is_turn_running or self._is_cancelling:
             return False
         self._is_cancelling = True
@@ -165,6 +175,9 @@ class LinearApp:
 
     async def _take(self, text: str) -> None:
         typed = split_command(text)
+        if text.startswith("!"):
+            await self._run_line(text[1:].strip())
+            return
         if typed is None:
             await self._turn(text)
             return
@@ -175,12 +188,22 @@ class LinearApp:
         else:
             # The commands here use only what this host has.
             command.run(cast("CommandHost", self._host), argument)
+            if self.waiting is not None:
+                (text, options), self.waiting = self.waiting, None
+                await self._turn(text, options)
 
-    async def _turn(self, text: str) -> None:
+    async def _run_line(self, line: str) -> None:
+        """Run a line in the shell and wait for its end."""
+        if line:
+            self._shell.start(line)
+        while self._following:
+            await self._following.pop()
+
+    async def _turn(self, text: str, options: TurnOptions = NO_OPTIONS) -> None:
         self._host.is_turn_running = True
         self._is_cancelling = False
         try:
-            await self._show(self.conversation.submit(text))
+            await self._show(self.conversation.submit(text, options=options))
         except Exception as failure:  # noqa: BLE001  # the app's edge: whatever broke, the session goes on
             self._presenter.abandon(what_happened(failure))
         finally:

@@ -142,6 +142,9 @@ class Prompt(EditingArea):
 
     def on_key(self, event: events.Key) -> None:
         """Handle the keys that are not editing. Shift+Tab and the like are bindings of the app and come first."""
+        if event.key in ("enter", "tab"):
+            # Of what was typed in one go the menu has not heard yet.
+            self.offer()
         if self._search.is_open and self._search_key(event):
             pass
         elif event.key == "enter":

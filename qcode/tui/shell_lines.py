@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from qcode.protocol.conversation import Conversation
 from qcode.protocol.tools import ToolOutcome
 from qcode.runtime.attachments import shell_block
 from qcode.tui.setup import AppSetup
 from qcode.tui.text import one_line
-from qcode.tui.transcript import Transcript
 
 _MOST_KEPT = 16_000
+
+
+class CardView(Protocol):
+    """The part of the transcript that lines of the shell reach."""
+
+    def add_card(self, call_id: str, name: str, argument: str) -> None: ...
+    def update_card(
+        self,
+        call_id: str,
+        *,
+        state: str | None = None,
+        output: str | None = None,
+        append: str | None = None,
+        summary: str | None = None,
+    ) -> None: ...
 
 
 class ShellLines:
@@ -23,7 +37,7 @@ class ShellLines:
         self,
         conversation: Conversation,
         setup: AppSetup,
-        transcript: Transcript,
+        transcript: CardView,
         *,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
@@ -40,14 +54,13 @@ class ShellLines:
         card = f"!{self._count}"
         self._transcript.add_card(card, "!", one_line(line))
         self._transcript.update_card(card, state="running")
-        self._transcript.scroll_end(animate=False)
         if self._run is None:
             self._transcript.update_card(card, state="failed", summary="there is no shell here")
             return
-        seen: list[str] = []
+        seen = [""]
 
         def show(text: str) -> None:
-            seen.append(text)
+            seen[0] = (seen[0] + text)[-_MOST_KEPT:]
             self._transcript.update_card(card, append=text)
 
         task = asyncio.ensure_future(self._run(line, show))
@@ -74,12 +87,13 @@ class ShellLines:
             self._running.remove(task)
             task.cancel()
         if task.cancelled():
-            content = "".join(seen)[-_MOST_KEPT:] or "[no output]"
+            content = seen[0] or "[no output]"
             outcome = ToolOutcome(content, is_error=True, summary="stopped by the person")
-            self._transcript.update_card(card, state="cancelled")
+            self._transcript.update_card(card, state="cancelled", output=content)
         else:
             outcome = task.result()
-            output = None if seen else outcome.content
+            # What came live may be a flood; what is kept of it is bounded.
+            output = outcome.content.removesuffix("[exit code 0]").rstrip("\n")
             state = "failed" if outcome.is_error else "done"
             self._transcript.update_card(card, state=state, output=output, summary=one_line(outcome.summary))
         self._conversation.attach((shell_block(line, outcome),))

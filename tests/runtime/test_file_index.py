@@ -124,8 +124,10 @@ def test_a_repository_that_would_run_something_is_walked(tmp_path: Path) -> None
     root = make_repository(tmp_path / "r")
     trap = make_executable(tmp_path / "trap", f"touch {tmp_path}/ran")
     git(root, "config", "filter.x.clean", str(trap))
+    git(root, "config", "core.excludesFile", str(write(tmp_path / "ignored", "new.txt\n")))
     write(root / ".gitattributes", "* filter=x\n")
-    assert Indexed(root).listed() == [".gitattributes", "a.txt"]
+    write(root / "new.txt", "x")
+    assert Indexed(root).listed() == [".gitattributes", "a.txt", "new.txt"]
     assert not (tmp_path / "ran").exists()
 
 

@@ -233,3 +233,18 @@ def test_what_was_typed_after_an_unknown_command_is_not_lost() -> None:
         assert run.app.parts.prompt.text in ("/hlpx\nab", "/hlpxab")
 
     drive(test)
+
+
+def test_enter_in_one_go_with_what_was_typed_means_the_whole_of_it() -> None:
+    async def test(run: Running) -> None:
+        prompt = run.app.parts.prompt
+        await run.pilot.press("slash", "h", "e")
+        await run.until(lambda: run.app.parts.menu.is_open)
+        for character in "lp demo":
+            prompt.post_message(events.Key("space" if character == " " else character, character))
+        prompt.post_message(events.Key("enter", "\r"))
+        await run.pilot.pause()
+        assert run.app.parts.help.heading == "demo"
+        assert prompt.text == ""
+
+    drive(test)

@@ -150,6 +150,17 @@ def test_a_cut_through_a_label_takes_all_of_it() -> None:
     drive(test)
 
 
+def test_a_word_cut_that_begins_in_a_label_takes_all_of_it() -> None:
+    async def test(run: Running) -> None:
+        await run.type("keep ")
+        await paste(run, BIG)
+        await run.type("tail")
+        assert await keys(run, "ctrl+w") == "keep "
+        assert await keys(run, "ctrl+y") == f"keep {LABEL}tail"
+
+    drive(test)
+
+
 def test_a_label_that_comes_back_still_means_its_text() -> None:
     async def test(run: Running) -> None:
         await paste(run, BIG)

@@ -1,0 +1,35 @@
+"""Lines of the shell and commands from files without a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from qcode.config.custom_commands import CustomCommand
+from qcode.protocol.conversation import TurnOptions
+from qcode.protocol.tools import ToolOutcome
+from tests.tui.scripted import ScriptedConversation
+from tests.tui.test_linear import talk
+
+
+async def shell(line: str, output: Callable[[str], None]) -> ToolOutcome:
+    output("a.py\n")
+    return ToolOutcome("a.py", summary="exit 0")
+
+
+def test_a_line_of_the_shell_is_run_said_and_kept() -> None:
+    conversation = ScriptedConversation()
+    said = "\n".join(talk(conversation, "!ls", run_shell=shell))
+    assert "!: ls" in said
+    assert "a.py" in said
+    assert "exit 0" in said
+    assert conversation.prompts == []
+    assert len(conversation.kept) == 1
+
+
+def test_a_command_from_a_file_sends_its_prompt_with_its_options() -> None:
+    conversation = ScriptedConversation()
+    review = CustomCommand("review", "Review {{args}}.", Path("r.toml"), output={"max_tokens": 9})
+    talk(conversation, "/review src", custom_commands=(review,))
+    assert conversation.prompts == ["Review src."]
+    assert conversation.options == [TurnOptions("", {"max_tokens": 9})]
