@@ -111,6 +111,10 @@ class Compacting:
         if compaction.tokens_of(shape.old) < compaction.MIN_OLD_TOKENS:
             if self._is_shorter(after):
                 return self._finish(trimmed, "output")
+            if self._cause != "asked":
+                # Nobody asked for it and nothing could come of it: what is said is why the request does not fit.
+                self.result = CompactionResult(None, self._before, self._before)
+                return []
             return self._fail("there is too little before the last turn")
         return self._ask()
 

@@ -227,11 +227,8 @@ def test_a_sandbox_that_is_required_and_not_there_is_no_start(here: Here, monkey
 
 
 def test_a_setting_without_effect_is_said(here: Here) -> None:
-    (here.home / "config.toml").write_text('small_model = "x"\n[ui]\nbell = true\n[mcp_servers.git]\ncommand = "x"\n')
-    assert here.around().settings.warnings == (
-        "small_model has no effect in this version",
-        "mcp_servers.git has no effect in this version",
-    )
+    (here.home / "config.toml").write_text('[ui]\nbell = true\n[mcp_servers.git]\ncommand = "x"\n')
+    assert here.around().settings.warnings == ("mcp_servers.git has no effect in this version",)
 
 
 def test_added_folders_are_full_paths(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
