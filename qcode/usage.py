@@ -19,6 +19,7 @@ Usage:
   qcode auth login|status|logout [PROVIDER]  store, list and forget keys; login reads the key unseen or from a pipe
   qcode sessions list [WORDS]|show ID|export ID [--format md|json|html] [-o FILE]|delete ID
   qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show
+  qcode doctor                    what this machine gives to work with: sandbox, programs, keys, files, limits learned
   qcode permissions check shell CMD|read PATH|write PATH|fetch URL      what would be allowed here, and why
                                   (--jsonl: {"kind","value"} lines on stdin); takes -C, --trust, --settings,
                                   --add-dir and the flags of Permissions; runs nothing

@@ -14,7 +14,7 @@ from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.model import EFFORTS, Effort
 
 MODES: tuple[ApprovalMode, ...] = ("plan", "default", "accept-edits", "auto", "bypass")
-SUBCOMMANDS = ("auth", "config", "models", "permissions", "sessions", "themes")
+SUBCOMMANDS = ("auth", "config", "doctor", "models", "permissions", "sessions", "themes")
 LATEST = ""
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 FORMATS: tuple[OutputFormat, ...] = ("text", "json", "stream-json")

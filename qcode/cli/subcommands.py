@@ -29,6 +29,7 @@ def run_subcommand(name: str, rest: Sequence[str]) -> int:
     commands: Mapping[str, Callable[[Sequence[str]], int]] = {
         "auth": _auth,
         "config": _config,
+        "doctor": _doctor,
         "models": _models,
         "permissions": _permissions,
         "sessions": _sessions,
@@ -83,6 +84,14 @@ def _config(rest: Sequence[str]) -> int:
             return _out(*(f"{row.key} = {row.value}  ({row.origin})" for row in rows))
         case _:
             raise UsageError("use: qcode config path, or: qcode config show")
+
+
+def _doctor(rest: Sequence[str]) -> int:
+    if rest:
+        raise UsageError("use: qcode doctor")
+    from qcode.cli.doctor import run
+
+    return _out(*(clean(line) for line in run()))
 
 
 def _models(rest: Sequence[str]) -> int:

@@ -1,0 +1,73 @@
+"""What `qcode doctor` says, for a machine and a folder of the test's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qcode.cli import main
+from qcode.engine.knowledge import HostKnowledge
+from qcode.runtime.limits import LimitStore
+from qcode.runtime.trust import TrustStore
+
+KEY = "sk-canary-0123456789abcdef"
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines of a report from a trusted folder with a project file, a key, a learned limit and an own setting."""
+    home, work = tmp_path / "home", tmp_path / "work"
+    (work / ".qcode").mkdir(parents=True)
+    (work / ".qcode" / "config.toml").write_text("[output]\nmax_continuations = 1\n")
+    home.mkdir()
+    (home / "config.toml").write_text('[tools]\nsandbox = "off"\n')
+    TrustStore(home / "state").remember(work)
+    LimitStore(home / "state").remember("http://host", "odd-model", HostKnowledge(output=8_192))
+    monkeypatch.setenv("QCODE_HOME", str(home))
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.delenv("EDITOR", raising=False)
+    monkeypatch.setenv("VISUAL", "ed")
+    monkeypatch.chdir(work)
+    assert main(["doctor"]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    return out.splitlines()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "  trusted",
+        "  openai: environment variable OPENAI_API_KEY",
+        "  off (tools.sandbox)",
+        "  learned from http://host: odd-model  output 8,192",
+        "  editor: ed",
+    ],
+)
+def test_the_report_names_what_there_is(said: list[str], line: str) -> None:
+    assert line in said
+
+
+def test_the_report_says_where_files_are_and_holds_no_key(said: list[str], tmp_path: Path) -> None:
+    text = "\n".join(said)
+    assert str(tmp_path / "home" / "config.toml") in text
+    assert f"the project's: {tmp_path / 'work' / '.qcode' / 'config.toml'}\n" in text
+    assert KEY not in text
+    assert "canary" not in text
+
+
+def test_a_project_that_is_not_trusted_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".qcode").mkdir()
+    (tmp_path / ".qcode" / "config.toml").write_text("not toml at all")
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    assert main(["doctor"]) == 0
+    assert "not read, the folder is not trusted" in capfd.readouterr().out
+
+
+def test_words_behind_it_are_wrong_usage(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "now"]) == 2
+    assert "use: qcode doctor" in capfd.readouterr().err
