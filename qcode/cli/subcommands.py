@@ -29,6 +29,7 @@ def run_subcommand(name: str, rest: Sequence[str]) -> int:
     commands: Mapping[str, Callable[[Sequence[str]], int]] = {
         "auth": _auth,
         "config": _config,
+        "mcp": _mcp,
         "models": _models,
         "permissions": _permissions,
         "sessions": _sessions,
@@ -83,6 +84,12 @@ def _config(rest: Sequence[str]) -> int:
             return _out(*(f"{row.key} = {row.value}  ({row.origin})" for row in rows))
         case _:
             raise UsageError("use: qcode config path, or: qcode config show")
+
+
+def _mcp(rest: Sequence[str]) -> int:
+    from qcode.cli.mcp import run_mcp
+
+    return run_mcp(rest)
 
 
 def _models(rest: Sequence[str]) -> int:
