@@ -117,6 +117,7 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
         custom_commands=custom.commands,
         warm_up=_warm_up(ready.provider),
         save=lambda name, text: save_export(around.folder, name, text),
+        servers=ready.servers,
         notices=tuple(notices),
     )
 

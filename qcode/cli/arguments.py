@@ -14,7 +14,7 @@ from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.model import EFFORTS, Effort
 
 MODES: tuple[ApprovalMode, ...] = ("plan", "default", "accept-edits", "auto", "bypass")
-SUBCOMMANDS = ("auth", "config", "doctor", "models", "permissions", "sessions", "themes")
+SUBCOMMANDS = ("auth", "config", "doctor", "mcp", "models", "permissions", "sessions", "themes")
 LATEST = ""
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 FORMATS: tuple[OutputFormat, ...] = ("text", "json", "stream-json")
@@ -64,6 +64,7 @@ class Arguments:
     is_trusted: bool
     effort: Effort | None
     settings_file: Path | None
+    mcp_configs: tuple[Path, ...]
     theme: str | None
     debug_log: Path | None
     completion: str | None
@@ -154,6 +155,7 @@ def parse(argv: Sequence[str]) -> Arguments:
         is_trusted=given.trust,
         effort=given.reasoning_effort,
         settings_file=given.settings,
+        mcp_configs=tuple(given.mcp_config),
         theme=given.theme,
         debug_log=given.debug_log,
         completion=given.completion,
@@ -223,6 +225,7 @@ def _parser() -> _Parser:
     add("--trust", action="store_true")
     add("--reasoning-effort", choices=EFFORTS)
     add("--settings", type=Path)
+    add("--mcp-config", type=Path, action="append", default=[])
     add("--theme")
     add("--debug-log", type=Path)
     add("--completion", choices=("bash", "zsh", "fish"))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qcode.cli.arguments import SUBCOMMANDS, option_strings, option_values
+from qcode.cli.mcp import FLAGS as MCP_FLAGS
+from qcode.cli.mcp import SWITCHES as MCP_SWITCHES
 from qcode.cli.permissions import FLAGS, KINDS, SWITCHES
 from qcode.cli.selection import known_specs
 from qcode.config.errors import ConfigError
@@ -54,6 +56,7 @@ def _commands(takers: tuple[str, ...]) -> dict[str, _Words]:
             after={"auth": ("login", "status", "logout"), **dict.fromkeys(("login", "status", "logout"), takers)},
         ),
         "config": _Words(after={"config": ("path", "show")}),
+        "mcp": _Words(MCP_FLAGS, MCP_SWITCHES, {"mcp": ("list", "show", "approve")}),
         "models": _Words(after={"models": ("forget",)}),
         "permissions": _Words(FLAGS, SWITCHES, {"permissions": ("check",), "check": KINDS}),
         "sessions": _Words(after={"sessions": ("list", "show", "export", "delete")}),

@@ -145,11 +145,21 @@ def _asked(arguments: Arguments, typed: str, folder: Path) -> tuple[str, tuple[B
 async def _run(begun: _Begun) -> int:
     around, conversation = begun.around, begun.ready.conversation
     arguments, selection = around.arguments, begun.ready.selection
+    toolbox = begun.ready.toolbox
+
+    def tools() -> tuple[str, ...]:
+        return tuple(tool.name for tool in toolbox.specs(selection.model))
+
+    async def late_tools() -> tuple[str, ...]:
+        if toolbox.servers is not None:
+            await toolbox.servers.settle()
+        return tools()
+
     setup = HeadlessSetup(
         session_id=conversation.session_id,
         cwd=str(around.folder),
         model=conversation.model,
-        tools=tuple(tool.name for tool in begun.ready.toolbox.specs(selection.model)),
+        tools=tools(),
         permission_mode=conversation.mode,
         version=__version__,
         include_partial_messages=arguments.include_partial_messages,
@@ -159,6 +169,7 @@ async def _run(begun: _Begun) -> int:
         options=begun.options,
         schema=begun.schema,
         allowing=lambda calls: flags_allowing(conversation.policy, calls),
+        late_tools=late_tools if toolbox.servers is not None else None,
     )
     try:
         code = await _played(begun, setup)

@@ -19,7 +19,6 @@ from qcode.config.errors import ConfigError
 from qcode.config.layers import flag_layer
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
-from qcode.config.settings import Settings
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.runtime.briefing.project import find_project_root
 from qcode.runtime.choices import Choices
@@ -28,7 +27,6 @@ from qcode.runtime.store.store import SessionStore
 from qcode.safety.rules import parse_rule
 
 _SESSIONS_OFFERED = 9
-_WITHOUT_EFFECT: tuple[str, ...] = ()
 
 
 def surroundings(arguments: Arguments, folder: Path, *, is_attended: bool) -> Surroundings:
@@ -41,7 +39,7 @@ def surroundings(arguments: Arguments, folder: Path, *, is_attended: bool) -> Su
     try:
         paths = ConfigPaths.from_env(env)
         trusts = is_trusted(folder, root, paths.state_dir, by_flag=arguments.is_trusted, is_attended=is_attended)
-        settings = _usable(load(paths, env, arguments.flags(), root, trusts, settings_file=arguments.settings_file))
+        settings = load(paths, env, arguments.flags(), root, trusts, settings_file=arguments.settings_file)
     except ConfigError as error:
         raise StartError(str(error), 52) from None
     on_wait = _ask_for_patience if is_attended else None
@@ -75,14 +73,6 @@ def wired(around: Surroundings) -> Wired:
         raise StartError(error.message, 2) from None
     except SessionError as error:
         raise StartError(str(error), 42) from None
-
-
-def _usable(settings: Settings) -> Settings:
-    """Return the settings with a warning for each that has no effect; raise `StartError` for a promise not kept."""
-    unused = [key for key in _WITHOUT_EFFECT if settings.origin(key).kind != "default"]
-    unused += [f"mcp_servers.{name}" for name in settings.mcp_servers]
-    warnings = tuple(f"{key} has no effect in this version" for key in unused)
-    return replace(settings, warnings=(*settings.warnings, *warnings))
 
 
 def _check_flags(arguments: Arguments) -> None:

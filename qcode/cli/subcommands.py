@@ -30,6 +30,7 @@ def run_subcommand(name: str, rest: Sequence[str]) -> int:
         "auth": _auth,
         "config": _config,
         "doctor": _doctor,
+        "mcp": _mcp,
         "models": _models,
         "permissions": _permissions,
         "sessions": _sessions,
@@ -92,6 +93,12 @@ def _doctor(rest: Sequence[str]) -> int:
     from qcode.cli.doctor import run
 
     return _out(*(clean(line) for line in run()))
+
+
+def _mcp(rest: Sequence[str]) -> int:
+    from qcode.cli.mcp import run_mcp
+
+    return run_mcp(rest)
 
 
 def _models(rest: Sequence[str]) -> int:

@@ -12,6 +12,7 @@ from qcode.cli.arguments import LATEST, Arguments
 from qcode.cli.failure import StartError
 from qcode.cli.keys import Keys
 from qcode.cli.selection import Selection, address_of, named
+from qcode.cli.servers import header_values, named_servers
 from qcode.config.caps import output_override
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import ModelSettings, Output, Settings
@@ -24,6 +25,7 @@ from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Block, Message
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.provider import Provider
+from qcode.protocol.servers import ToolServers
 from qcode.protocol.tools import ToolSpec
 from qcode.providers import registry
 from qcode.providers.counting import TokenCounter
@@ -37,6 +39,9 @@ from qcode.runtime.conversation import Connected, Conversation, PromptLimits, Wi
 from qcode.runtime.debug_log import DebugLog
 from qcode.runtime.fetching import FetchGate
 from qcode.runtime.limits import LimitStore
+from qcode.runtime.mcp.connection import Place
+from qcode.runtime.mcp.pins import Pins
+from qcode.runtime.mcp.servers import Servers
 from qcode.runtime.scratch import Scratch
 from qcode.runtime.store.session import Session
 from qcode.runtime.store.store import SessionStore
@@ -84,6 +89,10 @@ class Wired:
     toolbox: Toolbox
     notices: tuple[str, ...] = ()
 
+    @property
+    def servers(self) -> ToolServers | None:
+        return self.toolbox.servers
+
 
 class Wirer:
     """Makes one conversation, and later other models for it."""
@@ -128,6 +137,7 @@ class Wirer:
             judge=lambda path, access: conversation.policy.judge_file(path, access),
             scratch=scratch,
             one_way=around.exit_tools,
+            servers=self._servers(),
             shell_settings=lambda command: overrides() if conversation.policy.only_reads(command) else {},
             walls=walls,
             gate=FetchGate(lambda: conversation.policy),
@@ -151,6 +161,21 @@ class Wirer:
         )
         conversation = Conversation(wiring, connected, session, messages)
         return Wired(conversation, connected.provider, selection, self.environment, self.instructions, toolbox, notices)
+
+    def _servers(self) -> Servers | None:
+        """Return the tool servers of this run, none of them started; None where there is nothing to say about any."""
+        around = self._around
+        named = named_servers(around.settings, around.arguments.mcp_configs, around.root, is_trusted=around.is_trusted)
+        if not named.specs and not named.complaints:
+            return None
+        self._secrets.update(value for value in header_values(named.specs, around.env) if value)
+        return Servers(
+            named.specs,
+            Pins(around.paths.state_dir),
+            Place(around.folder, around.env),
+            is_trusted=around.is_trusted,
+            complaints=named.complaints,
+        )
 
     def connect(self, selection: Selection) -> Connected:
         """Return a client for the selection; nothing is sent. Raise `ProviderError` where a key is missing."""

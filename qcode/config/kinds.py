@@ -18,6 +18,17 @@ _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
+# No two underscores and none at the end: `server__tool` must say where the name of the server stops.
+_SERVER = re.compile(r"[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*")
+_LONGEST_SERVER = 30
+SERVER_NAME_WORDS = f"a server's name has letters, digits, - and single _ inside, {_LONGEST_SERVER} characters at most"
+
+
+def is_server_name(name: str) -> bool:
+    """Return whether a tool server may be called so."""
+    return len(name) <= _LONGEST_SERVER and _SERVER.fullmatch(name) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """`words` completes "must be ..."; `accept` returns the value to keep or raises `ValueError`.

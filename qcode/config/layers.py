@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from qcode.config.errors import ConfigError
-from qcode.config.kinds import type_words
+from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name, type_words
 from qcode.config.schema import Key, canonical, dotted, find_key, is_table, nearest
 from qcode.config.settings import Origin
 
@@ -137,6 +137,8 @@ class _FileReader:
             self._fail(path, f"{dotted(path)}: a provider's name has no slash and is not empty")
         if family == "models" and not all(part.strip() for part in (*name.partition("/")[::2],)):
             self._fail(path, f'{dotted(path)}: a model is named with its provider: [models."PROVIDER/MODEL"]')
+        if family == "mcp_servers" and not is_server_name(name):
+            self._fail(path, f"{dotted(path)}: {SERVER_NAME_WORDS}")
 
     def _origin(self, path: KeyPath) -> Origin:
         return Origin("file", f"{self._file}:{self._line(path)}", self._scope == "project")

@@ -183,12 +183,24 @@ def _price(name: str, values: Mapping[KeyPath, object], base: Settings) -> Price
     return Price(**found)
 
 
+def servers_of(layer: Layer) -> dict[str, McpServer]:
+    """Return the tool servers of one layer; raise `ConfigError` for one that cannot be."""
+    values = {path: found.value for path, found in layer.values.items()}
+    tables = _tables([layer])
+    return {name: _mcp_server(name, values, tables) for family, name in tables if family == "mcp_servers"}
+
+
 def _mcp_server(name: str, values: Mapping[KeyPath, object], tables: Mapping[KeyPath, Origin]) -> McpServer:
     own = leaves(values, "mcp_servers", name)
-    origin = tables["mcp_servers", name]
+    origin, place = tables["mcp_servers", name], dotted(("mcp_servers", name))
     if ("command" in own) == ("url" in own):
-        raise ConfigError(f"{origin}: {dotted(('mcp_servers', name))} needs a command or a url, and not both")
-    return McpServer(**own, **_texts(values, "mcp_servers", name, "env"), is_from_project=origin.is_project)
+        raise ConfigError(f"{origin}: {place} needs a command or a url, and not both")
+    env, headers = (_texts(values, "mcp_servers", name, one) for one in ("env", "headers"))
+    if headers["headers"] and "url" not in own:
+        raise ConfigError(f"{origin}: {place} has headers, which only go to a url")
+    if (env["env"] or own.get("args")) and "command" not in own:
+        raise ConfigError(f"{origin}: {place} has args or env, which only a command takes")
+    return McpServer(**own, **env, **headers, is_from_project=origin.is_project)
 
 
 def _texts(values: Mapping[KeyPath, object], *prefix: str) -> dict[str, Any]:

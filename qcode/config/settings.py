@@ -167,16 +167,25 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class McpServer:
-    """A server of the Model Context Protocol: `command` with `args` and `env`, or a `url`, never both.
+    """A server of the Model Context Protocol: `command` with `args` and `env`, or a `url` with `headers`, never both.
 
-    `is_from_project`: a project file named it, so it runs only once the person approved exactly this server.
+    Texts are as they were written: `${NAME}` in `args`, `env`, `url` and `headers` is a variable of the environment.
+    Seconds: `timeout_s` for one call, `startup_timeout_s` until it has listed its tools. `tools` are the only ones
+    taken where it is not empty. `is_from_project`: a project file named it, so it runs only once the person approved
+    exactly this server. `file` is the one that named it, where that is neither configuration.
     """
 
     command: str | None = key(None, kinds.text())
     args: tuple[str, ...] = key((), kinds.words(), is_secret=True)
     env: Mapping[str, str] = key(_NO_TEXTS, kinds.raw_text(), is_secret=True)
     url: str | None = key(None, kinds.url())
+    headers: Mapping[str, str] = key(_NO_TEXTS, kinds.text(), is_secret=True)
+    tools: tuple[str, ...] = key((), kinds.texts())
+    timeout_s: float = key(300.0, kinds.number(0, above=True))
+    startup_timeout_s: float = key(30.0, kinds.number(0, above=True))
+    enabled: bool = key(True, kinds.boolean())
     is_from_project: bool = False
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)

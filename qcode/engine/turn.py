@@ -73,16 +73,16 @@ class Turn:
         *,
         number: int = 1,
     ) -> None:
+        # Both may be exchanged before the first input, when more has become known.
         self.model = model
+        self.settings = settings
         self.is_over = False
-        self._settings = settings
         self._messages = list(messages)
         self._counter = counter
         self._number = number
         self._ledger = Ledger(model.facts.price)
         self._limits = CallLimits(settings.max_tool_calls, settings.output.max_tool_repair_attempts)
         self._review = Review(settings.check)
-        self._tools = {tool.name: tool for tool in settings.tools}
         self._reply: Reply | None = None
         self._round: CallRound | None = None
         self._steering = Steering()
@@ -157,7 +157,7 @@ class Turn:
 
     def _begin_step(self) -> list[Effect]:
         self._step += 1
-        settings = self._settings
+        settings = self.settings
         plan = ReplyPlan(
             settings.system,
             self._history(),
@@ -248,7 +248,7 @@ class Turn:
     def _make_room(self, cause: Cause, then: Callable[[bool], list[Effect]], focus: str = "") -> list[Effect]:
         """Compact the transcript, then go on with `then`, which is told whether it is shorter now."""
         self._then = then
-        size, settings = self._counter.size_of(self._plain_request()).tokens, self._settings
+        size, settings = self._counter.size_of(self._plain_request()).tokens, self.settings
         compacting = self._room.start(self._messages, self.model, settings.tools, settings.retries, cause, size, focus)
         return [Emit(CompactionStarted(cause)), *self._room_made(compacting.begin())]
 
@@ -266,7 +266,7 @@ class Turn:
         return [*effects, *told(result), self._usage(), *self._then(result.parts is not None)]
 
     def _plain_request(self) -> ModelRequest:
-        settings, cap = self._settings, CAPPED_DEFAULT_MAX_TOKENS
+        settings, cap = self.settings, CAPPED_DEFAULT_MAX_TOKENS
         return ModelRequest(self.model.name, settings.system, self._history(), settings.tools, cap)
 
     def _room_for_reply(self, is_made: bool) -> list[Effect]:
@@ -278,7 +278,7 @@ class Turn:
 
     def _begin_calls(self, result: ReplyResult) -> list[Effect]:
         self._result = result
-        self._round = CallRound(result.calls, self._tools, self._limits)
+        self._round = CallRound(result.calls, {tool.name: tool for tool in self.settings.tools}, self._limits)
         return self._round_moved(self._round.advance(self._elapsed))
 
     def _from_round(self, given: ApprovalAnswered | ToolEnded) -> list[Effect]:
@@ -324,7 +324,7 @@ class Turn:
 
     def _go_on(self, result: ReplyResult) -> list[Effect]:
         """Start the next step unless a limit ends the turn."""
-        settings = self._settings
+        settings = self.settings
         if settings.max_turns is not None and self._step >= settings.max_turns:
             return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=Limit.TURNS)
         if settings.max_budget_usd is not None and self._ledger.spent >= settings.max_budget_usd:

@@ -81,6 +81,8 @@ class Target:
     async def introduce(self) -> None:
         """Say what is about to run, before the first turn."""
         setup = self.setup
+        if setup.late_tools is not None:
+            setup = replace(setup, tools=await setup.late_tools())
         if self.format == "stream-json":
             await self.put(encode(init_line(setup)))
         if setup.is_verbose:

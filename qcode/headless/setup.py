@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -22,7 +22,8 @@ class HeadlessSetup:
 
     `clock` gives seconds that never go back. `model_note` says why this model was chosen. `allowing` returns the flags,
     quoted for a shell, that would have let calls run, and of how many calls no flag would. `options` are of a custom
-    command. `schema` is what the answer of each turn is read by.
+    command. `schema` is what the answer of each turn is read by. `late_tools` waits for tools from elsewhere and
+    returns all names then.
     """
 
     session_id: str
@@ -39,3 +40,4 @@ class HeadlessSetup:
     options: TurnOptions = NO_OPTIONS
     schema: AnswerSchema | None = None
     allowing: Callable[[Sequence[ToolCall]], tuple[str, int]] = lambda calls: ("", len(calls))
+    late_tools: Callable[[], Awaitable[tuple[str, ...]]] | None = None

@@ -111,14 +111,15 @@ class ApprovalRequested:
 
     `rule` is the narrow rule that "always" would add, empty where none is offered. `kind`: `approval`, may the call
     run; `repeat`, may it run although the same call has just brought the same result several times; `question`, the
-    model asks something, and the answer, one of `choices` or any text, is the result of the call.
+    model asks something, and the answer, one of `choices` or any text, is the result of the call; `server`, of a tool
+    server and no call at all: may it run, or may its tools be offered.
     """
 
     call: ToolCall
     question: str
     preview: str
     rule: str = ""
-    kind: Literal["approval", "repeat", "question"] = "approval"
+    kind: Literal["approval", "repeat", "question", "server"] = "approval"
     choices: tuple[Choice, ...] = ()
 
 

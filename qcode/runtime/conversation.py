@@ -76,7 +76,7 @@ class Conversation:
         self._waiting = Waiting(wiring.mentioned)
         self._own: Connected | None = None
         self.metrics = RecoveryMetrics()
-        self._preparation = self._new_preparation()
+        self._preparation = Preparation(self.model, self._connected.window, self._wiring.tokens)
         self._is_opening = False
         self._checkpoints = Checkpoints(
             wiring.toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy
@@ -165,14 +165,15 @@ class Conversation:
         complaints = self._waiting.complaints
         complaints += problem
         try:
-            complaints += await self._prepare(turn, settings, first)
+            complaints += await self._prepare(turn, first)
             async with aclosing(self._driver.run(first)) as events:
                 async for event in events:
                     if isinstance(event, TurnEnded):
                         self._session.sync()
                         self._usage.append(turn_usage(prompt, self.model, event))
-                    for warning in (*self._session.take_warnings(), *self._checkpoints.take_warnings()):
-                        yield self._seen(Notice("warning", warning))
+                    for source in (self._session, self._checkpoints, self._wiring.toolbox):
+                        for warning in source.take_warnings():
+                            yield self._seen(Notice("warning", warning))
                     self._keep_result(event)
                     if isinstance(event, SteeringAdded):
                         self._waiting.arrived(event.text)
@@ -270,12 +271,14 @@ class Conversation:
     def trust_folder(self) -> None:
         """Let rules and modes hold from the next call on: the person trusts the folder."""
         self._policy = self._policy.with_trust()
+        self._wiring.toolbox.trust_folder()
 
     def set_mode(self, mode: ApprovalMode) -> None:
         self._policy = self._policy.with_mode(mode)
 
     async def close(self) -> None:
         """Release the session file and every connection; nothing may be submitted after this."""
+        await self._wiring.toolbox.end_servers()
         self.release()
         await self._models.close()
         await self._connected.provider.close()
@@ -340,15 +343,13 @@ class Conversation:
         tokens = self._wiring.tokens
         return PromptCounter(tokens.count if tokens is not None else None)
 
-    def _new_preparation(self) -> Preparation:
-        return Preparation(self.model, self._connected.window, self._wiring.tokens)
-
-    async def _prepare(
-        self, turn: Turn, settings: TurnSettings, first: UserSubmitted | CompactRequested
-    ) -> tuple[str, ...]:
+    async def _prepare(self, turn: Turn, first: UserSubmitted | CompactRequested) -> tuple[str, ...]:
         """Find out what the first request of a turn has to fit into; return warnings for the person."""
         preparation = self._preparation
         warning = await preparation.ask()
+        await preparation.settle(self._wiring.toolbox.settle())
+        offered = self._wiring.toolbox.specs(self._connected.model.name)
+        turn.settings = settings = replace(turn.settings, tools=offered)
         turn.model = model = self._known_model()
         cap = caps_for(settings.output, model.output_limit).first
         said = (first.message,) if isinstance(first, UserSubmitted) else ()
@@ -368,7 +369,7 @@ class Conversation:
             return
         self._connected = connected
         self._counter = self._new_counter()
-        self._preparation = self._new_preparation()
+        self._preparation = Preparation(self.model, self._connected.window, self._wiring.tokens)
         self._session.switch_model(connected.name)
 
     def _turn_settings(self, writer: Connected | None, options: TurnOptions) -> TurnSettings:

@@ -6,6 +6,7 @@ Both take a moment, so neither happens before something is asked, and both end t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Protocol
 
 from qcode.engine.caps import room_for_prompt
@@ -32,11 +33,12 @@ class Preparation:
         self._question = question
         self._tokens = tokens
         self._asking: asyncio.Task[LocalWindow | None] | None = None
+        self._settling: asyncio.Task[None] | None = None
         self._counting: asyncio.Task[None] | None = None
 
     def cancel(self) -> None:
         """End what is under way: the turn goes on with what is known."""
-        for task in (self._asking, self._counting):
+        for task in (self._asking, self._settling, self._counting):
             if task is not None:
                 task.cancel()
 
@@ -56,6 +58,13 @@ class Preparation:
             f"{self._name} runs with a context window of {found.tokens:,} tokens, which is little for work on code: "
             f"{found.advice}"
         )
+
+    async def settle(self, work: Coroutine[None, None, None]) -> None:
+        """Wait for what else a turn needs; a cancelled turn goes on without it."""
+        self._settling = asyncio.ensure_future(work)
+        await _over(self._settling)
+        if not self._settling.cancelled():
+            self._settling.result()
 
     async def count(self, request: ModelRequest, model: KnownModel, counter: PromptCounter) -> None:
         """Have the prompt counted beside the loop where its bytes leave open whether it fits."""

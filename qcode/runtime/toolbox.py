@@ -9,6 +9,7 @@ from pathlib import Path
 from qcode.config.settings import Tools as ToolSettings
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.runtime.mcp.servers import Servers
 from qcode.runtime.scratch import Scratch
 from qcode.runtime.walls import Walls
 from qcode.safety.verdict import Level
@@ -31,7 +32,7 @@ _LETS_THROUGH: Mapping[Level, str] = {
 class Toolbox:
     """Owns the workspace, and `scratch` where one is given, until `close`.
 
-    `one_way` are tools that are offered and never run.
+    `one_way` are tools that are offered and never run, `servers` the tool servers of the session.
     `shell_settings` says which further variables a command gets in its environment. `gate` says where `fetch` may go;
     without one there is no such tool.
     """
@@ -46,6 +47,7 @@ class Toolbox:
         judge: PathJudge | None = None,
         scratch: Scratch | None = None,
         one_way: tuple[ToolSpec, ...] = (),
+        servers: Servers | None = None,
         shell_settings: Callable[[str], Mapping[str, str]] = lambda _: {},
         walls: Walls | None = None,
         gate: Gate | None = None,
@@ -58,13 +60,32 @@ class Toolbox:
         self._jobs = Jobs()
         self._walls = walls
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
+        self.servers = servers
         self._settings = settings
         self._env = env
         self._shell_settings = shell_settings
 
     def specs(self, model: str) -> tuple[ToolSpec, ...]:
         """Every tool `model` is offered, always in the same order: a stable prefix keeps prompt caches warm."""
-        return (*registry.specs(model), *(tool.spec for tool in self._fetch), *self._one_way)
+        own = (*registry.specs(model), *(tool.spec for tool in self._fetch), *self._one_way)
+        if self.servers is None:
+            return own
+        taken = {spec.name for spec in own}
+        return (*own, *(spec for spec in self.servers.specs() if spec.name not in taken))
+
+    async def settle(self) -> None:
+        """Wait, for a bounded time, until `specs` is what the session will have."""
+        if self.servers is not None:
+            await self.servers.settle()
+
+    def take_warnings(self) -> tuple[str, ...]:
+        """Return what happened to tool servers since the last time."""
+        return tuple(notice.text for notice in self.servers.take_notices()) if self.servers is not None else ()
+
+    def trust_folder(self) -> None:
+        """Start what only the missing trust kept from starting."""
+        if self.servers is not None:
+            self.servers.trust()
 
     def asks_person(self, name: str) -> bool:
         """Return whether the result of this tool is what the person answers."""
@@ -72,7 +93,7 @@ class Toolbox:
 
     async def spelled_out(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
         """Return the call that this one stands for: itself, or the shell command it is a short way to write."""
-        tool = self._tools[name]
+        tool = self._tools.get(name)
         if not isinstance(tool, Diagnostics):
             return name, arguments
         try:
@@ -82,6 +103,8 @@ class Toolbox:
 
     async def preview(self, name: str, arguments: JsonObject) -> Preview:
         """Return what the call would do; it reads files, so it runs in a thread."""
+        if self.servers is not None and self.servers.has(name):
+            return self.servers.preview(name, arguments)
         tool = self._tools[name]
         return await asyncio.to_thread(tool.preview, arguments, self.workspace)
 
@@ -89,10 +112,11 @@ class Toolbox:
         self, name: str, arguments: JsonObject, output: Callable[[str], None], level: Level | None = None
     ) -> ToolOutcome:
         """Run a call, as confined as `level` says. Past the time set for a tool it is stopped, as its result says."""
+        most = self._settings.max_output_chars or DEFAULT_MAX_OUTPUT_CHARS
         context = ToolContext(
             output,
             self._settings.shell_timeout_s,
-            self._settings.max_output_chars or DEFAULT_MAX_OUTPUT_CHARS,
+            most,
             self._env,
             jobs=self._jobs,
             wrap=lambda argv: argv if self._walls is None else self._walls.wrap(level, argv),
@@ -102,6 +126,8 @@ class Toolbox:
         limit = self._settings.tool_timeout_s
         try:
             async with asyncio.timeout(limit):
+                if self.servers is not None and self.servers.has(name):
+                    return await self.servers.run(name, arguments, output, most, lambda: self.workspace.scratch)
                 return await self._tools[name].run(arguments, self.workspace, context)
         except TimeoutError:
             text = f"Stopped: the `{name}` call ran longer than {limit:g} s (tools.tool_timeout_s)."
@@ -115,9 +141,16 @@ class Toolbox:
         context = ToolContext(output, LONGEST_S, self._settings.max_output_chars or DEFAULT_MAX_OUTPUT_CHARS, self._env)
         return await Shell().run({"command": line}, self.workspace, context)
 
+    async def end_servers(self) -> None:
+        """Have the tool servers end in order; `close` ends what is left of them at once."""
+        if self.servers is not None:
+            await self.servers.close()
+
     def close(self) -> None:
         """End what runs in the background and remove what was kept for this session only."""
         self._jobs.end_all()
+        if self.servers is not None:
+            self.servers.kill()
         self.workspace.close()
         if self._scratch is not None:
             self._scratch.close()

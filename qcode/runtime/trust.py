@@ -6,20 +6,16 @@ and trust in a folder says nothing about a repository inside it.
 
 from __future__ import annotations
 
-import json
 import os
-import stat
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from qcode.protocol.json import JsonObject, parse_object
+from qcode.runtime.own_file import read_own, write_own
 
 FILE_NAME = "trust.json"
 
 _VERSION = 1
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +39,10 @@ class TrustStore:
         if identity is None:
             raise FileNotFoundError(2, os.strerror(2), str(root))
         others = [one for one in self._folders() if one["path"] != identity["path"]]
-        self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self.state_dir, prefix=".trust-")
-        try:
-            with os.fdopen(handle, "w", encoding="ascii") as file:
-                json.dump({"version": _VERSION, "folders": [*others, identity]}, file, indent=1)
-            Path(name).replace(self.path)
-        except OSError:
-            with suppress(OSError):
-                Path(name).unlink()
-            raise
+        write_own(self.path, {"version": _VERSION, "folders": [*others, identity]})
 
     def _folders(self) -> list[JsonObject]:
-        stored = parse_object(_read_own(self.path)) or {}
+        stored = parse_object(read_own(self.path)) or {}
         rows = stored.get("folders") if stored.get("version") == _VERSION else None
         return [
             row
@@ -71,20 +58,3 @@ def _identity(root: Path) -> JsonObject | None:
     except (OSError, RuntimeError):
         return None
     return {"path": str(real), "device": state.st_dev, "inode": state.st_ino}
-
-
-def _read_own(path: Path) -> str:
-    """Return the text of a file that belongs to this user and that nobody else may write, else nothing."""
-    try:
-        handle = os.open(path, _OPEN)
-    except OSError:
-        return ""
-    with os.fdopen(handle, "rb") as file:
-        state = os.fstat(file.fileno())
-        is_own = state.st_uid == os.geteuid() and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if not stat.S_ISREG(state.st_mode) or not is_own:
-            return ""
-        try:
-            return file.read().decode("ascii")
-        except (OSError, UnicodeDecodeError):
-            return ""

@@ -97,7 +97,9 @@ class Policy:
         elif call_name == "fetch":
             verdict = self._judge_text(arguments.get("url"), "url", self._judge_fetch)
         else:
-            verdict = self._judge_other("mcp", call_name, call_name)
+            # A tool of a server is called `server__tool`; no name of a server holds two underscores.
+            name = call_name.replace("__", "/", 1)
+            verdict = self._judge_other("mcp", name, name)
         if call_name == "shell":
             return self._walled(verdict, arguments)
         return without_walls(verdict) if self.mode == "auto" and not self._has_walls else verdict

@@ -18,6 +18,7 @@ KINDS = ("shell", "edit", "read", "fetch", "mcp")
 _HOST = re.compile(
     r"((\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*|\[[0-9a-f:]+\])(:[1-9][0-9]{0,4})?"
 )
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_/-]")
 _TOOL = re.compile(r"[\w.-]+/(\*|[\w.-]+)")
 
 
@@ -60,7 +61,10 @@ class Rule:
             return True
         if self.kind == "fetch":
             return self.body.startswith("*.") and name.endswith(self.body[1:])
-        return self.body.endswith("/*") and name.startswith(self.body[:-1])
+        if self.body.endswith("/*"):
+            return name.startswith(self.body[:-1])
+        # A tool is called by its name in the form that every provider takes; a rule may say the server's own.
+        return _NOT_IN_NAMES.sub("_", self.body) == name
 
     def _based(self, root: str, home: str) -> tuple[str, str]:
         if self.body.startswith("~/"):

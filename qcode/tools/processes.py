@@ -59,7 +59,7 @@ async def run_program(
         try:
             ended = await _wait(process, is_drained, timeout_s)
         finally:
-            await _end_surely(process)
+            await end_surely(process)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(is_drained.wait(), _LAST_OUTPUT_S)
         return ended
@@ -72,7 +72,7 @@ async def _wait(process: asyncio.subprocess.Process, is_drained: asyncio.Event, 
     try:
         exit_code = await asyncio.wait_for(process.wait(), timeout_s)
     except TimeoutError:
-        await _end_surely(process)
+        await end_surely(process)
         return Ended(await process.wait(), is_timed_out=True)
     had_leftovers = False
     try:
@@ -82,7 +82,7 @@ async def _wait(process: asyncio.subprocess.Process, is_drained: asyncio.Event, 
     return Ended(exit_code, had_leftovers=had_leftovers or _has_members(process.pid))
 
 
-async def _end_surely(process: asyncio.subprocess.Process) -> None:
+async def end_surely(process: asyncio.subprocess.Process) -> None:
     """End the group; where even this is cancelled, without waiting."""
     try:
         await _end_group(process.pid)

@@ -37,6 +37,7 @@ from qcode.tui.outliving import outliving
 from qcode.tui.prompt import Prompt, Sources
 from qcode.tui.queued import Submission
 from qcode.tui.replay import replay
+from qcode.tui.servers import ServerWatch
 from qcode.tui.setup import AppSetup
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.status import Status
@@ -101,6 +102,7 @@ class QcodeApp(App[int], inherit_bindings=False):
         self.turns = Turns(conversation, setup, self.parts, spawn=self._spawn, announce=self._announce)
         self.shell = ShellLines(conversation, setup, self.parts.transcript, spawn=self._spawn_shell)
         self._is_lent = False
+        self.server_watch = ServerWatch(setup.servers, self.parts, self.turns)
         self.host = Host(
             self,
             conversation,
@@ -109,6 +111,7 @@ class QcodeApp(App[int], inherit_bindings=False):
             self.turns,
             self.shell,
             attaching,
+            self.server_watch,
             themes=tuple(themes),
             leave=self._begin_leaving,
             copy=self._copy,
@@ -213,7 +216,8 @@ class QcodeApp(App[int], inherit_bindings=False):
             self.parts.prompt.walk_older()
 
     def on_approval_panel_answered(self, event: ApprovalPanel.Answered) -> None:
-        self.turns.answer(event.call_id, event.answer)
+        if not self.server_watch.answer(event.call_id, event.answer):
+            self.turns.answer(event.call_id, event.answer)
 
     def on_key(self, event: events.Key) -> None:
         """Send what is typed with nothing focused (after a click, say) to where a person expects it."""
@@ -257,6 +261,9 @@ class QcodeApp(App[int], inherit_bindings=False):
         parts = self.parts
         later = (parts.search, parts.approval, parts.help, parts.queued, parts.menu, parts.history)
         await self.mount(*later, before="#prompt-row")
+        if self.setup.servers is not None:
+            self.setup.servers.start(self._servers_changed)
+            self.server_watch.refresh()
         if self.setup.warm_up is not None:
             self.run_worker(self.setup.warm_up, thread=True, exit_on_error=False, group="warm-up")
         if self.setup.connect is not None and self.setup.connect.is_first:
@@ -264,6 +271,9 @@ class QcodeApp(App[int], inherit_bindings=False):
         if self.setup.first_prompt.strip():
             self.parts.prompt.sent.add(self.setup.first_prompt)
             self.turns.submit(Submission(self.setup.first_prompt, self.setup.first_prompt))
+
+    def _servers_changed(self) -> None:
+        self.call_later(self.server_watch.refresh)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         self.run_worker(coroutine, group="turn")

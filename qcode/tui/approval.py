@@ -48,6 +48,8 @@ def options_for(request: ApprovalRequested) -> tuple[Option, ...]:
     if request.kind == "question":
         return _answers_to(request)
     # A kind keeps its number also where "always" is not offered: fingers remember numbers.
+    if request.kind == "server":
+        return Option("once", "Yes, from now on", "1", "y"), Option("no", "No, not in this session", "3", "n")
     if request.kind == "repeat":
         yes, no = "Yes, run it again", "No, it should change its approach"
     else:
@@ -101,6 +103,11 @@ class ApprovalPanel(Vertical, can_focus=True):
         return self._waiting[0] if self._waiting else None
 
     @property
+    def open_ids(self) -> tuple[str, ...]:
+        """The ids of all requests that wait for an answer."""
+        return tuple(request.call.call_id for request in self._waiting)
+
+    @property
     def is_telling(self) -> bool:
         """Whether the person is writing what to do instead."""
         return self._reason.display and self.request is not None
@@ -129,9 +136,9 @@ class ApprovalPanel(Vertical, can_focus=True):
         return was_shown
 
     def withdraw_all(self) -> tuple[str, ...]:
-        """Forget every request and return their ids."""
-        ids = tuple(request.call.call_id for request in self._waiting)
-        self._waiting = []
+        """Forget every request of a turn and return their ids; what is asked beside the turns stays."""
+        ids = tuple(request.call.call_id for request in self._waiting if request.kind != "server")
+        self._waiting = [request for request in self._waiting if request.kind == "server"]
         self._open()
         return ids
 

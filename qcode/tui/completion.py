@@ -34,8 +34,9 @@ def choices_for(text: str, host: CommandHost) -> tuple[Choice, ...]:
         return ()
     wanted = argument.lower()
     offered = sorted(command.choices(host), key=lambda choice: not choice.lower().startswith(wanted))
-    found = [choice for choice in offered if wanted in choice.lower()]
-    return tuple(Choice(f"/{name} {choice}", choice) for choice in found if choice != argument)
+    if argument in offered:
+        return ()  # it is whole: Enter must run this one, not a longer one that holds it
+    return tuple(Choice(f"/{name} {choice}", choice) for choice in offered if wanted in choice.lower())
 
 
 def _commands(start: str, host: CommandHost) -> tuple[Choice, ...]:

@@ -28,6 +28,7 @@ from qcode.tui.figures import count_text
 from qcode.tui.palette import CommandProvider
 from qcode.tui.queued import Submission
 from qcode.tui.replay import replay
+from qcode.tui.servers import ServerWatch
 from qcode.tui.setup import AppSetup
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.text import shorten
@@ -51,6 +52,7 @@ class Host:
         turns: Turns,
         shell: ShellLines,
         attaching: Attaching,
+        servers: ServerWatch,
         *,
         themes: tuple[str, ...],
         leave: Callable[[], None],
@@ -60,6 +62,7 @@ class Host:
         self.conversation = conversation
         self.setup = setup
         self.theme_names = themes
+        self.servers = servers
         self._app = app
         self._widgets = widgets
         self._turns = turns
@@ -262,6 +265,7 @@ class Host:
             or widgets.approval.leave_telling()
             or self._shell.stop()
             or self._turns.stop()
+            or self.servers.put_off()
         ):
             return
         if not widgets.prompt.is_empty:

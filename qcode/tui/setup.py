@@ -10,6 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from qcode.config.custom_commands import CustomCommand
 from qcode.protocol.events import Notice
+from qcode.protocol.servers import ToolServers
 from qcode.protocol.tools import ToolOutcome
 from qcode.runtime.clipboard import Clip
 from qcode.runtime.file_index import Found
@@ -55,6 +56,7 @@ class AppSetup:
     run_shell        runs a line the person typed after `!`, its output as it comes; cancelling it ends what it runs
     custom_commands  the commands from files
     warm_up          run in a thread once the first screen is painted (importing the SDK, say)
+    servers          the tool servers, started once the first screen is painted; None where there are none
     notices          shown below the welcome
     save             writes an export to a new file and returns where; raises `ValueError` with one line; None: nowhere
     clock            seconds, only differences are used
@@ -86,6 +88,7 @@ class AppSetup:
     run_shell: Callable[[str, Callable[[str], None]], Awaitable[ToolOutcome]] | None = None
     custom_commands: tuple[CustomCommand, ...] = ()
     warm_up: Callable[[], None] | None = None
+    servers: ToolServers | None = None
     notices: tuple[Notice, ...] = ()
     save: Callable[[str, str], str] | None = None
     clock: Callable[[], float] = time.monotonic

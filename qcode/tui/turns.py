@@ -88,7 +88,8 @@ class Turns:
         for call_id in self._widgets.approval.withdraw_all():
             self._conversation.answer(call_id, Answer(is_allowed=False))
         self._conversation.cancel()
-        self._widgets.prompt.focus()
+        if self._widgets.approval.request is None:
+            self._widgets.prompt.focus()
         return True
 
     async def wait_until_idle(self, seconds: float) -> None:
@@ -102,7 +103,7 @@ class Turns:
     def answer(self, call_id: str, answer: Answer) -> None:
         """Pass on what the person answered."""
         self._conversation.answer(call_id, answer)
-        self._after_question()
+        self.after_question()
 
     def ask(self, request: ApprovalRequested) -> None:
         """Put the question, unless the turn is being interrupted: then it is denied unseen."""
@@ -114,7 +115,7 @@ class Turns:
 
     def withdraw(self, call_id: str) -> None:
         if self._widgets.approval.withdraw(call_id):
-            self._after_question()
+            self.after_question()
 
     def take_steering(self, text: str) -> None:
         """Show what was queued as taken into the turn."""
@@ -161,7 +162,8 @@ class Turns:
             for submission in left:
                 self.submit(submission)
 
-    def _after_question(self) -> None:
+    def after_question(self) -> None:
+        """Give the prompt back where no question is left."""
         if self._widgets.approval.request is None:
             self._widgets.prompt.focus()
             if self.is_running:

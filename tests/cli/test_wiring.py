@@ -226,11 +226,6 @@ def test_a_sandbox_that_is_required_and_not_there_is_no_start(here: Here, monkey
     assert raised.value.code == 52
 
 
-def test_a_setting_without_effect_is_said(here: Here) -> None:
-    (here.home / "config.toml").write_text('[ui]\nbell = true\n[mcp_servers.git]\ncommand = "x"\n')
-    assert here.around().settings.warnings == ("mcp_servers.git has no effect in this version",)
-
-
 def test_added_folders_are_full_paths(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(here.work)

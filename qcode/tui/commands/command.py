@@ -15,6 +15,7 @@ from textual.screen import Screen
 
 from qcode.protocol.conversation import ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import Level
+from qcode.protocol.servers import ServerStatus
 from qcode.tui.setup import AppSetup
 
 Result = TypeVar("Result")
@@ -26,6 +27,19 @@ MODES: dict[ApprovalMode, str] = {
     "accept-edits": "edits inside the folder run without asking",
 }
 """The modes a person can reach inside the app, in the order Shift+Tab goes. `auto` and `bypass` are flags."""
+
+
+class Servers(Protocol):
+    """The tool servers as the app shows them."""
+
+    @property
+    def statuses(self) -> tuple[ServerStatus, ...]: ...
+
+    def restart(self, name: str) -> None: ...
+
+    def ask_again(self) -> None:
+        """Put the questions that wait, those that were put off too."""
+        ...
 
 
 class CommandHost(Protocol):
@@ -69,6 +83,9 @@ class CommandHost(Protocol):
 
     @property
     def provider_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def servers(self) -> Servers: ...
 
     def say(self, level: Level, text: str) -> None: ...
     def show_panel(self, title: str, text: str) -> None: ...

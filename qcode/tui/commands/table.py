@@ -13,11 +13,12 @@ from qcode.tui.commands.custom import as_command
 from qcode.tui.commands.help import HELP
 from qcode.tui.commands.leaving import LEAVING
 from qcode.tui.commands.prompt import PROMPT
+from qcode.tui.commands.servers import SERVERS
 from qcode.tui.commands.sessions import SESSIONS
 from qcode.tui.commands.view import VIEW
 from qcode.tui.setup import AppSetup
 
-COMMANDS: tuple[Command, ...] = (*HELP, *CHAT, *SESSIONS, *PROMPT, *VIEW, *LEAVING)
+COMMANDS: tuple[Command, ...] = (*HELP, *CHAT, *SESSIONS, *SERVERS, *PROMPT, *VIEW, *LEAVING)
 
 
 def enabled(setup: AppSetup) -> Iterator[Command]:

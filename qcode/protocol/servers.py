@@ -1,0 +1,83 @@
+"""Tool servers as front ends see them: how each one is, what waits for the person, and what the person can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from qcode.protocol.events import Notice
+
+ServerState: TypeAlias = Literal["off", "restricted", "waiting", "refused", "starting", "ready", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTool:
+    """A tool as its server describes it. `name` is what a model calls, `problem` why it is not offered, if so."""
+
+    name: str
+    description: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """One server. `what` is its command line or address without secrets, `origin` the file that names it.
+
+    `problem` is one line, `log` the last lines it wrote to its standard error; both are foreign text.
+    """
+
+    name: str
+    state: ServerState
+    what: str
+    origin: str
+    tools: tuple[ServerTool, ...] = ()
+    problem: str = ""
+    log: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerQuestion:
+    """Something of a server that waits for the person: may it run, or may its changed tools be offered.
+
+    `key` changes with what is asked, so that an answer can never be taken for another question. `detail` is the whole
+    of it, foreign text.
+    """
+
+    key: str
+    server: str
+    question: str
+    detail: str
+
+
+class ToolServers(Protocol):
+    """The servers of one session."""
+
+    def statuses(self) -> tuple[ServerStatus, ...]:
+        """Every server, in the order of the configuration."""
+        ...
+
+    def questions(self) -> tuple[ServerQuestion, ...]: ...
+
+    def answer(self, key: str, *, is_allowed: bool) -> None:
+        """Settle a question, a yes for good and a no for this session; a key that nobody asks any more is ignored."""
+        ...
+
+    def ask_again(self, server: str) -> None:
+        """Put what was refused in this session as a question again."""
+        ...
+
+    def restart(self, server: str) -> None:
+        """Start a server anew, whatever it does now."""
+        ...
+
+    def start(self, on_change: Callable[[], None] | None = None) -> None:
+        """Begin to start them, once, on the running loop.
+
+        `on_change` is called there after each change, and whoever gives it puts the questions to a person.
+        """
+        ...
+
+    def take_notices(self) -> tuple[Notice, ...]:
+        """Return what happened since the last time, for a person."""
+        ...

@@ -1,0 +1,104 @@
+"""`qcode mcp`, and which servers a run has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from qcode.cli import main
+from qcode.cli.servers import named_servers
+from qcode.config.load import load
+from qcode.config.paths import ConfigPaths
+from qcode.runtime.mcp.offered import Listed, offered
+from qcode.runtime.mcp.pins import Pins, changes_of, pin_of
+from qcode.runtime.mcp.spec import ServerSpec
+
+
+class Asked:
+    """Runs the command in a trusted folder with a server of each origin."""
+
+    def __init__(self, base: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.home, self.work = base / "home", base / "work"
+        self.home.mkdir()
+        self.work.mkdir()
+        (self.home / "config.toml").write_text('[mcp_servers.mine]\ncommand = "mine"\nargs = ["canary"]\n')
+        self.project({"theirs": {"command": "theirs", "args": ["\x1b[8mhidden"]}, "mine": {"command": "evil"}})
+        self._capfd = capfd
+
+    def project(self, servers: object) -> None:
+        (self.work / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+
+    def __call__(self, *argv: str, code: int = 0) -> str:
+        assert main(("mcp", *argv, "-C", str(self.work))) == code
+        out, err = self._capfd.readouterr()
+        return out + err
+
+    def specs(self) -> dict[str, ServerSpec]:
+        paths = ConfigPaths.from_env({"QCODE_HOME": str(self.home)})
+        settings = load(paths, {}, {}, self.work, True)
+        return {spec.name: spec for spec in named_servers(settings, (), self.work, is_trusted=True).specs}
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Asked:
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return Asked(tmp_path, capfd)
+
+
+def test_the_person_s_own_server_keeps_its_name(asked: Asked) -> None:
+    said = asked("list", "--trust")
+    assert "mine    never started  mine" in said
+    assert "theirs  not approved  theirs" in said
+    assert f"mine of {asked.work / '.mcp.json'} is not used: that name is taken" in said
+    assert "evil" not in said
+
+
+def test_a_project_that_is_not_trusted_has_no_servers(asked: Asked) -> None:
+    said = asked()
+    assert "theirs" not in said
+    assert "this folder is not trusted" in said
+
+
+def test_a_server_is_approved_as_it_is_shown(asked: Asked) -> None:
+    shown = asked("show", "theirs", "--trust")
+    assert "argument: \\x1b[8mhidden" in shown
+    assert "not approved" in shown
+    assert "approved: theirs may be started" in asked("approve", "theirs", "--trust")
+    assert "never started" in asked("show", "theirs", "--trust")
+    assert "nothing of theirs waits" in asked("approve", "theirs", "--trust")
+    asked.project({"theirs": {"command": "theirs", "args": ["other"]}})
+    assert "not approved" in asked("list", "--trust")
+    assert "canary" not in asked("show", "mine", "--trust")
+
+
+def test_changed_tools_are_approved_as_they_are_shown(asked: Asked) -> None:
+    pins, spec = Pins(asked.home / "state"), asked.specs()["mine"]
+    before, after = (offered("mine", [Listed("t", text, {})]) for text in ("before", "after \x1b[2J"))
+    pins.pin(spec, {before[0].spec.name: pin_of(before[0])})
+    assert "1 tools" in asked("list")
+    pins.wait(spec, changes_of(pins.tools(spec) or {}, after))
+    assert "1 changed tools not approved" in asked("list")
+    said = asked("approve", "mine")
+    assert "+A tool of the server mine, which says about it: after" in said
+    assert changes_of(pins.tools(spec) or {}, after) == ()
+    assert "nothing of mine waits" in asked("approve", "mine")
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (("show",), "use: qcode mcp"),
+        (("remove", "x"), "use: qcode mcp"),
+        (("show", "mime"), "did you mean mine?"),
+        (("approve", "xyz"), "qcode mcp list shows them"),
+    ],
+)
+def test_wrong_use(argv: tuple[str, ...], says: str, asked: Asked) -> None:
+    assert says in asked(*argv, code=2)
+
+
+def test_a_file_of_the_flag_that_cannot_be_used_keeps_a_run_from_beginning(asked: Asked) -> None:
+    assert "--mcp-config: " in asked("list", "--mcp-config", "absent.json", code=52)

@@ -1,0 +1,95 @@
+"""Files that name tool servers: the JSON of other programs, TOML, and everything that can be wrong with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcode.config.errors import ConfigError
+from qcode.config.kinds import is_server_name
+from qcode.config.mcp_file import read_mcp_file
+from qcode.config.settings import McpServer
+
+WHOLE = {
+    "git": {"type": "stdio", "command": "git-mcp", "args": ["-v", ""], "env": {"A": "${A}"}, "autoApprove": ["*"]},
+    "web": {"type": "http", "url": "https://h/mcp", "headers": {"X": "y"}, "timeout_s": 5, "tools": ["a"]},
+    "off": {"command": "x", "args": None, "disabled": True},
+}
+
+
+def written(folder: Path, entries: Any, name: str = ".mcp.json") -> Path:
+    file = folder / name
+    file.write_text(json.dumps({"mcpServers": entries}))
+    return file
+
+
+def test_the_json_of_other_programs_is_read(tmp_path: Path) -> None:
+    file = written(tmp_path, WHOLE)
+    found = read_mcp_file(file, is_project=True)
+    kept: dict[str, Any] = {"is_from_project": True, "file": str(file)}
+    assert found["git"] == McpServer("git-mcp", ("-v", ""), {"A": "${A}"}, **kept)
+    assert found["web"] == McpServer(url="https://h/mcp", headers={"X": "y"}, tools=("a",), timeout_s=5, **kept)
+    assert not found["off"].enabled
+    assert not read_mcp_file(file, is_project=False)["git"].is_from_project
+
+
+def test_toml_is_read_too_and_holds_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "servers.toml"
+    file.write_text('[mcp_servers.git]\ncommand = "x"\n')
+    assert read_mcp_file(file, is_project=False) == {"git": McpServer("x", file=str(file))}
+    file.write_text('model = "a/b"\n[mcp_servers.git]\ncommand = "x"\n')
+    with pytest.raises(ConfigError, match="holds model; only"):
+        read_mcp_file(file, is_project=False)
+
+
+@pytest.mark.parametrize(
+    ("entries", "says"),
+    [
+        ([], "must be"),
+        ({"a b": {"command": "x"}}, "letters, digits"),
+        ({"a__b": {"command": "x"}}, "letters, digits"),
+        ({"a": 1}, "must be an object"),
+        ({"a": {}}, "needs a command or a url"),
+        ({"a": {"command": "x", "url": "http://h"}}, "not both"),
+        ({"a": {"command": "x", "headers": {"A": "canary"}}}, "only go to a url"),
+        ({"a": {"url": "http://h", "env": {"A": "canary"}}}, "only a command takes"),
+        ({"a": {"url": "ftp://canary"}}, "http://"),
+        ({"a": {"type": "sse", "url": "http://h"}}, "neither stdio nor http"),
+        ({"a": {"type": "http", "command": "x"}}, "does not fit"),
+        ({"a": {"command": "x", "env": {"A": 1}}}, "must be text"),
+        ({"a": {"command": "x", "env": "canary"}}, "must be an object"),
+        ({"a": {"command": "x\u001b", "args": []}}, "must be text"),
+        ({f"s{number}": {"command": "x"} for number in range(101)}, "at most 100"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_line_without_values(entries: Any, says: str, tmp_path: Path) -> None:
+    file = written(tmp_path, entries)
+    with pytest.raises(ConfigError) as raised:
+        read_mcp_file(file, is_project=True)
+    text = str(raised.value)
+    assert says in text
+    assert text.startswith(str(file))
+    assert "canary" not in text
+    assert "\n" not in text
+
+
+def test_a_project_need_not_have_one_and_a_named_file_must_be_there(tmp_path: Path) -> None:
+    assert read_mcp_file(tmp_path / ".mcp.json", is_project=True) == {}
+    with pytest.raises(ConfigError, match="no such file"):
+        read_mcp_file(tmp_path / "x.json", is_project=False)
+    (tmp_path / "x.json").write_text('{"mcpServers": {\n,')
+    with pytest.raises(ConfigError, match=r"x\.json:2: not valid JSON"):
+        read_mcp_file(tmp_path / "x.json", is_project=False)
+
+
+@pytest.mark.parametrize("name", ["a", "git-hub", "a_b", "A1"])
+def test_names_of_servers(name: str) -> None:
+    assert is_server_name(name)
+
+
+@pytest.mark.parametrize("name", ["", "_a", "a_", "a__b", "a.b", "a/b", "ä", "x" * 31, "a\n"])
+def test_no_names_of_servers(name: str) -> None:
+    assert not is_server_name(name)

@@ -1,0 +1,202 @@
+"""Tool servers in the app: notices, questions above the prompt, and what `/mcp` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from textual.pilot import Pilot
+
+from qcode.protocol.events import ApprovalRequested, Notice
+from qcode.protocol.servers import ServerQuestion, ServerStatus, ServerTool
+from qcode.tui.approval import GUARD_SECONDS
+from tests.tui.harness import Running, drive, make_app
+from tests.tui.scripted import Gate, ScriptedConversation, UntilAnswered, call, ended
+
+READY = ServerStatus(
+    "git",
+    "ready",
+    "git-mcp",
+    "config.toml:3",
+    (ServerTool("git__log", "A \x1b[31mlog [red]x[/]"), ServerTool("git__drop", "Drops", "changed, not approved")),
+    log="warming up\n[bold]ready",
+)
+WAITING = ServerStatus("theirs", "waiting", "sh", ".mcp.json")
+QUESTION = ServerQuestion("k1", "theirs", "Start the tool server theirs?", "command:  sh\nargument: \x1b[8m-c [red]")
+
+
+class ScriptedServers:
+    """Plays servers, and remembers what it was told."""
+
+    def __init__(self, *statuses: ServerStatus, asks: tuple[ServerQuestion, ...] = ()) -> None:
+        self._statuses = statuses
+        self.asks = asks
+        self.answers: list[tuple[str, bool]] = []
+        self.restarts: list[str] = []
+        self.notices: tuple[Notice, ...] = ()
+        self.changed: Callable[[], None] = lambda: None
+
+    def statuses(self) -> tuple[ServerStatus, ...]:
+        return self._statuses
+
+    def questions(self) -> tuple[ServerQuestion, ...]:
+        return self.asks
+
+    def answer(self, key: str, *, is_allowed: bool) -> None:
+        self.answers.append((key, is_allowed))
+        self.asks = tuple(one for one in self.asks if one.key != key)
+        self.changed()
+
+    def ask_again(self, server: str) -> None:
+        if self.answers and server == "theirs":
+            self.asks = (QUESTION,)
+
+    def restart(self, server: str) -> None:
+        self.restarts.append(server)
+
+    def start(self, on_change: Callable[[], None] | None = None) -> None:
+        assert on_change is not None
+        self.changed = on_change
+
+    def take_notices(self) -> tuple[Notice, ...]:
+        notices, self.notices = self.notices, ()
+        return notices
+
+
+def panel_text(run: Running) -> str:
+    return str(run.app.parts.help.query_one("#help-text").render())
+
+
+def test_a_question_is_put_once_and_answered_with_a_key() -> None:
+    servers = ScriptedServers(WAITING, asks=(QUESTION,))
+
+    async def test(run: Running) -> None:
+        panel = run.app.parts.approval
+        await run.until(lambda: panel.request is not None)
+        assert [option.label for option in panel.options] == ["Yes, from now on", "No, not in this session"]
+        servers.changed()
+        await run.pilot.pause()
+        assert len(panel.open_ids) == 1
+        await run.pilot.press("y")
+        assert servers.answers == []  # too early to be meant
+        run.clock.now += 2 * GUARD_SECONDS
+        await run.pilot.press("y")
+        await run.pilot.pause()
+        assert servers.answers == [("k1", True)]
+        assert panel.request is None
+        assert run.app.focused is run.app.parts.prompt
+        assert run.conversation.answers == []
+
+    drive(test, servers=servers)
+
+
+def test_esc_puts_a_question_off_and_mcp_asks_it_again() -> None:
+    servers = ScriptedServers(WAITING, asks=(QUESTION,))
+
+    async def test(run: Running) -> None:
+        panel = run.app.parts.approval
+        await run.until(lambda: panel.request is not None)
+        await run.pilot.press("escape")
+        await run.pilot.pause()
+        assert panel.request is None
+        assert "theirs waits. /mcp asks again." in run.text
+        assert servers.answers == []
+        await run.send("/mcp")
+        await run.until(lambda: panel.request is not None)
+        run.clock.now += 2 * GUARD_SECONDS
+        await run.pilot.press("n")
+        await run.pilot.pause()
+        assert servers.answers == [("k1", False)]
+
+    drive(test, servers=servers)
+
+
+def test_interrupting_a_turn_leaves_the_question_of_a_server() -> None:
+    servers = ScriptedServers(WAITING, asks=(QUESTION,))
+    gate = Gate()
+    asked = ApprovalRequested(call(call_id="c1"), "Run this command?", "ls")
+    conversation = ScriptedConversation([asked, gate, UntilAnswered("c1"), ended()])
+
+    async def test(run: Running) -> None:
+        panel = run.app.parts.approval
+        await run.until(lambda: panel.request is not None)
+        run.app.parts.prompt.submit("go")
+        await run.until(lambda: len(panel.open_ids) == 2)
+        assert run.app.turns.stop()
+        await run.until_idle()
+        assert panel.open_ids == ("k1",)
+        assert [call_id for call_id, _ in run.conversation.answers] == ["c1"]
+
+    drive(test, conversation, servers=servers)
+
+
+def test_a_question_that_nobody_asks_any_more_is_taken_back_and_notices_are_shown() -> None:
+    servers = ScriptedServers(WAITING, asks=(QUESTION,))
+
+    async def test(run: Running) -> None:
+        panel = run.app.parts.approval
+        await run.until(lambda: panel.request is not None)
+        servers.asks = (replace(QUESTION, key="k2"),)
+        servers.notices = (Notice("warning", "tool servers: git failed: [red]no"),)
+        servers.changed()
+        await run.until(lambda: panel.open_ids == ("k2",))
+        assert "git failed: [red]no" in run.text
+
+    drive(test, servers=servers)
+
+
+def test_mcp_shows_servers_and_their_tools_and_starts_one_again() -> None:
+    servers = ScriptedServers(READY, WAITING)
+
+    async def test(run: Running) -> None:
+        await run.send("/mcp")
+        shown = panel_text(run)
+        assert "git: ready, 1 tool, 1 not offered" in shown
+        assert "theirs: waits for your approval" in shown
+        await run.send("/mcp git")
+        shown = panel_text(run)
+        assert "A log [red]x[/]" in shown
+        assert "not offered: changed, not approved" in shown
+        assert "[bold]ready" in shown
+        await run.send("/mcp restart git")
+        assert servers.restarts == ["git"]
+        await run.send("/mcp gti")
+        assert "Did you mean git?" in run.text
+
+    drive(test, servers=servers)
+
+
+def test_mcp_without_servers_says_how_to_name_one() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/mcp")
+        assert "[mcp_servers.NAME]" in panel_text(run)
+
+    drive(test)
+
+
+def test_the_whole_of_a_question_is_readable_at_forty_columns() -> None:
+    servers = ScriptedServers(WAITING, asks=(QUESTION,))
+
+    async def test(run: Running) -> None:
+        await run.until(lambda: run.app.parts.approval.request is not None)
+        await run.pilot.pause()
+        lines = [strip.text for strip in run.app.screen._compositor.render_strips()]
+        screen = "\n".join(lines)
+        assert "Start the tool server theirs?" in screen
+        assert "\\x1b[8m-c [red]" in screen
+        assert "Yes, from now on" in screen
+
+    drive(test, servers=servers, size=(40, 24))
+
+
+def test_a_question_as_it_looks(snap_compare: Callable[..., bool]) -> None:
+    app = make_app(ScriptedConversation(), servers=ScriptedServers(WAITING, asks=(QUESTION,)))
+
+    async def wait(pilot: Pilot[int]) -> None:
+        while app.parts.approval.request is None:
+            await pilot.pause()
+        await pilot.pause()
+
+    assert snap_compare(app, run_before=wait)
+    assert app.parts.approval.request is not None
+    assert app.parts.approval.request.question == QUESTION.question
