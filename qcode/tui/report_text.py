@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.reports import ContextReport, TurnUsage
-from qcode.protocol.usage import Usage
+from qcode.protocol.usage import Usage, cache_hit_rate
 from qcode.tui.figures import cost_text, count_text, tokens_text
 from qcode.tui.text import shorten
 
@@ -102,9 +102,8 @@ def _cost(turns: Sequence[TurnUsage]) -> str:
 
 
 def _hit_rate(usage: Usage) -> str:
-    if not usage.input or usage.cache_read is None:
-        return ""
-    return f", {_percent(usage.cache_read, usage.input)} from the cache"
+    rate = cache_hit_rate(usage)
+    return "" if rate is None else f", {_percent(usage.cache_read or 0, usage.input or 0)} from the cache"
 
 
 def _calls(calls: ApiCalls) -> str:
