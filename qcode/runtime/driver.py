@@ -236,6 +236,7 @@ class Driver:
             outcome = await self._services.run_tool(effect.call, effect.arguments, show)
         except Exception as error:  # noqa: BLE001 - the driver's edge: a bug in a tool fails its call, not the turn
             outcome = ToolOutcome(f"Internal error in the tool: {type(error).__name__}: {error}", is_error=True)
+        await asyncio.sleep(0)  # what it showed last is still on its way, and comes before its result
         await self._inputs.put(ToolEnded(call_id, outcome))
 
     def _put_if_room(self, event: _Show) -> None:

@@ -233,6 +233,8 @@ def test_a_shell_command_shows_its_output_while_it_runs(tmp_path: Path) -> None:
     (finished,) = [event for event in events if isinstance(event, ToolFinished)]
     assert finished.state == "done"
     assert "two" in finished.outcome.content
+    shown = [number for number, event in enumerate(events) if isinstance(event, ToolOutput)]
+    assert max(shown) < events.index(finished), "what a command showed last comes before its result"
 
 
 def test_cancelling_a_shell_command_ends_it(tmp_path: Path) -> None:
