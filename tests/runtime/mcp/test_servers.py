@@ -55,14 +55,14 @@ def test_a_call_is_cancelled_at_once_or_after_its_time_and_the_server_is_told(be
     heard: list[str] = []
 
     async def body() -> None:
-        async with open_servers(bench.servers(bench.spec(timeout_s=0.4))) as servers:
+        async with open_servers(bench.servers(bench.spec(), bench.spec("hasty", timeout_s=0.4))) as servers:
             work = asyncio.ensure_future(call(servers, "fake__slow", {"seconds": 60}, output=heard.append))
             await until(lambda: bool(heard) and (bench.state / "begun").exists())
             work.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await work
             await until((bench.state / "cancelled").exists)
-            late = await call(servers, "fake__slow", {"seconds": 60})
+            late = await call(servers, "hasty__slow", {"seconds": 60})
             assert (late.is_error, "ran longer than 0.4 s" in late.content) == (True, True)
             assert (await call(servers, "fake__add", {"a": 1, "b": 1})).content.startswith("2")
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from qcode.config.settings import Tools
 from qcode.engine.knowledge import KnownModel
 from qcode.protocol.conversation import Answer
@@ -65,9 +67,12 @@ def test_a_call_asks_with_its_arguments_and_a_rule_and_runs(tmp_path: Path) -> N
     assert provider.requests[0].tools == provider.requests[-1].tools
 
 
-def test_a_turn_that_is_interrupted_while_it_waits_sends_nothing(tmp_path: Path) -> None:
+def test_a_turn_that_is_interrupted_while_it_waits_sends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench = Bench(tmp_path)
-    servers = bench.servers(bench.spec(kind="silent"))
+    servers = bench.servers(bench.spec(kind="silent", startup_timeout_s=10_000))
+    monkeypatch.setattr(servers, "settle", lambda: Servers.settle(servers, 10_000))
     conversation, provider = talk(bench, servers, text_reply("Never."))
     events: list[TurnEvent] = []
 
