@@ -155,6 +155,16 @@ class DirectClient:
         self._idle.append(connection)
 
 
+# Names of headers have no case. A host or proxy that was written by hand may look for these as most clients send them.
+_AS_USUAL = {
+    name.lower(): name
+    for name in (
+        "Host", "Accept", "Accept-Encoding", "Authorization", "Connection", "Content-Length", "Content-Type",
+        "User-Agent", "X-Api-Key",
+    )
+}  # fmt: skip
+
+
 def _written(post: Post) -> bytes:
     """Return the bytes of a request. Headers given replace ours, whatever their case; an empty one is left out."""
     parts = urlsplit(post.url)
@@ -169,6 +179,7 @@ def _written(post: Post) -> bytes:
     headers |= {name.lower(): value for name, value in post.headers.items()}
     headers = {name: value for name, value in headers.items() if value and name != "transfer-encoding"}
     headers["content-length"] = str(len(post.body))
+    headers = {_AS_USUAL.get(name, name): value for name, value in headers.items()}
     target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
     try:
         return write_head("POST", target, headers) + post.body

@@ -47,6 +47,28 @@ def asked(sent: bytes, times: int = 1) -> list[bytes]:
     return asyncio.run(main())
 
 
+def test_headers_are_written_as_most_clients_write_them() -> None:
+    seen: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+        writer.close()
+
+    async def main() -> None:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            direct = DirectClient(Connection("acme", url))
+            given = {"authorization": "Bearer k", "anthropic-version": "1"}
+            async with direct.open(Post(f"{url}/x", given, b"{}")) as answer:
+                assert [piece async for piece in answer.aiter_bytes()] == [b"ok"]
+            direct.close()
+
+    asyncio.run(main())
+    names = {line.partition(b":")[0] for line in seen[0].split(b"\r\n")[1:] if line}
+    assert {b"Host", b"Content-Length", b"Content-Type", b"Authorization", b"anthropic-version"} < names
+
+
 def test_what_comes_before_the_final_answer_is_skipped() -> None:
     early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n"
     assert asked(early + b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok") == [b"ok"]
