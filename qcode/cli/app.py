@@ -15,8 +15,9 @@ from qcode.cli.exporting import save_export
 from qcode.cli.failure import StartError
 from qcode.cli.folder import working_folder
 from qcode.cli.start import surroundings, wired
+from qcode.cli.surroundings import Surroundings
 from qcode.cli.trusting import remember
-from qcode.cli.wiring import Surroundings, Wired
+from qcode.cli.wiring import Wired
 from qcode.config.custom_commands import load_custom_commands
 from qcode.config.schema import dotted
 from qcode.config.settings import Settings

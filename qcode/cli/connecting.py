@@ -6,7 +6,7 @@ from qcode.cli.auth import check, login_lines, store
 from qcode.cli.crash import keep_out
 from qcode.cli.failure import StartError
 from qcode.cli.selection import Selection, address_of, default_of, known_specs, needs_key, source_words
-from qcode.cli.wiring import Surroundings
+from qcode.cli.surroundings import Surroundings
 from qcode.providers import registry
 from qcode.providers.pasted_key import read_key
 from qcode.providers.registry import ProviderSpec

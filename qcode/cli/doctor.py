@@ -10,7 +10,7 @@ from pathlib import Path
 from qcode import __version__
 from qcode.cli.auth_status import rows_of
 from qcode.cli.learned import learned_lines
-from qcode.cli.wiring import Surroundings
+from qcode.cli.surroundings import Surroundings
 from qcode.providers.catalog import catalog_source
 from qcode.runtime.limits import LimitStore
 from qcode.safety.sandbox.finding import find_sandbox

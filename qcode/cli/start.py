@@ -13,8 +13,9 @@ from qcode.cli.failure import StartError
 from qcode.cli.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
 from qcode.cli.output import one_line, say
 from qcode.cli.selection import choose
+from qcode.cli.surroundings import Surroundings
 from qcode.cli.trusting import is_trusted
-from qcode.cli.wiring import Surroundings, Wired, Wirer
+from qcode.cli.wiring import Wired, Wirer
 from qcode.config.errors import ConfigError
 from qcode.config.layers import flag_layer
 from qcode.config.load import load

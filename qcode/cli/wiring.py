@@ -8,25 +8,21 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from qcode.cli.arguments import LATEST, Arguments
+from qcode.cli.arguments import LATEST
 from qcode.cli.failure import StartError
-from qcode.cli.keys import Keys
+from qcode.cli.model_facts import facts_of, output_settings
 from qcode.cli.selection import Selection, address_of, named
 from qcode.cli.servers import header_values, named_servers
+from qcode.cli.surroundings import Surroundings, policy_of
 from qcode.config.caps import output_override
-from qcode.config.paths import ConfigPaths
-from qcode.config.settings import ModelSettings, Output, Settings
 from qcode.engine.caps import OutputSettings
 from qcode.engine.knowledge import KnownModel
 from qcode.engine.retries import RetrySettings
-from qcode.engine.review import AnswerCheck
 from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Block, Message
-from qcode.protocol.model import ModelFacts
 from qcode.protocol.provider import Provider
 from qcode.protocol.servers import ToolServers
-from qcode.protocol.tools import ToolSpec
 from qcode.providers import registry
 from qcode.providers.counting import TokenCounter
 from qcode.providers.local import WindowQuestion, can_tell
@@ -47,34 +43,13 @@ from qcode.runtime.store.session import Session
 from qcode.runtime.store.store import SessionStore
 from qcode.runtime.toolbox import Toolbox
 from qcode.runtime.walls import Walls
-from qcode.safety.examples import read_rules
-from qcode.safety.launch.bash_syntax import BashSyntax
-from qcode.safety.launch.git_config import GitConfig, overrides
+from qcode.safety.launch.git_config import overrides
 from qcode.safety.policy import Policy
 from qcode.safety.redaction import Redactor
 from qcode.safety.sandbox.walls import Grounds
-from qcode.safety.shell.judge import Looks
-from qcode.tools.environment import passed_on
 
 PIPE_MAX_TURNS = 100
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """Where this run takes place and what was set for it."""
-
-    arguments: Arguments
-    env: Mapping[str, str]
-    paths: ConfigPaths
-    settings: Settings
-    keys: Keys
-    folder: Path
-    root: Path
-    is_attended: bool
-    is_trusted: bool
-    exit_tools: tuple[ToolSpec, ...] = ()
-    check: AnswerCheck | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,68 +297,3 @@ class Wirer:
 
     def _redact(self, text: str) -> str:
         return Redactor((*self._secrets, *self._around.keys.known())).redact(text)
-
-
-def policy_of(around: Surroundings) -> Policy:
-    """Return what a session may do at its start; raise `StartError` for a bad rule."""
-    permissions = around.settings.permissions
-    try:
-        rules = read_rules(allow=permissions.allow, ask=permissions.ask, deny=permissions.deny)
-    except ValueError as error:
-        raise StartError(f"permissions: {error}", 52) from None
-    own = (around.paths.config_dir, around.paths.state_dir)
-    forbidden = (around.folder, around.root, *around.arguments.add_dirs)
-    search_path = passed_on(around.env)["PATH"]
-    return Policy(
-        mode=permissions.mode,
-        rules=rules,
-        is_trusted=around.is_trusted,
-        root=around.folder,
-        added=around.arguments.add_dirs,
-        own=own,
-        search_path=search_path,
-        looks=Looks(BashSyntax(search_path, forbidden), GitConfig(around.folder, around.env, forbidden)),
-    )
-
-
-def output_settings(output: Output, override: int | None) -> OutputSettings:
-    """Return the settings of the configuration in the words of the engine."""
-    return OutputSettings(
-        override=override,
-        can_escalate=output.escalate,
-        max_continuations=output.max_continuations,
-        policy=output.policy,
-        tool_call_repair=output.tool_call_repair,
-        max_tool_repair_attempts=output.max_tool_repair_attempts,
-        max_total_completion_tokens=output.max_total_completion_tokens,
-        max_total_output_chars=output.max_total_output_chars,
-        min_escalation_gain=output.min_escalation_gain,
-    )
-
-
-def facts_of(provider: str, model: str, given: ModelSettings | None) -> ModelFacts:
-    """Return what is known of a model: the catalog's facts with the configuration's on top."""
-    if provider == "demo":
-        from qcode.providers.demo import DEMO_FACTS
-
-        facts = DEMO_FACTS
-    else:
-        from qcode.providers import catalog
-
-        facts = catalog.lookup(provider, model) or ModelFacts()
-    if given is None:
-        return facts
-    return ModelFacts(
-        context_window=given.context_window or facts.context_window,
-        max_output_tokens=given.max_output_tokens or facts.max_output_tokens,
-        price=given.price or facts.price,
-        prefill=_or(given.prefill, facts.prefill),
-        images=facts.images if given.images is None else given.images,
-        thinking=_or(given.thinking, facts.thinking),
-        inline_thinking=_or(given.inline_thinking, facts.inline_thinking),
-        text_tool_calls=_or(given.text_tool_calls, facts.text_tool_calls),
-    )
-
-
-def _or(given: bool | None, known: bool) -> bool:
-    return known if given is None else given

@@ -38,7 +38,7 @@ from qcode.protocol.events import (
     TurnEvent,
 )
 from qcode.protocol.json import JsonObject
-from qcode.protocol.messages import Block, Message, Text, ToolCall, ToolResult
+from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
 from qcode.protocol.reports import ContextReport, TurnUsage
@@ -55,6 +55,7 @@ from qcode.runtime.reports import context_report, earlier_usage, turn_usage
 from qcode.runtime.store.session import Session
 from qcode.runtime.suggestions import with_nearest_models
 from qcode.runtime.surroundings import Connected, PromptLimits, Wiring
+from qcode.runtime.transcript import SessionTranscript
 from qcode.runtime.waiting import Waiting
 from qcode.safety.policy import Policy
 
@@ -86,10 +87,7 @@ class Conversation:
 
     def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
         """Go on with a session; `messages` are what is known where its file does not have them."""
-        entries = session.entries()
-        self._session = session
-        self._messages = [entry.message for entry in entries] or list(messages)
-        self._numbers = [entry.numbers for entry in entries] or [()] * len(messages)
+        self._transcript = SessionTranscript(session, messages)
         self._counter = self._new_counter()
         self._turns = 0
         price = self._connected.model.facts.price
@@ -98,7 +96,7 @@ class Conversation:
 
     @property
     def session_id(self) -> str:
-        return self._session.session_id
+        return self._transcript.session.session_id
 
     @property
     def model(self) -> str:
@@ -115,7 +113,7 @@ class Conversation:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        return tuple(self._messages)
+        return tuple(self._transcript.messages)
 
     def attach(self, blocks: tuple[Block, ...]) -> None:
         """Put these blocks (files, images) before the next prompt."""
@@ -158,7 +156,7 @@ class Conversation:
         self._is_opening = isinstance(first, UserSubmitted)
         writer, problem = self._models.writer()
         settings = self._turn_settings(writer, options)
-        turn = Turn(settings, self._known_model(), self._messages, self._counter, number=self._turns)
+        turn = Turn(settings, self._known_model(), self._transcript.messages, self._counter, number=self._turns)
         summaries = None if writer is None else self._logged(writer.provider)
         self._driver = Driver(turn, self._logged(self._connected.provider), self, writer=summaries)
         await self._checkpoints.settle()
@@ -169,12 +167,13 @@ class Conversation:
             async with aclosing(self._driver.run(first)) as events:
                 async for event in events:
                     if isinstance(event, TurnEnded):
-                        self._session.sync()
+                        self._transcript.session.sync()
                         self._usage.append(turn_usage(prompt, self.model, event))
-                    for source in (self._session, self._checkpoints, self._wiring.toolbox):
+                    for source in (self._transcript.session, self._checkpoints, self._wiring.toolbox):
                         for warning in source.take_warnings():
                             yield self._seen(Notice("warning", warning))
-                    self._keep_result(event)
+                    if isinstance(event, ToolFinished):
+                        self._transcript.keep_result(event)
                     if isinstance(event, SteeringAdded):
                         self._waiting.arrived(event.text)
                     yield self._seen(event)
@@ -187,7 +186,7 @@ class Conversation:
             if self._own is not None:
                 self._use(self._own)
                 self._own = None
-            self._session.sync()
+            self._transcript.session.sync()
 
     def answer(self, call_id: str, answer: Answer) -> None:
         rule = self._calls.answered(call_id)
@@ -231,7 +230,7 @@ class Conversation:
         connected, specs = self._connected, self._wiring.toolbox.specs(self._connected.model.name)
         system, briefed = connected.system(self.mode), self._wiring.instruction_chars
         return context_report(
-            self._known_model(), system, briefed, specs, self._messages, self._counter, connected.output
+            self._known_model(), system, briefed, specs, self._transcript.messages, self._counter, connected.output
         )
 
     def usage(self) -> tuple[TurnUsage, ...]:
@@ -239,7 +238,7 @@ class Conversation:
 
     @property
     def session(self) -> Session:
-        return self._session
+        return self._transcript.session
 
     @property
     def is_busy(self) -> bool:
@@ -248,16 +247,14 @@ class Conversation:
 
     def open_session(self, session: Session) -> None:
         """Leave the session that is open and go on with another one."""
-        self._session.close()
+        self._transcript.session.close()
         self._checkpoints.follow(session)
         self._begin(session)
 
     def _moved(self) -> None:
         """The session is at another point now: hold the messages it consists of there."""
-        entries = self._session.entries()
-        self._messages = [entry.message for entry in entries]
-        self._numbers = [entry.numbers for entry in entries]
-        self._counter.context_tokens = size_messages(self._messages)
+        self._transcript.read_again()
+        self._counter.context_tokens = size_messages(self._transcript.messages)
 
     def set_model(self, name: str) -> None:
         connected = self._wiring.connect(name)
@@ -285,7 +282,7 @@ class Conversation:
 
     def release(self) -> None:
         """Let go of all files, for a program that ends now and takes its connections with it; safe to call twice."""
-        self._session.close()
+        self._transcript.session.close()
         self._checkpoints.close()
         self._wiring.toolbox.close()
         if self._wiring.debug_log is not None:
@@ -303,15 +300,11 @@ class Conversation:
         return await (self._checkpoints.watched(work) if is_watched else work)
 
     def append(self, effect: Append) -> None:
-        number = self._session.append(effect.message, effect.attempts, effect.mark, is_own=self._is_opening)
+        self._transcript.append(effect, is_own=self._is_opening)
         self._is_opening = False
-        self._messages.append(effect.message)
-        self._numbers.append((number,))
 
     def take_compaction(self, effect: Compact) -> None:
-        parts = [self._numbers[part] if isinstance(part, int) else part for part in effect.parts]
-        self._numbers = self._session.compact(parts)
-        self._messages = [self._messages[part] if isinstance(part, int) else part for part in effect.parts]
+        self._transcript.compact(effect)
 
     def learn(self, effect: Learn) -> None:
         host, model = self._connected.provider.host, self._connected.model.name
@@ -319,21 +312,13 @@ class Conversation:
         self._wiring.limits.remember(host, model, knowledge)
 
     def about_to_run(self, call: ToolCall) -> None:
-        self._session.intend(call)
-        self._session.sync()
+        self._transcript.session.intend(call)
+        self._transcript.session.sync()
 
     async def explain(self, error: ProviderError) -> ProviderError:
         if error.kind is not ErrorKind.UNKNOWN_MODEL:
             return error
         return await with_nearest_models(error, self._connected.provider, self._connected.model.name)
-
-    def _keep_result(self, event: TurnEvent) -> None:
-        """Have the result of a call on the disk while other calls of its step are still to run."""
-        if isinstance(event, ToolFinished):
-            call, outcome = event.call, event.outcome
-            self._session.record_result(
-                ToolResult(call.call_id, call.name, outcome.content, outcome.is_error, outcome.images)
-            )
 
     def _logged(self, provider: Provider) -> Provider:
         log = self._wiring.debug_log
@@ -353,7 +338,7 @@ class Conversation:
         turn.model = model = self._known_model()
         cap = caps_for(settings.output, model.output_limit).first
         said = (first.message,) if isinstance(first, UserSubmitted) else ()
-        request = ModelRequest(model.name, settings.system, (*self._messages, *said), settings.tools, cap)
+        request = ModelRequest(model.name, settings.system, (*self._transcript.messages, *said), settings.tools, cap)
         await preparation.count(request, model, self._counter)
         return (warning,) if warning else ()
 
@@ -370,7 +355,7 @@ class Conversation:
         self._connected = connected
         self._counter = self._new_counter()
         self._preparation = Preparation(self.model, self._connected.window, self._wiring.tokens)
-        self._session.switch_model(connected.name)
+        self._transcript.session.switch_model(connected.name)
 
     def _turn_settings(self, writer: Connected | None, options: TurnOptions) -> TurnSettings:
         wiring, connected = self._wiring, self._connected

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import Any
 
-from textual.app import App, SuspendNotSupported
+from textual.app import App
 from textual.command import CommandPalette
 from textual.screen import Screen
-from textual.timer import Timer
-from textual.widgets.text_area import Selection
 
 from qcode.protocol.conversation import ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import Level
-from qcode.runtime.attachments import InputError
 from qcode.tui import terminal
 from qcode.tui.attaching import Attaching
-from qcode.tui.commands.command import Command, Result, Scroll, find, nearest
+from qcode.tui.commands.command import Command, Result, Scroll, nearest
 from qcode.tui.commands.table import enabled
 from qcode.tui.connect import Connected, ConnectScreen
-from qcode.tui.editor import EditorError, edit_text, editor_command
+from qcode.tui.escapes import Escapes
 from qcode.tui.figures import count_text
+from qcode.tui.outside import Outside
 from qcode.tui.palette import CommandProvider
 from qcode.tui.queued import Submission
 from qcode.tui.replay import replay
@@ -36,8 +33,6 @@ from qcode.tui.themes import theme_note
 from qcode.tui.turns import Turns, noticed
 from qcode.tui.welcome import welcome_lines
 from qcode.tui.widgets import Widgets
-
-_AGAIN_SECONDS = 2.0
 
 
 class Host:
@@ -66,15 +61,12 @@ class Host:
         self._app = app
         self._widgets = widgets
         self._turns = turns
-        self._shell = shell
-        self._attaching = attaching
         self._leave = leave
         self._copy = copy
-        self._lend = lend
         self._models: tuple[str, ...] | None = None
         self._session_id = conversation.session_id
-        self._again: tuple[str, float] | None = None
-        self._forgetting: Timer | None = None
+        self._escapes = Escapes(app, widgets, turns, shell, servers, clock=setup.clock, copy=copy)
+        self._outside = Outside(app, widgets.prompt, attaching, say=self.say, hint=self.hint, lend=lend)
 
     @property
     def commands(self) -> tuple[Command, ...]:
@@ -255,41 +247,10 @@ class Host:
         self._leave()
 
     def escape(self) -> None:
-        """Close what is open; otherwise interrupt; otherwise, the second time, clear the prompt or rewind."""
-        widgets = self._widgets
-        if (
-            widgets.help.close()
-            or widgets.search.close(is_going_back=True)
-            or widgets.prompt.leave_search()
-            or widgets.prompt.close_menu()
-            or widgets.approval.leave_telling()
-            or self._shell.stop()
-            or self._turns.stop()
-            or self.servers.put_off()
-        ):
-            return
-        if not widgets.prompt.is_empty:
-            if self._is_pressed_again("Esc", "clear the prompt"):
-                widgets.prompt.stash()
-            return
-        rewind = find("rewind", self.commands)
-        if rewind is not None and rewind.when(self) and self._is_pressed_again("Esc", "rewind"):
-            rewind.run(self, "")
+        self._escapes.escape(self)
 
     def interrupt(self) -> None:
-        """Copy a selection; otherwise interrupt; otherwise clear the prompt; otherwise, the second time, quit."""
-        prompt = self._widgets.prompt
-        selected = self._app.screen.get_selected_text() or prompt.selected_text
-        if selected:
-            self.hint(f"copied {count_text(len(selected), 'character')} {self._copy(selected)}")
-            self._app.screen.clear_selection()
-            prompt.selection = Selection.cursor(prompt.cursor_location)
-        elif prompt.leave_search() or self._shell.stop() or self._turns.stop():
-            return
-        elif not prompt.is_empty:
-            prompt.stash()
-        elif self._is_pressed_again("Ctrl+C", "quit"):
-            self._leave()
+        self._escapes.interrupt(self)
 
     def toggle_folds(self) -> None:
         self._widgets.transcript.toggle_folds()
@@ -317,76 +278,17 @@ class Host:
         self._turns.submit(Submission(text, shown, options=options))
 
     def open_editor(self) -> None:
-        self.run_later(self._edit())
+        self.run_later(self._outside.edit())
 
     def search_history(self) -> None:
         self._widgets.prompt.search_history()
 
     def paste(self) -> None:
-        self.run_later(self._paste())
-
-    async def _paste(self) -> None:
-        try:
-            found = await self._attaching.clipboard()
-        except InputError as problem:
-            # What was copied inside the app is there even where the system's clipboard cannot be read.
-            if self._app.clipboard:
-                self._widgets.prompt.paste_text(self._app.clipboard)
-            else:
-                self.hint(f"nothing to paste: {problem}")
-            return
-        if isinstance(found, str):
-            self._widgets.prompt.paste_text(found)
-        else:
-            self._widgets.prompt.add_pictures((found,))
-
-    async def _edit(self) -> None:
-        """Hand the terminal to the person's editor; turns go on meanwhile, painting waits."""
-        prompt = self._widgets.prompt
-        prompt.leave_search()
-        try:
-            command = editor_command(os.environ)
-            with self._lend():
-                # Nothing may be raised in here: Textual 8.2 would not take the terminal back.
-                written = await asyncio.to_thread(_edited, prompt.whole_text, command)
-        except EditorError as problem:
-            self.say("warning", str(problem))
-        except SuspendNotSupported:
-            self.say("warning", "This terminal cannot be lent to an editor.")
-        else:
-            if isinstance(written, EditorError):
-                self.say("warning", str(written))
-            elif written != prompt.whole_text:
-                prompt.replace_text(written)
+        self.run_later(self._outside.paste())
 
     def open_palette(self) -> None:
         self._app.push_screen(CommandPalette(providers=[CommandProvider], placeholder="Find a command"))
 
-    def _is_pressed_again(self, key: str, purpose: str) -> bool:
-        """Whether `key` was pressed before, just now; otherwise say that a second time will do `purpose`."""
-        now = self.setup.clock()
-        before, self._again = self._again, None
-        self.hint("")
-        if before is not None and before[0] == key and now - before[1] <= _AGAIN_SECONDS:
-            return True
-        self._again = (key, now)
-        self.hint(f"press {key} again to {purpose}")
-        return False
-
     def hint(self, text: str) -> None:
         """Show `text` at the foot for a moment."""
-        self._widgets.status.change(hint=text)
-        if self._forgetting is not None:
-            self._forgetting.stop()
-        self._forgetting = self._app.set_timer(_AGAIN_SECONDS, self._forget, name="hint") if text else None
-
-    def _forget(self) -> None:
-        self._forgetting = None
-        self._widgets.status.change(hint="")
-
-
-def _edited(text: str, command: tuple[str, ...]) -> str | EditorError:
-    try:
-        return edit_text(text, command)
-    except EditorError as problem:
-        return problem
+        self._escapes.hint(text)

@@ -41,7 +41,7 @@ def counting(base: Path, counter: TokenCounter | None) -> Talk:
     model = replace(old._connected.model, facts=ModelFacts(context_window=WINDOW))
     connected = replace(old._connected, model=model)
     wiring = replace(old._wiring, tokens=counter)
-    it.conversation = Conversation(wiring, connected, old._session)
+    it.conversation = Conversation(wiring, connected, old.session)
     return it
 
 

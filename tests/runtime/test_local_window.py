@@ -23,7 +23,7 @@ def asking(base: Path, address: str, *replies: object) -> Talk:
     it = talk(base, *replies)  # type: ignore[arg-type]  # builders of the fake give its own steps
     old = it.conversation
     connected = replace(old._connected, window=WindowQuestion("mine", address, "qwen3"))
-    it.conversation = Conversation(old._wiring, connected, old._session)
+    it.conversation = Conversation(old._wiring, connected, old.session)
     return it
 
 

@@ -30,6 +30,8 @@ class Bytes(RuleBasedStateMachine):
         self.base = Path(tempfile.mkdtemp())
         self.desk = Desk(self.base)
         self.owned: dict[str, bytes] = {}
+        self.left: dict[str, bytes] = {}
+        """What a tool, a command or a step of the rewinder left in each file last."""
 
     @initialize(content=contents)
     def begin(self, content: bytes) -> None:
@@ -40,7 +42,11 @@ class Bytes(RuleBasedStateMachine):
         path = self.desk.path(name)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
-        self.owned[name] = content
+        # Whoever writes the very bytes that are there already has made nothing of their own.
+        if self.left.get(name) == content:
+            self.owned.pop(name, None)
+        else:
+            self.owned[name] = content
 
     @rule(name=names)
     def remove(self, name: str) -> None:
@@ -54,6 +60,7 @@ class Bytes(RuleBasedStateMachine):
         for name, content in changes.items():
             self.desk.write(name, content)
             self.owned.pop(name, None)
+            self.left[name] = content
             old = before.get(name)
             assert old is None or self.desk.blobs.get(digest_of(old)) == old, "a tool wrote over what was not kept"
 
@@ -70,6 +77,7 @@ class Bytes(RuleBasedStateMachine):
 
         self.desk.command("run", change)
         self.owned.pop(name, None)
+        self._note_left()
 
     @rule(says_yes=st.booleans())
     def undo(self, says_yes: bool) -> None:
@@ -107,6 +115,10 @@ class Bytes(RuleBasedStateMachine):
                 assert after.get(name) == content, f"{name} is the person's, and nobody was asked"
             if after.get(name) != content:
                 self.owned.pop(name)
+        self._note_left()
+
+    def _note_left(self) -> None:
+        self.left = {name: content for name, content in self.desk.files.items() if name not in self.owned}
 
     @rule()
     def resume(self) -> None:
