@@ -27,7 +27,7 @@ from qcode.tui import terminal
 from qcode.tui.approval import ApprovalPanel
 from qcode.tui.attaching import Attaching
 from qcode.tui.clipboard import Clipboard
-from qcode.tui.commands.command import find, split_command, unknown_command
+from qcode.tui.commands.command import find, key_names, split_command, unknown_command
 from qcode.tui.commands.keymap import keymap, problems
 from qcode.tui.commands.table import COMMANDS, by_id
 from qcode.tui.completion import choices_for
@@ -43,6 +43,7 @@ from qcode.tui.shell_lines import ShellLines
 from qcode.tui.status import Status
 from qcode.tui.text import one_line
 from qcode.tui.themes import AUTO, choose_theme, load_themes
+from qcode.tui.todo_list import todos_in
 from qcode.tui.transcript import Transcript
 from qcode.tui.turns import State, Turns, noticed
 from qcode.tui.welcome import welcome_lines
@@ -156,6 +157,7 @@ class QcodeApp(App[int], inherit_bindings=False):
     def on_mount(self) -> None:
         keys = keymap(self.setup.keys, COMMANDS)
         self.set_keymap({command_id: ",".join(keys[command_id]) or f"unbound-{command_id}" for command_id in keys})
+        self.parts.todos.key = key_names(keys["todos"][:1])
         if not self.is_headless:
             terminal.on_signals(self._on_signal)
         if self.setup.has_title:
@@ -244,6 +246,7 @@ class QcodeApp(App[int], inherit_bindings=False):
         transcript = self.parts.transcript
         transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
         replay(self.conversation.messages, transcript)
+        self.parts.todos.become(todos_in(self.conversation.messages))
         if self.conversation.mode == "bypass":
             transcript.add_notice("warning", "Mode bypass: tools run without asking. Shift+Tab leaves it.")
         for notice in self.setup.notices:
@@ -259,7 +262,7 @@ class QcodeApp(App[int], inherit_bindings=False):
 
     async def _after_first_paint(self) -> None:
         parts = self.parts
-        later = (parts.search, parts.approval, parts.help, parts.queued, parts.menu, parts.history)
+        later = (parts.search, parts.approval, parts.help, parts.todos, parts.queued, parts.menu, parts.history)
         await self.mount(*later, before="#prompt-row")
         if self.setup.servers is not None:
             self.setup.servers.start(self._servers_changed)

@@ -14,6 +14,7 @@ from textual.screen import Screen
 
 from qcode.protocol.conversation import ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import Level
+from qcode.tools.todo import Item
 from qcode.tui import terminal
 from qcode.tui.attaching import Attaching
 from qcode.tui.commands.command import Command, Result, Scroll, nearest
@@ -30,6 +31,7 @@ from qcode.tui.setup import AppSetup
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.text import shorten
 from qcode.tui.themes import theme_note
+from qcode.tui.todo_list import todos_in
 from qcode.tui.turns import Turns, noticed
 from qcode.tui.welcome import welcome_lines
 from qcode.tui.widgets import Widgets
@@ -105,6 +107,13 @@ class Host:
         connecting = self.setup.connect
         return tuple(choice.name for choice in connecting.choices()) if connecting is not None else ()
 
+    @property
+    def todos(self) -> tuple[Item, ...]:
+        return self._widgets.todos.items
+
+    def toggle_todos(self) -> bool:
+        return self._widgets.todos.toggle()
+
     def say(self, level: Level, text: str) -> None:
         self._widgets.transcript.add_notice(level, text)
 
@@ -129,6 +138,7 @@ class Host:
         self._session_id = self.conversation.session_id
         self._widgets.transcript.clear()
         self._widgets.status.forget_session()
+        self._widgets.todos.become(())
         self._widgets.transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
 
     def show_conversation(self) -> None:
@@ -139,6 +149,7 @@ class Host:
             self._widgets.status.forget_session()
         transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
         replay(self.conversation.messages, transcript)
+        self._widgets.todos.become(todos_in(self.conversation.messages))
         transcript.scroll_end(animate=False)
         context = self.conversation.reports.context()
         self._widgets.status.change(context_tokens=context.used, context_window=context.window)

@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Protocol, cast
 
 from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, Conversation, TurnOptions
-from qcode.protocol.events import ApprovalRequested, Level, TurnEnded, TurnEvent
+from qcode.protocol.events import ApprovalRequested, Level, ToolFinished, TurnEnded, TurnEvent
+from qcode.tools.todo import Item
 from qcode.tui.approval import Option, options_for
 from qcode.tui.commands.command import Command, CommandHost, find, split_command, unknown_command
 from qcode.tui.commands.custom import is_custom
@@ -24,6 +25,7 @@ from qcode.tui.setup import AppSetup
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal import BELL
 from qcode.tui.text import visible
+from qcode.tui.todo_list import changes, in_short, in_words, is_over, todos_in, todos_of
 from qcode.tui.turns import close_events, what_happened
 from qcode.tui.welcome import welcome_lines
 
@@ -44,7 +46,7 @@ class Lines(Protocol):
         ...
 
 
-_COMMANDS = frozenset({"help", "model", "mode", "clear", "trust", "quit", "copy"})
+_COMMANDS = frozenset({"help", "model", "mode", "clear", "trust", "quit", "copy", "todos"})
 
 
 class LinearHost:
@@ -64,6 +66,16 @@ class LinearHost:
     @property
     def model_names(self) -> tuple[str, ...]:
         return self.setup.models()
+
+    @property
+    def todos(self) -> tuple[Item, ...]:
+        return self._app.todos
+
+    def toggle_todos(self) -> bool:
+        """Say the list: there is nothing to open here."""
+        if self.todos:
+            self.show_panel("Todos", in_words(self.todos))
+        return bool(self.todos)
 
     def say(self, level: Level, text: str) -> None:
         self._app.view.add_notice(level, text)
@@ -85,6 +97,7 @@ class LinearHost:
 
     def clear_conversation(self) -> None:
         self.conversation.clear()
+        self._app.todos = ()
         self.say("info", "A new session.")
 
     def trust_folder(self) -> None:
@@ -109,6 +122,7 @@ class LinearApp:
         self.say = lines.say
         self.view = LinearView(lines.say, setup.show_thinking, setup.clock)
         self.is_over = False
+        self.todos: tuple[Item, ...] = ()
         self._lines = lines
         self._host = LinearHost(self)
         self._questions: list[ApprovalRequested] = []
@@ -161,6 +175,9 @@ class LinearApp:
         for notice in self.setup.notices:
             self.view.add_notice(notice.level, notice.text)
         replay(self.conversation.messages, self.view)
+        self.todos = todos_in(self.conversation.messages)
+        if not is_over(self.todos):
+            self.view.add_mark(f"todos: {in_short(self.todos)}")
 
     async def _prompt(self) -> str | None:
         """Return what is typed; a backslash at the end of a line goes on in the next one."""
@@ -216,6 +233,7 @@ class LinearApp:
         try:
             async for event in events:
                 self._presenter.present(event)
+                self._see_todos(event)
                 while self._questions:
                     await self._answer(self._questions[0])
                 if isinstance(event, TurnEnded):
@@ -224,6 +242,14 @@ class LinearApp:
         finally:
             await close_events(events)
         self._presenter.abandon("The turn broke off without an ending; what was shown is kept.")
+
+    def _see_todos(self, event: TurnEvent) -> None:
+        """Say what changed in the model's list; its card says no more than that there was a call."""
+        items = todos_of(event.call) if isinstance(event, ToolFinished) and event.state == "done" else None
+        if items is not None:
+            if told := changes(self.todos, items):
+                self.say(f"Todos: {told}")
+            self.todos = items
 
     async def _answer(self, request: ApprovalRequested) -> None:
         """Put a question with its choices by number, until one of them is typed."""

@@ -15,6 +15,7 @@ from qcode.tui.setup import AppSetup
 from qcode.tui.slash_menu import SlashMenu
 from qcode.tui.status import Status
 from qcode.tui.status_line import StatusLine
+from qcode.tui.todo_panel import TodoPanel
 from qcode.tui.transcript import Transcript
 
 
@@ -26,6 +27,7 @@ class Widgets:
     search: SearchBar
     approval: ApprovalPanel
     help: HelpPanel
+    todos: TodoPanel
     queued: Queue
     menu: SlashMenu
     history: HistorySearch
@@ -43,6 +45,7 @@ def make_widgets(setup: AppSetup, status: Status, sources: Sources) -> Widgets:
         SearchBar(transcript, id="search"),
         ApprovalPanel(setup.clock, id="approval"),
         HelpPanel(id="help"),
+        TodoPanel(id="todos"),
         Queue(id="queued"),
         menu,
         history,

@@ -32,6 +32,7 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.tui.linear import LinearApp
 from tests.tui.harness import SETUP
 from tests.tui.scripted import FixedClock, Script, ScriptedConversation, UntilAnswered, call, ended, reply, said, says
+from tests.tui.test_todos import listed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -295,3 +296,15 @@ def test_ctrl_c_twice_leaves(tmp_path: Path) -> None:
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 0
+
+
+def test_changes_of_the_list_of_todos_are_told_in_words() -> None:
+    begun = listed(("read", "in_progress"), ("fix", "pending"))
+    gone_on = listed(("read", "done"), ("fix", "in_progress"))
+    said = talk(ScriptedConversation([begun, gone_on, gone_on, *says("Done."), ended()]), "go", "/todos")
+    at = said.index("Todos: 0/2 · doing: read")
+    assert said[at + 1 : at + 3] == ["now: read", "to do: fix"]
+    at = said.index("Todos: 1/2 · doing: fix")
+    assert said[at + 1 : at + 3] == ["done: read", "now: fix"]
+    assert len([line for line in said if line.startswith("Todos: 1/2")]) == 1
+    assert said[said.index("Todos:") + 1] == "1/2 · doing: fix"

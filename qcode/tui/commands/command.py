@@ -16,6 +16,7 @@ from textual.screen import Screen
 from qcode.protocol.conversation import ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import Level
 from qcode.protocol.servers import ServerStatus
+from qcode.tools.todo import Item
 from qcode.tui.setup import AppSetup
 
 Result = TypeVar("Result")
@@ -86,6 +87,15 @@ class CommandHost(Protocol):
 
     @property
     def servers(self) -> Servers: ...
+
+    @property
+    def todos(self) -> Sequence[Item]:
+        """The model's list of what is to do."""
+        ...
+
+    def toggle_todos(self) -> bool:
+        """Open or fold the list of todos; return False where there is none."""
+        ...
 
     def say(self, level: Level, text: str) -> None: ...
     def show_panel(self, title: str, text: str) -> None: ...

@@ -15,10 +15,11 @@ from qcode.tui.commands.leaving import LEAVING
 from qcode.tui.commands.prompt import PROMPT
 from qcode.tui.commands.servers import SERVERS
 from qcode.tui.commands.sessions import SESSIONS
+from qcode.tui.commands.todos import TODOS
 from qcode.tui.commands.view import VIEW
 from qcode.tui.setup import AppSetup
 
-COMMANDS: tuple[Command, ...] = (*HELP, *CHAT, *SESSIONS, *SERVERS, *PROMPT, *VIEW, *LEAVING)
+COMMANDS: tuple[Command, ...] = (*HELP, *CHAT, *SESSIONS, *SERVERS, *TODOS, *PROMPT, *VIEW, *LEAVING)
 
 
 def enabled(setup: AppSetup) -> Iterator[Command]:

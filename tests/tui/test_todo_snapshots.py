@@ -1,0 +1,46 @@
+"""How the list of todos looks, with what must be readable in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from qcode.protocol.events import StepStarted
+from qcode.protocol.reply import TextDelta
+from qcode.tui.app import QcodeApp
+from tests.tui.harness import make_app
+from tests.tui.scripted import Gate, Script, ScriptedConversation
+from tests.tui.test_todos import listed
+
+LOOKS = [
+    pytest.param({}, (80, 24), id="dark"),
+    pytest.param({"theme": "light"}, (80, 24), id="light"),
+    pytest.param({}, (40, 24), id="narrow"),
+]
+
+
+@pytest.mark.parametrize(("changes", "size"), LOOKS)
+def test_todos(snap_compare: Callable[..., bool], changes: dict[str, Any], size: tuple[int, int]) -> None:
+    gate = Gate()
+    plan = listed(
+        ("read the code of the parser", "done"),
+        ("write a test that fails because of [it]", "in_progress"),
+        ("fix it", "pending"),
+        ("run all tests and say what came of it", "pending"),
+    )
+    script: Script = [StepStarted(1), TextDelta(0, "I begin with the parser."), plan, gate]
+    app = make_app(ScriptedConversation(script), first_prompt="please fix the app", **changes)
+
+    async def wait(pilot: Pilot[int]) -> None:
+        assert isinstance(pilot.app, QcodeApp)
+        while not gate.reached.is_set():
+            await pilot.pause()
+        pilot.app.parts.transcript.flush()
+        await pilot.pause()
+
+    assert snap_compare(app, run_before=wait, terminal_size=size)
+    assert app.parts.todos.is_open
+    assert [item.state for item in app.parts.todos.items] == ["done", "in_progress", "pending", "pending"]

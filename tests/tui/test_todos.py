@@ -1,0 +1,197 @@
+"""The model's list of todos: read from calls and messages, in a panel above the prompt, in words in linear mode."""
+
+from __future__ import annotations
+
+import json
+
+from qcode.engine.compaction import is_summary
+from qcode.protocol.events import ToolFinished
+from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant, user
+from qcode.protocol.tools import ToolOutcome
+from qcode.tools.todo import Item, State
+from qcode.tui.todo_list import changes, in_short, todos_in
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import Gate, ScriptedConversation, ended, says
+
+ITEMS: tuple[tuple[str, State], ...] = (
+    ("read the code", "done"),
+    ("fix [it]", "in_progress"),
+    ("run tests", "pending"),
+)
+
+
+def todo(*items: tuple[str, State], call_id: str = "t1") -> ToolCall:
+    listed = [{"task": task, "state": state} for task, state in items]
+    return ToolCall(call_id, "todo", json.dumps({"items": listed}))
+
+
+def listed(*items: tuple[str, State], call_id: str = "t1") -> ToolFinished:
+    return ToolFinished(todo(*items, call_id=call_id), ToolOutcome("listed"), "done")
+
+
+def stored(call: ToolCall, *, is_error: bool = False) -> tuple[Message, ...]:
+    result = ToolResult(call.call_id, call.name, "listed", is_error=is_error)
+    return user("go"), assistant(call), Message("user", (result,)), assistant(Text("done"))
+
+
+def panel(run: Running) -> list[str]:
+    """Return the rows of the panel as they are on the screen, empty where it is hidden."""
+    widget = run.app.parts.todos
+    if not widget.display:
+        return []
+    lines = run.app.screen._compositor.render_strips()
+    return [lines[y].text.strip() for y in range(widget.region.y, widget.region.bottom)]
+
+
+def test_the_list_in_short_names_what_is_being_done() -> None:
+    items = tuple(Item(*one) for one in ITEMS)
+    assert in_short(items) == "1/3 · doing: fix [it]"
+    assert in_short((Item("a\x1b[31m\nb", "pending"),)) == "0/1 · next: a⏎b"
+    assert in_short((Item("a", "done"),)) == "1/1 · all done"
+
+
+def test_the_last_call_that_succeeded_is_the_list() -> None:
+    newer = (*stored(todo(("a", "pending"))), *stored(todo(("b", "pending"), call_id="t2"), is_error=True))
+    assert [item.task for item in todos_in(newer)] == ["a"]
+    assert todos_in(stored(ToolCall("t1", "todo", '{"items": "none"}'))) == ()
+    assert todos_in(()) == ()
+
+
+def test_the_list_survives_a_compaction() -> None:
+    kept = '{"items": [{"task": "b", "state": "pending"}]}'
+    text = f"<conversation_summary>\nx\n</conversation_summary>\n<open_todos>\n{kept}\n</open_todos>"
+    summary = user(text)
+    assert is_summary(summary)
+    assert [item.task for item in todos_in((summary, assistant(Text("on"))))] == ["b"]
+
+
+def test_changes_are_told_in_words() -> None:
+    before = (Item("a", "in_progress"), Item("b", "pending"), Item("c", "pending"))
+    after = (Item("a", "done"), Item("b", "in_progress"), Item("d", "pending"))
+    told = changes(before, after)
+    assert told.split("\n") == ["1/3 · doing: b", "done: a", "now: b", "to do: d", "no longer on the list: c"]
+    assert changes(after, after) == ""
+    assert changes((Item("a", "done"),), ()) == ""
+
+
+def test_the_panel_opens_by_itself_and_folds_when_the_turn_ends() -> None:
+    before, after = Gate(), Gate()
+    conversation = ScriptedConversation([before, listed(*ITEMS), after, *says("done"), ended()])
+
+    async def test(run: Running) -> None:
+        assert panel(run) == []
+        await run.send("go")
+        await before.reached.wait()
+        assert panel(run) == []
+        before.open()
+        await after.reached.wait()
+        await run.pilot.pause()
+        assert panel(run) == ["todos 1/3 · doing: fix [it]  Ctrl+T", "✓ read the code", "● fix [it]", "○ run tests"]
+        after.open()
+        await run.until_idle()
+        assert panel(run) == ["todos 1/3 · doing: fix [it]  Ctrl+T"]
+        await run.pilot.press("ctrl+t")
+        await run.pilot.pause()
+        assert len(panel(run)) == 4
+
+    drive(test, conversation)
+
+
+def test_what_the_person_folded_stays_folded() -> None:
+    first, second = Gate(), Gate()
+    script = [listed(("a", "pending")), first, listed(("a", "in_progress")), second, ended()]
+    again = Gate()
+    conversation = ScriptedConversation(script, [listed(("a", "done")), ended()], [listed(("b", "pending")), again])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await first.reached.wait()
+        await run.pilot.press("ctrl+t")
+        first.open()
+        await second.reached.wait()
+        await run.pilot.pause()
+        assert panel(run) == ["todos 0/1 · doing: a  Ctrl+T"]
+        second.open()
+        await run.until_idle()
+        await run.send("finish")
+        await run.until_idle()
+        assert panel(run) == ["todos 1/1 · all done  Ctrl+T"]
+        await run.send("more")
+        await again.reached.wait()
+        await run.pilot.pause()
+        assert panel(run) == ["todos 0/1 · next: b  Ctrl+T"]
+
+    drive(test, conversation)
+
+
+def test_a_finished_list_goes_with_the_next_turn() -> None:
+    gate = Gate()
+    conversation = ScriptedConversation([listed(("a", "done")), ended()], [gate])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await run.until_idle()
+        assert panel(run) == ["todos 1/1 · all done  Ctrl+T"]
+        await run.send("more")
+        await gate.reached.wait()
+        await run.pilot.pause()
+        assert panel(run) == []
+
+    drive(test, conversation)
+
+
+def test_a_long_list_takes_a_third_of_the_screen_and_keeps_the_current_item_in_view() -> None:
+    items: list[tuple[str, State]] = [
+        (f"step {n} of a plan that is too long for a narrow screen", "done") for n in range(20)
+    ]
+    items[15:] = [("the one under way", "in_progress"), *[(f"later {n}", "pending") for n in range(4)]]
+    gate = Gate()
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.until(lambda: any("the one under way" in row for row in panel(run)[1:]))
+        assert len(panel(run)) == 8
+        assert panel(run)[0].startswith("todos 15/20 · doing: the one")
+
+    for size in ((80, 24), (40, 24)):
+        gate = Gate()
+        drive(test, ScriptedConversation([listed(*items), gate]), size=size)
+
+
+def test_a_resumed_session_shows_its_list_folded_and_a_new_one_none() -> None:
+    conversation = ScriptedConversation(messages=stored(todo(*ITEMS)))
+
+    async def test(run: Running) -> None:
+        assert panel(run) == ["todos 1/3 · doing: fix [it]  Ctrl+T"]
+        await run.send("/clear")
+        await run.pilot.pause()
+        assert panel(run) == []
+
+    drive(test, conversation)
+
+
+def test_without_a_list_the_key_says_so_and_the_whole_list_can_be_read() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("ctrl+t")
+        await run.pilot.pause()
+        assert "There is no list of todos" in run.text
+
+    drive(test)
+
+    async def read(run: Running) -> None:
+        await run.send("/todos all")
+        await run.pilot.pause()
+        assert run.app.parts.help.heading == "Todos"
+
+    drive(read, ScriptedConversation(messages=stored(todo(*ITEMS))))
+
+
+def test_the_key_is_named_as_the_person_has_it() -> None:
+    async def test(run: Running) -> None:
+        assert panel(run) == ["todos 1/3 · doing: fix [it]  F6"]
+        await run.pilot.press("f6")
+        await run.pilot.pause()
+        assert len(panel(run)) == 4
+
+    drive(test, ScriptedConversation(messages=stored(todo(*ITEMS))), keys={"todos": "f6"})
