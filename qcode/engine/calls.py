@@ -130,7 +130,9 @@ class CallRound:
                 self.limits.same.forget()
             self._open[index] = "running"
             arguments = parse_object(judged.call.arguments) or {}
-            return [Emit(ToolStarted(judged.call)), RunTool(judged.call, arguments)]
+            spec = self.tools.get(judged.call.name)
+            can_go_on = spec is not None and spec.can_go_on
+            return [Emit(ToolStarted(judged.call, can_go_on)), RunTool(judged.call, arguments)]
         self.denials.append(Denial(judged.call, answer.reason))
         text = f"Denied: {answer.reason}" if answer.reason else "Denied by the person."
         settled = self._settle(index, ToolOutcome(text, is_error=True, summary="denied"), "denied")

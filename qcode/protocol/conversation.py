@@ -47,6 +47,22 @@ class TurnOptions:
 NO_OPTIONS = TurnOptions()
 
 
+class Background(Protocol):
+    """The running calls that need not be waited for."""
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """Ids of the calls that could go on in the background, in the order they began."""
+        ...
+
+    def move(self, call_id: str) -> None:
+        """Let a call end now with its output so far, and what it runs go on as a job of the session.
+
+        Raise `ValueError` with one line where it cannot; a call that is over is ignored.
+        """
+        ...
+
+
 class Conversation(Protocol):
     """One session with one model. One turn runs at a time."""
 
@@ -83,6 +99,9 @@ class Conversation(Protocol):
 
     @property
     def reports(self) -> Reports: ...
+
+    @property
+    def background(self) -> Background: ...
 
     def submit(
         self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS

@@ -125,7 +125,10 @@ class ApprovalRequested:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
+    """A call runs. `can_go_on`: the person may let it go on in the background (`Conversation.background`)."""
+
     call: ToolCall
+    can_go_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)

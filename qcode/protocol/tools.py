@@ -15,7 +15,8 @@ class ToolSpec:
 
     `is_read_only`: running it changes nothing. `writes_files`: it is a write or edit, so a cut call is answered
     with split guidance. `is_one_way`: it is recorded as a signal and never executed.
-    `asks_person`: its result is what the person answers; it touches nothing.
+    `asks_person`: its result is what the person answers; it touches nothing. `can_go_on`: while it runs, the person may
+    let it go on in the background.
     """
 
     name: str
@@ -25,6 +26,7 @@ class ToolSpec:
     writes_files: bool = False
     is_one_way: bool = False
     asks_person: bool = False
+    can_go_on: bool = False
 
     @property
     def required(self) -> tuple[str, ...]:

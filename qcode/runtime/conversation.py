@@ -43,6 +43,7 @@ from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
 from qcode.protocol.reports import ContextReport, TurnUsage
 from qcode.protocol.tools import ToolOutcome
+from qcode.runtime.background import Background
 from qcode.runtime.checkpoints.keeper import Checkpoints
 from qcode.runtime.debug_log import LoggedProvider
 from qcode.runtime.driver import Driver
@@ -73,6 +74,7 @@ class Conversation:
         self._policy = wiring.policy
         self._driver: Driver | None = None
         self._calls = JudgedCalls(wiring.toolbox)
+        self._background = Background(wiring.toolbox)
         self._models = Models(wiring)
         self._waiting = Waiting(wiring.mentioned)
         self._own: Connected | None = None
@@ -223,6 +225,10 @@ class Conversation:
         return self._checkpoints
 
     @property
+    def background(self) -> Background:
+        return self._background
+
+    @property
     def reports(self) -> Conversation:
         return self
 
@@ -295,7 +301,7 @@ class Conversation:
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         judged = self._calls.take(call, arguments)
-        work = self._wiring.toolbox.run(judged.name, judged.arguments, output, judged.level)
+        work = self._background.run(call.call_id, judged, output)
         is_watched = self._calls.may_change_files(self._policy, judged, self._connected.model.name)
         return await (self._checkpoints.watched(work) if is_watched else work)
 

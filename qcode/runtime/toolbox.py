@@ -91,6 +91,14 @@ class Toolbox:
         """Return whether the result of this tool is what the person answers."""
         return name in self._tools and self._tools[name].spec.asks_person
 
+    def can_go_on(self, name: str) -> bool:
+        """Return whether what this tool runs can go on in the background."""
+        return name in self._tools and self._tools[name].spec.can_go_on
+
+    def check_room_for_job(self) -> None:
+        """Raise `Refused` where no more commands may run in the background."""
+        self._jobs.check_room()
+
     async def spelled_out(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
         """Return the call that this one stands for: itself, or the shell command it is a short way to write."""
         tool = self._tools.get(name)
@@ -109,9 +117,18 @@ class Toolbox:
         return await asyncio.to_thread(tool.preview, arguments, self.workspace)
 
     async def run(
-        self, name: str, arguments: JsonObject, output: Callable[[str], None], level: Level | None = None
+        self,
+        name: str,
+        arguments: JsonObject,
+        output: Callable[[str], None],
+        level: Level | None = None,
+        *,
+        goes_on: asyncio.Event | None = None,
     ) -> ToolOutcome:
-        """Run a call, as confined as `level` says. Past the time set for a tool it is stopped, as its result says."""
+        """Run a call, as confined as `level` says. Past the time set for a tool it is stopped, as its result says.
+
+        When `goes_on` is set, a command goes on in the background and the call ends.
+        """
         most = self._settings.max_output_chars or DEFAULT_MAX_OUTPUT_CHARS
         context = ToolContext(
             output,
@@ -119,6 +136,7 @@ class Toolbox:
             most,
             self._env,
             jobs=self._jobs,
+            goes_on=goes_on,
             wrap=lambda argv: argv if self._walls is None else self._walls.wrap(level, argv),
             walls=_LETS_THROUGH[level] if level is not None else "",
             shell_settings=self._shell_settings,

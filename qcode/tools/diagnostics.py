@@ -36,6 +36,7 @@ class Diagnostics:
             "required": [],
             "additionalProperties": False,
         },
+        can_go_on=True,
     )
 
     def spelled_out(self, arguments: JsonObject, workspace: Workspace) -> JsonObject:

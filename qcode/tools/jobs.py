@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -80,6 +80,16 @@ class Job:
         where = f"; all of it is in {self.path}" if self.path is not None else ""
         return f"[... {dropped:,} characters left out{where} ...]\n{text}" if dropped else text
 
+    def go_on(self, whole: bytes, half: bytes) -> None:
+        """Go on where a call was left: `whole` was printed and read before, but for the half character at its end."""
+        if self._file is not None and whole:
+            try:
+                os.write(self._file, whole)
+            except OSError:
+                self.close()
+        self._stored = len(whole)
+        self._decoder.decode(half)
+
     def open(self) -> None:
         if self.path is not None:
             try:
@@ -108,14 +118,39 @@ class Jobs:
         self, argv: Sequence[str], command: str, *, cwd: Path, environment: Mapping[str, str], scratch: Path, limit: int
     ) -> Job:
         """Start a command and return at once; raise `Refused` where too many run."""
+        self.check_room()
+        job = self._add(command, scratch, limit)
+
+        def begin() -> Awaitable[Ended]:
+            return run_program(argv, cwd=cwd, environment=environment, on_output=job.take, timeout_s=LONGEST_S)
+
+        job.task = asyncio.ensure_future(_follow(job, begin))
+        return job
+
+    def adopt(
+        self, command: str, program: asyncio.Task[Ended], whole: bytes, half: bytes, *, scratch: Path, limit: int
+    ) -> Job:
+        """Look after a program that runs already, its output so far `whole`; what it prints from now on is `take`n.
+
+        The person decided it, and it runs in any case: the bound on jobs is not looked at.
+        """
+        job = self._add(command, scratch, limit)
+        job.go_on(whole, half)
+        job.task = asyncio.ensure_future(_follow(job, lambda: program))
+        # A task that is cancelled before its first step never gets to what it should have ended.
+        job.task.add_done_callback(lambda _: program.cancel())
+        return job
+
+    def check_room(self) -> None:
+        """Raise `Refused` where no more commands may run in the background."""
         running = sum(job.is_running for job in self.all)
         if running >= MOST_JOBS:
             raise Refused(f"{running} commands run in the background already; stop one with jobs first")
+
+    def _add(self, command: str, scratch: Path, limit: int) -> Job:
         number = max(self._jobs, default=0) + 1
-        job = Job(number, command, scratch / f"job-{number}.txt", limit)
+        job = self._jobs[number] = Job(number, command, scratch / f"job-{number}.txt", limit)
         job.open()
-        self._jobs[number] = job
-        job.task = asyncio.ensure_future(_run(job, argv, cwd, environment))
         return job
 
     def find(self, number: int) -> Job:
@@ -139,9 +174,10 @@ class Jobs:
                 job.task.cancel()
 
 
-async def _run(job: Job, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> None:
+async def _follow(job: Job, begin: Callable[[], Awaitable[Ended]]) -> None:
+    """Wait for the program of a job; cancelling this ends it."""
     try:
-        job.ended = await run_program(argv, cwd=cwd, environment=environment, on_output=job.take, timeout_s=LONGEST_S)
+        job.ended = await begin()
     except OSError as error:
         job.problem = f"could not be started: {os.strerror(error.errno or 0)}"
     except asyncio.CancelledError:

@@ -104,3 +104,14 @@ def started(job: Job, output: Callable[[str], None]) -> ToolOutcome:
     text = f"Job {job.number} runs in the background. Read its output with jobs (read, {job.number}).{where}"
     output(f"job {job.number} runs in the background\n")
     return ToolOutcome(text, summary=f"job {job.number}")
+
+
+def left_behind(job: Job, text: str) -> ToolOutcome:
+    """Return the result of a call whose command the person let go on in the background, with its output so far."""
+    where = f" All of it is kept in {job.path}." if job.path is not None else ""
+    note = (
+        f"[the person moved it to the background, where it goes on as job {job.number}. This is its output so far; "
+        f"read what comes with jobs (read, {job.number}).{where}]"
+    )
+    body = text.removesuffix("\n") if text.strip() else "[no output so far]"
+    return ToolOutcome(f"{body}\n{note}", summary=f"goes on in the background as job {job.number}")

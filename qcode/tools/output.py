@@ -42,6 +42,21 @@ class Collector:
             self._cut()
         return text
 
+    def so_far(self) -> tuple[bytes, bytes]:
+        """Return all bytes that are kept, and those at their end that are half a character; it is left to who goes on.
+
+        To be asked once, before `close`.
+        """
+        whole = b"".join(self._early)
+        if self._path is not None:
+            try:
+                whole = self._path.read_bytes()
+            except OSError:
+                whole = b""
+        half = self._decoder.getstate()[0]
+        self._decoder.reset()
+        return whole, half
+
     def close(self) -> str:
         """Return what the model sees, and close the file. Where something was left out, it says so and where it is."""
         self.feed(b"", is_last=True)

@@ -26,13 +26,32 @@ class Ended:
     had_leftovers: bool = False
 
 
+class TimeLimit:
+    """The seconds a program may run; they can be given anew while it does."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._running: asyncio.Timeout | None = None
+
+    def move(self, seconds: float) -> None:
+        """Let the program run for so many seconds from now on."""
+        self._seconds = seconds
+        if self._running is not None and not self._running.expired():
+            self._running.reschedule(asyncio.get_running_loop().time() + seconds)
+
+    async def wait(self, process: asyncio.subprocess.Process) -> int:
+        """Return the exit code of the program; raise `TimeoutError` where it takes longer."""
+        async with asyncio.timeout(self._seconds) as self._running:
+            return await process.wait()
+
+
 async def run_program(
     argv: Sequence[str],
     *,
     cwd: Path,
     environment: Mapping[str, str],
     on_output: Callable[[bytes], None],
-    timeout_s: float,
+    timeout_s: float | TimeLimit,
 ) -> Ended:
     """Run `argv` without input until it exits; its output and errors arrive together at `on_output`.
 
@@ -57,7 +76,8 @@ async def run_program(
             os.close(writing)
         loop.add_reader(reading, _pump, loop, reading, on_output, is_drained)
         try:
-            ended = await _wait(process, is_drained, timeout_s)
+            limit = timeout_s if isinstance(timeout_s, TimeLimit) else TimeLimit(timeout_s)
+            ended = await _wait(process, is_drained, limit)
         finally:
             await end_surely(process)
         with contextlib.suppress(TimeoutError):
@@ -68,9 +88,9 @@ async def run_program(
         os.close(reading)
 
 
-async def _wait(process: asyncio.subprocess.Process, is_drained: asyncio.Event, timeout_s: float) -> Ended:
+async def _wait(process: asyncio.subprocess.Process, is_drained: asyncio.Event, limit: TimeLimit) -> Ended:
     try:
-        exit_code = await asyncio.wait_for(process.wait(), timeout_s)
+        exit_code = await limit.wait(process)
     except TimeoutError:
         await end_surely(process)
         return Ended(await process.wait(), is_timed_out=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from functools import partial
@@ -11,16 +10,15 @@ from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.environment import passed_on, required_program
-from qcode.tools.jobs_tool import started
-from qcode.tools.output import Collector, Live
-from qcode.tools.processes import Ended, run_program
+from qcode.tools.foreground import wait_for
+from qcode.tools.jobs_tool import left_behind, started
+from qcode.tools.processes import Ended
 from qcode.tools.refusal import Refused
 from qcode.tools.tool import Preview, ToolContext, failed, off_loop
 from qcode.tools.visible import visible
 from qcode.tools.workspace import Workspace
 
 LONGEST_S = 3_600
-_LIVE_EVERY_S = 0.05
 _WANTS_TERMINAL = re.compile(
     r"not (?:a|from a) (?:tty|terminal)|not a tty|inappropriate ioctl|cannot open /dev/tty|no such device or address"
     r"|EOF when reading a line|Input is not|terminal is (?:dumb|not fully functional)|could not read Username"
@@ -73,6 +71,7 @@ class Shell:
             "required": ["command"],
             "additionalProperties": False,
         },
+        can_go_on=True,
     )
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
@@ -95,8 +94,7 @@ class Shell:
             if checked.flag("background"):
                 return _start(argv, command, passed, workspace, context)
             timeout_s = checked.number("timeout_s", context.shell_timeout_s)
-            ended, text = await _run(argv, timeout_s, passed, workspace, context)
-            return _outcome(text, ended, timeout_s, context.walls)
+            return await _run(argv, command, timeout_s, passed, workspace, context)
         except Refused as refused:
             return failed(str(refused))
 
@@ -127,32 +125,29 @@ def _start(
 
 
 async def _run(
-    argv: list[str], timeout_s: float, environment: dict[str, str], workspace: Workspace, context: ToolContext
-) -> tuple[Ended, str]:
-    collector = Collector(context.max_output_chars, lambda: workspace.scratch)
-    live = Live(context.output)
-    showing = asyncio.ensure_future(_show(live))
+    argv: list[str],
+    command: str,
+    timeout_s: float,
+    environment: dict[str, str],
+    workspace: Workspace,
+    context: ToolContext,
+) -> ToolOutcome:
     try:
-        ended = await run_program(
+        waited = await wait_for(
             argv,
+            command,
+            timeout_s,
             cwd=workspace.root,
             environment=environment,
-            on_output=lambda data: live.add(collector.feed(data)),
-            timeout_s=timeout_s,
+            scratch=workspace.scratch,
+            context=context,
         )
     except OSError as error:
         raise Refused(f"shell: the command could not be started: {os.strerror(error.errno or 0)}") from None
-    finally:
-        showing.cancel()
-        text = collector.close()
-        live.flush()
-    return ended, text
-
-
-async def _show(live: Live) -> None:
-    while True:
-        await asyncio.sleep(_LIVE_EVERY_S)
-        live.flush()
+    if waited.job is not None:
+        return left_behind(waited.job, waited.text)
+    assert waited.ended is not None
+    return _outcome(waited.text, waited.ended, timeout_s, context.walls)
 
 
 def _outcome(text: str, ended: Ended, timeout_s: float, walls: str = "") -> ToolOutcome:

@@ -25,7 +25,8 @@ class ToolContext:
 
     `output` takes live output, called on the event loop. `environment` is what the process inherits from (None: this
     process's own); tools that run programs pass on only what is known to be harmless. Sizes are characters. `jobs` is
-    the background of the session, None where nothing outlives a call. `wrap` gives the argv that runs an argv of the
+    the background of the session, None where nothing outlives a call; `goes_on` is set when the person wants what runs
+    to go on there. `wrap` gives the argv that runs an argv of the
     model behind walls, `walls` says in a few words what those let through. `shell_settings` adds variables for a
     certain command.
     """
@@ -35,6 +36,7 @@ class ToolContext:
     max_output_chars: int = 30_000
     environment: Mapping[str, str] | None = None
     jobs: Jobs | None = None
+    goes_on: asyncio.Event | None = None
     wrap: Callable[[list[str]], list[str]] = list
     walls: str = ""
     shell_settings: Callable[[str], Mapping[str, str]] | None = None

@@ -158,6 +158,7 @@ class QcodeApp(App[int], inherit_bindings=False):
         keys = keymap(self.setup.keys, COMMANDS)
         self.set_keymap({command_id: ",".join(keys[command_id]) or f"unbound-{command_id}" for command_id in keys})
         self.parts.todos.key = key_names(keys["todos"][:1])
+        self.turns.name_background_key(key_names(keys["background"][:1]))
         if not self.is_headless:
             terminal.on_signals(self._on_signal)
         if self.setup.has_title:

@@ -68,6 +68,7 @@ class TranscriptView(Protocol):
         append: str | None = None,
         diff: str | None = None,
         summary: str | None = None,
+        hint: str | None = None,
     ) -> None: ...
 
 
@@ -88,7 +89,10 @@ class Person(Protocol):
 
 
 class Presenter:
-    """One for the life of the app; `present` is called with the events of one turn after another."""
+    """One for the life of the app; `present` is called with the events of one turn after another.
+
+    `background_key` is what lets a command go on in the background, as it is printed on keyboards; empty: nothing does.
+    """
 
     def __init__(
         self,
@@ -113,6 +117,7 @@ class Presenter:
         self._restarting: Retry | None = None
         self._recovery = ""
         self._doing = ""
+        self.background_key = ""
 
     def present(self, event: TurnEvent) -> None:
         """Show one event. Total: every kind of event has its place, also those that show nothing."""
@@ -139,6 +144,8 @@ class Presenter:
                 self._ask(event)
             case ToolStarted():
                 self._card(event.call, "running")
+                if event.can_go_on and self.background_key:
+                    self._transcript.update_card(event.call.call_id, hint=f"{self.background_key}: background")
                 self._set_activity(f"running {one_line(event.call.name, 40)}")
             case ToolOutput():
                 self._streamed.add(event.call_id)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qcode.engine.compaction import is_summary, open_todos
 from qcode.protocol.json import parse_object
 from qcode.protocol.messages import Message, ToolCall, ToolResult
 from qcode.tools.refusal import Refused
@@ -29,8 +28,12 @@ def todos_in(messages: Sequence[Message]) -> tuple[Item, ...]:
             items = todos_of(call) if call.call_id not in failed else None
             if items is not None:
                 return items
-        if is_summary(message):
-            return _read(open_todos([message])) or ()
+        if message.text.startswith("<"):
+            # Imported where a summary may be met: the engine is not needed for the first screen.
+            from qcode.engine.compaction import is_summary, open_todos
+
+            if is_summary(message):
+                return _read(open_todos([message])) or ()
     return ()
 
 

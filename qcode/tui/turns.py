@@ -50,6 +50,10 @@ class Turns:
     def is_running(self) -> bool:
         return self._idle is not None
 
+    def name_background_key(self, key: str) -> None:
+        """Show on cards that `key`, as it is printed on keyboards, lets their command go on in the background."""
+        self._presenter.background_key = key
+
     def submit(self, submission: Submission) -> None:
         """Start a turn, or queue it: for the running turn, or as the next one where it has options of its own."""
         if self.is_running:

@@ -175,3 +175,107 @@ def test_what_is_in_the_background_is_not_in_the_way_of_files(bench: Bench) -> N
     before = set(bench.root.iterdir())
     play(bench, scenes)
     assert set(bench.root.iterdir()) == before
+
+
+class Foreground:
+    """A call of the shell that is waited for, and what moves it to the background."""
+
+    def __init__(self, background: Background, command: str, **arguments: Json) -> None:
+        self.goes_on = asyncio.Event()
+        self.seen = ""
+        self.has_printed = asyncio.Event()
+        context = ToolContext(self._show, jobs=background.jobs, goes_on=self.goes_on)
+        work = Shell().run({"command": command, **arguments}, background.workspace, context)
+        self.task = asyncio.ensure_future(work)
+
+    def _show(self, text: str) -> None:
+        self.seen += text
+        self.has_printed.set()
+
+
+def test_a_command_that_runs_goes_on_in_the_background(bench: Bench) -> None:
+    async def scenes(background: Background) -> None:
+        call = Foreground(background, "echo one; until [ -e go ]; do sleep 0.01; done; echo two; exit 3", timeout_s=1)
+        await call.has_printed.wait()
+        call.goes_on.set()
+        done = await call.task
+        assert not done.is_error
+        assert done.content.startswith("one\n[the person moved it to the background")
+        assert "job 1" in done.summary
+        assert "job 1: running: echo one" in (await background("list")).content
+        (bench.root / "go").touch()
+        told = await background.read_until(1, "exit 3")
+        assert "two" in told
+        assert not told.startswith("one")
+        (job,) = background.jobs.all
+        assert job.path is not None
+        assert job.path.read_text() == "one\ntwo\n"
+
+    play(bench, scenes)
+
+
+def test_what_goes_on_is_not_under_its_time_limit_any_more(bench: Bench) -> None:
+    async def scenes(background: Background) -> None:
+        call = Foreground(background, "echo one; sleep 1.2; echo two", timeout_s=1)
+        await call.has_printed.wait()
+        call.goes_on.set()
+        await call.task
+        assert "exit 0" in await background.read_until(1, "exit 0")
+
+    play(bench, scenes)
+
+
+def test_a_command_that_was_moved_is_stopped_with_all_it_started(bench: Bench) -> None:
+    async def scenes(background: Background) -> None:
+        call = Foreground(background, "sleep 60 & echo $!; wait")
+        await call.has_printed.wait()
+        call.goes_on.set()
+        await call.task
+        assert is_alive(int(call.seen))
+        assert "stopped" in (await background("stop", job=1)).content
+        assert not is_alive(int(call.seen))
+
+    play(bench, scenes)
+
+
+def test_cancelling_a_call_that_was_not_moved_ends_its_command(bench: Bench) -> None:
+    async def scenes(background: Background) -> None:
+        call = Foreground(background, "sleep 60 & echo $!; wait")
+        await call.has_printed.wait()
+        call.task.cancel()
+        await asyncio.wait([call.task])
+        assert call.task.cancelled()
+        assert not is_alive(int(call.seen))
+        assert background.jobs.all == ()
+
+    play(bench, scenes)
+
+
+def test_a_character_in_two_pieces_survives_the_move(bench: Bench) -> None:
+    async def scenes(background: Background) -> None:
+        script = r"printf 'a\303'; until [ -e go ]; do sleep 0.01; done; printf '\244b\n'"
+        call = Foreground(background, script)
+        await call.has_printed.wait()
+        call.goes_on.set()
+        assert (await call.task).content.startswith("a\n[the person")
+        (bench.root / "go").touch()
+        assert "\u00e4b" in await background.read_until(1, "exit 0")
+
+    play(bench, scenes)
+
+
+def test_long_output_before_the_move_is_whole_in_the_file_of_the_job(bench: Bench) -> None:
+    async def scenes(background: Background) -> None:
+        call = Foreground(background, "seq 1 20000; until [ -e go ]; do sleep 0.01; done; echo end")
+        while "20000" not in call.seen:
+            call.has_printed.clear()
+            await call.has_printed.wait()
+        call.goes_on.set()
+        assert "characters left out" in (await call.task).content
+        (bench.root / "go").touch()
+        await background.read_until(1, "exit 0")
+        (job,) = background.jobs.all
+        assert job.path is not None
+        assert job.path.read_text() == "\n".join(map(str, range(1, 20_001))) + "\nend\n"
+
+    play(bench, scenes)

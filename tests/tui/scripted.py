@@ -64,6 +64,7 @@ class ScriptedConversation:
         self.attached: list[tuple[Block, ...]] = []
         self.options: list[TurnOptions] = []
         self.takes_images = True
+        self.background = ScriptedBackground()
         self.cancels = 0
         self.clears = 0
         self._answered = asyncio.Event()
@@ -149,6 +150,20 @@ class ScriptedConversation:
         finally:
             for wait in waits:
                 wait.cancel()
+
+
+class ScriptedBackground:
+    """`calls` is what a test says that could be moved."""
+
+    def __init__(self) -> None:
+        self.calls: tuple[str, ...] = ()
+        self.moved: list[str] = []
+        self.refusal = ""
+
+    def move(self, call_id: str) -> None:
+        if self.refusal:
+            raise ValueError(self.refusal)
+        self.moved.append(call_id)
 
 
 class ScriptedRewinds:

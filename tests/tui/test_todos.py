@@ -11,7 +11,7 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.tools.todo import Item, State
 from qcode.tui.todo_list import changes, in_short, todos_in
 from tests.tui.harness import Running, drive
-from tests.tui.scripted import Gate, ScriptedConversation, ended, says
+from tests.tui.scripted import Gate, Script, ScriptedConversation, ended, says
 
 ITEMS: tuple[tuple[str, State], ...] = (
     ("read the code", "done"),
@@ -99,7 +99,7 @@ def test_the_panel_opens_by_itself_and_folds_when_the_turn_ends() -> None:
 
 def test_what_the_person_folded_stays_folded() -> None:
     first, second = Gate(), Gate()
-    script = [listed(("a", "pending")), first, listed(("a", "in_progress")), second, ended()]
+    script: Script = [listed(("a", "pending")), first, listed(("a", "in_progress")), second, ended()]
     again = Gate()
     conversation = ScriptedConversation(script, [listed(("a", "done")), ended()], [listed(("b", "pending")), again])
 

@@ -1,4 +1,4 @@
-"""The command of the model's list of todos."""
+"""The commands of what the model works on: its list of todos, and a command that need not be waited for."""
 
 from __future__ import annotations
 
@@ -16,6 +16,17 @@ def _todos(host: CommandHost, what: str) -> None:
         host.say("info", _NONE)
 
 
+def _background(host: CommandHost, _argument: str) -> None:
+    running = host.conversation.background.calls
+    if not running:
+        host.say("info", "No command runs that could go on in the background.")
+        return
+    try:
+        host.conversation.background.move(running[-1])
+    except ValueError as refusal:
+        host.say("warning", str(refusal))
+
+
 TODOS: tuple[Command, ...] = (
     Command(
         "todos",
@@ -26,5 +37,14 @@ TODOS: tuple[Command, ...] = (
         "[all]",
         lambda _: ("all",),
         keys=("ctrl+t",),
+    ),
+    Command(
+        "background",
+        "Move to the background",
+        "Let the command that runs go on in the background; the model goes on at once.",
+        _background,
+        ("background", "bg"),
+        keys=("ctrl+b",),
+        when=lambda host: bool(host.conversation.background.calls),
     ),
 )

@@ -43,6 +43,7 @@ _SHORTEST_FOLD = 2
 _INDENT: Span = ("  ", ink())
 _GUTTER: Span = ("  │ ", ink("dim"))
 _NOTABLE = 1.0
+_LONG = 3.0
 
 
 class Card(Foldable):
@@ -57,6 +58,7 @@ class Card(Foldable):
         self._begun: float | None = None
         self._seconds: float | None = None
         self._summary = ""
+        self._hint = ""
         self._output: list[str] = []
         self._rest = ""
         self._diff: list[Row] = []
@@ -72,8 +74,12 @@ class Card(Foldable):
         append: str | None = None,
         diff: str | None = None,
         summary: str | None = None,
+        hint: str | None = None,
     ) -> None:
-        """Change what is given. `output` replaces all output so far, `append` goes on after it."""
+        """Change what is given. `output` replaces all output so far, `append` goes on after it.
+
+        `hint` is shown while it runs long.
+        """
         if state is not None:
             self._set_state(state)
         if argument is not None:
@@ -86,6 +92,8 @@ class Card(Foldable):
             self._take(append)
         if diff is not None:
             self._diff = parse_diff(diff) if diff else []
+        if hint is not None:
+            self._hint = hint
         if summary is not None:
             self._summary = tidy(summary).replace("\n", " ")
         self.touch()
@@ -127,7 +135,10 @@ class Card(Foldable):
         """Return how it stands, in words: state, time where it matters, summary."""
         parts = [_WORDS[self.state]] if self.state in _WORDS else []
         if self.state == "running" and self._begun is not None:
-            parts = [f"running {duration_text(self._clock() - self._begun)}"]
+            seconds = self._clock() - self._begun
+            parts = [f"running {duration_text(seconds)}"]
+            if self._hint and seconds >= _LONG:
+                parts.append(self._hint)
         if self._summary:
             parts.append(self._summary)
         if self._seconds is not None and self._seconds >= _NOTABLE:

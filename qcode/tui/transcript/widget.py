@@ -95,14 +95,22 @@ class Transcript(SearchingPane):
         append: str | None = None,
         diff: str | None = None,
         summary: str | None = None,
+        hint: str | None = None,
     ) -> None:
         """Change what is given of a card; one that went with its attempt is ignored.
 
-        `output` replaces the output so far, `append` goes on after it, `diff` is a unified diff. Raise `ValueError`
-        for a state that is none.
+        `output` replaces the output so far, `append` goes on after it, `diff` is a unified diff. `hint` is shown
+        while the call runs long. Raise `ValueError` for a state that is none.
         """
         self.content.update_card(
-            call_id, state=state, argument=argument, output=output, append=append, diff=diff, summary=summary
+            call_id,
+            state=state,
+            argument=argument,
+            output=output,
+            append=append,
+            diff=diff,
+            summary=summary,
+            hint=hint,
         )
         self.schedule()
 
