@@ -11,6 +11,7 @@ from qcode import __version__
 from qcode.cli.arguments import Arguments
 from qcode.cli.asking import Left
 from qcode.cli.connecting import AppConnecting
+from qcode.cli.crash import report_crash
 from qcode.cli.exporting import save_export
 from qcode.cli.failure import StartError
 from qcode.cli.folder import working_folder
@@ -119,6 +120,8 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
         warm_up=_warm_up(ready.provider),
         save=lambda name, text: save_export(around.folder, name, text),
         servers=ready.servers,
+        report=lambda failure: report_crash(failure, around.env),
+        is_kept=arguments.keeps_session,
         notices=tuple(notices),
     )
 

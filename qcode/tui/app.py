@@ -6,28 +6,30 @@ It must not touch the engine, a provider or the disk.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
 from asyncio import AbstractEventLoop
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from rich.text import Text as RichText
 from textual import events
 from textual.app import App, AutopilotCallbackType, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.driver import Driver
 from textual.widgets import Static
+from textual.worker import WorkerFailed
 
 from qcode.protocol.conversation import Conversation
 from qcode.tui import terminal
+from qcode.tui.announcing import Announcer
 from qcode.tui.approval import ApprovalPanel
 from qcode.tui.attaching import Attaching
 from qcode.tui.clipboard import Clipboard
-from qcode.tui.commands.command import find, key_names, split_command, unknown_command
+from qcode.tui.commands.command import Command, find, key_names, split_command, unknown_command
 from qcode.tui.commands.keymap import keymap, problems
 from qcode.tui.commands.table import COMMANDS, by_id
 from qcode.tui.completion import choices_for
@@ -41,20 +43,16 @@ from qcode.tui.servers import ServerWatch
 from qcode.tui.setup import AppSetup
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.status import Status
-from qcode.tui.text import one_line
 from qcode.tui.themes import AUTO, choose_theme, load_themes
 from qcode.tui.todo_list import todos_in
 from qcode.tui.transcript import Transcript
-from qcode.tui.turns import State, Turns, noticed
+from qcode.tui.turns import Turns
 from qcode.tui.welcome import welcome_lines
 from qcode.tui.widgets import make_widgets
 
 __all__ = ["AppSetup", "QcodeApp"]
 
 _LEAVE_SECONDS = 3.0
-_TITLE_MARKS: dict[State, str] = {"idle": "", "working": "… ", "asking": "? "}
-
-_CALLS: dict[State, str] = {"idle": "qcode: the turn has ended", "asking": "qcode: a question waits for you"}
 
 
 def _bindings() -> list[BindingType]:
@@ -100,9 +98,11 @@ class QcodeApp(App[int], inherit_bindings=False):
         )
         sources = Sources(lambda text: choices_for(text, self.host), attaching.files, attaching.pictures)
         self.parts = make_widgets(setup, status, sources)
-        self.turns = Turns(conversation, setup, self.parts, spawn=self._spawn, announce=self._announce)
+        self.announcer = Announcer(setup, self._write, self._ring)
+        self.turns = Turns(conversation, setup, self.parts, spawn=self._spawn, announce=self.announcer.announce)
         self.shell = ShellLines(conversation, setup, self.parts.transcript, spawn=self._spawn_shell)
         self._is_lent = False
+        self._crash: str | None = None
         self.server_watch = ServerWatch(setup.servers, self.parts, self.turns)
         self.host = Host(
             self,
@@ -152,6 +152,11 @@ class QcodeApp(App[int], inherit_bindings=False):
             auto_pilot=auto_pilot,
             loop=loop,
         )
+        if self._crash is not None:
+            sys.stderr.write(f"{self._crash}\n")
+            if self.setup.is_kept and self.conversation.messages:
+                sys.stderr.write(f"qcode -r {self.conversation.session_id} goes on with the session.\n")
+            return 1
         return code if code is not None else self.return_code or 1
 
     def on_mount(self) -> None:
@@ -161,16 +166,15 @@ class QcodeApp(App[int], inherit_bindings=False):
         self.turns.name_background_key(key_names(keys["background"][:1]))
         if not self.is_headless:
             terminal.on_signals(self._on_signal)
-        if self.setup.has_title:
-            self._write(terminal.SAVE_TITLE)
-        self._announce("idle")
+        self.host.failures.watch(self._in_app)
+        self.announcer.begin()
         self._show_start()
         self.parts.prompt.focus()
         self.call_after_refresh(self._after_first_paint)
 
     def on_unmount(self) -> None:
-        if self.setup.has_title:
-            self._write(terminal.RESTORE_TITLE)
+        self.host.failures.unwatch()
+        self.announcer.end()
 
     def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
         self.parts.help.close()
@@ -189,7 +193,7 @@ class QcodeApp(App[int], inherit_bindings=False):
             self.host.say("warning", unknown_command(name, self.host.commands))
             self.parts.prompt.put_back(event.shown)
         else:
-            command.run(self.host, argument)
+            self._run(command, argument)
 
     def on_search_bar_closed(self) -> None:
         (self.parts.approval if self.parts.approval.request is not None else self.parts.prompt).focus()
@@ -241,7 +245,11 @@ class QcodeApp(App[int], inherit_bindings=False):
         return len(self.screen_stack) == 1 and command in self.host.commands and command.when(self.host)
 
     def action_command(self, command_id: str) -> None:
-        by_id(command_id).run(self.host, "")
+        self._run(by_id(command_id), "")
+
+    def _run(self, command: Command, argument: str) -> None:
+        with self.host.failures.noticing():
+            command.run(self.host, argument)
 
     def _show_start(self) -> None:
         transcript = self.parts.transcript
@@ -262,14 +270,18 @@ class QcodeApp(App[int], inherit_bindings=False):
             transcript.add_notice("warning", f"Keys of {command_id}: {problem}.")
 
     async def _after_first_paint(self) -> None:
+        if not self.screen.is_attached or self.return_value is not None:
+            return  # it was left before it was painted
         parts = self.parts
         later = (parts.search, parts.approval, parts.help, parts.todos, parts.queued, parts.menu, parts.history)
         await self.mount(*later, before="#prompt-row")
         if self.setup.servers is not None:
-            self.setup.servers.start(self._servers_changed)
-            self.server_watch.refresh()
+            with self.host.failures.noticing():
+                self.setup.servers.start(self._servers_changed)
+                self.server_watch.refresh()
         if self.setup.warm_up is not None:
-            self.run_worker(self.setup.warm_up, thread=True, exit_on_error=False, group="warm-up")
+            warm_up = asyncio.to_thread(self.setup.warm_up)
+            self.run_worker(self.host.failures.noticed(warm_up), group="warm-up")
         if self.setup.connect is not None and self.setup.connect.is_first:
             self.host.connect("")
         if self.setup.first_prompt.strip():
@@ -283,22 +295,32 @@ class QcodeApp(App[int], inherit_bindings=False):
         self.run_worker(coroutine, group="turn")
 
     def _spawn_shell(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        self.run_worker(noticed(coroutine, self.host.say), group="shell")
+        self.run_worker(self.host.failures.noticed(coroutine), group="shell")
 
     def _note_files(self) -> None:
-        """More files are known; called in a thread, maybe while the app ends."""
+        """More files are known; called in a thread."""
+        self._in_app(lambda: self.parts.prompt.offer(is_news=True))
+
+    def _in_app(self, work: Callable[[], object]) -> None:
+        """Have `work` done in the app's thread; asked for from any thread, maybe while the app ends."""
         if self._is_mounted and not self._closing:
-            self.call_later(self.parts.prompt.offer, is_news=True)
+            self.call_later(work)
 
     @contextmanager
     def _lend(self) -> Iterator[None]:
         """Give the terminal away; nothing is written to it until it is back."""
+        failure: BaseException | None = None
         with self.batch_update(), self.suspend():
             self._is_lent = True
             try:
                 yield
+            except BaseException as error:  # noqa: BLE001  # raised again below
+                # Textual 8.2 takes the terminal back only where nothing is raised in here.
+                failure = error
             finally:
                 self._is_lent = False
+        if failure is not None:
+            raise failure
 
     def _on_signal(self, number: int) -> None:
         """Leave, unless it is the Ctrl+C of a program that has the terminal."""
@@ -315,15 +337,12 @@ class QcodeApp(App[int], inherit_bindings=False):
         await self.turns.wait_until_idle(_LEAVE_SECONDS)
         self.exit(0)
 
-    def _announce(self, state: State) -> None:
-        """Show the state in the terminal's title, and ring where something waits for the person."""
-        if self.setup.has_title:
-            folder = one_line(self.setup.cwd).rstrip("/").rpartition("/")[2]
-            self._write(terminal.set_title(f"{_TITLE_MARKS[state]}qcode{f' · {folder}' if folder else ''}"))
-        if self.setup.has_bell and state != "working" and self._is_mounted and not self._is_lent:
+    def _ring(self, why: str) -> None:
+        """Call the person, with a notification where nobody looks."""
+        if self._is_mounted and not self._is_lent:
             self.bell()
             if not self.app_focus:
-                self._write(terminal.notify(_CALLS[state]))
+                self._write(terminal.notify(why))
 
     def _write(self, sequence: str) -> None:
         """Write a sequence that Textual has no call for to the terminal, where there is one."""
@@ -346,5 +365,8 @@ class QcodeApp(App[int], inherit_bindings=False):
         if self._exception is None:
             self._exception = error
             self._exception_event.set()
-        said = one_line(str(error), 300)
-        self.panic(RichText(f"qcode stopped: {type(error).__name__}{f': {said}' if said else ''}"))
+        if self._crash is None:
+            if isinstance(error, WorkerFailed) and isinstance(error.error, Exception):
+                error = error.error
+            self._crash = f"qcode stopped: {self.setup.report(error)}"
+        self.panic()

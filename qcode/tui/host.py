@@ -21,6 +21,7 @@ from qcode.tui.commands.command import Command, Result, Scroll, nearest
 from qcode.tui.commands.table import enabled
 from qcode.tui.connect import Connected, ConnectScreen
 from qcode.tui.escapes import Escapes
+from qcode.tui.failures import Failures
 from qcode.tui.figures import count_text
 from qcode.tui.outside import Outside
 from qcode.tui.palette import CommandProvider
@@ -32,7 +33,7 @@ from qcode.tui.shell_lines import ShellLines
 from qcode.tui.text import shorten
 from qcode.tui.themes import theme_note
 from qcode.tui.todo_list import todos_in
-from qcode.tui.turns import Turns, noticed
+from qcode.tui.turns import Turns
 from qcode.tui.welcome import welcome_lines
 from qcode.tui.widgets import Widgets
 
@@ -65,6 +66,7 @@ class Host:
         self._turns = turns
         self._leave = leave
         self._copy = copy
+        self.failures = Failures(setup.report, self.say)
         self._models: tuple[str, ...] | None = None
         self._session_id = conversation.session_id
         self._escapes = Escapes(app, widgets, turns, shell, servers, clock=setup.clock, copy=copy)
@@ -99,8 +101,9 @@ class Host:
     @property
     def model_names(self) -> tuple[str, ...]:
         if self._models is None:
-            self._models = self.setup.models()
-        return self._models
+            with self.failures.noticing():
+                self._models = self.setup.models()
+        return self._models or ()
 
     @property
     def provider_names(self) -> tuple[str, ...]:
@@ -131,7 +134,7 @@ class Host:
         self._app.push_screen(screen, then)
 
     def run_later(self, work: Coroutine[Any, Any, None]) -> None:
-        self._app.run_worker(noticed(work, self.say), group="command")
+        self._app.run_worker(self.failures.noticed(work), group="command")
 
     def clear_conversation(self) -> None:
         self.conversation.clear()

@@ -18,6 +18,7 @@ from qcode.tui.approval import Option, options_for
 from qcode.tui.commands.command import Command, CommandHost, find, split_command, unknown_command
 from qcode.tui.commands.custom import is_custom
 from qcode.tui.commands.table import enabled
+from qcode.tui.failures import what_happened
 from qcode.tui.linear_view import LinearView
 from qcode.tui.presenter import Presenter
 from qcode.tui.replay import replay
@@ -26,7 +27,7 @@ from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal import BELL
 from qcode.tui.text import visible
 from qcode.tui.todo_list import changes, in_short, in_words, is_over, todos_in, todos_of
-from qcode.tui.turns import close_events, what_happened
+from qcode.tui.turns import close_events
 from qcode.tui.welcome import welcome_lines
 
 
@@ -222,7 +223,7 @@ class LinearApp:
         try:
             await self._show(self.conversation.submit(text, options=options))
         except Exception as failure:  # noqa: BLE001  # the app's edge: whatever broke, the session goes on
-            self._presenter.abandon(what_happened(failure))
+            self._presenter.abandon(what_happened(failure, self.setup.report))
         finally:
             self._host.is_turn_running = False
             self._questions.clear()

@@ -16,6 +16,7 @@ from qcode.runtime.clipboard import Clip
 from qcode.runtime.file_index import Found
 from qcode.runtime.pictures import Picture
 from qcode.tui.connecting import Connecting
+from qcode.tui.failures import Report, plain_report
 
 ShowThinking: TypeAlias = Literal["folded", "expanded", "hidden"]
 
@@ -59,6 +60,8 @@ class AppSetup:
     servers          the tool servers, started once the first screen is painted; None where there are none
     notices          shown below the welcome
     save             writes an export to a new file and returns where; raises `ValueError` with one line; None: nowhere
+    report           keeps the details of a failure nobody foresaw and says in one line what it was and where they are
+    is_kept          whether sessions are kept, so that one can be gone on with
     clock            seconds, only differences are used
     """
 
@@ -91,4 +94,6 @@ class AppSetup:
     servers: ToolServers | None = None
     notices: tuple[Notice, ...] = ()
     save: Callable[[str, str], str] | None = None
+    report: Report = plain_report
+    is_kept: bool = False
     clock: Callable[[], float] = time.monotonic

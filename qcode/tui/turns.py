@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Literal, TypeAlias
 
 from qcode.protocol.conversation import Answer, Conversation
-from qcode.protocol.events import ApprovalRequested, Level, TurnEnded, TurnEvent
+from qcode.protocol.events import ApprovalRequested, TurnEnded, TurnEvent
 from qcode.protocol.stops import Outcome
+from qcode.tui.failures import what_happened
 from qcode.tui.presenter import Presenter
 from qcode.tui.queued import Submission
 from qcode.tui.setup import AppSetup
-from qcode.tui.text import one_line
 from qcode.tui.widgets import Widgets
 
 State: TypeAlias = Literal["idle", "working", "asking"]
@@ -40,6 +40,7 @@ class Turns:
         self._widgets = widgets
         self._spawn = spawn
         self._announce = announce
+        self._report = setup.report
         self._idle: asyncio.Event | None = None
         self._is_cancelling = False
         self._presenter = Presenter(
@@ -131,7 +132,7 @@ class Turns:
         try:
             outcome = await self._show(events)
         except Exception as failure:  # noqa: BLE001  # the app's edge: whatever broke, the app and its text stay
-            self._presenter.abandon(what_happened(failure))
+            self._presenter.abandon(what_happened(failure, self._report))
         finally:
             if self._idle is not None:
                 self._idle.set()
@@ -180,17 +181,3 @@ async def close_events(events: AsyncIterator[TurnEvent]) -> None:
     close = getattr(events, "aclose", None)
     if close is not None:
         await close()
-
-
-async def noticed(work: Coroutine[Any, Any, None], say: Callable[[Level, str], None]) -> None:
-    """Await what a command does beside the turns; say what broke where it fails in a way nobody foresaw."""
-    try:
-        await work
-    except Exception as failure:  # noqa: BLE001  # the app's edge: a command that fails ends in a notice
-        say("error", what_happened(failure))
-
-
-def what_happened(failure: Exception) -> str:
-    """Return the sentence about a failure that nobody foresaw."""
-    said = ": ".join(part for part in (type(failure).__name__, one_line(str(failure), 300)) if part)
-    return f"qcode failed inside ({said}). What was shown is kept; send the prompt again."

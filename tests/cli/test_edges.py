@@ -12,6 +12,7 @@ import pytest
 
 import qcode.cli
 from qcode.cli import main
+from qcode.cli.crash import MOST_KEPT, describe_crash
 from qcode.cli.stopping import Stopped, hold, release, stopping
 
 KEY = "sk-canary-0123456789abcdef"
@@ -36,7 +37,7 @@ def test_an_error_nobody_foresaw_is_one_line_with_the_place_of_its_details(
     monkeypatch.setattr("qcode.cli.pipe._begin", boom)
     assert main(["-p", "hi"]) == 1
     out, err = capfd.readouterr()
-    details = home / "state" / "last_crash.txt"
+    (details,) = (home / "state" / "crashes").iterdir()
     assert out == ""
     assert err == f"qcode: internal error: LookupError: lost the [redacted]; details are in {details}\n"
     text = details.read_text()
@@ -150,3 +151,26 @@ def test_the_app_and_pipe_mode_are_told_apart_by_the_terminal(monkeypatch: pytes
     monkeypatch.setattr(qcode.cli, "_is_terminal", lambda _: True)
     main(["hi", "-p"])
     assert chosen == ["app", "pipe", "pipe", "pipe", "pipe"]
+
+
+def test_only_the_newest_reports_are_kept(home: Path) -> None:
+    said = [describe_crash(LookupError(f"number {number}"), os.environ) for number in range(MOST_KEPT + 3)]
+    kept = sorted((home / "state" / "crashes").iterdir())
+    assert [path.read_text().rstrip().endswith(f"number {at + 3}") for at, path in enumerate(kept)] == [
+        True
+    ] * MOST_KEPT
+    assert said[-1].endswith(str(kept[-1]))
+
+
+def test_a_report_holds_no_local_values(home: Path) -> None:
+    def fail() -> None:
+        held = "a value of no known shape"
+        raise LookupError(len(held))
+
+    try:
+        fail()
+    except LookupError as error:
+        describe_crash(error, {**os.environ, "HELD_TOKEN": "another value"})
+    (report,) = (home / "state" / "crashes").iterdir()
+    assert "in fail" in report.read_text()
+    assert "value of no known shape" not in report.read_text().replace('held = "a value of no known shape"', "")

@@ -102,7 +102,8 @@ def test_a_crash_report_holds_no_stored_key(tmp_path: Path) -> None:
     Keys({}, store).key_of(OPENAI)
     text = crash.describe_crash(RuntimeError(f"broke on {shapeless}"), env)
     assert shapeless not in text
-    assert shapeless not in (tmp_path / "state" / crash.FILE_NAME).read_text()
+    (report,) = (tmp_path / "state" / crash.FOLDER).iterdir()
+    assert shapeless not in report.read_text()
 
 
 def test_the_keyring_of_another_home_is_another(tmp_path: Path, use_keyring: UseKeyring) -> None:

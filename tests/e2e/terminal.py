@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
+import termios
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -61,6 +63,17 @@ class Terminal:
     def exit_code(self) -> int | None:
         status = self._child.exitstatus
         return None if status is None else int(status)
+
+    @property
+    def modes(self) -> dict[int, bool]:
+        """The private modes (DECSET) that the program touched, and whether each is on now."""
+        return {int(mode): which == "h" for mode, which in re.findall(r"\x1b\[\?(\d+)([hl])", self.raw)}
+
+    @property
+    def is_echoing(self) -> bool:
+        """Whether what is typed shows, line by line, as in a shell."""
+        flags = termios.tcgetattr(self._child.child_fd)[3]
+        return bool(flags & termios.ECHO) and bool(flags & termios.ICANON)
 
     def wait_for(self, wanted: str | Callable[[str], bool], timeout_s: float = PATIENCE_S) -> str:
         """Read until the screen shows `wanted`; return the screen. Fail with the screen after `timeout_s`.

@@ -1,0 +1,57 @@
+"""The app crashes in a real terminal, in the middle of a turn: what the person is left with."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from tests.e2e.running import KEY, Place
+from tests.e2e.terminal import Terminal
+
+# Painting the status line fails once there is a file of that name; the key is in a local value and in the message.
+LAUNCHER = f"""
+import sys
+from pathlib import Path
+from qcode.tui.status_line import StatusLine
+plain = StatusLine.render
+def render(self):
+    held = "canary-of-no-known-shape"
+    if Path("crash").exists():
+        raise LookupError("lost the {KEY}")
+    return plain(self)
+StatusLine.render = render
+from qcode.cli import main
+sys.exit(main())
+"""
+
+
+class BreakingPlace(Place):
+    @staticmethod
+    def command(*arguments: str) -> list[str]:
+        return [sys.executable, "-c", LAUNCHER, *arguments]
+
+
+def test_a_crash_gives_the_terminal_back_keeps_the_session_and_says_where_its_report_is(tmp_path: Path) -> None:
+    place = BreakingPlace(tmp_path)
+    with Terminal(place, "-m", "demo/demo", env={"OPENAI_API_KEY": KEY}, columns=100) as terminal:
+        terminal.wait_for("demo/demo")
+        terminal.press("a long reply\r")
+        terminal.wait_for("Esc to cancel")
+        (place.work / "crash").touch()
+        assert terminal.wait_for_end() == 1
+        assert terminal.is_echoing
+        assert {mode for mode, is_on in terminal.modes.items() if is_on} <= {7, 25}
+        assert terminal.modes[25]
+        said = terminal.raw[terminal.raw.rindex("\x1b[?1049l") :]
+    (report,) = place.home.rglob("crash-*.txt")
+    assert f"qcode stopped: LookupError: lost the [redacted]; details are in {report}" in said
+    assert "Traceback" not in said
+    assert report.stat().st_mode & 0o777 == 0o600
+    assert "in render" in report.read_text()
+    assert KEY not in report.read_text()
+    found = re.search(r"qcode -r (\S+) goes on with the session", said)
+    assert found is not None
+    shown = place.run("sessions", "show", found[1])
+    assert shown.code == 0
+    assert "a long reply" in shown.out

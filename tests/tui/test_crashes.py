@@ -1,0 +1,265 @@
+"""An error at every place where a worker of the app waits: nothing is lost, and the app goes on or says why not."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.worker_manager import WorkerManager
+
+from qcode.protocol.events import StepStarted
+from qcode.protocol.reply import TextDelta
+from qcode.protocol.tools import ToolOutcome
+from qcode.runtime.clipboard import Clip
+from qcode.tui.app import QcodeApp
+from qcode.tui.connect import ConnectScreen
+from qcode.tui.connecting import CheckedKey
+from tests.tui.connecting import ScriptedConnecting
+from tests.tui.harness import Running, drive, make_app
+from tests.tui.scripted import Gate, Script, ScriptedConversation, ended
+
+
+class BrokeError(Exception):
+    """What is thrown into a worker."""
+
+
+class Breaking(Coroutine[Any, Any, Any]):
+    """Runs a coroutine and throws an error into it where it waits for the `at`-th time."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any], at: int) -> None:
+        self._work = work
+        self._at = at
+        self.waits = 0
+        self.is_over = False
+
+    @property
+    def has_broken(self) -> bool:
+        return self.waits >= self._at
+
+    def send(self, value: Any) -> Any:
+        return self._step(lambda: self._work.send(value))
+
+    def throw(self, *given: Any) -> Any:
+        return self._step(lambda: self._work.throw(*given))
+
+    def close(self) -> None:
+        self._work.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        value = None
+        while True:
+            try:
+                waited = self.send(value)
+            except StopIteration as end:
+                return end.value
+            try:
+                value = yield waited
+            except BaseException as error:  # noqa: BLE001  # passed on, as an await does
+                try:
+                    waited = self.throw(error)
+                except StopIteration as end:
+                    return end.value
+                value = yield waited
+
+    def _step(self, step: Callable[[], Any]) -> Any:
+        try:
+            waited = step()
+            self.waits += 1
+            if self.waits == self._at:
+                if waited is not None:
+                    waited._asyncio_future_blocking = False
+                waited = self._work.throw(BrokeError(f"at wait {self._at}"))
+        except BaseException:
+            self.is_over = True
+            raise
+        return waited
+
+
+@contextmanager
+def breaking(group: str, at: int) -> Iterator[list[Breaking]]:
+    """Have the first worker of a group break at its `at`-th wait."""
+    made: list[Breaking] = []
+    plain = WorkerManager._new_worker
+
+    def new_worker(self: WorkerManager, work: Any, node: Any, **named: Any) -> Any:
+        if named.get("group") == group and not made:
+            work = Breaking(work, at)
+            made.append(work)
+        return plain(self, work, node, **named)
+
+    WorkerManager._new_worker = new_worker  # type: ignore[method-assign]  # for this one test
+    try:
+        yield made
+    finally:
+        WorkerManager._new_worker = plain  # type: ignore[method-assign]  # as it was
+
+
+async def _line(line: str, output: Callable[[str], None]) -> ToolOutcome:
+    output("begun\n")
+    await asyncio.sleep(0)
+    return ToolOutcome("begun\n[exit code 0]", summary="exit 0")
+
+
+class Waiting(ScriptedConnecting):
+    """Waits before it checks a key and before it keeps one."""
+
+    async def check(self, name: str, typed: str) -> CheckedKey:
+        await asyncio.sleep(0)
+        return await super().check(name, typed)
+
+    async def keep(self, name: str, checked: CheckedKey) -> tuple[str, ...]:
+        await asyncio.sleep(0)
+        return await super().keep(name, checked)
+
+
+async def _send(pilot: Pilot[Any], text: str) -> None:
+    app = pilot.app
+    assert isinstance(app, QcodeApp)
+    app.parts.prompt.insert(text)
+    await pilot.press("enter")
+
+
+async def _paste(pilot: Pilot[Any], _: Gate) -> None:
+    await pilot.press("ctrl+v")
+
+
+async def _begin(_pilot: Pilot[Any], _: Gate) -> None:
+    """The worker begins by itself."""
+
+
+async def _check_key(pilot: Pilot[Any], _: Gate) -> None:
+    await _send(pilot, "/connect openai")
+    while not isinstance(pilot.app.screen, ConnectScreen):
+        await pilot.pause()
+    await pilot.pause()
+    await pilot.press("x", "enter")
+
+
+async def _leave(pilot: Pilot[Any], gate: Gate) -> None:
+    await _send(pilot, "go")
+    await gate.reached.wait()
+    await _send(pilot, "/quit")
+
+
+TURN: Script = [StepStarted(1), TextDelta(0, "kept "), ended()]
+WORKERS: dict[str, Callable[[Pilot[Any], Gate], Awaitable[None]]] = {
+    "turn": lambda pilot, _: _send(pilot, "go"),
+    "shell": lambda pilot, _: _send(pilot, "!line"),
+    "command": _paste,
+    "warm-up": _begin,
+    "connect": _check_key,
+    "leave": _leave,
+}
+
+
+def crash(group: str, at: int, capsys: pytest.CaptureFixture[str]) -> bool:
+    """Break a worker and check what is left; return whether it waited that often."""
+    gate = Gate()
+    conversation = ScriptedConversation([gate] if group == "leave" else TURN)
+    app = make_app(
+        conversation,
+        run_shell=_line,
+        read_clipboard=lambda: Clip(text="copied"),
+        warm_up=lambda: None,
+        connect=Waiting(),
+    )
+    seen: list[str] = []
+
+    async def pilot(pilot: Pilot[Any]) -> None:
+        while not app.parts.search.is_mounted:
+            await pilot.pause()
+        await WORKERS[group](pilot, gate)
+        while app.is_running and not (made and made[0].is_over):
+            await pilot.pause()
+        if group == "leave":
+            return
+        await pilot.pause()
+        while len(app.screen_stack) > 1:
+            await pilot.press("escape")
+            await pilot.pause()
+        # The app is as usable as before: what is sent now is a turn.
+        app.parts.prompt.clear()
+        await _send(pilot, "again")
+        while "again" not in conversation.prompts or app.turns.is_running:
+            await pilot.pause()
+        seen.append(app.parts.transcript.plain_text())
+        app.exit(0)
+
+    with breaking(group, at) as made:
+        code = app.run(headless=True, size=(80, 24), auto_pilot=pilot)
+    (worker,) = made
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    if group == "leave":
+        assert code == (1 if worker.has_broken else 0)
+        assert ("qcode stopped: BrokeError" in said) is worker.has_broken
+    else:
+        assert code == 0
+        told = "failed inside (BrokeError" in seen[0].replace("\n", " ")
+        assert told is (worker.has_broken and group != "connect")
+    return worker.has_broken
+
+
+@pytest.mark.parametrize("group", WORKERS)
+def test_an_error_at_any_wait_of_a_worker_loses_nothing(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    at = 1
+    while crash(group, at, capsys):
+        at += 1
+    # The last run, without an error, shows that the worker does its work.
+    assert at > 1
+
+
+def test_a_thread_and_a_task_that_fail_with_nobody_waiting_are_told() -> None:
+    async def test(run: Running) -> None:
+        def fail() -> None:
+            raise BrokeError("in a thread")
+
+        async def break_down() -> None:
+            raise BrokeError("in a task")
+
+        thread = threading.Thread(target=fail)
+        thread.start()
+        await asyncio.to_thread(thread.join)
+        task = asyncio.ensure_future(break_down())
+        await asyncio.wait({task})
+        del task
+        await run.until(lambda: "in a thread" in run.text and "in a task" in run.text)
+
+    drive(test)
+
+
+def test_a_command_that_fails_is_told_and_so_are_models_that_cannot_be_listed() -> None:
+    def models() -> tuple[str, ...]:
+        raise BrokeError("no list")
+
+    async def test(run: Running) -> None:
+        await run.send("/model")
+        await run.until(lambda: "failed inside (BrokeError: no list)" in run.text)
+        await run.send("hello")
+        await run.until_idle()
+        assert run.conversation.prompts == ["hello"]
+
+    drive(test, models=models)
+
+
+def test_the_terminal_is_taken_back_whatever_happens_while_it_is_lent(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken_back: list[bool] = []
+
+    @contextmanager
+    def suspend(_: QcodeApp) -> Iterator[None]:
+        yield
+        taken_back.append(True)
+
+    monkeypatch.setattr(QcodeApp, "suspend", suspend)
+
+    async def test(run: Running) -> None:
+        with pytest.raises(BrokeError), run.app._lend():
+            raise BrokeError
+        assert taken_back == [True]
+
+    drive(test)
