@@ -74,7 +74,7 @@ def give_up(state: ReplyState, attempt: Attempt | None, error: ProviderError) ->
     if state.was_cut and state.text.strip():
         note = describe_cut(state.records, "error", error.message)
         return effects + state.finish("cut", StopReason.MAX_TOKENS, "", why="error", note=note)
-    info = ErrorInfo(error.kind, error.message, error.status, error.request_id)
+    info = ErrorInfo(error.kind, error.message, error.status, error.request_id, error.retry_after)
     return effects + state.finish("failed", None, "", why="error", error=info)
 
 

@@ -77,9 +77,10 @@ class ProviderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
-    """A failure as a front end and a session file see it."""
+    """A failure as a front end and a session file see it. `retry_after` is in seconds, where the server said it."""
 
     kind: str
     message: str
     status: int | None = None
     request_id: str | None = None
+    retry_after: float | None = None

@@ -91,6 +91,10 @@ class Toolbox:
         """Return whether the result of this tool is what the person answers."""
         return name in self._tools and self._tools[name].spec.asks_person
 
+    def has_sandbox(self) -> bool:
+        """Return whether commands can be confined here; the first time this runs a few short processes."""
+        return self._walls is not None and self._walls.sandbox is not None
+
     def can_go_on(self, name: str) -> bool:
         """Return whether what this tool runs can go on in the background."""
         return name in self._tools and self._tools[name].spec.can_go_on

@@ -42,7 +42,7 @@ from qcode.tui.replay import replay
 from qcode.tui.servers import ServerWatch
 from qcode.tui.setup import AppSetup
 from qcode.tui.shell_lines import ShellLines
-from qcode.tui.status import Status
+from qcode.tui.status import NO_SANDBOX, SANDBOX, Status
 from qcode.tui.themes import AUTO, choose_theme, load_themes
 from qcode.tui.todo_list import todos_in
 from qcode.tui.transcript import Transcript
@@ -89,7 +89,14 @@ class QcodeApp(App[int], inherit_bindings=False):
         for theme in themes.values():
             self.register_theme(theme)
         self.theme = choose_theme(setup.theme, themes, os.environ)
-        status = Status(model=conversation.model, mode=conversation.mode, branch=setup.git_branch)
+        status = Status(
+            model=conversation.model,
+            mode=conversation.mode,
+            branch=setup.git_branch,
+            effort=setup.effort,
+            problem=setup.problem,
+            is_restricted=setup.is_restricted(),
+        )
         attaching = Attaching(
             conversation,
             setup,
@@ -282,11 +289,18 @@ class QcodeApp(App[int], inherit_bindings=False):
         if self.setup.warm_up is not None:
             warm_up = asyncio.to_thread(self.setup.warm_up)
             self.run_worker(self.host.failures.noticed(warm_up), group="warm-up")
+        if self.setup.has_sandbox is not None:
+            looking = self._look_for_sandbox(self.setup.has_sandbox)
+            self.run_worker(self.host.failures.noticed(looking), group="sandbox")
         if self.setup.connect is not None and self.setup.connect.is_first:
             self.host.connect("")
         if self.setup.first_prompt.strip():
             self.parts.prompt.sent.add(self.setup.first_prompt)
             self.turns.submit(Submission(self.setup.first_prompt, self.setup.first_prompt))
+
+    async def _look_for_sandbox(self, has_sandbox: Callable[[], bool]) -> None:
+        found = await asyncio.to_thread(has_sandbox)
+        self.parts.status.change(sandbox=SANDBOX if found else NO_SANDBOX)
 
     def _servers_changed(self) -> None:
         self.call_later(self.server_watch.refresh)

@@ -171,6 +171,7 @@ class Host:
             self.say("error", str(refusal))
             return
         self._widgets.status.change(model=self.conversation.model, context_window=0)
+        self._widgets.status.forget_problem()
         self.say("info", f"Model: {self.conversation.model}, from the next turn on.")
 
     def connect(self, provider: str) -> None:
@@ -227,6 +228,7 @@ class Host:
 
     def trust_folder(self) -> None:
         self.say("info", self.setup.trust() if self.setup.trust is not None else "There is nothing to trust here.")
+        self._widgets.status.change(is_restricted=self.setup.is_restricted())
 
     def copy_reply(self) -> None:
         replies = (message.text for message in reversed(self.conversation.messages) if message.role == "assistant")

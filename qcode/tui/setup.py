@@ -56,6 +56,10 @@ class AppSetup:
     read_clipboard   reads the system's clipboard; blocks, so it is called in a thread
     run_shell        runs a line the person typed after `!`, its output as it comes; cancelling it ends what it runs
     custom_commands  the commands from files
+    problem          why no model can be reached, in two words for the status line; empty: one can
+    effort           how much the model is asked to think, empty where that is not set
+    is_restricted    whether the folder is not trusted, as it is now
+    has_sandbox      whether commands can be confined here; blocks, so it is called in a thread. None: nothing is said
     warm_up          run in a thread once the first screen is painted (importing the SDK, say)
     servers          the tool servers, started once the first screen is painted; None where there are none
     notices          shown below the welcome
@@ -90,6 +94,10 @@ class AppSetup:
     read_clipboard: Callable[[], Clip] | None = None
     run_shell: Callable[[str, Callable[[str], None]], Awaitable[ToolOutcome]] | None = None
     custom_commands: tuple[CustomCommand, ...] = ()
+    problem: str = ""
+    effort: str = ""
+    is_restricted: Callable[[], bool] = lambda: False
+    has_sandbox: Callable[[], bool] | None = None
     warm_up: Callable[[], None] | None = None
     servers: ToolServers | None = None
     notices: tuple[Notice, ...] = ()

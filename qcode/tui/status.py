@@ -20,6 +20,26 @@ FRAMES_PER_SECOND = 8
 _BAR_CELLS = 8
 _GAP = "  "
 _WHY_CELLS = 100
+_NEARLY_FULL = 0.75
+_DROPPED = (
+    "branch",
+    "walls",
+    "tokens",
+    "provider",
+    "bar",
+    "effort",
+    "cost",
+    "no walls",
+    "hint",
+    "word",
+    "context",
+    "model",
+    "restricted",
+    "problem",
+)
+
+SANDBOX, NO_SANDBOX = "sandbox", "no sandbox"
+"""The words for whether a command can be confined here; `qcode doctor` says by what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +58,11 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """All the line shows. `cost` None: unknown; `has_unknown_cost`: `cost` is a part of the sum only."""
+    """All the line shows. `cost` None: unknown; `has_unknown_cost`: `cost` is a part of the sum only.
+
+    `sandbox` says whether commands can run behind walls, empty while that is not known. `problem` is why the model
+    cannot be reached, `problem_until` when that is over (None: not known). `is_restricted`: the folder is not trusted.
+    """
 
     model: str = ""
     mode: str = "default"
@@ -50,15 +74,21 @@ class Status:
     branch: str = ""
     activity: Activity | None = None
     hint: str = ""
+    effort: str = ""
+    sandbox: str = ""
+    is_restricted: bool = False
+    problem: str = ""
+    problem_until: float | None = None
 
 
 def render_status(status: Status, width: int, now: float) -> Content:
     """Return the line for `width` cells: activity or hint on the left, facts on the right.
 
-    Dropped in this order where room is short: branch, tokens, the provider's name, the bar, cost, the Esc hint,
-    context, model. The mode and what is happening stay; they are cut last.
+    Dropped in this order where room is short: branch, that there is a sandbox, tokens, the provider's name, the bar,
+    effort, cost, that there is none, the Esc hint, the word about a full context, context, model, the restriction, the
+    problem. The mode and what is happening stay; they are cut last.
     """
-    for facts, is_hinting in _layouts(status):
+    for facts, is_hinting in _layouts(status, now):
         left = _left(status, now, is_hinting, _WHY_CELLS)
         right = Content(_GAP).join(facts)
         room = width - right.cell_length - left.cell_length
@@ -72,25 +102,34 @@ def render_status(status: Status, width: int, now: float) -> Content:
     return Content.assemble(left, " " * max(0, width - left.cell_length - mode.cell_length), mode)
 
 
-def _layouts(status: Status) -> list[tuple[list[Content], bool]]:
+def _layouts(status: Status, now: float) -> list[tuple[list[Content], bool]]:
     """Every arrangement from the fullest to the barest."""
     parts: dict[str, Content] = {
+        "problem": Content.styled(_problem(status, now), "bold $text-error"),
+        "restricted": Content.styled("restricted" if status.is_restricted else "", "$text-warning"),
         "model": Content.styled(one_line(status.model, 60), "$muted"),
+        "effort": Content.styled(f"effort {one_line(status.effort, 12)}" if status.effort else "", "$muted"),
         "mode": _mode(status),
+        "walls": Content.styled(status.sandbox if status.sandbox == SANDBOX else "", "$muted"),
+        "no walls": Content.styled(one_line(status.sandbox, 20) if status.sandbox != SANDBOX else "", "$text-warning"),
         "context": _context(status, has_bar=True),
         "tokens": Content.styled(f"{tokens_text(status.tokens)} tokens" if status.tokens else "", "$muted"),
         "cost": Content.styled(_cost(status), "$muted"),
         "branch": Content.styled(shorten(status.branch, 24), "$muted"),
     }
-    layouts = [(_present(parts), True)]
-    for dropped in ("branch", "tokens", "provider", "bar", "cost", "hint", "context", "model"):
+    is_hinting = True
+    layouts = [(_present(parts), is_hinting)]
+    for dropped in _DROPPED:
         if dropped == "provider":
             parts["model"] = Content.styled(one_line(status.model.rpartition("/")[2], 40), "$muted")
         elif dropped == "bar":
             parts["context"] = _context(status, has_bar=False)
+        elif dropped == "word":
+            parts["context"] = _context(status, has_bar=False, has_word=False)
         else:
             parts.pop(dropped, None)
-        layouts.append((_present(parts), dropped not in ("hint", "context", "model")))
+        is_hinting = is_hinting and dropped != "hint"
+        layouts.append((_present(parts), is_hinting))
     return layouts
 
 
@@ -128,12 +167,20 @@ def _mode(status: Status) -> Content:
     return Content.styled(status.mode, styles.get(status.mode, "bold $text-error" if status.mode == "bypass" else ""))
 
 
-def _context(status: Status, *, has_bar: bool) -> Content:
+def _problem(status: Status, now: float) -> str:
+    if not status.problem or status.problem_until is None:
+        return one_line(status.problem, 30)
+    return f"{one_line(status.problem, 30)}, {duration_text(max(0, ceil(status.problem_until - now)))}"
+
+
+def _context(status: Status, *, has_bar: bool, has_word: bool = True) -> Content:
     if status.context_window <= 0 or status.context_tokens <= 0:
         return Content("")
     share = min(1.0, status.context_tokens / status.context_window)
-    style = "$text-error" if share >= 0.9 else "$text-warning" if share >= 0.75 else "$muted"
+    style = "$text-error" if share >= 0.9 else "$text-warning" if share >= _NEARLY_FULL else "$muted"
     percent = f"{max(1, round(share * 100))}%"
+    if has_word and share >= _NEARLY_FULL:
+        percent += " nearly full"
     if not has_bar:
         return Content.styled(percent, style)
     filled = max(1, round(share * _BAR_CELLS))

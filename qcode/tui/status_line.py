@@ -11,7 +11,9 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
 
-from qcode.protocol.events import UsageUpdated
+from qcode.protocol.errors import ErrorInfo, ErrorKind
+from qcode.protocol.events import TurnEnded, TurnEvent, UsageUpdated
+from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.protocol.usage import Usage
 from qcode.tui.status import FRAMES_PER_SECOND, Activity, Status, render_status
 from qcode.tui.totals import Totals
@@ -25,6 +27,8 @@ class StatusLine(Widget):
         self.status = status
         self._clock = clock
         self._ticks: Timer | None = None
+        self._pace: float = 0
+        self._standing = status.problem
         self._totals = Totals()
 
     @property
@@ -37,8 +41,30 @@ class StatusLine(Widget):
         if status == self.status:
             return
         self.status = status
-        self._run_timer(status.activity is not None and status.activity.is_moving and not status.hint)
+        self._run_timer(_pace(status))
         self.refresh()
+
+    def see(self, event: TurnEvent) -> None:
+        """Keep in view why a turn could not reach its model, until one does; what stood there before comes back."""
+        match event:
+            case TextDelta() | ReasoningDelta():
+                self._end_problem()
+            case TurnEnded(error=error) if error is not None:
+                after = error.retry_after
+                self.change(
+                    problem=_word(error) or self._standing,
+                    problem_until=None if after is None else self._clock() + after,
+                )
+            case _:
+                pass
+
+    def forget_problem(self) -> None:
+        """The model is another one now."""
+        self._standing = ""
+        self._end_problem()
+
+    def _end_problem(self) -> None:
+        self.change(problem=self._standing, problem_until=None)
 
     def show_activity(self, activity: Activity | None) -> None:
         self.change(activity=activity)
@@ -60,17 +86,45 @@ class StatusLine(Widget):
         self.change(context_tokens=0)
 
     def render(self) -> Content:
-        return render_status(self.status, self.size.width, self._clock())
+        now, until = self._clock(), self.status.problem_until
+        if until is not None and now >= until:
+            self.call_later(self._end_problem)
+        return render_status(self.status, self.size.width, now)
 
     def _show_totals(self, totals: Totals) -> None:
         self.change(tokens=totals.tokens, cost=totals.cost, has_unknown_cost=totals.has_unknown_cost)
 
-    def _run_timer(self, is_wanted: bool) -> None:
-        if is_wanted and self._ticks is None:
-            self._ticks = self.set_interval(1 / FRAMES_PER_SECOND, self.refresh)
-        elif not is_wanted and self._ticks is not None:
+    def _run_timer(self, pace: float) -> None:
+        """Repaint so many times a second, 0: not at all."""
+        if pace == self._pace:
+            return
+        self._pace = pace
+        if self._ticks is not None:
             self._ticks.stop()
-            self._ticks = None
+        self._ticks = self.set_interval(1 / pace, self.refresh) if pace else None
+
+
+def _pace(status: Status) -> float:
+    if status.activity is not None and status.activity.is_moving and not status.hint:
+        return FRAMES_PER_SECOND
+    return 1 if status.problem_until is not None else 0
+
+
+def _word(error: ErrorInfo) -> str:
+    """Return what keeps the model from being reached, empty where that is not what went wrong."""
+    return _PROBLEMS.get(error.kind, "")
+
+
+_PROBLEMS: dict[str, str] = {
+    ErrorKind.NO_CREDENTIAL: "no key",
+    ErrorKind.AUTH: "key refused",
+    ErrorKind.CONNECTION: "offline",
+    ErrorKind.TIMEOUT: "no answer",
+    ErrorKind.UNREACHABLE: "no server",
+    ErrorKind.RATE_LIMIT: "rate limited",
+    ErrorKind.QUOTA: "quota used up",
+    ErrorKind.OVERLOADED: "overloaded",
+}
 
 
 def _tokens(usage: Usage) -> int:

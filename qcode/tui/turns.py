@@ -145,6 +145,7 @@ class Turns:
             async for event in events:
                 self._presenter.present(event)
                 self._widgets.todos.see(event)
+                self._widgets.status.see(event)
                 if isinstance(event, TurnEnded):
                     return event.outcome
                 # A provider that never waits would otherwise keep keys and paint from their turn.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.protocol.events import ApprovalRequested, ToolStarted, UsageUpdated, Waiting
+from qcode.protocol.errors import ErrorInfo, ErrorKind
+from qcode.protocol.events import ApprovalRequested, ToolStarted, TurnEnded, UsageUpdated, Waiting
+from qcode.protocol.stops import Outcome
 from qcode.protocol.usage import Usage
 from qcode.tui.figures import cost_text, count_text, duration_text, tokens_text
-from qcode.tui.status import Activity, Status, render_status
+from qcode.tui.status import NO_SANDBOX, SANDBOX, Activity, Status, render_status
 from qcode.tui.totals import Totals
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, call, ended, says
@@ -182,3 +185,117 @@ def test_a_wait_is_shown_with_its_countdown_and_can_be_cancelled() -> None:
         assert conversation.cancels == 1
 
     drive(test, conversation)
+
+
+STATED = replace(FULL, effort="high", sandbox=SANDBOX, is_restricted=True, problem="offline")
+
+
+def test_what_matters_most_goes_last_and_the_line_never_wraps() -> None:
+    gone: list[str] = []
+    parts = ("sandbox", "effort high", "restricted", "offline", "claude-opus", "25%", "$0.42")
+    for width in range(220, 8, -1):
+        line = render_status(STATED, width, 112.5)
+        assert line.cell_length == max(width, len("accept-edits"))
+        assert "\n" not in line.plain
+        gone += [part for part in parts if part not in line.plain and part not in gone]
+    assert gone == ["sandbox", "effort high", "$0.42", "25%", "claude-opus", "restricted", "offline"]
+
+
+def test_that_there_is_no_sandbox_is_kept_longer_than_that_there_is_one() -> None:
+    def narrowest(word: str) -> int:
+        status = replace(FULL, sandbox=word, activity=None)
+        return min(width for width in range(20, 120) if word in render_status(status, width, 0.0).plain)
+
+    assert narrowest(NO_SANDBOX) < 60 < narrowest(SANDBOX)
+
+
+def test_forty_columns_still_say_what_is_wrong() -> None:
+    line = render_status(replace(STATED, mode="default", activity=None), 40, 0.0).plain
+    assert "offline  restricted" in line
+    assert line.endswith("default")
+
+
+def test_a_window_that_is_nearly_full_says_so_in_words() -> None:
+    assert "nearly full" not in render_status(replace(FULL, context_tokens=148_000), 160, 0.0).plain
+    wide = replace(FULL, context_tokens=156_000)
+    assert "78% nearly full" in render_status(wide, 160, 0.0).plain
+    assert "78% nearly full" in render_status(replace(wide, activity=None), 80, 0.0).plain
+    narrow = render_status(replace(wide, mode="default", activity=None), 30, 0.0).plain
+    assert "78%" in narrow
+    assert "full" not in narrow
+
+
+def failing(kind: ErrorKind, retry_after: float | None = None) -> TurnEnded:
+    return replace(
+        ended(Outcome.ERROR, error="It failed."), error=ErrorInfo(kind, "It failed.", retry_after=retry_after)
+    )
+
+
+def test_why_the_model_cannot_be_reached_stays_until_it_answers() -> None:
+    gate = Gate()
+    scripts: list[Script] = [[failing(ErrorKind.CONNECTION)], [gate, *says("back"), ended()], [failing(ErrorKind.AUTH)]]
+
+    async def test(run: Running) -> None:
+        await run.send("one")
+        await run.until_idle()
+        assert run.status.split()[:3] == ["offline", "demo/scripted", "default"]
+        await run.send("two")
+        await gate.reached.wait()
+        assert "offline" in run.status
+        gate.open()
+        await run.until_idle()
+        assert "offline" not in run.status
+        await run.send("three")
+        await run.until_idle()
+        assert "key refused" in run.status
+        await run.send("/model demo/other")
+        await run.pilot.pause()
+        assert "key refused" not in run.status
+
+    drive(test, ScriptedConversation(*scripts))
+
+
+def test_a_rate_limit_counts_down_and_ends() -> None:
+    async def test(run: Running) -> None:
+        await run.send("one")
+        await run.until_idle()
+        line = run.app.parts.status
+        assert "rate limited, 5 min 00 s" in run.status
+        assert line.is_ticking
+        run.clock.now += 61
+        assert "rate limited, 3 min 59 s" in run.status
+        run.clock.now += 300
+        await run.until(lambda: "rate limited" not in run.status)
+        assert not line.is_ticking
+
+    drive(test, ScriptedConversation([failing(ErrorKind.RATE_LIMIT, 300.0)]))
+
+
+def test_a_missing_key_is_said_as_long_as_the_stand_in_answers() -> None:
+    async def test(run: Running) -> None:
+        assert "no key" in run.status
+        await run.send("one")
+        await run.until_idle()
+        assert "no key" in run.status
+        await run.send("/model demo/other")
+        await run.pilot.pause()
+        assert "no key" not in run.status
+
+    drive(test, ScriptedConversation([*says("hi"), ended()]), problem="no key")
+
+
+def test_the_sandbox_is_looked_for_and_the_restriction_goes_with_trust() -> None:
+    trusted: list[bool] = []
+
+    def trust() -> str:
+        trusted.append(True)
+        return "Trusted."
+
+    async def test(run: Running) -> None:
+        await run.until(lambda: "no sandbox" in run.status)
+        assert "restricted" in run.status
+        await run.send("/trust")
+        await run.pilot.pause()
+        assert "restricted" not in run.status
+
+    drive(test, has_sandbox=lambda: False, is_restricted=lambda: not trusted, trust=trust, size=(120, 24))

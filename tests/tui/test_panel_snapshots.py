@@ -1,4 +1,4 @@
-"""How the list of todos looks, with what must be readable in it."""
+"""How the list of todos and a full status line look, with what must be readable in them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from qcode.protocol.events import StepStarted
+from qcode.protocol.events import StepStarted, UsageUpdated
 from qcode.protocol.reply import TextDelta
+from qcode.protocol.usage import Usage
 from qcode.tui.app import QcodeApp
+from qcode.tui.status import render_status
 from tests.tui.harness import make_app
 from tests.tui.scripted import Gate, Script, ScriptedConversation
 from tests.tui.test_todos import listed
@@ -44,3 +46,24 @@ def test_todos(snap_compare: Callable[..., bool], changes: dict[str, Any], size:
     assert snap_compare(app, run_before=wait, terminal_size=size)
     assert app.parts.todos.is_open
     assert [item.state for item in app.parts.todos.items] == ["done", "in_progress", "pending", "pending"]
+
+
+@pytest.mark.parametrize(("changes", "size"), LOOKS)
+def test_status(snap_compare: Callable[..., bool], changes: dict[str, Any], size: tuple[int, int]) -> None:
+    gate = Gate()
+    usage = UsageUpdated(Usage(160_000, 900), None, 160_900, 200_000)
+    conversation = ScriptedConversation([StepStarted(1), usage, gate])
+    stated: dict[str, Any] = {"problem": "no key", "is_restricted": lambda: True, "has_sandbox": lambda: False}
+    app = make_app(conversation, first_prompt="hello", effort="high", **stated, **changes)
+
+    async def wait(pilot: Pilot[int]) -> None:
+        while not gate.reached.is_set() or not app.parts.status.status.sandbox:
+            await pilot.pause()
+        await pilot.pause()
+
+    assert snap_compare(app, run_before=wait, terminal_size=size)
+    # What the line shows at the width it has inside its padding.
+    shown = render_status(app.parts.status.status, size[0] - 2, 1_000.0).plain
+    assert ("no key  restricted  scripted" in shown) is (size[0] >= 80)
+    assert shown.startswith("⠋ waiting for the model")
+    assert shown.rstrip().endswith("default  80%" if size[0] >= 80 else "default")
