@@ -79,13 +79,7 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
     settings, arguments = around.settings, around.arguments
     is_demo = ready.selection.spec.name == "demo"
     note = (f"{ready.selection.name} ({ready.selection.note})", *(DEMO_NOTE if is_demo else ()))
-    notices = [
-        Notice("warning", text)
-        for text in (*settings.warnings, *around.keys.complaints, *ready.notices, *ready.instructions.notices)
-    ]
-    if not around.is_trusted:
-        text = "This folder is restricted: everything but reading asks, whatever the mode. /trust trusts it."
-        notices.append(Notice("info", text))
+    notices = _notices(around, ready)
     git, choices = ready.environment.git, Choices(around.paths.state_dir)
     custom = load_custom_commands(
         around.paths.config_dir, around.root, is_trusted=around.is_trusted, taken=typed_names(COMMANDS)
@@ -128,6 +122,15 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
         is_kept=arguments.keeps_session,
         notices=tuple(notices),
     )
+
+
+def _notices(around: Surroundings, ready: Wired) -> list[Notice]:
+    warnings = (*around.settings.warnings, *around.keys.complaints, *ready.notices, *ready.instructions.notices)
+    notices = [Notice("warning", text) for text in warnings]
+    if not around.is_trusted:
+        text = "This folder is restricted: everything but reading asks, whatever the mode. /trust trusts it."
+        notices.append(Notice("info", text))
+    return notices
 
 
 def _trust(around: Surroundings, ready: Wired) -> str:
