@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from qcode.protocol.messages import Message
+from qcode.protocol.reports import TurnUsage
 
 ExportForm: TypeAlias = Literal["md", "json", "html"]
 EXPORT_FORMS: tuple[ExportForm, ...] = ("md", "json", "html")
@@ -24,7 +25,10 @@ class SessionInfo:
 
 
 class Library(Protocol):
-    """What refuses raises `ValueError` with one line for a person. Nothing here may be called while a turn runs."""
+    """What refuses raises `ValueError` with one line for a person.
+
+    Nothing here but `make_title` may be called while a turn runs.
+    """
 
     @property
     def title(self) -> str:
@@ -44,6 +48,14 @@ class Library(Protocol):
         ...
 
     def rename(self, session_id: str, title: str) -> None: ...
+
+    async def make_title(self) -> TurnUsage | None:
+        """Have the open session named by the small model, where one is set, nobody named it, and it was not tried.
+
+        Return what that used, None where nothing was asked. It may be called while a turn runs; a model that fails
+        leaves the session as it is, and so does a person who names it meanwhile.
+        """
+        ...
 
     def delete(self, session_id: str) -> None:
         """Remove a session for good, with the old contents of files it kept; the open one is refused."""

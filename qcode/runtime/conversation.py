@@ -40,12 +40,10 @@ from qcode.protocol.events import (
 from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.provider import Provider
 from qcode.protocol.reports import ContextReport, TurnUsage
 from qcode.protocol.tools import ToolOutcome
 from qcode.runtime.background import Background
 from qcode.runtime.checkpoints.keeper import Checkpoints
-from qcode.runtime.debug_log import LoggedProvider
 from qcode.runtime.driver import Driver
 from qcode.runtime.judged import JudgedCalls
 from qcode.runtime.library import Library
@@ -84,7 +82,7 @@ class Conversation:
         self._checkpoints = Checkpoints(
             wiring.toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy
         )
-        self._library = Library(self, wiring.sessions, wiring.toolbox.workspace.root)
+        self._library = Library(self, wiring.sessions, wiring.toolbox.workspace.root, self._models.small)
         self._begin(session, messages)
 
     def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
@@ -159,8 +157,8 @@ class Conversation:
         writer, problem = self._models.writer()
         settings = self._turn_settings(writer, options)
         turn = Turn(settings, self._known_model(), self._transcript.messages, self._counter, number=self._turns)
-        summaries = None if writer is None else self._logged(writer.provider)
-        self._driver = Driver(turn, self._logged(self._connected.provider), self, writer=summaries)
+        summaries = None if writer is None else self._models.logged(writer.provider)
+        self._driver = Driver(turn, self._models.logged(self._connected.provider), self, writer=summaries)
         await self._checkpoints.settle()
         complaints = self._waiting.complaints
         complaints += problem
@@ -246,6 +244,9 @@ class Conversation:
     def session(self) -> Session:
         return self._transcript.session
 
+    def count(self, used: TurnUsage) -> None:
+        self._usage.append(used)
+
     @property
     def is_busy(self) -> bool:
         """Whether a turn runs."""
@@ -325,10 +326,6 @@ class Conversation:
         if error.kind is not ErrorKind.UNKNOWN_MODEL:
             return error
         return await with_nearest_models(error, self._connected.provider, self._connected.model.name)
-
-    def _logged(self, provider: Provider) -> Provider:
-        log = self._wiring.debug_log
-        return provider if log is None else LoggedProvider(provider, log)
 
     def _new_counter(self) -> PromptCounter:
         tokens = self._wiring.tokens

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from qcode.protocol.events import ApiCalls
 from qcode.protocol.library import ExportForm, SessionInfo
 from qcode.protocol.messages import Message
+from qcode.protocol.reports import TurnUsage
+from qcode.protocol.usage import cost_of
 from qcode.runtime.store.errors import SessionError
 from qcode.runtime.store.line import Entry
 from qcode.runtime.store.loaded import assemble
 from qcode.runtime.store.session import Session
 from qcode.runtime.store.store import SessionStore
 from qcode.runtime.store.summaries import SessionSummary, first_words
+from qcode.runtime.surroundings import Connected
+from qcode.runtime.titles import ask_for_title, is_worth_a_title
+
+_DEMO = "demo"
 
 
 class Opener(Protocol):
@@ -29,18 +36,29 @@ class Opener(Protocol):
     @property
     def is_busy(self) -> bool: ...
 
+    def count(self, used: TurnUsage) -> None:
+        """Count what was used beside the turns."""
+        ...
+
     def open_session(self, session: Session) -> None:
         """Leave the session that is open and go on with this one."""
         ...
 
 
 class Library:
-    """The real `protocol.library.Library`. `store` None: no sessions are kept in this run."""
+    """The real `protocol.library.Library`. `store` None: no sessions are kept in this run.
 
-    def __init__(self, opener: Opener, store: SessionStore | None, folder: Path) -> None:
+    `small_model` gives the model for small tasks, None where there is none.
+    """
+
+    def __init__(
+        self, opener: Opener, store: SessionStore | None, folder: Path, small_model: Callable[[], Connected | None]
+    ) -> None:
         self._opener = opener
         self._known = store
         self._folder = folder
+        self._small_model = small_model
+        self._tried: set[str] = set()
 
     @property
     def title(self) -> str:
@@ -67,6 +85,26 @@ class Library:
             return
         with _one_line():
             self._store.rename(session_id, title)
+
+    async def make_title(self) -> TurnUsage | None:
+        session = self._opener.session
+        messages = [entry.message for entry in self._history()] if self._is_to_be_named(session) else []
+        small = self._small_model() if is_worth_a_title(messages) else None
+        if small is None or small.provider.name == _DEMO:
+            return None
+        self._tried.add(session.session_id)
+        naming = await ask_for_title(small.provider, small.model.name, small.model.output_limit, messages)
+        if naming.title and not session.title and session is self._opener.session:
+            session.set_title(naming.title)
+        cost = cost_of(naming.usage, small.model.facts.price)
+        used = TurnUsage("(a name for the session)", small.name, naming.usage, cost, ApiCalls(initial=1))
+        self._opener.count(used)
+        return used
+
+    def _is_to_be_named(self, session: Session) -> bool:
+        """Whether a name would be kept and seen, and nothing of a run without a network would go to one."""
+        is_demo = self._opener.model.partition("/")[0] == _DEMO
+        return self._known is not None and not is_demo and not session.title and session.session_id not in self._tried
 
     def delete(self, session_id: str) -> None:
         if session_id == self._opener.session.session_id:

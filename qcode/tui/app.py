@@ -30,11 +30,12 @@ from qcode.tui.approval import ApprovalPanel
 from qcode.tui.attaching import Attaching
 from qcode.tui.clipboard import Clipboard
 from qcode.tui.commands.command import Command, find, key_names, split_command, unknown_command
-from qcode.tui.commands.keymap import keymap, problems
+from qcode.tui.commands.keymap import keymap
 from qcode.tui.commands.table import COMMANDS, by_id
 from qcode.tui.completion import choices_for
 from qcode.tui.figures import count_text
 from qcode.tui.host import Host
+from qcode.tui.naming import SessionName
 from qcode.tui.outliving import outliving
 from qcode.tui.prompt import Prompt, Sources
 from qcode.tui.queued import Submission
@@ -42,11 +43,12 @@ from qcode.tui.replay import replay
 from qcode.tui.servers import ServerWatch
 from qcode.tui.setup import AppSetup
 from qcode.tui.shell_lines import ShellLines
+from qcode.tui.start_notices import start_notices
 from qcode.tui.status import NO_SANDBOX, SANDBOX, Status
-from qcode.tui.themes import AUTO, choose_theme, load_themes
+from qcode.tui.themes import choose_theme, load_themes
 from qcode.tui.todo_list import todos_in
 from qcode.tui.transcript import Transcript
-from qcode.tui.turns import Turns
+from qcode.tui.turns import State, Turns
 from qcode.tui.welcome import welcome_lines
 from qcode.tui.widgets import make_widgets
 
@@ -106,7 +108,8 @@ class QcodeApp(App[int], inherit_bindings=False):
         sources = Sources(lambda text: choices_for(text, self.host), attaching.files, attaching.pictures)
         self.parts = make_widgets(setup, status, sources)
         self.announcer = Announcer(setup, self._write, self._ring)
-        self.turns = Turns(conversation, setup, self.parts, spawn=self._spawn, announce=self.announcer.announce)
+        self.session_name = SessionName(conversation, self.announcer.name, self.parts.status.add_turn)
+        self.turns = Turns(conversation, setup, self.parts, spawn=self._spawn, announce=self._announce)
         self.shell = ShellLines(conversation, setup, self.parts.transcript, spawn=self._spawn_shell)
         self._is_lent = False
         self._crash: str | None = None
@@ -120,6 +123,7 @@ class QcodeApp(App[int], inherit_bindings=False):
             self.shell,
             attaching,
             self.server_watch,
+            self.session_name,
             themes=tuple(themes),
             leave=self._begin_leaving,
             copy=self._copy,
@@ -175,6 +179,7 @@ class QcodeApp(App[int], inherit_bindings=False):
             terminal.on_signals(self._on_signal)
         self.host.failures.watch(self._in_app)
         self.announcer.begin()
+        self.session_name.refresh()
         self._show_start()
         self.parts.prompt.focus()
         self.call_after_refresh(self._after_first_paint)
@@ -257,24 +262,15 @@ class QcodeApp(App[int], inherit_bindings=False):
     def _run(self, command: Command, argument: str) -> None:
         with self.host.failures.noticing():
             command.run(self.host, argument)
+            self.session_name.refresh()
 
     def _show_start(self) -> None:
         transcript = self.parts.transcript
         transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
         replay(self.conversation.messages, transcript)
         self.parts.todos.become(todos_in(self.conversation.messages))
-        if self.conversation.mode == "bypass":
-            transcript.add_notice("warning", "Mode bypass: tools run without asking. Shift+Tab leaves it.")
-        for notice in self.setup.notices:
+        for notice in start_notices(self.setup, self.conversation.mode, self.theme, self._theme_problems):
             transcript.add_notice(notice.level, notice.text)
-        for problem in self._theme_problems:
-            transcript.add_notice("warning", problem)
-        if self.setup.theme not in (self.theme, AUTO):
-            transcript.add_notice(
-                "warning", f"There is no theme {self.setup.theme!r}; {self.theme} is used. /theme lists them."
-            )
-        for command_id, problem in problems(self.setup.keys, COMMANDS):
-            transcript.add_notice("warning", f"Keys of {command_id}: {problem}.")
 
     async def _after_first_paint(self) -> None:
         if not self.screen.is_attached or self.return_value is not None:
@@ -350,6 +346,11 @@ class QcodeApp(App[int], inherit_bindings=False):
         await self.shell.close()
         await self.turns.wait_until_idle(_LEAVE_SECONDS)
         self.exit(0)
+
+    def _announce(self, state: State) -> None:
+        self.announcer.announce(state)
+        if state == "idle":
+            self.run_worker(self.host.failures.noticed(self.session_name.make()), group="title")
 
     def _ring(self, why: str) -> None:
         """Call the person, with a notification where nobody looks."""

@@ -23,6 +23,7 @@ from qcode.tui.connect import Connected, ConnectScreen
 from qcode.tui.escapes import Escapes
 from qcode.tui.failures import Failures
 from qcode.tui.figures import count_text
+from qcode.tui.naming import SessionName
 from qcode.tui.outside import Outside
 from qcode.tui.palette import CommandProvider
 from qcode.tui.queued import Submission
@@ -51,6 +52,7 @@ class Host:
         shell: ShellLines,
         attaching: Attaching,
         servers: ServerWatch,
+        session_name: SessionName,
         *,
         themes: tuple[str, ...],
         leave: Callable[[], None],
@@ -69,6 +71,7 @@ class Host:
         self.failures = Failures(setup.report, self.say)
         self._models: tuple[str, ...] | None = None
         self._session_id = conversation.session_id
+        self._session_name = session_name
         self._escapes = Escapes(app, widgets, turns, shell, servers, clock=setup.clock, copy=copy)
         self._outside = Outside(app, widgets.prompt, attaching, say=self.say, hint=self.hint, lend=lend)
 
@@ -154,6 +157,7 @@ class Host:
         replay(self.conversation.messages, transcript)
         self._widgets.todos.become(todos_in(self.conversation.messages))
         transcript.scroll_end(animate=False)
+        self._session_name.refresh()
         context = self.conversation.reports.context()
         self._widgets.status.change(context_tokens=context.used, context_window=context.window)
 

@@ -10,10 +10,10 @@ from decimal import Decimal
 from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, ReplyFinished, StepStarted, TurnEnded, TurnEvent, TurnStarted
-from qcode.protocol.library import Library
+from qcode.protocol.library import ExportForm, SessionInfo
 from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant, user
 from qcode.protocol.reply import TextDelta
-from qcode.protocol.reports import Reports
+from qcode.protocol.reports import Reports, TurnUsage
 from qcode.protocol.rewinding import FileDiff, OwnMessage, RewindPlan, RewindReport, What
 from qcode.protocol.stops import Limit, Outcome, StopReason
 from qcode.protocol.usage import Usage
@@ -65,6 +65,7 @@ class ScriptedConversation:
         self.options: list[TurnOptions] = []
         self.takes_images = True
         self.background = ScriptedBackground()
+        self.library = ScriptedLibrary()
         self.cancels = 0
         self.clears = 0
         self._answered = asyncio.Event()
@@ -101,10 +102,6 @@ class ScriptedConversation:
     async def compact(self, focus: str = "") -> AsyncIterator[TurnEvent]:
         self.prompts.append(f"/compact {focus}".rstrip())
         yield ended()
-
-    @property
-    def library(self) -> Library:
-        raise NotImplementedError("tests of sessions use a real conversation")
 
     @property
     def rewinds(self) -> ScriptedRewinds:
@@ -164,6 +161,45 @@ class ScriptedBackground:
         if self.refusal:
             raise ValueError(self.refusal)
         self.moved.append(call_id)
+
+
+class ScriptedLibrary:
+    """One session, named `title`; `made` is what naming it used, its name `named` from then on."""
+
+    def __init__(self) -> None:
+        self.title = ""
+        self.named = ""
+        self.made: TurnUsage | None = None
+
+    async def make_title(self) -> TurnUsage | None:
+        if self.made is not None and not self.title:
+            self.title = self.named
+            return self.made
+        return None
+
+    def sessions(self) -> tuple[SessionInfo, ...]:
+        return ()
+
+    def preview(self, session_id: str) -> tuple[Message, ...]:
+        return ()
+
+    def search(self, text: str) -> frozenset[str]:
+        return frozenset()
+
+    def rename(self, session_id: str, title: str) -> None:
+        self.title = title
+
+    def delete(self, session_id: str) -> None:
+        raise ValueError("There is one session only.")
+
+    def resume(self, session_id: str) -> tuple[str, ...]:
+        raise ValueError("There is one session only.")
+
+    def fork(self) -> str:
+        raise ValueError("There is one session only.")
+
+    def export(self, form: ExportForm) -> str:
+        return ""
 
 
 class ScriptedRewinds:

@@ -1,0 +1,50 @@
+"""What the session is called, in the terminal's title, and what making a name used."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+from qcode.protocol.events import ApiCalls
+from qcode.protocol.reports import TurnUsage
+from qcode.protocol.usage import Usage
+from qcode.tui.announcing import Announcer
+from tests.tui.harness import SETUP, Running, drive
+from tests.tui.scripted import ScriptedConversation, ended, says
+
+
+def test_a_name_is_made_after_the_turn_and_its_cost_added() -> None:
+    conversation = ScriptedConversation([*says("hi"), ended(cost="0.0021")])
+    conversation.library.named = "Dates in the parser"
+    conversation.library.made = TurnUsage("", "tiny/m", Usage(100, 10), Decimal("0.01"), ApiCalls(1))
+    named: list[str] = []
+
+    async def test(run: Running) -> None:
+        run.app.session_name._show = named.append
+        await run.send("go")
+        await run.until(lambda: bool(named) and named[-1] == "Dates in the parser")
+        await run.pilot.pause()
+        assert run.app.parts.status.status.cost == Decimal("0.0121")
+        await run.send("/rename x")
+        await run.pilot.pause()
+        assert named[-1] == "x"
+
+    drive(test, conversation)
+
+
+def test_the_title_names_session_and_folder_cleaned_and_bounded() -> None:
+    written: list[str] = []
+    announcer = Announcer(replace(SETUP, has_title=True), written.append, lambda why: None)
+    announcer.begin()
+    announcer.name("Dates in\x07 the \x1b[31mparser")
+    announcer.announce("working")
+    announcer.announce("asking")
+    announcer.name("x" * 200)
+    announcer.end()
+    assert written[1:5] == [
+        "\x1b]0;qcode · project\x07",
+        "\x1b]0;Dates in the parser · project\x07",
+        "\x1b]0;… Dates in the parser · project\x07",
+        "\x1b]0;? Dates in the parser · project\x07",
+    ]
+    assert written[5] == f"\x1b]0;? {'x' * 49}… · project\x07"
