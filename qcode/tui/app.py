@@ -34,6 +34,7 @@ from qcode.tui.commands.keymap import keymap
 from qcode.tui.commands.table import COMMANDS, by_id
 from qcode.tui.completion import choices_for
 from qcode.tui.figures import count_text
+from qcode.tui.ground import GroundReported, asking, is_askable
 from qcode.tui.host import Host
 from qcode.tui.naming import SessionName
 from qcode.tui.outliving import outliving
@@ -45,7 +46,7 @@ from qcode.tui.setup import AppSetup
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.start_notices import start_notices
 from qcode.tui.status import NO_SANDBOX, SANDBOX, Status
-from qcode.tui.themes import choose_theme, load_themes
+from qcode.tui.themes import AUTO, choose_theme, load_themes
 from qcode.tui.todo_list import todos_in
 from qcode.tui.transcript import Transcript
 from qcode.tui.turns import State, Turns
@@ -82,11 +83,11 @@ class QcodeApp(App[int], inherit_bindings=False):
     VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]  # type: ignore[misc]  # annotated oddly there
 
     def __init__(self, conversation: Conversation, *, setup: AppSetup) -> None:
+        self.setup = setup  # before the rest: the class of the driver depends on it
         super().__init__()
         terminal.teach_alt_keys()
         terminal.read_pastes_whole()
         self.conversation = conversation
-        self.setup = setup
         themes, self._theme_problems = load_themes(setup.user_themes)
         for theme in themes.values():
             self.register_theme(theme)
@@ -131,7 +132,13 @@ class QcodeApp(App[int], inherit_bindings=False):
         )
 
     def get_driver_class(self) -> type[Driver]:
-        return outliving(super().get_driver_class(), self.exit)
+        driver = outliving(super().get_driver_class(), self.exit)
+        return asking(driver) if self.setup.theme == AUTO and is_askable(os.environ) else driver
+
+    def on_ground_reported(self, event: GroundReported) -> None:
+        """Follow the terminal, unless the person has chosen a theme since."""
+        if not self.host.has_chosen_theme:
+            self.theme = choose_theme("dark" if event.is_dark else "light", self.host.theme_names, {})
 
     def compose(self) -> ComposeResult:
         """Yield what is seen at once; what opens later is mounted after the first paint."""

@@ -72,6 +72,7 @@ class Host:
         self._models: tuple[str, ...] | None = None
         self._session_id = conversation.session_id
         self._session_name = session_name
+        self.has_chosen_theme = False
         self._escapes = Escapes(app, widgets, turns, shell, servers, clock=setup.clock, copy=copy)
         self._outside = Outside(app, widgets.prompt, attaching, say=self.say, hint=self.hint, lend=lend)
 
@@ -222,6 +223,7 @@ class Host:
     def use_theme(self, name: str) -> None:
         if name in self.theme_names:
             self._app.theme = name
+            self.has_chosen_theme = True
             if self.setup.keep_theme is not None:
                 self.setup.keep_theme(name)
             return

@@ -12,7 +12,7 @@ from textual import events
 from textual._xterm_parser import XTermParser
 from textual.message import Message
 
-_START, _END = "\x1b[200~", "\x1b[201~"
+START, _END = "\x1b[200~", "\x1b[201~"
 
 
 class PasteParser(XTermParser):
@@ -22,6 +22,11 @@ class PasteParser(XTermParser):
         super().__init__(debug)
         self._before = ""
         self._pasted: list[str] | None = None
+
+    @property
+    def is_pasting(self) -> bool:
+        """Whether a paste has begun and not ended."""
+        return self._pasted is not None
 
     def feed(self, data: str) -> Iterable[Message]:
         """Yield what the terminal said; a paste, and each of the two marks around it, may come in pieces."""
@@ -34,10 +39,10 @@ class PasteParser(XTermParser):
     def _keys(self, data: str) -> Generator[Message, None, str]:
         """Read keys up to where a paste begins; return what follows."""
         known = len(self._before)
-        at = (self._before + data).find(_START)
-        end = len(data) if at < 0 else at + len(_START) - known
+        at = (self._before + data).find(START)
+        end = len(data) if at < 0 else at + len(START) - known
         yield from super().feed(data[:end])
-        self._before = (self._before + data)[-len(_START) + 1 :]
+        self._before = (self._before + data)[-len(START) + 1 :]
         if at >= 0:
             self._before, self._pasted = "", []
         return data[end:]

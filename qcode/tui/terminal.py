@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.keys import Keys
 
-from qcode.tui.paste_input import PasteParser
+from qcode.tui.ground import ReportParser
 from qcode.tui.text import one_line
 
 SAVE_TITLE = "\x1b[22;0t"
@@ -51,11 +51,11 @@ def teach_alt_keys() -> None:
 
 
 def read_pastes_whole() -> None:
-    """Make Textual's driver read pastes through `paste_input`; there is no public way to give it a parser."""
+    """Make Textual's driver read pastes and reports through `ground`; there is no public way to give it a parser."""
     if sys.platform != "win32":
         from textual.drivers import linux_driver
 
-        linux_driver.XTermParser = PasteParser  # type: ignore[attr-defined]  # imported there by name
+        linux_driver.XTermParser = ReportParser  # type: ignore[attr-defined]  # imported there by name
 
 
 def on_signals(leave: Callable[[int], None]) -> None:

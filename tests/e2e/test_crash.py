@@ -43,6 +43,7 @@ def test_a_crash_gives_the_terminal_back_keeps_the_session_and_says_where_its_re
         assert terminal.is_echoing
         assert {mode for mode, is_on in terminal.modes.items() if is_on} <= {7, 25}
         assert terminal.modes[25]
+        assert {1049, 1000, 1003, 1006, 2004, 2031} <= terminal.modes.keys()
         said = terminal.raw[terminal.raw.rindex("\x1b[?1049l") :]
     (report,) = place.home.rglob("crash-*.txt")
     assert f"qcode stopped: LookupError: lost the [redacted]; details are in {report}" in said

@@ -1,0 +1,123 @@
+"""What the terminal says about its background: taken out of the keys, followed by the theme."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from textual import events
+
+from qcode.tui.ground import GroundReported, ReportParser, is_askable
+from tests.e2e.running import Place
+from tests.e2e.terminal import Terminal
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import FixedClock
+
+LIGHT = "\x1b]11;rgb:ffff/fafa/f0f0\x1b\\"
+DARK = "\x1b]11;rgb:1e/1e/2e\x07"
+
+
+@pytest.fixture
+def parser(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ReportParser, FixedClock]]:
+    clock = FixedClock()
+    monkeypatch.setattr(ReportParser, "asked_at", clock.now)
+    yield ReportParser(clock=clock), clock
+
+
+def told(messages: Iterable[object]) -> list[object]:
+    """Return the keys by name, pastes as they are, reports as whether it is dark."""
+    said: list[object] = []
+    for message in messages:
+        match message:
+            case GroundReported():
+                said.append(message.is_dark)
+            case events.Key():
+                said.append(message.key)
+            case events.Paste():
+                said.append(message)
+            case _:
+                pass
+    return said
+
+
+@pytest.mark.parametrize(
+    ("report", "is_dark"),
+    [
+        (LIGHT, False),
+        (DARK, True),
+        ("\x1b]11;rgba:0000/0000/0000/ffff\x1b\\", True),
+        ("\x1b[?997;1n", True),
+        ("\x1b[?997;2n", False),
+    ],
+)
+def test_a_report_in_pieces_is_no_key(report: str, is_dark: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for at in range(1, len(report)):
+        clock = FixedClock()
+        monkeypatch.setattr(ReportParser, "asked_at", clock.now)
+        reading = ReportParser(clock=clock)
+        seen = [*reading.feed("a" + report[:at]), *reading.tick(), *reading.feed(report[at:] + "b")]
+        assert told(seen) == ["a", is_dark, "b"], at
+
+
+def test_a_key_that_looks_like_the_beginning_of_a_report_comes_a_little_later(
+    parser: tuple[ReportParser, FixedClock],
+) -> None:
+    reading, clock = parser
+    assert told([*reading.feed("\x1b"), *reading.tick()]) == []
+    assert reading._held == "\x1b"
+    clock.now += 0.3
+    list(reading.tick())
+    assert reading._held == ""
+    # What Textual has now is the key, whatever comes next.
+    assert told(reading.feed("\x1bOP")) == ["escape", "f1"]
+
+
+def test_without_a_question_no_key_waits(parser: tuple[ReportParser, FixedClock]) -> None:
+    reading, clock = parser
+    clock.now += 10
+    assert told(list(reading.feed("\x1b]"))) == []
+    assert reading._held == ""
+    assert told(list(reading.feed("\x1b[A"))) != []
+
+
+def test_a_report_in_a_paste_is_text(parser: tuple[ReportParser, FixedClock]) -> None:
+    reading, _ = parser
+    (pasted,) = told([*reading.feed(f"\x1b[200~x{LIGHT}"), *reading.feed(f"{DARK}y\x1b[201~")])
+    assert isinstance(pasted, events.Paste)
+    assert pasted.text == f"x{LIGHT}{DARK}y"
+
+
+def test_the_theme_follows_until_the_person_chooses_one() -> None:
+    async def test(run: Running) -> None:
+        seen = [run.app.theme]
+        for is_dark in (False, True, False):
+            run.app.post_message(GroundReported(is_dark=is_dark))
+            await run.pilot.pause()
+            seen.append(run.app.theme)
+        await run.send("/theme high-contrast")
+        run.app.post_message(GroundReported(is_dark=True))
+        await run.pilot.pause()
+        assert [*seen, run.app.theme] == ["dark", "light", "dark", "light", "high-contrast"]
+
+    drive(test, theme="auto")
+
+
+@pytest.mark.parametrize(("term", "asked"), [("xterm-256color", True), ("linux", False), ("dumb", False), ("", False)])
+def test_a_terminal_that_could_show_the_question_is_not_asked(term: str, asked: bool) -> None:
+    assert is_askable({"TERM": term}) is asked
+
+
+def test_a_real_terminal_is_asked_and_its_answer_is_not_typed(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with Terminal(place, "-m", "demo/demo") as terminal:
+        terminal.wait_for("demo/demo")
+        assert "\x1b]11;?" in terminal.raw
+        assert terminal.modes[2031]
+        terminal.press(f"{LIGHT}typed\x1b[?997;1n too")
+        assert "rgb" not in terminal.wait_for("typed too")
+        terminal.press("\x15")
+        terminal.wait_for("Ask ·")
+        terminal.press("\x04")
+        assert terminal.wait_for_end() == 0
+        assert not terminal.modes[2031]
