@@ -12,41 +12,31 @@ import sys
 from asyncio import AbstractEventLoop
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text as RichText
 from textual import events
 from textual.app import App, AutopilotCallbackType, ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.driver import Driver
 from textual.widgets import Static
 
 from qcode.protocol.conversation import Conversation
 from qcode.tui import terminal
-from qcode.tui.approval import ApprovalPanel
-from qcode.tui.attaching import Attaching
-from qcode.tui.clipboard import Clipboard
-from qcode.tui.commands.command import find, split_command, unknown_command
-from qcode.tui.commands.keymap import keymap, problems
-from qcode.tui.commands.table import COMMANDS, by_id
-from qcode.tui.completion import choices_for
 from qcode.tui.figures import count_text
-from qcode.tui.host import Host
 from qcode.tui.outliving import outliving
 from qcode.tui.prompt import Prompt, Sources
-from qcode.tui.queued import Submission
-from qcode.tui.replay import replay
-from qcode.tui.servers import ServerWatch
 from qcode.tui.setup import AppSetup
-from qcode.tui.shell_lines import ShellLines
 from qcode.tui.status import Status
 from qcode.tui.text import one_line
-from qcode.tui.themes import AUTO, choose_theme, load_themes
+from qcode.tui.themes import AUTO, choose_theme, first_theme, load_themes
 from qcode.tui.transcript import Transcript
-from qcode.tui.turns import State, Turns, noticed
 from qcode.tui.welcome import welcome_lines
-from qcode.tui.widgets import make_widgets
+from qcode.tui.widgets import Widgets
+
+if TYPE_CHECKING:
+    from qcode.tui.approval import ApprovalPanel
+    from qcode.tui.turns import State
 
 __all__ = ["AppSetup", "QcodeApp"]
 
@@ -56,28 +46,15 @@ _TITLE_MARKS: dict[State, str] = {"idle": "", "working": "… ", "asking": "? "}
 _CALLS: dict[State, str] = {"idle": "qcode: the turn has ended", "asking": "qcode: a question waits for you"}
 
 
-def _bindings() -> list[BindingType]:
-    """Return one binding for each command, so that each can be given keys by its id; they come before any widget's."""
-    return [
-        Binding(
-            ",".join(command.keys) or f"unbound-{command.id}",
-            f"command('{command.id}')",
-            command.title,
-            show=False,
-            priority=True,
-            id=command.id,
-        )
-        for command in COMMANDS
-    ]
-
-
 class QcodeApp(App[int], inherit_bindings=False):
-    """The app for one conversation. `run()` returns the exit code."""
+    """The app for one conversation. `run()` returns the exit code.
+
+    `is_at_work` is False until what the keys and commands act through is there, right after the first paint.
+    """
 
     CSS_PATH = "app.tcss"
     TITLE = "qcode"
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = _bindings()
     VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]  # type: ignore[misc]  # annotated oddly there
 
     def __init__(self, conversation: Conversation, *, setup: AppSetup) -> None:
@@ -86,37 +63,82 @@ class QcodeApp(App[int], inherit_bindings=False):
         terminal.read_pastes_whole()
         self.conversation = conversation
         self.setup = setup
-        themes, self._theme_problems = load_themes(setup.user_themes)
+        status = Status(model=conversation.model, mode=conversation.mode, branch=setup.git_branch)
+        self.parts = Widgets(setup, status)
+        self._is_lent = False
+        self.is_at_work = False
+        self._early: list[Prompt.Submitted] = []
+        self._themes: tuple[str, ...] = ()
+        self._theme_problems: tuple[str, ...] = ()
+        self._dress()
+
+    def _dress(self) -> None:
+        """Put on the theme to start with; the others are read after the first paint where they do not matter for it."""
+        setup = self.setup
+        first = first_theme(setup.theme, setup.user_themes, os.environ)
+        if first is None:
+            self._add_themes()
+            first = self.available_themes[choose_theme(setup.theme, self._themes, os.environ)]
+        else:
+            self.register_theme(first)
+        # Setting it the usual way would have the style sheet parsed a second time before anything is shown.
+        self.set_reactive(App.theme, first.name)
+        self.set_class(first.dark, "-dark-mode", update=False)
+        self.set_class(not first.dark, "-light-mode", update=False)
+        self._refresh_truecolor_filter(self.ansi_theme)
+        self.stylesheet.set_variables(self.get_css_variables())
+
+    def _add_themes(self) -> None:
+        themes, self._theme_problems = load_themes(self.setup.user_themes)
         for theme in themes.values():
             self.register_theme(theme)
-        self.theme = choose_theme(setup.theme, themes, os.environ)
-        status = Status(model=conversation.model, mode=conversation.mode, branch=setup.git_branch)
+        self._themes = tuple(themes)
+
+    def _begin_work(self) -> None:
+        """Make what acts on the widgets. Loading that takes as long as the first paint, so it comes after it."""
+        from qcode.tui.attaching import Attaching
+        from qcode.tui.commands.keymap import bindings, problems
+        from qcode.tui.commands.table import COMMANDS
+        from qcode.tui.host import Host
+        from qcode.tui.servers import ServerWatch
+        from qcode.tui.shell_lines import ShellLines
+        from qcode.tui.turns import Turns
+
+        if not self._themes:
+            self._add_themes()
+        conversation, setup, parts = self.conversation, self.setup, self.parts
         attaching = Attaching(
             conversation,
             setup,
             say=lambda level, text: self.host.say(level, text),
             changed=self._note_files,
         )
-        sources = Sources(lambda text: choices_for(text, self.host), attaching.files, attaching.pictures)
-        self.parts = make_widgets(setup, status, sources)
-        self.turns = Turns(conversation, setup, self.parts, spawn=self._spawn, announce=self._announce)
-        self.shell = ShellLines(conversation, setup, self.parts.transcript, spawn=self._spawn_shell)
-        self._is_lent = False
-        self.server_watch = ServerWatch(setup.servers, self.parts, self.turns)
+        self.turns = Turns(conversation, setup, parts, spawn=self._spawn, announce=self._announce)
+        self.shell = ShellLines(conversation, setup, parts.transcript, spawn=self._spawn_shell)
+        self.server_watch = ServerWatch(setup.servers, parts, self.turns)
         self.host = Host(
             self,
             conversation,
             setup,
-            self.parts,
+            parts,
             self.turns,
             self.shell,
             attaching,
             self.server_watch,
-            themes=tuple(themes),
+            themes=self._themes,
             leave=self._begin_leaving,
             copy=self._copy,
             lend=self._lend,
         )
+        self._bindings = bindings(setup.keys, COMMANDS)
+        parts.prompt.use(Sources(self.host.choices, attaching.files, attaching.pictures))
+        self.is_at_work = True
+        for problem in self._theme_problems:
+            self.host.say("warning", problem)
+        if setup.theme not in (self.theme, AUTO):
+            self.host.say("warning", f"There is no theme {setup.theme!r}; {self.theme} is used. /theme lists them.")
+        for command_id, problem in problems(setup.keys, COMMANDS):
+            self.host.say("warning", f"Keys of {command_id}: {problem}.")
 
     def get_driver_class(self) -> type[Driver]:
         return outliving(super().get_driver_class(), self.exit)
@@ -154,8 +176,6 @@ class QcodeApp(App[int], inherit_bindings=False):
         return code if code is not None else self.return_code or 1
 
     def on_mount(self) -> None:
-        keys = keymap(self.setup.keys, COMMANDS)
-        self.set_keymap({command_id: ",".join(keys[command_id]) or f"unbound-{command_id}" for command_id in keys})
         if not self.is_headless:
             terminal.on_signals(self._on_signal)
         if self.setup.has_title:
@@ -170,23 +190,11 @@ class QcodeApp(App[int], inherit_bindings=False):
             self._write(terminal.RESTORE_TITLE)
 
     def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
-        self.parts.help.close()
-        typed = split_command(event.text)
-        if event.text.startswith("!"):
-            if event.text[1:].strip():
-                self.shell.start(event.text[1:].strip())
-                self.parts.transcript.scroll_end(animate=False)
-            return
-        if typed is None:
-            self.turns.submit(Submission(event.text, event.shown, event.images))
-            return
-        name, argument = typed
-        command = find(name.lower(), self.host.commands)
-        if command is None:
-            self.host.say("warning", unknown_command(name, self.host.commands))
-            self.parts.prompt.put_back(event.shown)
+        """Run what was typed, as soon as there is something to run it."""
+        if self.is_at_work:
+            self.host.take(event.text, event.shown, event.images)
         else:
-            command.run(self.host, argument)
+            self._early.append(event)
 
     def on_search_bar_closed(self) -> None:
         (self.parts.approval if self.parts.approval.request is not None else self.parts.prompt).focus()
@@ -209,7 +217,7 @@ class QcodeApp(App[int], inherit_bindings=False):
 
     def on_prompt_take_back(self) -> None:
         """Put what was queued last back into the prompt; with nothing queued Up walks the history."""
-        shown = self.turns.take_back()
+        shown = self.turns.take_back() if self.is_at_work else ""
         if shown:
             self.parts.prompt.replace_text(shown)
         else:
@@ -223,7 +231,7 @@ class QcodeApp(App[int], inherit_bindings=False):
         """Send what is typed with nothing focused (after a click, say) to where a person expects it."""
         if self.focused is not None or len(self.screen_stack) > 1:
             return
-        if self.parts.approval.request is not None:
+        if self.is_at_work and self.parts.approval.request is not None:
             self.parts.approval.focus()
             return
         self.parts.prompt.focus()
@@ -234,33 +242,26 @@ class QcodeApp(App[int], inherit_bindings=False):
         """Let keys through to the palette while it is open, and to the prompt where a command does not apply."""
         if action != "command":
             return super().check_action(action, parameters)
-        command = by_id(str(parameters[0]))
-        return len(self.screen_stack) == 1 and command in self.host.commands and command.when(self.host)
+        return len(self.screen_stack) == 1 and self.host.is_possible(str(parameters[0]))
 
     def action_command(self, command_id: str) -> None:
-        by_id(command_id).run(self.host, "")
+        self.host.run(command_id)
 
     def _show_start(self) -> None:
         transcript = self.parts.transcript
         transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
-        replay(self.conversation.messages, transcript)
+        if self.conversation.messages:
+            from qcode.tui.replay import replay
+
+            replay(self.conversation.messages, transcript)
         if self.conversation.mode == "bypass":
             transcript.add_notice("warning", "Mode bypass: tools run without asking. Shift+Tab leaves it.")
         for notice in self.setup.notices:
             transcript.add_notice(notice.level, notice.text)
-        for problem in self._theme_problems:
-            transcript.add_notice("warning", problem)
-        if self.setup.theme not in (self.theme, AUTO):
-            transcript.add_notice(
-                "warning", f"There is no theme {self.setup.theme!r}; {self.theme} is used. /theme lists them."
-            )
-        for command_id, problem in problems(self.setup.keys, COMMANDS):
-            transcript.add_notice("warning", f"Keys of {command_id}: {problem}.")
 
     async def _after_first_paint(self) -> None:
-        parts = self.parts
-        later = (parts.search, parts.approval, parts.help, parts.queued, parts.menu, parts.history)
-        await self.mount(*later, before="#prompt-row")
+        await self.mount(*self.parts.add_panels(self.setup.clock), before="#prompt-row")
+        self._begin_work()
         if self.setup.servers is not None:
             self.setup.servers.start(self._servers_changed)
             self.server_watch.refresh()
@@ -269,8 +270,9 @@ class QcodeApp(App[int], inherit_bindings=False):
         if self.setup.connect is not None and self.setup.connect.is_first:
             self.host.connect("")
         if self.setup.first_prompt.strip():
-            self.parts.prompt.sent.add(self.setup.first_prompt)
-            self.turns.submit(Submission(self.setup.first_prompt, self.setup.first_prompt))
+            self.host.send_first(self.setup.first_prompt)
+        for event in self._early:
+            self.on_prompt_submitted(event)
 
     def _servers_changed(self) -> None:
         self.call_later(self.server_watch.refresh)
@@ -279,6 +281,8 @@ class QcodeApp(App[int], inherit_bindings=False):
         self.run_worker(coroutine, group="turn")
 
     def _spawn_shell(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        from qcode.tui.turns import noticed
+
         self.run_worker(noticed(coroutine, self.host.say), group="shell")
 
     def _note_files(self) -> None:
@@ -329,6 +333,8 @@ class QcodeApp(App[int], inherit_bindings=False):
     def _copy(self, text: str) -> str:
         """Copy `text` for pasting here and elsewhere; return how. Without a terminal no clipboard is touched."""
         self._clipboard = text
+        from qcode.tui.clipboard import Clipboard
+
         environ = {"TERM": "headless"} if self.is_headless else os.environ
         folder = self.setup.history_file.parent if self.setup.history_file is not None else None
         return Clipboard(environ, sys.platform, self._write, folder).copy(text)

@@ -10,7 +10,7 @@ from qcode.protocol.json import parse_object
 from qcode.protocol.messages import Message, ToolCall
 from qcode.runtime.file_ranking import FileMatch
 from qcode.safety.cleaning import clean
-from qcode.tui.completion import Choice
+from qcode.tui.slash_menu import Choice
 
 _BEFORE = re.compile(r'(?:^|(?<=\s))@(?:"([^"]*)|((?:\\.|[^\s"\\])*))$')
 _REST_PLAIN = re.compile(r"(?:\\.|[^\s\\])*")

@@ -14,10 +14,12 @@ from textual.screen import Screen
 
 from qcode.protocol.conversation import ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import Level
+from qcode.protocol.messages import Image
 from qcode.tui import terminal
 from qcode.tui.attaching import Attaching
-from qcode.tui.commands.command import Command, Result, Scroll, nearest
-from qcode.tui.commands.table import enabled
+from qcode.tui.commands.command import Command, Result, Scroll, find, nearest, split_command, unknown_command
+from qcode.tui.commands.table import by_id, enabled
+from qcode.tui.completion import choices_for
 from qcode.tui.connect import Connected, ConnectScreen
 from qcode.tui.escapes import Escapes
 from qcode.tui.figures import count_text
@@ -28,6 +30,7 @@ from qcode.tui.replay import replay
 from qcode.tui.servers import ServerWatch
 from qcode.tui.setup import AppSetup
 from qcode.tui.shell_lines import ShellLines
+from qcode.tui.slash_menu import Choice
 from qcode.tui.text import shorten
 from qcode.tui.themes import theme_note
 from qcode.tui.turns import Turns, noticed
@@ -61,6 +64,7 @@ class Host:
         self._app = app
         self._widgets = widgets
         self._turns = turns
+        self._shell = shell
         self._leave = leave
         self._copy = copy
         self._models: tuple[str, ...] | None = None
@@ -104,6 +108,43 @@ class Host:
     def provider_names(self) -> tuple[str, ...]:
         connecting = self.setup.connect
         return tuple(choice.name for choice in connecting.choices()) if connecting is not None else ()
+
+    def choices(self, text: str) -> tuple[Choice, ...]:
+        """Return the rows of the menu for what is typed so far."""
+        return choices_for(text, self)
+
+    def is_possible(self, command_id: str) -> bool:
+        """Whether the keys of a command do something now."""
+        command = by_id(command_id)
+        return command in self.commands and command.when(self)
+
+    def run(self, command_id: str) -> None:
+        by_id(command_id).run(self, "")
+
+    def take(self, text: str, shown: str, images: tuple[Image, ...]) -> None:
+        """Do what was typed and sent: a prompt, a `/command`, or a `!line` for the shell."""
+        self._widgets.help.close()
+        typed = split_command(text)
+        if text.startswith("!"):
+            if text[1:].strip():
+                self._shell.start(text[1:].strip())
+                self._widgets.transcript.scroll_end(animate=False)
+            return
+        if typed is None:
+            self._turns.submit(Submission(text, shown, images))
+            return
+        name, argument = typed
+        command = find(name.lower(), self.commands)
+        if command is None:
+            self.say("warning", unknown_command(name, self.commands))
+            self._widgets.prompt.put_back(shown)
+        else:
+            command.run(self, argument)
+
+    def send_first(self, prompt: str) -> None:
+        """Send what was given at the start, as if it had been typed."""
+        self._widgets.prompt.sent.add(prompt)
+        self._turns.submit(Submission(prompt, prompt))
 
     def say(self, level: Level, text: str) -> None:
         self._widgets.transcript.add_notice(level, text)
