@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from asyncio import AbstractEventLoop
-from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,7 +19,6 @@ from textual.containers import Horizontal
 from textual.driver import Driver
 from textual.widgets import Static
 
-from qcode.protocol.conversation import Conversation
 from qcode.tui import terminal
 from qcode.tui.figures import count_text
 from qcode.tui.outliving import outliving
@@ -30,12 +27,16 @@ from qcode.tui.setup import AppSetup
 from qcode.tui.status import Status
 from qcode.tui.text import one_line
 from qcode.tui.themes import AUTO, choose_theme, first_theme, load_themes
-from qcode.tui.transcript import Transcript
 from qcode.tui.welcome import welcome_lines
 from qcode.tui.widgets import Widgets
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import Coroutine, Iterator
+
+    from qcode.protocol.conversation import Conversation
     from qcode.tui.approval import ApprovalPanel
+    from qcode.tui.transcript import Transcript
     from qcode.tui.turns import State
 
 __all__ = ["AppSetup", "QcodeApp"]

@@ -6,23 +6,26 @@ How text is edited is `prompt_editing`'s.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from textual import events
 from textual.message import Message
 
-from qcode.protocol.messages import Image
-from qcode.runtime.file_index import Found
-from qcode.runtime.pictures import Picture
 from qcode.tui.file_menu import file_choices, mention_at
-from qcode.tui.history_search import HistorySearch
 from qcode.tui.images import Images, image_paths
 from qcode.tui.pastes import LONGEST_UNFOLDED, Pastes, pasted
 from qcode.tui.prompt_editing import EditingArea
-from qcode.tui.prompt_history import PromptHistory
-from qcode.tui.slash_menu import Choice, SlashMenu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qcode.protocol.messages import Image
+    from qcode.runtime.file_index import Found
+    from qcode.runtime.pictures import Picture
+    from qcode.tui.history_search import HistorySearch
+    from qcode.tui.prompt_history import PromptHistory
+    from qcode.tui.slash_menu import Choice, SlashMenu
 
 # Shift+Enter as xterm-style terminals send it, and Alt+Enter in plain ones.
 NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "shift+\r", "\r"})

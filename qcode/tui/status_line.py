@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
 
-from qcode.protocol.events import UsageUpdated
-from qcode.protocol.usage import Usage
 from qcode.tui.status import FRAMES_PER_SECOND, Activity, Status, render_status
 from qcode.tui.totals import Totals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from decimal import Decimal
+
+    from qcode.protocol.events import UsageUpdated
+    from qcode.protocol.usage import Usage
 
 
 class StatusLine(Widget):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from textual.widget import Widget
@@ -10,17 +9,19 @@ from textual.widget import Widget
 from qcode.tui.history_search import HistorySearch
 from qcode.tui.prompt import Prompt
 from qcode.tui.prompt_history import PromptHistory
-from qcode.tui.setup import AppSetup
 from qcode.tui.slash_menu import SlashMenu
-from qcode.tui.status import Status
 from qcode.tui.status_line import StatusLine
 from qcode.tui.transcript import Transcript
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from qcode.tui.approval import ApprovalPanel
     from qcode.tui.help_panel import HelpPanel
     from qcode.tui.queued import Queue
     from qcode.tui.search_bar import SearchBar
+    from qcode.tui.setup import AppSetup
+    from qcode.tui.status import Status
 
 
 class Widgets:
