@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constr
 RAN := $(VENV)/tests.xml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt lint types arch snap-update bench
+.PHONY: help run test check fmt lint types arch snap-update search bench
 
 help:
 	@echo "make run [ARGS='-p hello']   start qcode"
@@ -17,6 +17,7 @@ help:
 	@echo "make fmt                     format the code and sort imports"
 	@echo "make lint | types | arch     one of the checks"
 	@echo "make snap-update             accept the screens of the app as they are now"
+	@echo "make search                  the tests, with new random examples for those of properties"
 	@echo "make bench                   the measurements of tests/perf"
 
 run: $(VENV)/.runtime
@@ -46,6 +47,9 @@ arch: $(VENV)/.test
 
 snap-update: $(VENV)/.test
 	$(BIN)/python -m pytest tests/tui --snapshot-update $(ARGS)
+
+search: $(VENV)/.test
+	$(BIN)/python -m pytest --hypothesis-profile=search $(ARGS)
 
 bench: $(VENV)/.test
 	$(BIN)/python -m pytest -n 0 -m perf -s tests/perf $(ARGS)

@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from qcode.protocol.events import TurnEvent
-from qcode.protocol.library import Library
-from qcode.protocol.messages import Block, Message
-from qcode.protocol.reports import Reports
-from qcode.protocol.rewinding import Rewinds
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from qcode.protocol.events import TurnEvent
+    from qcode.protocol.library import Library
+    from qcode.protocol.messages import Block, Message
+    from qcode.protocol.reports import Reports
+    from qcode.protocol.rewinding import Rewinds
 
 ApprovalMode: TypeAlias = Literal["plan", "default", "accept-edits", "auto", "bypass"]
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from qcode.tui import terminal
-from qcode.tui.setup import AppSetup
 from qcode.tui.text import one_line, shorten
-from qcode.tui.turns import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qcode.tui.setup import AppSetup
+    from qcode.tui.turns import State
 
 _MARKS: dict[State, str] = {"idle": "", "working": "… ", "asking": "? "}
 _CALLS: dict[State, str] = {"idle": "qcode: the turn has ended", "asking": "qcode: a question waits for you"}

@@ -10,76 +10,51 @@ import asyncio
 import os
 import signal
 import sys
-from asyncio import AbstractEventLoop
-from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
 from textual.app import App, AutopilotCallbackType, ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.driver import Driver
 from textual.widgets import Static
-from textual.worker import WorkerFailed
 
-from qcode.protocol.conversation import Conversation
 from qcode.tui import terminal
 from qcode.tui.announcing import Announcer
-from qcode.tui.approval import ApprovalPanel
-from qcode.tui.attaching import Attaching
-from qcode.tui.clipboard import Clipboard
-from qcode.tui.commands.command import Command, find, key_names, split_command, unknown_command
-from qcode.tui.commands.keymap import keymap
-from qcode.tui.commands.table import COMMANDS, by_id
-from qcode.tui.completion import choices_for
+from qcode.tui.failures import itself, last_words
 from qcode.tui.figures import count_text
 from qcode.tui.ground import GroundReported, asking, is_askable
-from qcode.tui.host import Host
-from qcode.tui.naming import SessionName
 from qcode.tui.outliving import outliving
 from qcode.tui.prompt import Prompt, Sources
-from qcode.tui.queued import Submission
-from qcode.tui.replay import replay
-from qcode.tui.servers import ServerWatch
 from qcode.tui.setup import AppSetup
-from qcode.tui.shell_lines import ShellLines
-from qcode.tui.start_notices import start_notices
-from qcode.tui.status import NO_SANDBOX, SANDBOX, Status
-from qcode.tui.themes import AUTO, choose_theme, load_themes
-from qcode.tui.todo_list import todos_in
-from qcode.tui.transcript import Transcript
-from qcode.tui.turns import State, Turns
+from qcode.tui.status import Status
+from qcode.tui.themes import AUTO, choose_theme, first_theme, load_themes
 from qcode.tui.welcome import welcome_lines
-from qcode.tui.widgets import make_widgets
+from qcode.tui.widgets import Widgets
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import Callable, Coroutine, Iterator
+
+    from qcode.protocol.conversation import Conversation
+    from qcode.tui.approval import ApprovalPanel
+    from qcode.tui.transcript import Transcript
+    from qcode.tui.turns import State
 
 __all__ = ["AppSetup", "QcodeApp"]
 
 _LEAVE_SECONDS = 3.0
 
 
-def _bindings() -> list[BindingType]:
-    """Return one binding for each command, so that each can be given keys by its id; they come before any widget's."""
-    return [
-        Binding(
-            ",".join(command.keys) or f"unbound-{command.id}",
-            f"command('{command.id}')",
-            command.title,
-            show=False,
-            priority=True,
-            id=command.id,
-        )
-        for command in COMMANDS
-    ]
-
-
 class QcodeApp(App[int], inherit_bindings=False):
-    """The app for one conversation. `run()` returns the exit code."""
+    """The app for one conversation. `run()` returns the exit code.
+
+    `is_at_work` is False until what the keys and commands act through is there, right after the first paint.
+    """
 
     CSS_PATH = "app.tcss"
     TITLE = "qcode"
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = _bindings()
     VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]  # type: ignore[misc]  # annotated oddly there
 
     def __init__(self, conversation: Conversation, *, setup: AppSetup) -> None:
@@ -88,10 +63,6 @@ class QcodeApp(App[int], inherit_bindings=False):
         terminal.teach_alt_keys()
         terminal.read_pastes_whole()
         self.conversation = conversation
-        themes, self._theme_problems = load_themes(setup.user_themes)
-        for theme in themes.values():
-            self.register_theme(theme)
-        self.theme = choose_theme(setup.theme, themes, os.environ)
         status = Status(
             model=conversation.model,
             mode=conversation.mode,
@@ -100,36 +71,85 @@ class QcodeApp(App[int], inherit_bindings=False):
             problem=setup.problem,
             is_restricted=setup.is_restricted(),
         )
+        self.parts = Widgets(setup, status)
+        self.announcer = Announcer(setup, self._write, self._ring)
+        self._is_lent = False
+        self._crash: str | None = None
+        self.is_at_work = False
+        self._early: list[Prompt.Submitted] = []
+        self._themes: tuple[str, ...] = ()
+        self._theme_problems: tuple[str, ...] = ()
+        self._dress()
+
+    def _dress(self) -> None:
+        """Put on the theme to start with; the others are read after the first paint where they do not matter for it."""
+        setup = self.setup
+        first = first_theme(setup.theme, setup.user_themes, os.environ)
+        if first is None:
+            self._add_themes()
+            first = self.available_themes[choose_theme(setup.theme, self._themes, os.environ)]
+        else:
+            self.register_theme(first)
+        # Setting it the usual way would have the style sheet parsed a second time before anything is shown.
+        self.set_reactive(App.theme, first.name)
+        self.set_class(first.dark, "-dark-mode", update=False)
+        self.set_class(not first.dark, "-light-mode", update=False)
+        self._refresh_truecolor_filter(self.ansi_theme)
+        self.stylesheet.set_variables(self.get_css_variables())
+
+    def _add_themes(self) -> None:
+        themes, self._theme_problems = load_themes(self.setup.user_themes)
+        for theme in themes.values():
+            self.register_theme(theme)
+        self._themes = tuple(themes)
+
+    def _begin_work(self) -> None:
+        """Make what acts on the widgets. Loading that takes as long as the first paint, so it comes after it."""
+        from qcode.tui.attaching import Attaching
+        from qcode.tui.commands.keymap import bindings
+        from qcode.tui.commands.table import COMMANDS
+        from qcode.tui.host import Host
+        from qcode.tui.naming import SessionName
+        from qcode.tui.servers import ServerWatch
+        from qcode.tui.shell_lines import ShellLines
+        from qcode.tui.start_problems import start_problems
+        from qcode.tui.turns import Turns
+
+        if not self._themes:
+            self._add_themes()
+        conversation, setup, parts = self.conversation, self.setup, self.parts
         attaching = Attaching(
             conversation,
             setup,
             say=lambda level, text: self.host.say(level, text),
             changed=self._note_files,
         )
-        sources = Sources(lambda text: choices_for(text, self.host), attaching.files, attaching.pictures)
-        self.parts = make_widgets(setup, status, sources)
-        self.announcer = Announcer(setup, self._write, self._ring)
-        self.session_name = SessionName(conversation, self.announcer.name, self.parts.status.add_turn)
-        self.turns = Turns(conversation, setup, self.parts, spawn=self._spawn, announce=self._announce)
-        self.shell = ShellLines(conversation, setup, self.parts.transcript, spawn=self._spawn_shell)
-        self._is_lent = False
-        self._crash: str | None = None
-        self.server_watch = ServerWatch(setup.servers, self.parts, self.turns)
+        self.session_name = SessionName(conversation, self.announcer.name, parts.status.add_turn)
+        self.turns = Turns(conversation, setup, parts, spawn=self._spawn, announce=self._announce)
+        self.shell = ShellLines(conversation, setup, parts.transcript, spawn=self._spawn_shell)
+        self.server_watch = ServerWatch(setup.servers, parts, self.turns)
         self.host = Host(
             self,
             conversation,
             setup,
-            self.parts,
+            parts,
             self.turns,
             self.shell,
             attaching,
             self.server_watch,
             self.session_name,
-            themes=tuple(themes),
+            themes=self._themes,
             leave=self._begin_leaving,
             copy=self._copy,
             lend=self._lend,
         )
+        self._bindings = bindings(setup.keys, COMMANDS)
+        parts.prompt.use(Sources(self.host.choices, attaching.files, attaching.pictures))
+        self.host.begin()
+        self.host.failures.watch(self._in_app)
+        self.is_at_work = True
+        for problem in (*self._theme_problems, *start_problems(setup, self.theme)):
+            self.host.say("warning", problem)
 
     def get_driver_class(self) -> type[Driver]:
         driver = outliving(super().get_driver_class(), self.exit)
@@ -137,8 +157,10 @@ class QcodeApp(App[int], inherit_bindings=False):
 
     def on_ground_reported(self, event: GroundReported) -> None:
         """Follow the terminal, unless the person has chosen a theme since."""
-        if not self.host.has_chosen_theme:
-            self.theme = choose_theme("dark" if event.is_dark else "light", self.host.theme_names, {})
+        if not self._themes:
+            self._add_themes()
+        if not (self.is_at_work and self.host.has_chosen_theme):
+            self.theme = choose_theme("dark" if event.is_dark else "light", self._themes, {})
 
     def compose(self) -> ComposeResult:
         """Yield what is seen at once; what opens later is mounted after the first paint."""
@@ -171,48 +193,30 @@ class QcodeApp(App[int], inherit_bindings=False):
             loop=loop,
         )
         if self._crash is not None:
-            sys.stderr.write(f"{self._crash}\n")
-            if self.setup.is_kept and self.conversation.messages:
-                sys.stderr.write(f"qcode -r {self.conversation.session_id} goes on with the session.\n")
+            session = self.conversation.session_id if self.setup.is_kept and self.conversation.messages else ""
+            sys.stderr.write(last_words(self._crash, session))
             return 1
         return code if code is not None else self.return_code or 1
 
     def on_mount(self) -> None:
-        keys = keymap(self.setup.keys, COMMANDS)
-        self.set_keymap({command_id: ",".join(keys[command_id]) or f"unbound-{command_id}" for command_id in keys})
-        self.parts.todos.key = key_names(keys["todos"][:1])
-        self.turns.name_background_key(key_names(keys["background"][:1]))
         if not self.is_headless:
             terminal.on_signals(self._on_signal)
-        self.host.failures.watch(self._in_app)
         self.announcer.begin()
-        self.session_name.refresh()
         self._show_start()
         self.parts.prompt.focus()
         self.call_after_refresh(self._after_first_paint)
 
     def on_unmount(self) -> None:
-        self.host.failures.unwatch()
+        if self.is_at_work:
+            self.host.failures.unwatch()
         self.announcer.end()
 
     def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
-        self.parts.help.close()
-        typed = split_command(event.text)
-        if event.text.startswith("!"):
-            if event.text[1:].strip():
-                self.shell.start(event.text[1:].strip())
-                self.parts.transcript.scroll_end(animate=False)
-            return
-        if typed is None:
-            self.turns.submit(Submission(event.text, event.shown, event.images))
-            return
-        name, argument = typed
-        command = find(name.lower(), self.host.commands)
-        if command is None:
-            self.host.say("warning", unknown_command(name, self.host.commands))
-            self.parts.prompt.put_back(event.shown)
+        """Run what was typed, as soon as there is something to run it."""
+        if self.is_at_work:
+            self.host.take(event.text, event.shown, event.images)
         else:
-            self._run(command, argument)
+            self._early.append(event)
 
     def on_search_bar_closed(self) -> None:
         (self.parts.approval if self.parts.approval.request is not None else self.parts.prompt).focus()
@@ -235,7 +239,7 @@ class QcodeApp(App[int], inherit_bindings=False):
 
     def on_prompt_take_back(self) -> None:
         """Put what was queued last back into the prompt; with nothing queued Up walks the history."""
-        shown = self.turns.take_back()
+        shown = self.turns.take_back() if self.is_at_work else ""
         if shown:
             self.parts.prompt.replace_text(shown)
         else:
@@ -249,7 +253,7 @@ class QcodeApp(App[int], inherit_bindings=False):
         """Send what is typed with nothing focused (after a click, say) to where a person expects it."""
         if self.focused is not None or len(self.screen_stack) > 1:
             return
-        if self.parts.approval.request is not None:
+        if self.is_at_work and self.parts.approval.request is not None:
             self.parts.approval.focus()
             return
         self.parts.prompt.focus()
@@ -260,50 +264,45 @@ class QcodeApp(App[int], inherit_bindings=False):
         """Let keys through to the palette while it is open, and to the prompt where a command does not apply."""
         if action != "command":
             return super().check_action(action, parameters)
-        command = by_id(str(parameters[0]))
-        return len(self.screen_stack) == 1 and command in self.host.commands and command.when(self.host)
+        return len(self.screen_stack) == 1 and self.host.is_possible(str(parameters[0]))
 
     def action_command(self, command_id: str) -> None:
-        self._run(by_id(command_id), "")
-
-    def _run(self, command: Command, argument: str) -> None:
-        with self.host.failures.noticing():
-            command.run(self.host, argument)
-            self.session_name.refresh()
+        self.host.run(command_id)
 
     def _show_start(self) -> None:
         transcript = self.parts.transcript
         transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
-        replay(self.conversation.messages, transcript)
-        self.parts.todos.become(todos_in(self.conversation.messages))
-        for notice in start_notices(self.setup, self.conversation.mode, self.theme, self._theme_problems):
+        if self.conversation.messages:
+            from qcode.tui.replay import replay
+
+            replay(self.conversation.messages, transcript)
+        if self.conversation.mode == "bypass":
+            transcript.add_notice("warning", "Mode bypass: tools run without asking. Shift+Tab leaves it.")
+        for notice in self.setup.notices:
             transcript.add_notice(notice.level, notice.text)
 
     async def _after_first_paint(self) -> None:
         if not self.screen.is_attached or self.return_value is not None:
             return  # it was left before it was painted
-        parts = self.parts
-        later = (parts.search, parts.approval, parts.help, parts.todos, parts.queued, parts.menu, parts.history)
-        await self.mount(*later, before="#prompt-row")
+        await self.mount(*self.parts.add_panels(self.setup.clock), before="#prompt-row")
+        self._begin_work()
         if self.setup.servers is not None:
             with self.host.failures.noticing():
                 self.setup.servers.start(self._servers_changed)
                 self.server_watch.refresh()
         if self.setup.warm_up is not None:
-            warm_up = asyncio.to_thread(self.setup.warm_up)
-            self.run_worker(self.host.failures.noticed(warm_up), group="warm-up")
-        if self.setup.has_sandbox is not None:
-            looking = self._look_for_sandbox(self.setup.has_sandbox)
-            self.run_worker(self.host.failures.noticed(looking), group="sandbox")
+            self._run_aside(asyncio.to_thread(self.setup.warm_up), "warm-up")
+        self._run_aside(self.host.look_for_sandbox(), "sandbox")
         if self.setup.connect is not None and self.setup.connect.is_first:
             self.host.connect("")
         if self.setup.first_prompt.strip():
-            self.parts.prompt.sent.add(self.setup.first_prompt)
-            self.turns.submit(Submission(self.setup.first_prompt, self.setup.first_prompt))
+            self.host.send_first(self.setup.first_prompt)
+        for event in self._early:
+            self.on_prompt_submitted(event)
 
-    async def _look_for_sandbox(self, has_sandbox: Callable[[], bool]) -> None:
-        found = await asyncio.to_thread(has_sandbox)
-        self.parts.status.change(sandbox=SANDBOX if found else NO_SANDBOX)
+    def _run_aside(self, work: Coroutine[Any, Any, None], group: str) -> None:
+        """Run `work` beside the app's messages; an error in it ends in a notice."""
+        self.run_worker(self.host.failures.noticed(work), group=group)
 
     def _servers_changed(self) -> None:
         self.call_later(self.server_watch.refresh)
@@ -312,7 +311,7 @@ class QcodeApp(App[int], inherit_bindings=False):
         self.run_worker(coroutine, group="turn")
 
     def _spawn_shell(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        self.run_worker(self.host.failures.noticed(coroutine), group="shell")
+        self._run_aside(coroutine, "shell")
 
     def _note_files(self) -> None:
         """More files are known; called in a thread."""
@@ -357,7 +356,7 @@ class QcodeApp(App[int], inherit_bindings=False):
     def _announce(self, state: State) -> None:
         self.announcer.announce(state)
         if state == "idle":
-            self.run_worker(self.host.failures.noticed(self.session_name.make()), group="title")
+            self._run_aside(self.session_name.make(), "title")
 
     def _ring(self, why: str) -> None:
         """Call the person, with a notification where nobody looks."""
@@ -374,6 +373,8 @@ class QcodeApp(App[int], inherit_bindings=False):
     def _copy(self, text: str) -> str:
         """Copy `text` for pasting here and elsewhere; return how. Without a terminal no clipboard is touched."""
         self._clipboard = text
+        from qcode.tui.clipboard import Clipboard
+
         environ = {"TERM": "headless"} if self.is_headless else os.environ
         folder = self.setup.history_file.parent if self.setup.history_file is not None else None
         return Clipboard(environ, sys.platform, self._write, folder).copy(text)
@@ -388,7 +389,5 @@ class QcodeApp(App[int], inherit_bindings=False):
             self._exception = error
             self._exception_event.set()
         if self._crash is None:
-            if isinstance(error, WorkerFailed) and isinstance(error.error, Exception):
-                error = error.error
-            self._crash = f"qcode stopped: {self.setup.report(error)}"
+            self._crash = self.setup.report(itself(error))
         self.panic()

@@ -2,23 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from qcode.tui.commands.command import Command, CommandHost, find, split_command
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One row: `text` is what is put in, `is_complete` whether Enter may go on with it as it is.
-
-    `marks` are the places of the letters in `label` that were asked for.
-    """
-
-    text: str
-    label: str
-    help: str = ""
-    is_complete: bool = True
-    marks: tuple[int, ...] = ()
+from qcode.tui.slash_menu import Choice
 
 
 def choices_for(text: str, host: CommandHost) -> tuple[Choice, ...]:

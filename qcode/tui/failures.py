@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from qcode.protocol.events import Level
 from qcode.tui.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+
+    from qcode.protocol.events import Level
 
 Report = Callable[[BaseException], str]
 """Keeps the details of a failure where they can be read later; returns what it was and where they are, in one line."""
@@ -26,6 +30,18 @@ def plain_report(failure: BaseException) -> str:
 def what_happened(failure: BaseException, report: Report) -> str:
     """Return the sentence about a failure that nobody foresaw, after reporting it."""
     return f"qcode failed inside ({report(failure)}). What was shown is kept; send the prompt again."
+
+
+def itself(failure: Exception) -> Exception:
+    """Return a failure without what it came wrapped in: Textual wraps that of a worker."""
+    inner = getattr(failure, "error", None)
+    return inner if isinstance(inner, Exception) else failure
+
+
+def last_words(said: str, session_id: str) -> str:
+    """Return what is left on the terminal after the app ended on a failure; `session_id` empty: none is kept."""
+    going_on = f"qcode -r {session_id} goes on with the session.\n" if session_id else ""
+    return f"qcode stopped: {said}\n{going_on}"
 
 
 class Failures:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from qcode.protocol.json import parse_object
 from qcode.protocol.messages import Message, ToolCall
-from qcode.runtime.file_ranking import FileMatch
 from qcode.safety.cleaning import clean
-from qcode.tui.completion import Choice
+from qcode.tui.slash_menu import Choice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from qcode.runtime.file_ranking import FileMatch
 
 _BEFORE = re.compile(r'(?:^|(?<=\s))@(?:"([^"]*)|((?:\\.|[^\s"\\])*))$')
 _REST_PLAIN = re.compile(r"(?:\\.|[^\s\\])*")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine
@@ -14,11 +15,23 @@ from textual.screen import Screen
 
 from qcode.protocol.conversation import ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import Level
+from qcode.protocol.messages import Image
 from qcode.tools.todo import Item
 from qcode.tui import terminal
 from qcode.tui.attaching import Attaching
-from qcode.tui.commands.command import Command, Result, Scroll, nearest
-from qcode.tui.commands.table import enabled
+from qcode.tui.commands.command import (
+    Command,
+    Result,
+    Scroll,
+    find,
+    key_names,
+    nearest,
+    split_command,
+    unknown_command,
+)
+from qcode.tui.commands.keymap import keymap
+from qcode.tui.commands.table import by_id, enabled
+from qcode.tui.completion import choices_for
 from qcode.tui.connect import Connected, ConnectScreen
 from qcode.tui.escapes import Escapes
 from qcode.tui.failures import Failures
@@ -31,6 +44,8 @@ from qcode.tui.replay import replay
 from qcode.tui.servers import ServerWatch
 from qcode.tui.setup import AppSetup
 from qcode.tui.shell_lines import ShellLines
+from qcode.tui.slash_menu import Choice
+from qcode.tui.status import NO_SANDBOX, SANDBOX
 from qcode.tui.text import shorten
 from qcode.tui.themes import theme_note
 from qcode.tui.todo_list import todos_in
@@ -66,6 +81,7 @@ class Host:
         self._app = app
         self._widgets = widgets
         self._turns = turns
+        self._shell = shell
         self._leave = leave
         self._copy = copy
         self.failures = Failures(setup.report, self.say)
@@ -75,6 +91,20 @@ class Host:
         self.has_chosen_theme = False
         self._escapes = Escapes(app, widgets, turns, shell, servers, clock=setup.clock, copy=copy)
         self._outside = Outside(app, widgets.prompt, attaching, say=self.say, hint=self.hint, lend=lend)
+
+    def begin(self) -> None:
+        """Show what depends on the keys, as the person has them, and on the conversation, as it is at the start."""
+        keys = keymap(self.setup.keys, self.commands)
+        self._widgets.todos.key = key_names(keys.get("todos", ())[:1])
+        self._widgets.todos.become(todos_in(self.conversation.messages))
+        self._turns.name_background_key(key_names(keys.get("background", ())[:1]))
+        self._session_name.refresh()
+
+    async def look_for_sandbox(self) -> None:
+        """Say in the status line whether there is one, once that is known."""
+        if self.setup.has_sandbox is not None:
+            found = await asyncio.to_thread(self.setup.has_sandbox)
+            self._widgets.status.change(sandbox=SANDBOX if found else NO_SANDBOX)
 
     @property
     def commands(self) -> tuple[Command, ...]:
@@ -113,6 +143,48 @@ class Host:
     def provider_names(self) -> tuple[str, ...]:
         connecting = self.setup.connect
         return tuple(choice.name for choice in connecting.choices()) if connecting is not None else ()
+
+    def choices(self, text: str) -> tuple[Choice, ...]:
+        """Return the rows of the menu for what is typed so far."""
+        return choices_for(text, self)
+
+    def is_possible(self, command_id: str) -> bool:
+        """Whether the keys of a command do something now."""
+        command = by_id(command_id)
+        return command in self.commands and command.when(self)
+
+    def run(self, command_id: str) -> None:
+        self._run(by_id(command_id), "")
+
+    def _run(self, command: Command, argument: str) -> None:
+        with self.failures.noticing():
+            command.run(self, argument)
+            self._session_name.refresh()
+
+    def take(self, text: str, shown: str, images: tuple[Image, ...]) -> None:
+        """Do what was typed and sent: a prompt, a `/command`, or a `!line` for the shell."""
+        self._widgets.help.close()
+        typed = split_command(text)
+        if text.startswith("!"):
+            if text[1:].strip():
+                self._shell.start(text[1:].strip())
+                self._widgets.transcript.scroll_end(animate=False)
+            return
+        if typed is None:
+            self._turns.submit(Submission(text, shown, images))
+            return
+        name, argument = typed
+        command = find(name.lower(), self.commands)
+        if command is None:
+            self.say("warning", unknown_command(name, self.commands))
+            self._widgets.prompt.put_back(shown)
+        else:
+            self._run(command, argument)
+
+    def send_first(self, prompt: str) -> None:
+        """Send what was given at the start, as if it had been typed."""
+        self._widgets.prompt.sent.add(prompt)
+        self._turns.submit(Submission(prompt, prompt))
 
     @property
     def todos(self) -> tuple[Item, ...]:
@@ -157,8 +229,8 @@ class Host:
         transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
         replay(self.conversation.messages, transcript)
         self._widgets.todos.become(todos_in(self.conversation.messages))
-        transcript.scroll_end(animate=False)
         self._session_name.refresh()
+        transcript.scroll_end(animate=False)
         context = self.conversation.reports.context()
         self._widgets.status.change(context_tokens=context.used, context_window=context.window)
 

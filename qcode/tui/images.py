@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
+from typing import TYPE_CHECKING
 
-from qcode.protocol.messages import Image
-from qcode.runtime.pictures import Picture
 from qcode.tui.file_menu import mention_of
 from qcode.tui.labels import Labels
 from qcode.tui.text import shorten
+
+if TYPE_CHECKING:
+    from qcode.protocol.messages import Image
+    from qcode.runtime.pictures import Picture
 
 _NAME_CELLS = 40
 _LONGEST_PATHS = 8_000

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from textual.driver import Driver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HANGUP = 128 + signal.SIGHUP
 

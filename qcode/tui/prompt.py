@@ -6,24 +6,26 @@ How text is edited is `prompt_editing`'s.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from textual import events
 from textual.message import Message
 
-from qcode.protocol.messages import Image
-from qcode.runtime.file_index import Found
-from qcode.runtime.pictures import Picture
-from qcode.tui.completion import Choice
 from qcode.tui.file_menu import file_choices, mention_at
-from qcode.tui.history_search import HistorySearch
 from qcode.tui.images import Images, image_paths
 from qcode.tui.pastes import LONGEST_UNFOLDED, Pastes, pasted
 from qcode.tui.prompt_editing import EditingArea
-from qcode.tui.prompt_history import PromptHistory
-from qcode.tui.slash_menu import SlashMenu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qcode.protocol.messages import Image
+    from qcode.runtime.file_index import Found
+    from qcode.runtime.pictures import Picture
+    from qcode.tui.history_search import HistorySearch
+    from qcode.tui.prompt_history import PromptHistory
+    from qcode.tui.slash_menu import Choice, SlashMenu
 
 # Shift+Enter as xterm-style terminals send it, and Alt+Enter in plain ones.
 NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "shift+\r", "\r"})
@@ -66,7 +68,7 @@ class Prompt(EditingArea):
         """Up was pressed on an empty prompt: what is queued may come back, else the history is walked."""
 
     def __init__(
-        self, menu: SlashMenu, search: HistorySearch, history: PromptHistory, sources: Sources, *, id: str | None = None
+        self, menu: SlashMenu, search: HistorySearch, history: PromptHistory, *, id: str | None = None
     ) -> None:
         self.pastes = Pastes()
         self.images = Images()
@@ -76,12 +78,17 @@ class Prompt(EditingArea):
         self.sent = history
         self._menu = menu
         self._search = search
-        self._sources = sources
+        self._sources: Sources | None = None
         self._dismissed = ""
         self._offered: tuple[str, tuple[int, int]] = ("", (0, 0))
         self._range: tuple[tuple[int, int], tuple[int, int]] | None = None
         self._is_mention = False
         self._kind: Kind = "prompt"
+
+    def use(self, sources: Sources) -> None:
+        """Complete with these from now on, what stands here already too."""
+        self._sources = sources
+        self.offer()
 
     @property
     def is_empty(self) -> bool:
@@ -170,7 +177,7 @@ class Prompt(EditingArea):
         self.leave_search(takes=True)
         text = pasted(text)
         paths = image_paths(text)
-        if not (paths and self.add_pictures(self._sources.pictures(paths))):
+        if not (paths and self._sources is not None and self.add_pictures(self._sources.pictures(paths))):
             self._insert(self.pastes.fold(text))
 
     def add_pictures(self, pictures: tuple[Picture, ...]) -> bool:
@@ -236,7 +243,7 @@ class Prompt(EditingArea):
     def offer(self, *, is_news: bool = False) -> None:
         """Bring the menu up to date; `is_news`: more files are known than when it was last."""
         place = (self.text, self.cursor_location)
-        if place == self._offered and not is_news:
+        if self._sources is None or (place == self._offered and not is_news):
             return
         self._offered = place
         if self.text == self._dismissed or self._search.is_open or self._kind == "shell":

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from textual.content import Content
 from textual.widgets import Static
 
 from qcode.protocol.conversation import NO_OPTIONS, TurnOptions
-from qcode.protocol.messages import Image
 from qcode.tui.text import shorten
+
+if TYPE_CHECKING:
+    from qcode.protocol.messages import Image
 
 _ROWS = 5
 

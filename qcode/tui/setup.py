@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from qcode.config.custom_commands import CustomCommand
-from qcode.protocol.events import Notice
-from qcode.protocol.servers import ToolServers
-from qcode.protocol.tools import ToolOutcome
-from qcode.runtime.clipboard import Clip
-from qcode.runtime.file_index import Found
-from qcode.runtime.pictures import Picture
-from qcode.tui.connecting import Connecting
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from qcode.config.custom_commands import CustomCommand
+    from qcode.protocol.events import Notice
+    from qcode.protocol.servers import ToolServers
+    from qcode.protocol.tools import ToolOutcome
+    from qcode.runtime.clipboard import Clip
+    from qcode.runtime.file_index import Found
+    from qcode.runtime.pictures import Picture
+    from qcode.tui.connecting import Connecting
+
 from qcode.tui.failures import Report, plain_report
 
 ShowThinking: TypeAlias = Literal["folded", "expanded", "hidden"]

@@ -5,10 +5,24 @@ from __future__ import annotations
 from textual.content import Content
 from textual.widget import Widget
 
-from qcode.tui.completion import Choice
+from qcode.protocol.values import dataclass
 from qcode.tui.text import one_line
 
 _ROWS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One row: `text` is what is put in, `is_complete` whether Enter may go on with it as it is.
+
+    `marks` are the places of the letters in `label` that were asked for.
+    """
+
+    text: str
+    label: str
+    help: str = ""
+    is_complete: bool = True
+    marks: tuple[int, ...] = ()
 
 
 class SlashMenu(Widget):

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
 
-from qcode.protocol.errors import ErrorInfo, ErrorKind
-from qcode.protocol.events import TurnEnded, TurnEvent, UsageUpdated
-from qcode.protocol.reply import ReasoningDelta, TextDelta
-from qcode.protocol.usage import Usage
 from qcode.tui.status import FRAMES_PER_SECOND, Activity, Status, render_status
 from qcode.tui.totals import Totals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from decimal import Decimal
+
+    from qcode.protocol.events import UsageUpdated
+    from qcode.protocol.usage import Usage
 
 
 class StatusLine(Widget):
@@ -44,27 +45,18 @@ class StatusLine(Widget):
         self._run_timer(_pace(status))
         self.refresh()
 
-    def see(self, event: TurnEvent) -> None:
-        """Keep in view why a turn could not reach its model, until one does; what stood there before comes back."""
-        match event:
-            case TextDelta() | ReasoningDelta():
-                self._end_problem()
-            case TurnEnded(error=error) if error is not None:
-                after = error.retry_after
-                self.change(
-                    problem=_word(error) or self._standing,
-                    problem_until=None if after is None else self._clock() + after,
-                )
-            case _:
-                pass
+    def show_problem(self, problem: str, until: float | None) -> None:
+        """Say why no model is reached, counting down to `until` where that is known."""
+        self.change(problem=problem, problem_until=until)
+
+    def end_problem(self) -> None:
+        """A model was reached; what stood there at the start still holds."""
+        self.change(problem=self._standing, problem_until=None)
 
     def forget_problem(self) -> None:
         """The model is another one now."""
         self._standing = ""
-        self._end_problem()
-
-    def _end_problem(self) -> None:
-        self.change(problem=self._standing, problem_until=None)
+        self.end_problem()
 
     def show_activity(self, activity: Activity | None) -> None:
         self.change(activity=activity)
@@ -88,7 +80,7 @@ class StatusLine(Widget):
     def render(self) -> Content:
         now, until = self._clock(), self.status.problem_until
         if until is not None and now >= until:
-            self.call_later(self._end_problem)
+            self.call_later(self.end_problem)
         return render_status(self.status, self.size.width, now)
 
     def _show_totals(self, totals: Totals) -> None:
@@ -108,23 +100,6 @@ def _pace(status: Status) -> float:
     if status.activity is not None and status.activity.is_moving and not status.hint:
         return FRAMES_PER_SECOND
     return 1 if status.problem_until is not None else 0
-
-
-def _word(error: ErrorInfo) -> str:
-    """Return what keeps the model from being reached, empty where that is not what went wrong."""
-    return _PROBLEMS.get(error.kind, "")
-
-
-_PROBLEMS: dict[str, str] = {
-    ErrorKind.NO_CREDENTIAL: "no key",
-    ErrorKind.AUTH: "key refused",
-    ErrorKind.CONNECTION: "offline",
-    ErrorKind.TIMEOUT: "no answer",
-    ErrorKind.UNREACHABLE: "no server",
-    ErrorKind.RATE_LIMIT: "rate limited",
-    ErrorKind.QUOTA: "quota used up",
-    ErrorKind.OVERLOADED: "overloaded",
-}
 
 
 def _tokens(usage: Usage) -> int:

@@ -88,6 +88,19 @@ def load_themes(user_folder: Path | None = None) -> tuple[dict[str, Theme], tupl
     return themes, tuple(problems)
 
 
+def first_theme(wanted: str, user_folder: Path | None, environ: Mapping[str, str]) -> Theme | None:
+    """Return the theme to start with without reading the others; None where only reading all can tell which it is."""
+    folders = theme_folders()
+    if not folders or (user_folder is not None and any(_files(user_folder))):
+        return None
+    name = choose_theme(wanted, (path.stem for path in _files(folders[0])), environ)
+    try:
+        theme = read_theme(folders[0] / f"{name}.toml")
+    except ThemeError:
+        return None
+    return theme if theme.name == name else None
+
+
 def theme_note(theme: Theme) -> str:
     """Return what to say about a theme in a list of them."""
     if theme.ansi:
@@ -162,7 +175,8 @@ def _theme(data: Mapping[str, Any]) -> Theme:
     for color, value in colors.items():
         _check_color(value, f"colors.{color}")
     variables = _texts(data.get("variables", {}), "variables")
-    _refuse_unknown(variables, _known_variables(), "variables.", is_listed=False)
+    if variables:
+        _refuse_unknown(variables, _known_variables(), "variables.", is_listed=False)
     for variable, value in variables.items():
         _check_color(value, f"variables.{variable}")
     muted = colors.pop("muted", "") or _muted(colors, has_terminal_colors)

@@ -15,6 +15,7 @@ from qcode.protocol.stops import Outcome
 from qcode.tui.failures import what_happened
 from qcode.tui.presenter import Presenter
 from qcode.tui.queued import Submission
+from qcode.tui.reaching import Reaching
 from qcode.tui.setup import AppSetup
 from qcode.tui.widgets import Widgets
 
@@ -41,6 +42,7 @@ class Turns:
         self._spawn = spawn
         self._announce = announce
         self._report = setup.report
+        self._reaching = Reaching(widgets.status, setup.clock)
         self._idle: asyncio.Event | None = None
         self._is_cancelling = False
         self._presenter = Presenter(
@@ -145,7 +147,7 @@ class Turns:
             async for event in events:
                 self._presenter.present(event)
                 self._widgets.todos.see(event)
-                self._widgets.status.see(event)
+                self._reaching.see(event)
                 if isinstance(event, TurnEnded):
                     return event.outcome
                 # A provider that never waits would otherwise keep keys and paint from their turn.

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from qcode.tui.setup import AppSetup
+from typing import TYPE_CHECKING
+
 from qcode.tui.text import one_line
+
+if TYPE_CHECKING:
+    from qcode.tui.setup import AppSetup
 
 TIPS = (
     "Enter sends, Ctrl+J makes a new line.",

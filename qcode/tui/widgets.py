@@ -2,53 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from qcode.tui.approval import ApprovalPanel
-from qcode.tui.help_panel import HelpPanel
+from textual.widget import Widget
+
 from qcode.tui.history_search import HistorySearch
-from qcode.tui.prompt import Prompt, Sources
+from qcode.tui.prompt import Prompt
 from qcode.tui.prompt_history import PromptHistory
-from qcode.tui.queued import Queue
-from qcode.tui.search_bar import SearchBar
-from qcode.tui.setup import AppSetup
 from qcode.tui.slash_menu import SlashMenu
-from qcode.tui.status import Status
 from qcode.tui.status_line import StatusLine
-from qcode.tui.todo_panel import TodoPanel
 from qcode.tui.transcript import Transcript
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-@dataclass(frozen=True, slots=True)
+    from qcode.tui.approval import ApprovalPanel
+    from qcode.tui.help_panel import HelpPanel
+    from qcode.tui.queued import Queue
+    from qcode.tui.search_bar import SearchBar
+    from qcode.tui.setup import AppSetup
+    from qcode.tui.status import Status
+    from qcode.tui.todo_panel import TodoPanel
+
+
 class Widgets:
-    """From top to bottom."""
+    """What is seen at once; `add_panels` makes what opens later. Nothing is mounted here.
 
-    transcript: Transcript
+    Only the prompt, an open question and a search ever have the focus.
+    """
+
     search: SearchBar
     approval: ApprovalPanel
     help: HelpPanel
     todos: TodoPanel
     queued: Queue
-    menu: SlashMenu
-    history: HistorySearch
-    prompt: Prompt
-    status: StatusLine
 
+    def __init__(self, setup: AppSetup, status: Status) -> None:
+        self.transcript = Transcript(clock=setup.clock, thinking=setup.show_thinking, id="transcript")
+        self.transcript.can_focus = False
+        self.menu, self.history = SlashMenu(id="menu"), HistorySearch(id="history-search")
+        sent = PromptHistory(setup.history_file, setup.cwd)
+        self.prompt = Prompt(self.menu, self.history, sent, id="prompt")
+        self.status = StatusLine(status, setup.clock, id="status")
 
-def make_widgets(setup: AppSetup, status: Status, sources: Sources) -> Widgets:
-    """Return the widgets, not yet mounted. Only the prompt, an open question and a search ever have the focus."""
-    transcript = Transcript(clock=setup.clock, thinking=setup.show_thinking, id="transcript")
-    transcript.can_focus = False
-    menu, history = SlashMenu(id="menu"), HistorySearch(id="history-search")
-    return Widgets(
-        transcript,
-        SearchBar(transcript, id="search"),
-        ApprovalPanel(setup.clock, id="approval"),
-        HelpPanel(id="help"),
-        TodoPanel(id="todos"),
-        Queue(id="queued"),
-        menu,
-        history,
-        Prompt(menu, history, PromptHistory(setup.history_file, setup.cwd), sources, id="prompt"),
-        StatusLine(status, setup.clock, id="status"),
-    )
+    def add_panels(self, clock: Callable[[], float]) -> tuple[Widget, ...]:
+        """Make the panels between transcript and prompt; return all of them from top to bottom."""
+        from qcode.tui.approval import ApprovalPanel
+        from qcode.tui.help_panel import HelpPanel
+        from qcode.tui.queued import Queue
+        from qcode.tui.search_bar import SearchBar
+        from qcode.tui.todo_panel import TodoPanel
+
+        self.search = SearchBar(self.transcript, id="search")
+        self.approval = ApprovalPanel(clock, id="approval")
+        self.help = HelpPanel(id="help")
+        self.todos = TodoPanel(id="todos")
+        self.queued = Queue(id="queued")
+        return self.search, self.approval, self.help, self.todos, self.queued, self.menu, self.history

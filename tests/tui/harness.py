@@ -72,6 +72,13 @@ def make_app(conversation: ScriptedConversation, clock: FixedClock | None = None
     return QcodeApp(conversation, setup=replace(SETUP, clock=clock or FixedClock(), **changes))
 
 
+async def at_work(app: QcodeApp, pilot: Pilot[int]) -> None:
+    """Let the app come to where it takes keys and commands."""
+    while not app.is_at_work:
+        await pilot.pause()
+    await pilot.pause()
+
+
 @asynccontextmanager
 async def running(
     conversation: ScriptedConversation, *, size: tuple[int, int] = (80, 24), **changes: Any
@@ -79,7 +86,7 @@ async def running(
     clock = FixedClock()
     app = make_app(conversation, clock, **changes)
     async with app.run_test(size=size) as pilot:
-        await pilot.pause()
+        await at_work(app, pilot)
         yield Running(app, pilot, conversation, clock)
 
 

@@ -18,7 +18,7 @@ from qcode.protocol.reply import TextDelta
 from qcode.protocol.stops import StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
-from tests.tui.harness import make_app
+from tests.tui.harness import at_work, make_app
 from tests.tui.scripted import Script, ScriptedConversation, UntilAnswered, call, reply
 
 PICTURE = Path(__file__).parents[2] / "docs" / "app.svg"
@@ -60,8 +60,7 @@ async def draw() -> str:
     """Return the picture as SVG; ids that differ from run to run are made the same."""
     app = make_app(ScriptedConversation(_script(), model="anthropic/claude-sonnet-4-5"), model_note=(), instructions=())
     async with app.run_test(size=SIZE) as pilot:
-        while not app.parts.approval.is_attached:
-            await pilot.pause()
+        await at_work(app, pilot)
         app.parts.prompt.insert("make greet nicer to use")
         await pilot.press("enter")
         while app.parts.approval.request is None:

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from qcode.protocol.events import ApprovalRequested, Notice
 from qcode.protocol.servers import ServerQuestion, ServerStatus, ServerTool
 from qcode.tui.approval import GUARD_SECONDS
-from tests.tui.harness import Running, drive, make_app
+from tests.tui.harness import Running, at_work, drive, make_app
 from tests.tui.scripted import Gate, ScriptedConversation, UntilAnswered, call, ended
 
 READY = ServerStatus(
@@ -193,6 +193,7 @@ def test_a_question_as_it_looks(snap_compare: Callable[..., bool]) -> None:
     app = make_app(ScriptedConversation(), servers=ScriptedServers(WAITING, asks=(QUESTION,)))
 
     async def wait(pilot: Pilot[int]) -> None:
+        await at_work(app, pilot)
         while app.parts.approval.request is None:
             await pilot.pause()
         await pilot.pause()

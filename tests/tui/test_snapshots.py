@@ -34,7 +34,7 @@ from qcode.tui.connect import ConnectScreen, KeyField
 from qcode.tui.picker import Picker
 from qcode.tui.screens.theme import ThemePicker
 from tests.tui.connecting import CHOICES, ScriptedConnecting
-from tests.tui.harness import make_app
+from tests.tui.harness import at_work, make_app
 from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply, said
 
 Compare: TypeAlias = Callable[..., bool]
@@ -54,6 +54,7 @@ def _when(holds: Callable[[QcodeApp], bool]) -> Callable[[Pilot[int]], Awaitable
     async def wait(pilot: Pilot[int]) -> None:
         app = pilot.app
         assert isinstance(app, QcodeApp)
+        await at_work(app, pilot)
         while not holds(app):
             await pilot.pause()
         await pilot.pause()
@@ -280,6 +281,7 @@ def _ready_to_send(theme: str) -> tuple[QcodeApp, Callable[[Pilot[int]], Awaitab
     app = make_app(ScriptedConversation(), run_shell=_shell, read_picture=lambda path: picture, theme=theme)
 
     async def write(pilot: Pilot[int]) -> None:
+        await at_work(app, pilot)
         app.parts.prompt.insert("!ls")
         await pilot.press("enter")
         while "exit 0" not in _shown(app):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Iterator, Mapping, Sequence
 
+from textual.binding import Binding, BindingsMap
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys, _character_to_key, key_to_character
 
 from qcode.tui.commands.command import Command, CommandHost, nearest
@@ -25,6 +26,16 @@ def keymap(own: Mapping[str, str], commands: Sequence[Command]) -> dict[str, tup
         command.id: given[command.id] if command.id in given else tuple(key for key in command.keys if key not in taken)
         for command in commands
     }
+
+
+def bindings(own: Mapping[str, str], commands: Sequence[Command]) -> BindingsMap:
+    """Return what the keys of the app do; they come before any widget's."""
+    keys = keymap(own, commands)
+    return BindingsMap(
+        Binding(key, f"command('{command.id}')", command.title, show=False, priority=True, id=command.id)
+        for command in commands
+        for key in keys[command.id]
+    )
 
 
 def keys_of(command: Command, host: CommandHost) -> tuple[str, ...]:

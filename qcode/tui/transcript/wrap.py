@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 
 from rich.cells import cell_len
@@ -14,7 +15,7 @@ _WIDE = (
     "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\U00020000-\U0003fffd"
 )
 _CLOSING = "、。，．：；！？）］｝」』】〉》〕々ー"
-_WORD = re.compile(rf"[{_WIDE}][{_CLOSING}]* *|[^ {_WIDE}]+[{_CLOSING}]* *| +")
+_PLAIN_WORD = re.compile("[^ ]+ *| +")
 _JOINER = "\u200d"
 
 Range = tuple[int, int, int]
@@ -33,6 +34,12 @@ def clusters(text: str) -> Iterator[str]:
         yield text[begin:]
 
 
+@cache
+def _word() -> re.Pattern[str]:
+    """Return what finds words among wide characters; it is too large to be compiled where every text is plain."""
+    return re.compile(rf"[{_WIDE}][{_CLOSING}]* *|[^ {_WIDE}]+[{_CLOSING}]* *| +")
+
+
 def break_text(text: str, width: int) -> list[Range]:
     """Return rows of one line of text as `(start, end, next)`: `text[end:next]` is the space a break swallowed.
 
@@ -42,7 +49,7 @@ def break_text(text: str, width: int) -> list[Range]:
         return [(0, len(text), len(text))]
     rows: list[Range] = []
     start = end = used = 0
-    for match in _WORD.finditer(text):
+    for match in (_PLAIN_WORD if text.isascii() else _word()).finditer(text):
         begin, word = match.start(), match.group()
         bare = word.rstrip(" ")
         cells = cell_len(bare)
