@@ -114,6 +114,6 @@ def run() -> list[str]:
     """Return the report for the folder the program was started in; raise `StartError` where that cannot be."""
     from qcode.cli.arguments import parse
     from qcode.cli.folder import working_folder
-    from qcode.cli.start import surroundings
+    from qcode.cli.surroundings import surroundings
 
     return report(surroundings(parse([]), working_folder(None), is_attended=False))

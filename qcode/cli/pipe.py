@@ -23,9 +23,9 @@ from qcode.cli.folder import working_folder
 from qcode.cli.json_schema import read_schema
 from qcode.cli.output import put, say
 from qcode.cli.prompt import joined, read_standard_input, standard_input
-from qcode.cli.start import surroundings, wired
+from qcode.cli.start import wired
 from qcode.cli.stopping import Stopped, release
-from qcode.cli.surroundings import Surroundings
+from qcode.cli.surroundings import Surroundings, surroundings
 from qcode.cli.wiring import Wired
 from qcode.config.custom_commands import CustomCommands, load_custom_commands
 from qcode.headless.exits import INTERRUPTED, TERMINATED

@@ -11,9 +11,10 @@ from pathlib import Path
 from qcode.cli.arguments import LATEST
 from qcode.cli.failure import StartError
 from qcode.cli.model_facts import facts_of, output_settings
+from qcode.cli.policy import policy_of
 from qcode.cli.selection import Selection, address_of, named
 from qcode.cli.servers import header_values, named_servers
-from qcode.cli.surroundings import Surroundings, policy_of
+from qcode.cli.surroundings import Surroundings
 from qcode.config.caps import output_override
 from qcode.engine.caps import OutputSettings
 from qcode.engine.knowledge import KnownModel

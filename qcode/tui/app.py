@@ -6,6 +6,7 @@ It must not touch the engine, a provider or the disk.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -23,7 +24,7 @@ from qcode.tui import terminal
 from qcode.tui.figures import count_text
 from qcode.tui.outliving import outliving
 from qcode.tui.prompt import Prompt, Sources
-from qcode.tui.setup import AppSetup
+from qcode.tui.setup import AppSetup, Opening
 from qcode.tui.status import Status
 from qcode.tui.text import one_line
 from qcode.tui.themes import AUTO, choose_theme, first_theme, load_themes
@@ -48,7 +49,7 @@ _CALLS: dict[State, str] = {"idle": "qcode: the turn has ended", "asking": "qcod
 
 
 class QcodeApp(App[int], inherit_bindings=False):
-    """The app for one conversation. `run()` returns the exit code.
+    """The app for one conversation, or one that is still to be made. `run()` returns the exit code.
 
     `is_at_work` is False until what the keys and commands act through is there, right after the first paint.
     """
@@ -58,17 +59,21 @@ class QcodeApp(App[int], inherit_bindings=False):
     ENABLE_COMMAND_PALETTE = False
     VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]  # type: ignore[misc]  # annotated oddly there
 
-    def __init__(self, conversation: Conversation, *, setup: AppSetup) -> None:
+    conversation: Conversation
+
+    def __init__(self, conversation: Conversation | Opening, *, setup: AppSetup) -> None:
         super().__init__()
         terminal.teach_alt_keys()
         terminal.read_pastes_whole()
-        self.conversation = conversation
+        self.opening = conversation if isinstance(conversation, Opening) else None
+        if not isinstance(conversation, Opening):
+            self.conversation = conversation
         self.setup = setup
         status = Status(model=conversation.model, mode=conversation.mode, branch=setup.git_branch)
         self.parts = Widgets(setup, status)
         self._is_lent = False
         self.is_at_work = False
-        self._early: list[Prompt.Submitted] = []
+        self._early: list[events.Event] = []
         self._themes: tuple[str, ...] = ()
         self._theme_problems: tuple[str, ...] = ()
         self._dress()
@@ -182,20 +187,28 @@ class QcodeApp(App[int], inherit_bindings=False):
         if self.setup.has_title:
             self._write(terminal.SAVE_TITLE)
         self._announce("idle")
-        self._show_start()
+        known = self.opening or self.conversation
+        self.parts.transcript.add_welcome(welcome_lines(self.setup, known.model))
+        if self.opening is None:
+            self._show_conversation()
         self.parts.prompt.focus()
         self.call_after_refresh(self._after_first_paint)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keep what only the commands know what to do with, and what comes after it, until they are there."""
+        if not self.is_at_work and isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            is_writing = isinstance(event, events.Key) and (event.character or "").isalnum()
+            if self._early or not is_writing:
+                self._early.append(event)
+                return
+        await super().on_event(event)
 
     def on_unmount(self) -> None:
         if self.setup.has_title:
             self._write(terminal.RESTORE_TITLE)
 
     def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
-        """Run what was typed, as soon as there is something to run it."""
-        if self.is_at_work:
-            self.host.take(event.text, event.shown, event.images)
-        else:
-            self._early.append(event)
+        self.host.take(event.text, event.shown, event.images)
 
     def on_search_bar_closed(self) -> None:
         (self.parts.approval if self.parts.approval.request is not None else self.parts.prompt).focus()
@@ -248,9 +261,9 @@ class QcodeApp(App[int], inherit_bindings=False):
     def action_command(self, command_id: str) -> None:
         self.host.run(command_id)
 
-    def _show_start(self) -> None:
+    def _show_conversation(self) -> None:
+        """Show what is there already of the conversation, and what has to be said about it."""
         transcript = self.parts.transcript
-        transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
         if self.conversation.messages:
             from qcode.tui.replay import replay
 
@@ -262,7 +275,29 @@ class QcodeApp(App[int], inherit_bindings=False):
 
     async def _after_first_paint(self) -> None:
         await self.mount(*self.parts.add_panels(self.setup.clock), before="#prompt-row")
+        if self.setup.painted is not None:
+            self.setup.painted()
+        if self.opening is None:
+            self._begin_work()
+            self._go_on()
+        else:
+            # Beside the app's messages: what is typed meanwhile is shown at once.
+            self.run_worker(self._open(self.opening), group="opening")
+
+    async def _open(self, opening: Opening) -> None:
+        """Make the conversation, in a thread: it loads much, and asks git."""
+        opened = await asyncio.to_thread(opening.open)
+        if opened is None:
+            self.exit(1)
+            return
+        self.conversation, self.setup = opened
+        self.parts.status.change(model=self.conversation.model, mode=self.conversation.mode)
         self._begin_work()
+        self._show_conversation()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Start what was waiting for the conversation."""
         if self.setup.servers is not None:
             self.setup.servers.start(self._servers_changed)
             self.server_watch.refresh()
@@ -273,7 +308,7 @@ class QcodeApp(App[int], inherit_bindings=False):
         if self.setup.first_prompt.strip():
             self.host.send_first(self.setup.first_prompt)
         for event in self._early:
-            self.on_prompt_submitted(event)
+            self.post_message(event)
 
     def _servers_changed(self) -> None:
         self.call_later(self.server_watch.refresh)
