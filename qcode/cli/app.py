@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from qcode import __version__
+from qcode.cli.app_trust import AppTrust
 from qcode.cli.arguments import Arguments
 from qcode.cli.asking import Left
 from qcode.cli.connecting import AppConnecting
@@ -16,7 +17,7 @@ from qcode.cli.failure import StartError
 from qcode.cli.folder import working_folder
 from qcode.cli.start import surroundings, wired
 from qcode.cli.surroundings import Surroundings
-from qcode.cli.trusting import remember
+from qcode.cli.trusting import why_restricted
 from qcode.cli.wiring import Wired
 from qcode.config.custom_commands import load_custom_commands
 from qcode.config.schema import dotted
@@ -28,6 +29,7 @@ from qcode.runtime.choices import Choices
 from qcode.runtime.clipboard import read_clipboard
 from qcode.runtime.file_index import FileIndex
 from qcode.runtime.pictures import picture_at
+from qcode.runtime.trust import TrustStore
 from qcode.tui.app import QcodeApp
 from qcode.tui.commands.command import typed_names
 from qcode.tui.commands.keymap import problems
@@ -39,7 +41,7 @@ DEMO_NOTE = (
     "This is the built-in demo model: it works offline and plays every feature. /help demo lists what to ask.",
     "For a real model: /connect adds a key, or set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY.",
 )
-
+_RESTRICTED = "This folder is restricted: everything but reading asks, whatever the mode. /trust trusts it."
 
 LEFT = 130
 
@@ -83,8 +85,9 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
         for text in (*settings.warnings, *around.keys.complaints, *ready.notices, *ready.instructions.notices)
     ]
     if not around.is_trusted:
-        text = "This folder is restricted: everything but reading asks, whatever the mode. /trust trusts it."
-        notices.append(Notice("info", text))
+        why = why_restricted(TrustStore(around.paths.state_dir).look(around.root))
+        text = f"{why[:1].upper()}{why[1:]}. /trust shows more." if why else _RESTRICTED
+        notices.append(Notice("warning" if why else "info", text))
     git, choices = ready.environment.git, Choices(around.paths.state_dir)
     custom = load_custom_commands(
         around.paths.config_dir, around.root, is_trusted=around.is_trusted, taken=typed_names(COMMANDS)
@@ -102,7 +105,7 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
         user_themes=around.paths.config_dir / "themes",
         history_file=around.paths.state_dir / "history.jsonl",
         models=lambda: _model_names(around),
-        trust=lambda: _trust(around, ready),
+        trust=AppTrust(around, ready),
         help_topics={"demo": _demo_help},
         keys=settings.ui.keys,
         max_continuations=settings.output.max_continuations,
@@ -121,17 +124,6 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
         servers=ready.servers,
         notices=tuple(notices),
     )
-
-
-def _trust(around: Surroundings, ready: Wired) -> str:
-    """Trust the folder from now on; return what that changes."""
-    if ready.conversation.policy.is_trusted:
-        return "This folder is trusted."
-    ready.conversation.trust_folder()
-    complaint = remember(around.root, around.paths.state_dir)
-    if complaint:
-        return complaint
-    return "This folder is trusted now: your rules and modes hold. What it brings is read from the next start on."
 
 
 def _warm_up(provider: Provider) -> Callable[[], None] | None:

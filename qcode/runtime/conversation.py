@@ -299,7 +299,8 @@ class Conversation:
             return ToolOutcome(judged.refusal, is_error=True, summary=judged.refusal.split("\n", 1)[0])
         work = self._wiring.toolbox.run(judged.name, judged.arguments, output, judged.level, judged.targets)
         is_watched = self._calls.may_change_files(self._policy, judged, self._connected.model.name)
-        outcome = await (self._checkpoints.watched(work) if is_watched else work)
+        with self._wiring.approved(judged.targets):
+            outcome = await (self._checkpoints.watched(work) if is_watched else work)
         return self._calls.fit_to_show(self._policy, outcome)
 
     def append(self, effect: Append) -> None:

@@ -40,7 +40,7 @@ _WORK = {
     "AGENTS.md": "Be brief.\n",
     "sub/CLAUDE.md": "Be brief.\n",
     "node_modules/left-pad/index.js": "module.exports = 1\n",
-    ".venv/lib/site-packages/x.py": "X = 1\n",
+    ".venv/pkg/x.py": "X = 1\n",
     "locked.txt": "read-only\n",
 }
 _HOME = {

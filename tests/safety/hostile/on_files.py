@@ -40,7 +40,7 @@ WRITES: dict[str, tuple[str, ...]] = {
                      ".idea/workspace.xml", ".husky/pre-commit", ".gitattributes", "sub/.gitattributes",
                      ".github/workflows/ci.yml", ".github/workflows/new.yml", "AGENTS.md.", "AGENTS\u200b.md",
                      "locked.txt",
-                     "node_modules/left-pad/index.js", ".venv/lib/site-packages/x.py", ".cursor/rules", ".claude/x"),
+                     "node_modules/left-pad/index.js", ".venv/pkg/x.py", ".cursor/rules", ".claude/x"),
     "writes outside": ("{outside}/data.txt", "../outside/new.txt", "farm/out/new.txt", "farm/new", "farm/chain",
                        "{base}/work-evil/x.txt", "farm/letter", "~/documents/letter.txt", "second-name.txt", ".env",
                        ".ENV", "farm/env", ".envrc", "certs/site.pem", "deploy/id_ed25519", "src/a\nb.py",

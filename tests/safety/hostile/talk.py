@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from qcode.config.settings import Tools
@@ -18,6 +19,7 @@ from qcode.runtime.limits import LimitStore
 from qcode.runtime.scratch import Scratch
 from qcode.runtime.store.store import SessionStore
 from qcode.runtime.toolbox import Toolbox
+from qcode.runtime.trust import TrustStore
 from qcode.runtime.walls import Walls
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
@@ -131,6 +133,7 @@ def _conversation(
         toolbox=toolbox,
         policy=policy,
         limits=LimitStore(state),
+        approved=partial(TrustStore(state).accepting, ground.work),
     )
     conversation = Conversation(wiring, connected, store.create("test/m", ground.work))
     return conversation
