@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from qcode.cli import main
 from qcode.cli.app_trust import AppTrust
 from qcode.cli.arguments import parse
 from qcode.cli.start import surroundings, wired
@@ -115,4 +114,3 @@ def test_pipe_mode_says_on_stderr_why_a_folder_is_restricted(
     _, err = printed(*given)
     assert "is not what you trusted (.qcode/config.toml), so it is restricted" in err[0]
     assert err[0].endswith("qcode --trust -p hello -m demo/demo")
-    assert main(["--trust", *given]) == 0
