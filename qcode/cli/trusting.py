@@ -40,9 +40,9 @@ It brings:
 
 Do you trust what is in it?
 
-  1  trust        from now on: the above is used, your rules and modes hold, git may be asked for its state
+  1  trust        from now on: it is used, and your rules and modes hold
   2  once         the same, only for this run
-  3  restricted   the above is ignored, the model may read here, and everything else asks you first
+  3  restricted   it is ignored; the model may read here, and all else asks you
   q  quit
 
 """
@@ -58,7 +58,7 @@ Do you trust it as it is now?
 
   1  trust        from now on, as shown
   2  once         the same, only for this run
-  3  restricted   nothing of it is used, the model may read here, and everything else asks you first
+  3  restricted   it is ignored; the model may read here, and all else asks you
   q  quit
 
 """
