@@ -6,13 +6,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
+from qcode.cli.app_trust import AppTrust
 from qcode.cli.connecting import AppConnecting
 from qcode.cli.exporting import save_export
 from qcode.cli.failure import StartError
 from qcode.cli.selection import Selection
 from qcode.cli.start import wired
 from qcode.cli.surroundings import Surroundings
-from qcode.cli.trusting import remember
+from qcode.cli.trusting import why_restricted
 from qcode.cli.wiring import Wired
 from qcode.config.custom_commands import load_custom_commands
 from qcode.config.schema import dotted
@@ -24,10 +25,13 @@ from qcode.runtime.choices import Choices
 from qcode.runtime.clipboard import read_clipboard
 from qcode.runtime.file_index import FileIndex
 from qcode.runtime.pictures import picture_at
+from qcode.runtime.trust import TrustStore
 from qcode.tui.commands.command import typed_names
 from qcode.tui.commands.keymap import problems
 from qcode.tui.commands.table import COMMANDS
 from qcode.tui.setup import AppSetup
+
+_RESTRICTED = "This folder is restricted: everything but reading asks, whatever the mode. /trust trusts it."
 
 
 def opened(around: Surroundings, selection: Selection) -> Wired:
@@ -58,8 +62,9 @@ def setup_of(around: Surroundings, ready: Wired, first: AppSetup) -> AppSetup:
         for text in (*settings.warnings, *around.keys.complaints, *ready.notices, *ready.instructions.notices)
     ]
     if not around.is_trusted:
-        text = "This folder is restricted: everything but reading asks, whatever the mode. /trust trusts it."
-        notices.append(Notice("info", text))
+        why = why_restricted(TrustStore(around.paths.state_dir).look(around.root))
+        text = f"{why[:1].upper()}{why[1:]}. /trust shows more." if why else _RESTRICTED
+        notices.append(Notice("warning" if why else "info", text))
     custom = load_custom_commands(
         around.paths.config_dir, around.root, is_trusted=around.is_trusted, taken=typed_names(COMMANDS)
     )
@@ -69,7 +74,7 @@ def setup_of(around: Surroundings, ready: Wired, first: AppSetup) -> AppSetup:
         first,
         first_prompt=arguments.prompt or "",
         models=lambda: _model_names(around),
-        trust=lambda: _trust(around, ready),
+        trust=AppTrust(around, ready),
         help_topics={"demo": _demo_help},
         keys=settings.ui.keys,
         connect=AppConnecting(around, ready.selection),
@@ -84,17 +89,6 @@ def setup_of(around: Surroundings, ready: Wired, first: AppSetup) -> AppSetup:
         servers=ready.servers,
         notices=tuple(notices),
     )
-
-
-def _trust(around: Surroundings, ready: Wired) -> str:
-    """Trust the folder from now on; return what that changes."""
-    if ready.conversation.policy.is_trusted:
-        return "This folder is trusted."
-    ready.conversation.trust_folder()
-    complaint = remember(around.root, around.paths.state_dir)
-    if complaint:
-        return complaint
-    return "This folder is trusted now: your rules and modes hold. What it brings is read from the next start on."
 
 
 def _warm_up(provider: Provider) -> Callable[[], None] | None:

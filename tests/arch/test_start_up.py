@@ -75,7 +75,13 @@ def test_a_whole_run_on_the_demo_loads_nothing_it_does_not_need() -> None:
 def test_what_the_app_needs_before_its_first_paint_holds_no_sdk() -> None:
     loaded = loaded_after("import qcode.cli.app")
     assert "qcode.tui.app" in loaded
-    later = ("qcode.engine", "qcode.tools", "qcode.safety.policy", "qcode.runtime.conversation", "qcode.tui.host")
+    later = (
+        "qcode.engine",
+        "qcode.tools.registry",
+        "qcode.safety.policy",
+        "qcode.runtime.conversation",
+        "qcode.tui.host",
+    )
     assert among(loaded, *SDKS, *HEAVY, *later) == set()
 
 
