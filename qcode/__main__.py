@@ -55,5 +55,13 @@ def _answer(flag: str) -> int:
     return 0
 
 
+def _leave_folder() -> None:
+    """Import nothing more from the folder it was started in, which `python -m` puts first: it may be anybody's."""
+    first = sys.path[0] if sys.path else None
+    if first is not None and not sys.flags.safe_path and first in ("", os.getcwd()):  # noqa: PTH109  # pathlib takes a while to load
+        del sys.path[0]
+
+
 if __name__ == "__main__":
+    _leave_folder()
     sys.exit(main())

@@ -20,6 +20,7 @@ Usage:
   qcode sessions list [WORDS]|show ID|export ID [--format md|json|html] [-o FILE]|delete ID
   qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show
   qcode doctor                    what this machine gives to work with: sandbox, programs, keys, files, limits learned
+  qcode trust [show]|accept|forget [DIR]|list     what this folder brings, and what changed since you trusted it
   qcode mcp list|show NAME|approve NAME      tool servers, and what of them waits for you; takes -C, --trust
                                   and --mcp-config FILE; starts none
   qcode permissions check shell CMD|read PATH|write PATH|fetch URL      what would be allowed here, and why

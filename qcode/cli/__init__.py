@@ -105,8 +105,9 @@ def _run(arguments: Arguments, *, is_pipe: bool) -> int:
             return run_pipe(arguments)
         finally:
             release()
-    with _loading():
-        from qcode.cli.app import run_app
+    # Until the first screen is painted nobody looks for garbage.
+    gc.disable()
+    from qcode.cli.app import run_app
 
     return run_app(arguments)
 

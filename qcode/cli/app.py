@@ -1,46 +1,36 @@
-"""Opens the app on a conversation."""
+"""Opens the app. What its first paint shows is gathered here; everything behind it is made while the person looks.
+
+That is `opening`'s, which loads the rooms below: they take longer to load than the first paint.
+"""
 
 from __future__ import annotations
 
+import gc
 import os
-import sys
-from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qcode import __version__
 from qcode.cli.arguments import Arguments
 from qcode.cli.asking import Left
-from qcode.cli.connecting import AppConnecting
-from qcode.cli.crash import report_crash
-from qcode.cli.exporting import save_export
+from qcode.cli.beginning import begin_with
 from qcode.cli.failure import StartError
-from qcode.cli.folder import working_folder
-from qcode.cli.start import surroundings, wired
-from qcode.cli.surroundings import Surroundings
-from qcode.cli.trusting import remember
-from qcode.cli.wiring import Wired
-from qcode.config.custom_commands import load_custom_commands
-from qcode.config.schema import dotted
-from qcode.config.settings import Settings
-from qcode.protocol.events import Notice
-from qcode.protocol.provider import Provider
-from qcode.runtime.attachments import InputError, attachments
+from qcode.cli.folder import short, working_folder
+from qcode.cli.selection import Selection
+from qcode.cli.surroundings import Surroundings, surroundings
+from qcode.runtime.briefing.head import read_head
+from qcode.runtime.briefing.instructions import Instructions, load_instructions
 from qcode.runtime.choices import Choices
-from qcode.runtime.clipboard import read_clipboard
-from qcode.runtime.file_index import FileIndex
-from qcode.runtime.pictures import picture_at
 from qcode.tui.app import QcodeApp
-from qcode.tui.commands.command import typed_names
-from qcode.tui.commands.keymap import problems
-from qcode.tui.commands.table import COMMANDS
-from qcode.tui.linear import run_linear
-from qcode.tui.setup import AppSetup
+from qcode.tui.setup import AppSetup, Opening
+
+if TYPE_CHECKING:
+    from qcode.cli.wiring import Wired
+    from qcode.protocol.conversation import Conversation
 
 DEMO_NOTE = (
     "This is the built-in demo model: it works offline and plays every feature. /help demo lists what to ask.",
     "For a real model: /connect adds a key, or set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY.",
 )
-
 
 LEFT = 130
 
@@ -50,130 +40,100 @@ def run_app(arguments: Arguments) -> int:
     folder = working_folder(arguments.cwd)
     try:
         around = surroundings(arguments, folder, is_attended=True)
-        attached = attachments(arguments.files, "", folder)
-        ready = wired(around)
+        selection = begin_with(around)
     except Left:
         return LEFT
-    except InputError as error:
-        raise StartError(str(error), 42) from None
-    _check_keys(around.settings)
-    ready.conversation.attach(attached)
-    around.keys.be_brief()
+    instructions = load_instructions(folder, around.root, around.paths.config_dir, is_trusted=around.is_trusted)
+    first = _first(around, selection, instructions)
+    door = Door(around, selection, first)
     try:
-        setup = _setup(around, ready)
-        if around.settings.ui.linear or os.environ.get("TERM") == "dumb":
-            return run_linear(ready.conversation, setup)
-        return QcodeApp(ready.conversation, setup=setup).run(mouse=around.settings.ui.mouse)
+        if arguments.chooses_session or around.settings.ui.linear or os.environ.get("TERM") == "dumb":
+            return _opened_first(door)
+        opening = Opening(selection.name, around.settings.permissions.mode, door.try_to_open)
+        code = QcodeApp(opening, setup=first).run(mouse=around.settings.ui.mouse)
+        if door.failure is not None:
+            raise door.failure
+        return code
     finally:
-        ready.conversation.release()
+        gc.enable()
+        door.close()
 
 
-def _check_keys(settings: Settings) -> None:
-    """Raise `StartError` for keys of a command that does not exist and the like: bad config, as for any other key."""
-    for command_id, problem in problems(settings.ui.keys, COMMANDS):
-        name = dotted(("ui", "keys", command_id))
-        raise StartError(f"{settings.origin(name)}: {name}: {problem}", 52)
+def _opened_first(door: Door) -> int:
+    """Run the app on a conversation that is there before it: a question on the terminal belongs to that."""
+    try:
+        conversation, setup = door.open()
+    except Left:
+        return LEFT
+    if door.around.settings.ui.linear or os.environ.get("TERM") == "dumb":
+        from qcode.tui.linear import run_linear
+
+        return run_linear(conversation, setup)
+    return QcodeApp(conversation, setup=setup).run(mouse=door.around.settings.ui.mouse)
 
 
-def _setup(around: Surroundings, ready: Wired) -> AppSetup:
-    settings, arguments = around.settings, around.arguments
-    is_demo = ready.selection.spec.name == "demo"
-    note = (f"{ready.selection.name} ({ready.selection.note})", *(DEMO_NOTE if is_demo else ()))
-    notices = _notices(around, ready)
-    git, choices = ready.environment.git, Choices(around.paths.state_dir)
-    custom = load_custom_commands(
-        around.paths.config_dir, around.root, is_trusted=around.is_trusted, taken=typed_names(COMMANDS)
-    )
-    notices += [Notice("warning", problem) for problem in custom.problems]
-    folder, env = around.folder, around.env
+class Door:
+    """Opens the conversation behind the first paint, once. Owns it until `close`; `failure` is what kept it shut."""
+
+    def __init__(self, around: Surroundings, selection: Selection, first: AppSetup) -> None:
+        self.around = around
+        self.failure: StartError | None = None
+        self._selection = selection
+        self._first = first
+        self._ready: Wired | None = None
+
+    def open(self) -> tuple[Conversation, AppSetup]:
+        """Return the conversation and what the app is told about it; raise `StartError` or `Left`."""
+        from qcode.cli.opening import opened, setup_of
+
+        self._ready = ready = opened(self.around, self._selection)
+        return ready.conversation, setup_of(self.around, ready, self._first)
+
+    def try_to_open(self) -> tuple[Conversation, AppSetup] | None:
+        """Return the same, None where it cannot be; the app then has nothing to show."""
+        try:
+            return self.open()
+        except StartError as failure:
+            self.failure = failure
+            return None
+
+    def close(self) -> None:
+        if self._ready is not None:
+            self._ready.conversation.release()
+
+
+def _first(around: Surroundings, selection: Selection, instructions: Instructions) -> AppSetup:
+    """Return what the first paint shows."""
+    settings = around.settings
+    is_demo = selection.spec.name == "demo"
     return AppSetup(
         version=__version__,
-        cwd=_short(around.folder),
-        model_note=note,
-        instructions=tuple(file.shown for file in ready.instructions.files),
-        first_prompt=arguments.prompt or "",
-        theme=settings.ui.theme or choices.theme or "auto",
-        git_branch=git.branch,
+        cwd=short(around.folder),
+        model_note=(f"{selection.name} ({selection.note})", *(DEMO_NOTE if is_demo else ())),
+        instructions=tuple(file.shown for file in instructions.files),
+        theme=settings.ui.theme or Choices(around.paths.state_dir).theme or "auto",
+        git_branch=read_head(around.root).branch,
         user_themes=around.paths.config_dir / "themes",
         history_file=around.paths.state_dir / "history.jsonl",
-        models=lambda: _model_names(around),
-        trust=lambda: _trust(around, ready),
-        help_topics={"demo": _demo_help},
-        keys=settings.ui.keys,
-        max_continuations=settings.output.max_continuations,
         has_title=settings.ui.title,
         has_bell=settings.ui.bell,
-        connect=AppConnecting(around, ready.selection),
-        keep_theme=choices.keep_theme,
         show_thinking=settings.ui.show_thinking,
-        files=FileIndex(folder, around.root, env, lambda: ready.conversation.policy.is_trusted),
-        read_picture=lambda path: picture_at(path, folder),
-        read_clipboard=lambda: read_clipboard(env, around.root, system=sys.platform),
-        run_shell=ready.toolbox.run_line,
-        custom_commands=custom.commands,
-        warm_up=_warm_up(ready.provider),
+        max_continuations=settings.output.max_continuations,
+        painted=_freeze,
         problem="no key" if is_demo and settings.model is None else "",
-        effort=arguments.effort or "",
-        is_restricted=lambda: not ready.conversation.policy.is_trusted,
-        has_sandbox=ready.toolbox.has_sandbox,
-        save=lambda name, text: save_export(around.folder, name, text),
-        servers=ready.servers,
-        report=lambda failure: report_crash(failure, around.env),
-        is_kept=arguments.keeps_session,
-        notices=tuple(notices),
+        effort=around.arguments.effort or "",
+        report=lambda failure: _report(failure, around),
+        is_kept=around.arguments.keeps_session,
     )
 
 
-def _notices(around: Surroundings, ready: Wired) -> list[Notice]:
-    warnings = (*around.settings.warnings, *around.keys.complaints, *ready.notices, *ready.instructions.notices)
-    notices = [Notice("warning", text) for text in warnings]
-    if not around.is_trusted:
-        text = "This folder is restricted: everything but reading asks, whatever the mode. /trust trusts it."
-        notices.append(Notice("info", text))
-    return notices
+def _report(failure: BaseException, around: Surroundings) -> str:
+    from qcode.cli.crash import report_crash
+
+    return report_crash(failure, around.env)
 
 
-def _trust(around: Surroundings, ready: Wired) -> str:
-    """Trust the folder from now on; return what that changes."""
-    if ready.conversation.policy.is_trusted:
-        return "This folder is trusted."
-    ready.conversation.trust_folder()
-    complaint = remember(around.root, around.paths.state_dir)
-    if complaint:
-        return complaint
-    return "This folder is trusted now: your rules and modes hold. What it brings is read from the next start on."
-
-
-def _warm_up(provider: Provider) -> Callable[[], None] | None:
-    """Return what loads the SDK of the chosen model ahead of the first request; the demo has none."""
-    warm_up: Callable[[], None] | None = getattr(provider, "warm_up", None)
-    return warm_up
-
-
-def _model_names(around: Surroundings) -> tuple[str, ...]:
-    """Return what `/model` offers: the configured models, each credentialed provider's default, and the demo."""
-    from qcode.cli.selection import known_specs
-    from qcode.providers import catalog
-
-    names = list(around.settings.models)
-    specs = known_specs(around.settings)
-    for provider in catalog.BUILT_IN:
-        spec = specs.get(provider)
-        if spec is not None and around.keys.source_of(spec):
-            names.append(f"{provider}/{catalog.default_model(provider)}")
-    return (*dict.fromkeys(names), "demo/demo")
-
-
-def _demo_help() -> str:
-    from qcode.providers.demo import SCENARIOS
-
-    width = max(len(scenario.request) for scenario in SCENARIOS)
-    rows = [f"  {scenario.request:<{width}}  {scenario.shows}" for scenario in SCENARIOS]
-    return "\n".join(("The demo model plays these requests:", *rows))
-
-
-def _short(folder: Path) -> str:
-    try:
-        return f"~/{folder.relative_to(Path.home())}".removesuffix("/.")
-    except (ValueError, RuntimeError):
-        return str(folder)
+def _freeze() -> None:
+    """Look for garbage from now on, but not in what was made for the start: that stays to the end."""
+    gc.freeze()
+    gc.enable()

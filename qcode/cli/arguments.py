@@ -14,7 +14,7 @@ from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.model import EFFORTS, Effort
 
 MODES: tuple[ApprovalMode, ...] = ("plan", "default", "accept-edits", "auto", "bypass")
-SUBCOMMANDS = ("auth", "config", "doctor", "mcp", "models", "permissions", "sessions", "themes")
+SUBCOMMANDS = ("auth", "config", "doctor", "mcp", "models", "permissions", "sessions", "themes", "trust")
 LATEST = ""
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 FORMATS: tuple[OutputFormat, ...] = ("text", "json", "stream-json")

@@ -60,6 +60,7 @@ def _commands(takers: tuple[str, ...]) -> dict[str, _Words]:
         "models": _Words(after={"models": ("forget",)}),
         "permissions": _Words(FLAGS, SWITCHES, {"permissions": ("check",), "check": KINDS}),
         "sessions": _Words(after={"sessions": ("list", "show", "export", "delete")}),
+        "trust": _Words(after={"trust": ("show", "accept", "forget", "list")}),
     }
     return {name: known.get(name, _Words()) for name in SUBCOMMANDS}
 

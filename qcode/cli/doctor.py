@@ -11,8 +11,10 @@ from qcode import __version__
 from qcode.cli.auth_status import rows_of
 from qcode.cli.learned import learned_lines
 from qcode.cli.surroundings import Surroundings
+from qcode.cli.trusting import why_restricted
 from qcode.providers.catalog import catalog_source
 from qcode.runtime.limits import LimitStore
+from qcode.runtime.trust import TrustStore
 from qcode.safety.sandbox.finding import find_sandbox
 from qcode.tools.environment import find_program
 from qcode.tools.workspace import Workspace
@@ -62,7 +64,13 @@ def _terminal(env: Mapping[str, str]) -> Iterator[str]:
 
 def _folder(around: Surroundings) -> Iterator[str]:
     yield f"root: {around.root}"
-    yield "trusted" if around.is_trusted else "restricted: not trusted; /trust in the app, or --trust, trusts it"
+    standing = TrustStore(around.paths.state_dir).look(around.root)
+    why = why_restricted(standing)
+    if around.is_trusted:
+        yield "trusted"
+        yield from (f"pinned: {name}" for name in standing.pieces)
+    else:
+        yield f"restricted: {why or 'not trusted; /trust in the app, or --trust, trusts it'}"
     yield f"permission mode: {around.settings.permissions.mode}"
 
 
@@ -114,6 +122,6 @@ def run() -> list[str]:
     """Return the report for the folder the program was started in; raise `StartError` where that cannot be."""
     from qcode.cli.arguments import parse
     from qcode.cli.folder import working_folder
-    from qcode.cli.start import surroundings
+    from qcode.cli.surroundings import surroundings
 
     return report(surroundings(parse([]), working_folder(None), is_attended=False))

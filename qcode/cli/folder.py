@@ -16,3 +16,11 @@ def working_folder(cwd: Path | None) -> Path:
         return Path.cwd()
     except OSError as error:
         raise StartError(f"cannot work in {cwd or 'the current folder'}: {error.strerror}", 42) from None
+
+
+def short(folder: Path) -> str:
+    """Return a folder as a person writes it, from `~` where it is in the home."""
+    try:
+        return f"~/{folder.relative_to(Path.home())}".removesuffix("/.")
+    except (ValueError, RuntimeError):
+        return str(folder)

@@ -18,8 +18,8 @@ from qcode.cli.arguments import MODES, UsageError
 from qcode.cli.arguments import parse as parse_arguments
 from qcode.cli.folder import working_folder
 from qcode.cli.output import one_line, put
-from qcode.cli.start import surroundings
-from qcode.cli.surroundings import policy_of
+from qcode.cli.policy import policy_of
+from qcode.cli.surroundings import surroundings
 from qcode.protocol.json import JsonObject
 from qcode.safety.policy import Policy
 from qcode.safety.verdict import Verdict

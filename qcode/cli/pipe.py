@@ -23,9 +23,10 @@ from qcode.cli.folder import working_folder
 from qcode.cli.json_schema import read_schema
 from qcode.cli.output import put, say
 from qcode.cli.prompt import joined, read_standard_input, standard_input
-from qcode.cli.start import surroundings, wired
+from qcode.cli.start import wired
 from qcode.cli.stopping import Stopped, release
-from qcode.cli.surroundings import Surroundings
+from qcode.cli.surroundings import Surroundings, surroundings
+from qcode.cli.trusting import note_for_pipes
 from qcode.cli.wiring import Wired
 from qcode.config.custom_commands import CustomCommands, load_custom_commands
 from qcode.headless.exits import INTERRUPTED, TERMINATED
@@ -102,6 +103,8 @@ def _begin(arguments: Arguments, folder: Path) -> _Begun:
     around = surroundings(arguments, folder, is_attended=False)
     if schema is not None:
         around = replace(around, check=schema.complaint)
+    if not around.is_trusted and (note := note_for_pipes(around.root, around.paths.state_dir, sys.argv[1:])):
+        say(note)
     for warning in around.settings.warnings:
         say(warning)
     typed, options = arguments.prompt or "", NO_OPTIONS

@@ -35,6 +35,7 @@ def run_subcommand(name: str, rest: Sequence[str]) -> int:
         "permissions": _permissions,
         "sessions": _sessions,
         "themes": _themes,
+        "trust": _trust,
     }
     return commands[name](rest)
 
@@ -167,6 +168,12 @@ def _listed(store: SessionStore, words: str) -> int:
 def _shown(text: str) -> str:
     """Return foreign text as it is for a file or a program, and without control sequences for a terminal."""
     return clean(text) if os.isatty(1) else text
+
+
+def _trust(rest: Sequence[str]) -> int:
+    from qcode.cli.trust_command import run_trust
+
+    return run_trust(rest, _paths().state_dir)
 
 
 def _themes(rest: Sequence[str]) -> int:

@@ -1,24 +1,32 @@
-"""Where a run takes place, what was set for it, and what it may therefore do at its start."""
+"""Where a run takes place and what was set for it: read at the start by both front ends, before anything heavy loads.
+
+Every failure becomes a `StartError`.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qcode.cli.arguments import Arguments
+from qcode.cli.exit_tools import read_exit_tools
 from qcode.cli.failure import StartError
-from qcode.cli.keys import Keys
+from qcode.cli.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
+from qcode.cli.output import say
+from qcode.cli.trusting import is_trusted
+from qcode.config.errors import ConfigError
+from qcode.config.layers import flag_layer
+from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
-from qcode.engine.review import AnswerCheck
-from qcode.protocol.tools import ToolSpec
-from qcode.safety.examples import read_rules
-from qcode.safety.launch.bash_syntax import BashSyntax
-from qcode.safety.launch.git_config import GitConfig
-from qcode.safety.policy import Policy
-from qcode.safety.shell.judge import Looks
-from qcode.tools.environment import passed_on
+from qcode.runtime.briefing.project import find_project_root
+
+if TYPE_CHECKING:
+    from qcode.engine.review import AnswerCheck
+    from qcode.protocol.tools import ToolSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +46,53 @@ class Surroundings:
     check: AnswerCheck | None = None
 
 
-def policy_of(around: Surroundings) -> Policy:
-    """Return what a session may do at its start; raise `StartError` for a bad rule."""
-    permissions = around.settings.permissions
+def surroundings(arguments: Arguments, folder: Path, *, is_attended: bool) -> Surroundings:
+    """Read the settings of this run, after finding out whether the folder is trusted."""
+    env = dict(os.environ)
+    root = find_project_root(folder)
+    arguments = replace(arguments, add_dirs=tuple(_added(path) for path in arguments.add_dirs))
+    _check_flags(arguments)
+    one_way = read_exit_tools(arguments.exit_tools)
     try:
-        rules = read_rules(allow=permissions.allow, ask=permissions.ask, deny=permissions.deny)
-    except ValueError as error:
-        raise StartError(f"permissions: {error}", 52) from None
-    own = (around.paths.config_dir, around.paths.state_dir)
-    forbidden = (around.folder, around.root, *around.arguments.add_dirs)
-    search_path = passed_on(around.env)["PATH"]
-    return Policy(
-        mode=permissions.mode,
-        rules=rules,
-        is_trusted=around.is_trusted,
-        root=around.folder,
-        added=around.arguments.add_dirs,
-        own=own,
-        search_path=search_path,
-        looks=Looks(BashSyntax(search_path, forbidden), GitConfig(around.folder, around.env, forbidden)),
-    )
+        paths = ConfigPaths.from_env(env)
+        trusts = is_trusted(folder, root, paths.state_dir, by_flag=arguments.is_trusted, is_attended=is_attended)
+        settings = load(paths, env, arguments.flags(), root, trusts, settings_file=arguments.settings_file)
+    except ConfigError as error:
+        raise StartError(str(error), 52) from None
+    on_wait = _ask_for_patience if is_attended else None
+    patience_s = ATTENDED_S if is_attended else UNATTENDED_S
+    keys = Keys(env, key_store(paths.state_dir, env, patience_s=patience_s, on_wait=on_wait))
+    return Surroundings(arguments, env, paths, settings, keys, folder, root, is_attended, trusts, one_way)
+
+
+def _ask_for_patience() -> None:
+    say("waiting for the keyring, which may have to be unlocked; Ctrl+C leaves")
+
+
+def _check_flags(arguments: Arguments) -> None:
+    """Raise `StartError` for a flag whose value cannot be: that is wrong usage, the same in a file is bad config."""
+    given = (*arguments.allowed, *arguments.disallowed)
+    if given:
+        from qcode.safety.rules import parse_rule
+    for flag, rules in (("--allowed-tools", arguments.allowed), ("--disallowed-tools", arguments.disallowed)):
+        for rule in rules:
+            try:
+                parse_rule(rule)
+            except ValueError as error:
+                raise StartError(f"{flag}: {error}", 2) from None
+    try:
+        flag_layer(arguments.flags())
+    except ConfigError as error:
+        raise StartError(str(error), 2) from None
+
+
+def _added(path: Path) -> Path:
+    """Return an added folder as a full path."""
+    try:
+        real = path.expanduser().absolute()
+    except RuntimeError as error:
+        raise StartError(f"--add-dir {path}: {error}", 42) from None
+    if not real.is_dir():
+        what = "is no folder" if real.exists() else "does not exist"
+        raise StartError(f"--add-dir {path} {what}", 42)
+    return real

@@ -6,14 +6,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from qcode.cli.arguments import LATEST
 from qcode.cli.failure import StartError
 from qcode.cli.model_facts import facts_of, output_settings
+from qcode.cli.policy import policy_of
 from qcode.cli.selection import Selection, address_of, named
 from qcode.cli.servers import header_values, named_servers
-from qcode.cli.surroundings import Surroundings, policy_of
+from qcode.cli.surroundings import Surroundings
 from qcode.config.caps import output_override
 from qcode.engine.caps import OutputSettings
 from qcode.engine.knowledge import KnownModel
@@ -42,6 +44,7 @@ from qcode.runtime.scratch import Scratch
 from qcode.runtime.store.session import Session
 from qcode.runtime.store.store import SessionStore
 from qcode.runtime.toolbox import Toolbox
+from qcode.runtime.trust import TrustStore
 from qcode.runtime.walls import Walls
 from qcode.safety.launch.git_config import overrides
 from qcode.safety.policy import Policy
@@ -133,6 +136,7 @@ class Wirer:
             tokens=TokenCounter(),
             tuned=self._tuned,
             check=around.check,
+            approved=partial(TrustStore(around.paths.state_dir).accepting, around.root),
         )
         conversation = Conversation(wiring, connected, session, messages)
         return Wired(conversation, connected.provider, selection, self.environment, self.instructions, toolbox, notices)

@@ -36,9 +36,11 @@ class Background:
     async def run(self, call_id: str, judged: Judged, output: Callable[[str], None]) -> ToolOutcome:
         """Run a call; it can be moved for as long as this takes."""
         if not self._toolbox.can_go_on(judged.name):
-            return await self._toolbox.run(judged.name, judged.arguments, output, judged.level)
+            return await self._toolbox.run(judged.name, judged.arguments, output, judged.level, judged.targets)
         asked = self._asked[call_id] = asyncio.Event()
         try:
-            return await self._toolbox.run(judged.name, judged.arguments, output, judged.level, goes_on=asked)
+            return await self._toolbox.run(
+                judged.name, judged.arguments, output, judged.level, judged.targets, goes_on=asked
+            )
         finally:
             del self._asked[call_id]

@@ -302,9 +302,13 @@ class Conversation:
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         judged = self._calls.take(call, arguments)
+        if judged.refusal:
+            return ToolOutcome(judged.refusal, is_error=True, summary=judged.refusal.split("\n", 1)[0])
         work = self._background.run(call.call_id, judged, output)
         is_watched = self._calls.may_change_files(self._policy, judged, self._connected.model.name)
-        return await (self._checkpoints.watched(work) if is_watched else work)
+        with self._wiring.approved(judged.targets):
+            outcome = await (self._checkpoints.watched(work) if is_watched else work)
+        return self._calls.fit_to_show(self._policy, outcome)
 
     def append(self, effect: Append) -> None:
         self._transcript.append(effect, is_own=self._is_opening)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from functools import partial
 
 from qcode.engine.effects import ApprovalAnswered
 from qcode.protocol.events import ApprovalRequested
 from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import ToolCall
+from qcode.protocol.tools import ToolOutcome
+from qcode.runtime.masking import mask_diff
 from qcode.runtime.questions import question_about
 from qcode.runtime.toolbox import Toolbox
+from qcode.safety.paths import GUARDED
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.safety.verdict import Level
@@ -18,11 +22,22 @@ from qcode.safety.verdict import Level
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A call as it is to run. `level` is None where a person said yes to it, or nothing has to hold it."""
+    """A call as it is to run. `level` is None where a person said yes to it, or nothing has to hold it.
+
+    `targets` are the files a person was asked about. `refusal` is not empty where it is the whole result: what could
+    not be done when it was judged was shown to nobody, and is not done later either.
+    """
 
     name: str
     arguments: JsonObject
     level: Level | None = None
+    targets: frozenset[str] = frozenset()
+    refusal: str = ""
+
+
+def holds_secrets(policy: Policy, path: str) -> bool:
+    """Whether the file of this name is one that nobody is shown the content of unasked."""
+    return policy.judge_file(path, "read").rule == GUARDED
 
 
 class JudgedCalls:
@@ -40,16 +55,21 @@ class JudgedCalls:
         toolbox, call_id = self._toolbox, call.call_id
         # What is judged and shown is what runs, also where files that it depends on change in between.
         name, spelled = await toolbox.spelled_out(call.name, arguments)
+        targets = await asyncio.to_thread(toolbox.targets, name, spelled)
         # A verdict may look at the disk, and ask bash and git.
         verdict = await asyncio.to_thread(policy.judge, name, spelled)
         # A yes of the person is to the command as it is shown, without walls.
-        self._judged[call_id] = Judged(name, spelled, verdict.confinement if verdict.is_allowed else None)
+        level = verdict.confinement if verdict.is_allowed else None
+        self._judged[call_id] = judged = Judged(name, spelled, level)
         is_question = toolbox.asks_person(call.name)
         if verdict.verdict == "deny" or (verdict.verdict == "allow" and not repeats and not is_question):
             return ApprovalAnswered(call_id, verdict.verdict == "allow", verdict.reason)
         preview = await toolbox.preview(name, spelled)
         if preview.refusal and not repeats:
+            self._judged[call_id] = replace(judged, refusal=preview.refusal)
             return ApprovalAnswered(call_id, is_allowed=True)
+        self._judged[call_id] = replace(judged, targets=targets)
+        preview = replace(preview, detail=mask_diff(preview.detail, partial(holds_secrets, policy)))
         is_plain = not is_question and not repeats
         self._open_rules[call_id] = rule = verdict.proposed_rule if is_plain else ""
         return question_about(call, preview, rule=rule, repeats=repeats, is_question=is_question)
@@ -69,6 +89,12 @@ class JudgedCalls:
             return False
         plain = replace(policy, mode="default", rules=Rules.of(), is_trusted=True)
         return not plain.judge(judged.name, judged.arguments).is_allowed
+
+    def fit_to_show(self, policy: Policy, outcome: ToolOutcome) -> ToolOutcome:
+        """Return an outcome whose diff hides what a secret file holds."""
+        return (
+            replace(outcome, diff=mask_diff(outcome.diff, partial(holds_secrets, policy))) if outcome.diff else outcome
+        )
 
     def clear(self) -> None:
         """The turn is over: nothing waits to run and no question is open."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -61,6 +62,7 @@ class Wiring:
     cannot be attached. `sessions` are those of this folder, None where none are kept. `summarizer`
     gives the model that writes summaries, None: the conversation's own; it may raise `ValueError` with one line.
     `instruction_chars` is how much of the system prompt comes from instruction files.
+    `approved` wraps the run of a call that a person approved for the files it is given.
     `tuned` gives the output settings of a model's name with the keys of one turn on top; answers pass `check`.
     """
 
@@ -78,4 +80,5 @@ class Wiring:
     summarizer: Callable[[], Connected | None] = lambda: None
     instruction_chars: int = 0
     check: AnswerCheck | None = None
+    approved: Callable[[frozenset[str]], AbstractContextManager[None]] = lambda targets: nullcontext()
     tuned: Callable[[str, Mapping[str, object]], OutputSettings] = lambda name, given: OutputSettings()

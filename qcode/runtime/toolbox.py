@@ -12,6 +12,7 @@ from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.runtime.mcp.servers import Servers
 from qcode.runtime.scratch import Scratch
 from qcode.runtime.walls import Walls
+from qcode.safety.policy import paths_of
 from qcode.safety.verdict import Level
 from qcode.tools import registry
 from qcode.tools.diagnostics import Diagnostics
@@ -120,18 +121,24 @@ class Toolbox:
         tool = self._tools[name]
         return await asyncio.to_thread(tool.preview, arguments, self.workspace)
 
+    def targets(self, name: str, arguments: JsonObject) -> frozenset[str]:
+        """Return what the paths of a call to a file tool lead to now; it looks at the disk."""
+        return frozenset(map(self.workspace.target, paths_of(name, arguments)))
+
     async def run(
         self,
         name: str,
         arguments: JsonObject,
         output: Callable[[str], None],
         level: Level | None = None,
+        granted: frozenset[str] | None = None,
         *,
         goes_on: asyncio.Event | None = None,
     ) -> ToolOutcome:
         """Run a call, as confined as `level` says. Past the time set for a tool it is stopped, as its result says.
 
-        When `goes_on` is set, a command goes on in the background and the call ends.
+        `granted` as in `Workspace.granting`. When `goes_on` is set, a command goes on in the background and the call
+        ends.
         """
         most = self._settings.max_output_chars or DEFAULT_MAX_OUTPUT_CHARS
         context = ToolContext(
@@ -148,12 +155,18 @@ class Toolbox:
         limit = self._settings.tool_timeout_s
         try:
             async with asyncio.timeout(limit):
-                if self.servers is not None and self.servers.has(name):
-                    return await self.servers.run(name, arguments, output, most, lambda: self.workspace.scratch)
-                return await self._tools[name].run(arguments, self.workspace, context)
+                with self.workspace.granting(granted):
+                    return await self._run(name, arguments, output, most, context)
         except TimeoutError:
             text = f"Stopped: the `{name}` call ran longer than {limit:g} s (tools.tool_timeout_s)."
             return ToolOutcome(text, is_error=True, summary="timed out")
+
+    async def _run(
+        self, name: str, arguments: JsonObject, output: Callable[[str], None], most: int, context: ToolContext
+    ) -> ToolOutcome:
+        if self.servers is not None and self.servers.has(name):
+            return await self.servers.run(name, arguments, output, most, lambda: self.workspace.scratch)
+        return await self._tools[name].run(arguments, self.workspace, context)
 
     async def run_line(self, line: str, output: Callable[[str], None]) -> ToolOutcome:
         """Run what the person typed as the shell tool would, in the same environment, but for as long as it takes.

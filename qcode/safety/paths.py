@@ -17,8 +17,11 @@ from qcode.safety import names, places
 from qcode.safety.trail import Trail, follow
 from qcode.safety.verdict import Access, Verdict, strictest
 
+GUARDED = "path:secret"
+"""Names the verdict on a file that is called or begins like one that holds secrets."""
+
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_KEY_START = re.compile(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-|\s*AGE-SECRET-KEY-")
+_KEY_START = re.compile(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-|\s*AGE-GUARDED-KEY-")
 _HEAD = 128
 
 
@@ -72,7 +75,7 @@ def judge_on(ground: Ground, path: str, access: Access) -> Verdict:
     if names.has_unclear_characters(path) or names.has_unclear_characters(trail.target):
         verdict = strictest(verdict, Verdict("ask", "its name holds characters that cannot be seen", "path:unclear"))
     if verdict.is_allowed and _starts_like_a_key(trail):
-        return Verdict("ask", "it holds a private key", "path:secret")
+        return Verdict("ask", "it holds a private key", GUARDED)
     return verdict
 
 
@@ -148,7 +151,7 @@ def _judge_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> 
         what = "git's configuration can run programs" if is_config else "only git writes in .git"
         found.append(_pick(("ask" if is_config else "allow", "deny", what, "path:git"), access))
     if parts and not is_folder and names.is_secret(parts[-1]):
-        found.append(Verdict("ask", "files of this name hold secrets", "path:secret"))
+        found.append(Verdict("ask", "files of this name hold secrets", GUARDED))
     if access == "write" and names.is_steering(parts):
         found.append(Verdict("ask", "it runs or instructs programs later", "path:steering"))
     if access == "write" and any(names.is_dependency_folder(part) for part in parts):
@@ -172,7 +175,7 @@ def _judge_existing(trail: Trail) -> Verdict:
     """Judge names that only mean something where a file has them: `id_rsa` that is not there keeps no secret."""
     is_file = trail.info is not None and stat.S_ISREG(trail.info.st_mode)
     if is_file and any(names.is_key(point.rsplit("/", 1)[-1]) for point in trail.points):
-        return Verdict("ask", "files of this name hold private keys", "path:secret")
+        return Verdict("ask", "files of this name hold private keys", GUARDED)
     return Verdict("allow", "an ordinary file", "path:workspace")
 
 

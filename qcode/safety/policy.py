@@ -34,6 +34,18 @@ HARMLESS = frozenset({"todo", "ask_person", "jobs"})
 _PROTECTED = frozenset({"path:git", "path:credentials", "path:start-up", "path:own", "path:history"})
 
 
+def paths_of(call_name: str, arguments: JsonObject) -> tuple[str, ...]:
+    """Return the paths a call to a file tool names; none where it is another tool or malformed."""
+    if call_name == "apply_patch":
+        patch = arguments.get("input")
+        try:
+            return tuple(dict.fromkeys(patch_paths(patch))) if isinstance(patch, str) else ()
+        except PatchError:
+            return ()
+    path = arguments.get("path") or ("." if call_name in READERS else None)
+    return (path,) if call_name in READERS | WRITERS and isinstance(path, str) else ()
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What a session may do. `search_path` is the PATH that shell commands will run with.

@@ -10,8 +10,9 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
@@ -25,6 +26,8 @@ from qcode.tools.visible import visible_name
 Access: TypeAlias = Literal["read", "write"]
 
 _KERNEL = ("/proc", "/sys", "/dev")
+_GRANTED: ContextVar[frozenset[str] | None] = ContextVar("granted", default=None)
+"""What the call that runs may reach beyond what the judge allows; it goes along into the threads of the call."""
 
 
 class PathVerdict(Protocol):
@@ -139,10 +142,34 @@ class Workspace:
             raise Refused(f"{shown} is outside the workspace; only files below {self._bases()} can be used")
         if access == "write":
             _refuse_write(place, shown, path)
-        verdict = self._judge(path, access) if self._judge is not None else None
-        if verdict is not None and verdict.verdict == "deny":
-            raise Refused(f"{shown} cannot be used: {verdict.reason}")
+        self._check(path, access, real, shown)
         return place
+
+    @contextmanager
+    def granting(self, targets: frozenset[str] | None) -> Iterator[None]:
+        """Let what runs inside reach what the judge allows, and of what it would ask about `targets` alone.
+
+        Those are what a person was asked about, links followed then: what a name leads to by now was not shown to them.
+        None: whoever runs it answers for it.
+        """
+        token = _GRANTED.set(targets)
+        try:
+            yield
+        finally:
+            _GRANTED.reset(token)
+
+    def target(self, path: str) -> str:
+        """Return what `path` leads to now."""
+        return os.path.realpath(self._anchored(path)) if "\0" not in path else path
+
+    def _check(self, path: str, access: Access, real: Path, shown: str) -> None:
+        if self._judge is None:
+            return
+        verdict, granted = self._judge(path, access), _GRANTED.get()
+        if verdict.verdict == "deny":
+            raise Refused(f"{shown} cannot be used: {verdict.reason}")
+        if verdict.verdict != "allow" and granted is not None and str(real) not in granted:
+            raise Refused(f"{shown} leads elsewhere than when it was judged ({verdict.reason}); call again to ask")
 
     def is_open(self, path: Path) -> bool:
         """Return whether a search may show what is in `path` without anybody having named it."""
@@ -154,9 +181,13 @@ class Workspace:
             raise Refused(f"{place.shown} is a folder")
         try:
             with disk.open_folder(place.base, place.parts[:-1]) as folder:
-                return disk.load(folder, place.parts[-1], place.shown)
+                loaded = disk.load(folder, place.parts[-1], place.shown)
         except OSError as error:
             raise Refused(explain(error, place.shown)) from None
+        if loaded.links > 1:
+            # The name may have been given to another file after it was judged.
+            self._check(str(place.path), "read", place.path, place.shown)
+        return loaded
 
     def load_lines(self, place: Place, first: int, count: int, most_bytes: int) -> Part:
         """Return some lines of a file that is too large for `load`; a line is at most a megabyte."""

@@ -14,21 +14,20 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
-from textual.app import App, AutopilotCallbackType, ComposeResult
+from textual.app import AutopilotCallbackType, ComposeResult
 from textual.containers import Horizontal
 from textual.driver import Driver
 from textual.widgets import Static
 
 from qcode.tui import terminal
 from qcode.tui.announcing import Announcer
+from qcode.tui.dressed import DressedApp
 from qcode.tui.failures import itself, last_words
 from qcode.tui.figures import count_text
-from qcode.tui.ground import GroundReported, asking, is_askable
 from qcode.tui.outliving import outliving
 from qcode.tui.prompt import Prompt, Sources
-from qcode.tui.setup import AppSetup
+from qcode.tui.setup import AppSetup, Opening
 from qcode.tui.status import Status
-from qcode.tui.themes import AUTO, choose_theme, first_theme, load_themes
 from qcode.tui.welcome import welcome_lines
 from qcode.tui.widgets import Widgets
 
@@ -46,8 +45,8 @@ __all__ = ["AppSetup", "QcodeApp"]
 _LEAVE_SECONDS = 3.0
 
 
-class QcodeApp(App[int], inherit_bindings=False):
-    """The app for one conversation. `run()` returns the exit code.
+class QcodeApp(DressedApp, inherit_bindings=False):
+    """The app for one conversation, or one that is still to be made. `run()` returns the exit code.
 
     `is_at_work` is False until what the keys and commands act through is there, right after the first paint.
     """
@@ -57,12 +56,15 @@ class QcodeApp(App[int], inherit_bindings=False):
     ENABLE_COMMAND_PALETTE = False
     VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]  # type: ignore[misc]  # annotated oddly there
 
-    def __init__(self, conversation: Conversation, *, setup: AppSetup) -> None:
-        self.setup = setup  # before the rest: the class of the driver depends on it
-        super().__init__()
+    conversation: Conversation
+
+    def __init__(self, conversation: Conversation | Opening, *, setup: AppSetup) -> None:
+        super().__init__(setup)
         terminal.teach_alt_keys()
         terminal.read_pastes_whole()
-        self.conversation = conversation
+        self.opening = conversation if isinstance(conversation, Opening) else None
+        if not isinstance(conversation, Opening):
+            self.conversation = conversation
         status = Status(
             model=conversation.model,
             mode=conversation.mode,
@@ -76,32 +78,7 @@ class QcodeApp(App[int], inherit_bindings=False):
         self._is_lent = False
         self._crash: str | None = None
         self.is_at_work = False
-        self._early: list[Prompt.Submitted] = []
-        self._themes: tuple[str, ...] = ()
-        self._theme_problems: tuple[str, ...] = ()
-        self._dress()
-
-    def _dress(self) -> None:
-        """Put on the theme to start with; the others are read after the first paint where they do not matter for it."""
-        setup = self.setup
-        first = first_theme(setup.theme, setup.user_themes, os.environ)
-        if first is None:
-            self._add_themes()
-            first = self.available_themes[choose_theme(setup.theme, self._themes, os.environ)]
-        else:
-            self.register_theme(first)
-        # Setting it the usual way would have the style sheet parsed a second time before anything is shown.
-        self.set_reactive(App.theme, first.name)
-        self.set_class(first.dark, "-dark-mode", update=False)
-        self.set_class(not first.dark, "-light-mode", update=False)
-        self._refresh_truecolor_filter(self.ansi_theme)
-        self.stylesheet.set_variables(self.get_css_variables())
-
-    def _add_themes(self) -> None:
-        themes, self._theme_problems = load_themes(self.setup.user_themes)
-        for theme in themes.values():
-            self.register_theme(theme)
-        self._themes = tuple(themes)
+        self._early: list[events.Event] = []
 
     def _begin_work(self) -> None:
         """Make what acts on the widgets. Loading that takes as long as the first paint, so it comes after it."""
@@ -115,8 +92,7 @@ class QcodeApp(App[int], inherit_bindings=False):
         from qcode.tui.start_problems import start_problems
         from qcode.tui.turns import Turns
 
-        if not self._themes:
-            self._add_themes()
+        self.add_themes()
         conversation, setup, parts = self.conversation, self.setup, self.parts
         attaching = Attaching(
             conversation,
@@ -138,7 +114,7 @@ class QcodeApp(App[int], inherit_bindings=False):
             attaching,
             self.server_watch,
             self.session_name,
-            themes=self._themes,
+            themes=self.theme_names,
             leave=self._begin_leaving,
             copy=self._copy,
             lend=self._lend,
@@ -148,19 +124,15 @@ class QcodeApp(App[int], inherit_bindings=False):
         self.host.begin()
         self.host.failures.watch(self._in_app)
         self.is_at_work = True
-        for problem in (*self._theme_problems, *start_problems(setup, self.theme)):
+        for problem in (*self.theme_problems, *start_problems(setup, self.theme)):
             self.host.say("warning", problem)
 
     def get_driver_class(self) -> type[Driver]:
-        driver = outliving(super().get_driver_class(), self.exit)
-        return asking(driver) if self.setup.theme == AUTO and is_askable(os.environ) else driver
+        return outliving(super().get_driver_class(), self.exit)
 
-    def on_ground_reported(self, event: GroundReported) -> None:
-        """Follow the terminal, unless the person has chosen a theme since."""
-        if not self._themes:
-            self._add_themes()
-        if not (self.is_at_work and self.host.has_chosen_theme):
-            self.theme = choose_theme("dark" if event.is_dark else "light", self._themes, {})
+    @property
+    def has_chosen_theme(self) -> bool:
+        return self.is_at_work and self.host.has_chosen_theme
 
     def compose(self) -> ComposeResult:
         """Yield what is seen at once; what opens later is mounted after the first paint."""
@@ -193,8 +165,8 @@ class QcodeApp(App[int], inherit_bindings=False):
             loop=loop,
         )
         if self._crash is not None:
-            session = self.conversation.session_id if self.setup.is_kept and self.conversation.messages else ""
-            sys.stderr.write(last_words(self._crash, session))
+            is_kept = self.is_at_work and self.setup.is_kept and bool(self.conversation.messages)
+            sys.stderr.write(last_words(self._crash, self.conversation.session_id if is_kept else ""))
             return 1
         return code if code is not None else self.return_code or 1
 
@@ -202,9 +174,21 @@ class QcodeApp(App[int], inherit_bindings=False):
         if not self.is_headless:
             terminal.on_signals(self._on_signal)
         self.announcer.begin()
-        self._show_start()
+        known = self.opening or self.conversation
+        self.parts.transcript.add_welcome(welcome_lines(self.setup, known.model))
+        if self.opening is None:
+            self._show_conversation()
         self.parts.prompt.focus()
         self.call_after_refresh(self._after_first_paint)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keep what only the commands know what to do with, and what comes after it, until they are there."""
+        if not self.is_at_work and isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            is_writing = isinstance(event, events.Key) and (event.character or "").isalnum()
+            if self._early or not is_writing:
+                self._early.append(event)
+                return
+        await super().on_event(event)
 
     def on_unmount(self) -> None:
         if self.is_at_work:
@@ -212,11 +196,7 @@ class QcodeApp(App[int], inherit_bindings=False):
         self.announcer.end()
 
     def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
-        """Run what was typed, as soon as there is something to run it."""
-        if self.is_at_work:
-            self.host.take(event.text, event.shown, event.images)
-        else:
-            self._early.append(event)
+        self.host.take(event.text, event.shown, event.images)
 
     def on_search_bar_closed(self) -> None:
         (self.parts.approval if self.parts.approval.request is not None else self.parts.prompt).focus()
@@ -269,9 +249,9 @@ class QcodeApp(App[int], inherit_bindings=False):
     def action_command(self, command_id: str) -> None:
         self.host.run(command_id)
 
-    def _show_start(self) -> None:
+    def _show_conversation(self) -> None:
+        """Show what is there already of the conversation, and what has to be said about it."""
         transcript = self.parts.transcript
-        transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
         if self.conversation.messages:
             from qcode.tui.replay import replay
 
@@ -285,7 +265,31 @@ class QcodeApp(App[int], inherit_bindings=False):
         if not self.screen.is_attached or self.return_value is not None:
             return  # it was left before it was painted
         await self.mount(*self.parts.add_panels(self.setup.clock), before="#prompt-row")
+        if self.setup.painted is not None:
+            self.setup.painted()
+        if self.opening is None:
+            self._begin_work()
+            self._go_on()
+        else:
+            # Beside the app's messages: what is typed meanwhile is shown at once.
+            self.run_worker(self._open(self.opening), group="opening")
+
+    async def _open(self, opening: Opening) -> None:
+        """Make the conversation, in a thread: it loads much, and asks git."""
+        opened = await asyncio.to_thread(opening.open)
+        if opened is None:
+            self.exit(1)
+            return
+        self.conversation, self.setup = opened
+        self.parts.status.change(
+            model=self.conversation.model, mode=self.conversation.mode, is_restricted=self.setup.is_restricted()
+        )
         self._begin_work()
+        self._show_conversation()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Start what was waiting for the conversation."""
         if self.setup.servers is not None:
             with self.host.failures.noticing():
                 self.setup.servers.start(self._servers_changed)
@@ -298,7 +302,7 @@ class QcodeApp(App[int], inherit_bindings=False):
         if self.setup.first_prompt.strip():
             self.host.send_first(self.setup.first_prompt)
         for event in self._early:
-            self.on_prompt_submitted(event)
+            self.post_message(event)
 
     def _run_aside(self, work: Coroutine[Any, Any, None], group: str) -> None:
         """Run `work` beside the app's messages; an error in it ends in a notice."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qcode.config.custom_commands import CustomCommand
+    from qcode.protocol.conversation import ApprovalMode, Conversation
     from qcode.protocol.events import Notice
     from qcode.protocol.servers import ToolServers
     from qcode.protocol.tools import ToolOutcome
@@ -34,6 +35,18 @@ class FileFinder(Protocol):
     def refresh(self, changed: Callable[[], None]) -> None:
         """Look at the folder again where that is due; `changed` is called in a thread when more is known."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A conversation that is still to be made: what is shown of it before.
+
+    `open` makes it, in a thread, and returns it with all the app is told; None: it cannot be, and the app leaves.
+    """
+
+    model: str
+    mode: ApprovalMode
+    open: Callable[[], tuple[Conversation, AppSetup] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +79,7 @@ class AppSetup:
     warm_up          run in a thread once the first screen is painted (importing the SDK, say)
     servers          the tool servers, started once the first screen is painted; None where there are none
     notices          shown below the welcome
+    painted          called once the first screen is painted
     save             writes an export to a new file and returns where; raises `ValueError` with one line; None: nowhere
     report           keeps the details of a failure nobody foresaw and says in one line what it was and where they are
     is_kept          whether sessions are kept, so that one can be gone on with
@@ -104,6 +118,7 @@ class AppSetup:
     warm_up: Callable[[], None] | None = None
     servers: ToolServers | None = None
     notices: tuple[Notice, ...] = ()
+    painted: Callable[[], None] | None = None
     save: Callable[[str, str], str] | None = None
     report: Report = plain_report
     is_kept: bool = False

@@ -75,7 +75,14 @@ def test_a_whole_run_on_the_demo_loads_nothing_it_does_not_need() -> None:
 def test_what_the_app_needs_before_its_first_paint_holds_no_sdk() -> None:
     loaded = loaded_after("import qcode.cli.app")
     assert "qcode.tui.app" in loaded
-    assert among(loaded, *SDKS, *HEAVY) == set()
+    later = (
+        "qcode.engine",
+        "qcode.tools.registry",
+        "qcode.safety.policy",
+        "qcode.runtime.conversation",
+        "qcode.tui.host",
+    )
+    assert among(loaded, *SDKS, *HEAVY, *later) == set()
 
 
 PROXY = "http://127.0.0.1:9"
@@ -101,14 +108,15 @@ def test_the_warm_up_loads_the_sdk_where_one_is_needed_and_no_other(
         f"os.environ.update(HOME={str(tmp_path)!r}, HTTPS_PROXY={proxy!r})\n"
         "os.environ.update(OPENAI_API_KEY='k' * 20, ANTHROPIC_API_KEY='k' * 20, GEMINI_API_KEY='k' * 20)\n"
         f"os.chdir({str(tmp_path)!r})\n"
-        "from qcode.cli import app, start, arguments\n"
-        f"around = start.surroundings(arguments.parse(['-m', {model!r}, '--trust']), "
+        "from qcode.cli import app, arguments, surroundings\n"
+        f"around = surroundings.surroundings(arguments.parse(['-m', {model!r}, '--trust']), "
         f"__import__('pathlib').Path({str(tmp_path)!r}), is_attended=True)\n"
-        "setup = app._setup(around, ready := start.wired(around))\n"
+        "door = app.Door(around, app.begin_with(around), app.AppSetup('1', '~'))\n"
+        "conversation, setup = door.open()\n"
         f"assert not {{{', '.join(map(repr, SDKS))}}} & set(__import__('sys').modules)\n"
         f"assert bool(setup.warm_up) is {model != 'demo/demo'}\n"
         "setup.warm_up and setup.warm_up()\n"
-        "ready.conversation.release()"
+        "door.close()"
     )
     assert among(loaded_after(program), *SDKS) == ({sdk} if sdk else set())
 
@@ -133,8 +141,8 @@ def test_the_keyring_loads_only_where_a_key_has_to_come_from_it(
         f"import os; os.environ.clear(); os.environ.update(QCODE_HOME={str(tmp_path)!r}, {variable}='k' * 20)\n"
         f"os.environ['PYTHON_KEYRING_BACKEND'] = 'keyring.backends.fail.Keyring'; os.chdir({str(tmp_path)!r})\n"
         "from pathlib import Path\n"
-        "from qcode.cli import start, arguments, failure\n"
-        "around = start.surroundings(arguments.parse(['-m', 'openai/x']), Path.cwd(), is_attended=False)\n"
+        "from qcode.cli import start, surroundings, arguments, failure\n"
+        "around = surroundings.surroundings(arguments.parse(['-m', 'openai/x']), Path.cwd(), is_attended=False)\n"
         "try:\n    start.wired(around)\n"
         "except failure.StartError as error:\n    assert error.code == 41"
     )

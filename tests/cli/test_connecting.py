@@ -10,7 +10,7 @@ import pytest
 from qcode.cli.arguments import parse
 from qcode.cli.connecting import AppConnecting
 from qcode.cli.selection import Selection
-from qcode.cli.start import surroundings
+from qcode.cli.surroundings import surroundings
 from qcode.providers.registry import PROVIDERS
 from qcode.runtime.choices import Choices
 from qcode.safety.redaction import Secret

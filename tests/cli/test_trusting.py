@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
 
 from qcode.cli.asking import Left
-from qcode.cli.trusting import is_trusted
+from qcode.cli.trusting import is_trusted, note_for_pipes
 from qcode.runtime.trust import TrustStore
+from qcode.runtime.trust_pieces import LARGEST
 
 
 class Person:
@@ -112,3 +114,63 @@ def test_nobody_is_asked_where_nobody_can_answer(tmp_path: Path, monkeypatch: py
     assert not is_trusted(tmp_path, tmp_path, tmp_path / "state", by_flag=False, is_attended=False)
     TrustStore(tmp_path / "state").remember(tmp_path)
     assert is_trusted(tmp_path, tmp_path, tmp_path / "state", by_flag=False, is_attended=False)
+
+
+def put(root: Path, name: str, text: str) -> None:
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("typed", "is_trusted", "is_kept"),
+    [("1\n", True, True), ("2\n", True, False), ("3\n", False, False), ("\n", False, False)],
+)
+def test_a_change_is_asked_about_with_the_difference(
+    typed: str, is_trusted: bool, is_kept: bool, person: Person
+) -> None:
+    put(person.root, ".qcode/commands/go.toml", 'prompt = "go"\n')
+    person.is_trusted("1\n")
+    put(person.root, ".qcode/commands/go.toml", 'prompt = "go \x1b[2Jand curl"\n')
+    assert person.is_trusted(typed) is is_trusted
+    assert "is not what you trusted" in person.saw
+    assert '  -prompt = "go"' in person.saw
+    assert "and curl" in person.saw
+    assert "\x1b" not in person.saw
+    assert TrustStore(person.state).is_trusted(person.root) is is_kept
+
+
+def test_q_leaves(person: Person) -> None:
+    with pytest.raises(Left):
+        person.is_trusted("q\n")
+
+
+def test_trust_of_an_earlier_version_is_asked_for_once_more(person: Person) -> None:
+    put(person.root, ".qcode/commands/go.toml", 'prompt = "go"\n')
+    person.is_trusted("1\n")
+    rows = json.loads((person.state / "trust.json").read_text())
+    del rows["folders"][0]["pieces"]
+    (person.state / "trust.json").write_text(json.dumps({**rows, "version": 1}))
+    assert person.is_trusted("1\n")
+    assert "before qcode kept what a folder brings" in person.saw
+    assert ".qcode/commands/go.toml" in person.saw
+    assert person.is_trusted()
+    assert person.saw == ""
+
+
+def test_more_than_can_be_kept_is_trusted_for_one_run_only(person: Person) -> None:
+    put(person.root, ".qcode/large", "x" * (LARGEST + 1))
+    assert person.is_trusted("1\n")
+    assert "larger than" in person.told
+    assert not person.is_trusted("\n")
+
+
+def test_pipe_mode_is_told_why_and_which_command_to_run(person: Person) -> None:
+    put(person.root, ".qcode/commands/go.toml", 'prompt = "go"\n')
+    assert note_for_pipes(person.root, person.state, ["-p", "x y"]) == ""
+    person.is_trusted("1\n")
+    assert note_for_pipes(person.root, person.state, ["-p", "x y"]) == ""
+    put(person.root, ".qcode/commands/go.toml", 'prompt = "stop"\n')
+    note = note_for_pipes(person.root, person.state, ["-p", "x y"])
+    assert ".qcode/commands/go.toml" in note
+    assert note.endswith("qcode --trust -p 'x y'")
+    assert note_for_pipes(person.root, person.state, ["-p", "x" * 900]).endswith("the same with --trust")

@@ -15,8 +15,7 @@ from qcode.cli.arguments import parse
 from qcode.cli.failure import StartError
 from qcode.cli.model_facts import facts_of
 from qcode.cli.selection import named
-from qcode.cli.start import surroundings
-from qcode.cli.surroundings import Surroundings
+from qcode.cli.surroundings import Surroundings, surroundings
 from qcode.cli.wiring import Wired, Wirer
 from qcode.config.settings import ModelSettings
 from qcode.protocol.events import Notice, TurnEnded, TurnEvent

@@ -17,7 +17,7 @@ import pyte
 from tests.e2e.running import Place
 
 PATIENCE_S = 20.0
-TRUST_QUESTION = "1, 2 or 3 [3]:"
+TRUST_QUESTION = "1, 2, 3 or q [3]:"
 _LOOK_AGAIN_S = 0.2
 
 

@@ -131,6 +131,22 @@ def test_a_signal_ends_it_with_the_terminal_restored(number: int, place: Place) 
         assert is_restored(terminal)
 
 
+def test_what_keeps_the_app_from_opening_is_one_line_in_the_terminal_as_it_was(place: Place) -> None:
+    with Terminal(place, "-m", "demo/demo", "--resume", "no-such-session") as terminal:
+        assert terminal.wait_for_end() == 42
+        assert is_restored(terminal)
+        after = terminal.raw.rpartition(ALTERNATE_SCREEN_OFF)[2]
+        assert "no-such-session" in after
+        assert "Traceback" not in terminal.raw
+
+
+def test_keys_pressed_while_the_app_starts_are_not_lost(place: Place) -> None:
+    with Terminal(place, "-m", "demo/demo", "--trust") as terminal:
+        terminal.wait_for("qcode")
+        terminal.press("hello\r")
+        terminal.wait_for("For a real model, set ")
+
+
 def test_an_unknown_folder_is_asked_about_once(place: Place) -> None:
     (place.work / "AGENTS.md").write_text("Say moo.")
     with Terminal(place, "-m", "demo/demo", about_folder=None) as terminal:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.e2e.running import KEY, KEY_VARIABLES, Place
 from tests.e2e.terminal import Terminal
+from tests.e2e.test_app import ALTERNATE_SCREEN_OFF
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Turn
 from tests.runtime.briefing.folders import make_executable
@@ -133,5 +134,5 @@ def test_keys_of_an_unknown_command_are_bad_config(place: Place) -> None:
     (config / "config.toml").write_text('[ui.keys]\nfold = "ctrl+y"\ncopyy = "f8"\n')
     with Terminal(place, "-m", "demo/demo", env={"QCODE_HOME": str(config)}) as terminal:
         assert terminal.wait_for_end() == 52
-        shown = terminal.text.replace("\n", "")
+        shown = terminal.raw.rpartition(ALTERNATE_SCREEN_OFF)[2]
         assert "config.toml:3: ui.keys.copyy: there is no command copyy; the nearest is copy" in shown

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
-from qcode.runtime.briefing.git import GitState, read_git
+from qcode.runtime.briefing.git import read_git
+from qcode.runtime.briefing.head import GitState
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+")
 _LONGEST = 400

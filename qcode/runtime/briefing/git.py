@@ -8,40 +8,19 @@ Facts: https://git-scm.com/docs/git-config, https://git-scm.com/docs/git-status.
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
-from qcode.runtime.briefing.project import git_folder, read_small
+from qcode.runtime.briefing.head import GitState, read_head
 from qcode.safety.launch.git_config import hardened, risky
 from qcode.safety.launch.process import Unavailable, find_program, run, safe_parts
 
 TIMEOUT_S = 1.0
 
-_BRANCH = re.compile(r"ref: refs/heads/([^\x00-\x20\x7f~^:?*\[\\]+)\n?")
 # For `git status` alone: `git diff` fails with it.
 _NO_DIFF = (("diff.external", ""),)
-_COMMIT = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64})\n?")
-
-
-@dataclass(frozen=True, slots=True)
-class GitState:
-    """`changed` counts uncommitted changes, untracked files included; None where it was not or could not be asked.
-
-    `why` says in words for a person why `changed` is None in a repository.
-    """
-
-    is_repository: bool = False
-    branch: str = ""
-    commit: str = ""
-    changed: int | None = None
-    why: str = ""
-
-    @property
-    def is_clean(self) -> bool | None:
-        return None if self.changed is None else self.changed == 0
 
 
 class _Unknown(Exception):  # noqa: N818  # control flow inside this module, never seen outside
@@ -50,19 +29,15 @@ class _Unknown(Exception):  # noqa: N818  # control flow inside this module, nev
 
 def read_git(root: Path, env: Mapping[str, str], *, is_trusted: bool, timeout: float = TIMEOUT_S) -> GitState:
     """Return what can be told of the repository at `root` within `timeout` seconds, never raising."""
-    place = git_folder(root)
-    if place is None:
-        return GitState()
-    head = read_small(place / "HEAD") or ""
-    branch, commit = _BRANCH.fullmatch(head), _COMMIT.fullmatch(head)
-    name = branch[1] if branch and branch[1] != ".invalid" else ""
-    at = commit[1] if commit else ""
+    head = read_head(root)
+    if not head.is_repository:
+        return head
     if not is_trusted:
-        return GitState(True, name, at, None, "the folder is not trusted, so git was not asked")
+        return replace(head, why="the folder is not trusted, so git was not asked")
     try:
-        return GitState(True, name, at, _Git(root, env, timeout).count_changes())
+        return replace(head, changed=_Git(root, env, timeout).count_changes())
     except _Unknown as unknown:
-        return GitState(True, name, at, None, str(unknown))
+        return replace(head, why=str(unknown))
 
 
 def list_files(root: Path, folder: Path, env: Mapping[str, str], timeout: float) -> tuple[str, ...] | None:

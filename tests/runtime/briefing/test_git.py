@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.runtime.briefing.git import GitState, read_git
+from qcode.runtime.briefing.git import read_git
+from qcode.runtime.briefing.head import GitState
 from qcode.runtime.briefing.project import find_project_root, git_folder
 from qcode.safety.launch.process import find_program
 from tests.runtime.briefing.folders import HOME_ENV, git, make_executable, make_repository, write

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qcode.runtime.briefing.environment import Environment, describe, read_environment
-from qcode.runtime.briefing.git import GitState
+from qcode.runtime.briefing.head import GitState
 from qcode.runtime.briefing.instructions import load_instructions
 from qcode.runtime.briefing.prompt import Briefing, build_system_prompt, model_family
 from tests.runtime.briefing.folders import HOME_ENV, make_repository, write

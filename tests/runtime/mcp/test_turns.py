@@ -97,7 +97,8 @@ def test_nothing_of_the_protocol_is_loaded_before_a_server_is_started(tmp_path: 
     (tmp_path / "config.toml").write_text('[mcp_servers.x]\ncommand = "x"\n')
     program = (
         f"import os, sys; os.environ['QCODE_HOME'] = {str(tmp_path)!r}; os.chdir({str(tmp_path)!r})\n"
-        "from qcode.cli.arguments import parse\nfrom qcode.cli.start import surroundings, wired\n"
+        "from qcode.cli.arguments import parse\nfrom qcode.cli.surroundings import surroundings\n"
+        "from qcode.cli.start import wired\n"
         "from pathlib import Path\n"
         "ready = wired(surroundings(parse(['-m', 'demo/demo', '--trust']), Path.cwd(), is_attended=True))\n"
         "assert ready.servers.statuses()[0].name == 'x'\n"

@@ -1,0 +1,116 @@
+"""`qcode trust` and `/trust`: what is shown, what is kept, and that nothing is trusted unseen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qcode.cli.app_trust import AppTrust
+from qcode.cli.arguments import parse
+from qcode.cli.start import surroundings, wired
+from qcode.runtime.trust import TrustStore
+from tests.cli.test_subcommands import Printed, printed
+
+__all__ = ["printed"]
+
+
+def brings(work: Path, text: str) -> None:
+    (work / ".qcode").mkdir(exist_ok=True)
+    (work / ".qcode/config.toml").write_text(text)
+
+
+def test_the_folder_is_shown_with_what_it_brings_and_what_changed(printed: Printed) -> None:
+    out, _ = printed("trust")
+    assert out == [f"{printed.work}: not trusted: restricted", "it brings nothing that a trusted run would use"]
+    brings(printed.work, "[output]\nmax_continuations = 1\n")
+    store = TrustStore(printed.state)
+    store.remember(printed.work)
+    out, _ = printed("trust", "show")
+    assert out[0] == f"{printed.work}: trusted"
+    assert "  .qcode/config.toml  settings of the project" in out
+    brings(printed.work, "[output]\nmax_continuations = 2\n")
+    out, _ = printed("trust")
+    assert "not as it was trusted" in out[0]
+    assert out[-2:] == ["  -output.max_continuations = 1", "  +output.max_continuations = 2"]
+    out, _ = printed("trust", "list")
+    assert out == [f"{printed.work}  not as it was trusted: restricted"]
+
+
+def test_settings_that_changed_are_not_used(printed: Printed) -> None:
+    brings(printed.work, "[output]\nmax_continuations = 1\n")
+    TrustStore(printed.state).remember(printed.work)
+    brings(printed.work, "[output]\nmax_continuations = 2\n")
+    out, err = printed("config", "show")
+    assert "output.max_continuations = 3  (default)" in out
+    assert "not trusted" in err[0]
+
+
+def test_only_somebody_at_a_terminal_accepts(printed: Printed) -> None:
+    brings(printed.work, "[output]\nmax_continuations = 1\n")
+    _, err = printed("trust", "accept", code=2)
+    assert "--trust trusts a folder for one run" in err[0]
+    assert not TrustStore(printed.state).is_trusted(printed.work)
+
+
+@pytest.mark.parametrize(("typed", "is_trusted"), [("y\n", True), ("n\n", False), ("", False)])
+def test_what_is_accepted_is_what_was_shown(
+    typed: str, is_trusted: bool, printed: Printed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    brings(printed.work, "[output]\nmax_continuations = 1\n")
+    (tmp_path / "typed").write_text(typed)
+    with (tmp_path / "typed").open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        monkeypatch.setattr("os.isatty", lambda descriptor: True)
+        out, _ = printed("trust", "accept")
+    assert "  .qcode/config.toml  settings of the project" in out
+    assert TrustStore(printed.state).is_trusted(printed.work) is is_trusted
+
+
+def test_trust_is_taken_back(printed: Printed) -> None:
+    TrustStore(printed.state).remember(printed.work)
+    out, _ = printed("trust", "forget")
+    assert out == [f"{printed.work}: not trusted any more"]
+    out, _ = printed("trust", "forget", str(printed.work))
+    assert out == [f"{printed.work}: was not trusted"]
+    assert printed("trust", "list")[0] == ["no folder is trusted"]
+
+
+def test_other_words_are_wrong_usage(printed: Printed) -> None:
+    _, err = printed("trust", "everything", code=2)
+    assert "trust accept" in err[0]
+
+
+def test_a_change_is_shown_by_the_first_trust_of_the_app_and_trusted_by_the_second(printed: Printed) -> None:
+    brings(printed.work, "[output]\nmax_continuations = 1\n")
+    store = TrustStore(printed.state)
+    store.remember(printed.work)
+    brings(printed.work, "[output]\nmax_continuations = 2\n")
+    around = surroundings(parse(["-m", "demo/demo"]), printed.work, is_attended=False)
+    ready = wired(around)
+    try:
+        trust = AppTrust(around, ready)
+        assert "+output.max_continuations = 2" in trust()
+        brings(printed.work, "[output]\nmax_continuations = 0\n")
+        assert "+output.max_continuations = 0" in trust()
+        is_trusted_meanwhile = ready.conversation.policy.is_trusted
+        assert "trusted now, with .qcode/config.toml" in trust()
+        assert (is_trusted_meanwhile, ready.conversation.policy.is_trusted) == (False, True)
+        assert store.is_trusted(printed.work)
+        assert trust().startswith("This folder is trusted, with .qcode/config.toml.")
+    finally:
+        ready.conversation.release()
+
+
+def test_pipe_mode_says_on_stderr_why_a_folder_is_restricted(
+    printed: Printed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    brings(printed.work, "[output]\nmax_continuations = 1\n")
+    TrustStore(printed.state).remember(printed.work)
+    brings(printed.work, "[output]\nmax_continuations = 2\n")
+    given = ["-p", "hello", "-m", "demo/demo"]
+    monkeypatch.setattr("sys.argv", ["qcode", *given])
+    monkeypatch.setattr("sys.stdin", None)
+    _, err = printed(*given)
+    assert "is not what you trusted (.qcode/config.toml), so it is restricted" in err[0]
+    assert err[0].endswith("qcode --trust -p hello -m demo/demo")

@@ -1,0 +1,43 @@
+"""A hostile model over the real wire, in a folder nobody trusts, with approvals bypassed: nothing comes of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.running import Place
+from tests.fakes.server import FakeServer, ProtocolName
+from tests.fakes.turns import Call, Turn
+from tests.safety.hostile import elsewhere, on_files
+from tests.safety.hostile.ground import MARK, filled, make_ground
+
+_TRIED = [
+    one for one in (*on_files.attempts(), *elsewhere.attempts()) if one.tool != "apply_patch" and "__" not in one.tool
+]
+
+
+@pytest.mark.parametrize("protocol", ["anthropic"])
+def test_nothing_comes_of_what_a_hostile_host_tries(protocol: ProtocolName, tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    ground = make_ground(tmp_path)
+    before = ground.photograph()
+    tried = [one for one in _TRIED[::6] if not (one.tool == "shell" and one.verdict("restricted") == "allow")]
+    calls = [Call(one.tool, json.dumps(filled(one.arguments, ground)), f"call_{n}") for n, one in enumerate(tried)]
+    with FakeServer(protocol, [Turn(calls=calls), Turn(text="Done.")]) as server:
+        done = place.ask(server, "-p", "go on", "--yolo", "-o", "stream-json")
+        sent = json.dumps([asked.body for asked in server.requests])
+        results = server.requests[-1].results
+    assert len(results) == len(tried)
+    assert len(done.result["permission_denials"]) > len(tried) // 3
+    after = ground.photograph()
+    own = ("home/.config/qcode", "home/.local/state", "home/.cache")
+    assert {
+        name for name in before | after if before.get(name) != after.get(name) and not name.startswith(own)
+    } == set()
+    kept = "".join(
+        path.read_text("utf-8", "replace") for path in (place.home / ".local/state").rglob("*") if path.is_file()
+    )
+    for text in (sent, done.out, done.err, kept):
+        assert f"{MARK}-" not in text

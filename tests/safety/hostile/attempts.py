@@ -1,0 +1,66 @@
+"""What a hostile model tries: a call, and the class of the promise it runs into. Verdicts follow from the class."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from qcode.protocol.conversation import ApprovalMode
+from qcode.safety.verdict import Decision
+
+Verdicts: TypeAlias = dict[str, Decision]
+
+_ALLOW: Decision = "allow"
+MODES: tuple[ApprovalMode, ...] = ("plan", "default", "accept-edits", "auto", "bypass")
+
+RESTRICTED = ("restricted", "restricted plan")
+WALLED = "auto walled"
+"""Auto mode where a sandbox works that can hold a workspace; the modes are without one."""
+
+
+def _always(verdict: Decision) -> Verdicts:
+    return dict.fromkeys((*MODES, *RESTRICTED, WALLED), verdict)
+
+
+def _asks(*allowing: str) -> Verdicts:
+    """Asks, is denied in plan mode, and is allowed in the modes that are named."""
+    return {**_always("ask"), "plan": "deny", "restricted plan": "deny", **dict.fromkeys(allowing, _ALLOW)}
+
+
+CLASSES: dict[str, Verdicts] = {
+    "reads": _always("allow"),
+    "reads a secret": _always("ask"),
+    "reads outside": _always("ask"),
+    "reads credentials": _always("deny"),
+    "harmless": _always("allow"),
+    "edits": _asks("accept-edits", "bypass", "auto walled"),
+    "steers later": _asks(),
+    "steers later, by a command": _asks("bypass"),
+    "writes outside": _asks(),
+    "writes what nobody may": _always("deny"),
+    "runs": _asks("bypass", "auto walled"),
+    "runs on a secret": _asks("bypass"),
+    "runs git": {**_always("allow"), "restricted": "ask", "restricted plan": "deny"},
+    "connects": _asks("bypass"),
+    "connects inward": _always("deny"),
+    "calls a server": _asks("bypass"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One call of the model, and the class of what it tries."""
+
+    kind: str
+    tool: str
+    arguments: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The tool and what it is told, short enough for the name of a test."""
+        told = self.arguments.get("path") or self.arguments.get("command") or json.dumps(self.arguments)
+        return f"{self.tool} {str(told)[:60]!a}"
+
+    def verdict(self, mode: str) -> Decision:
+        return CLASSES[self.kind][mode]

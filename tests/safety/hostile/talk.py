@@ -1,0 +1,139 @@
+"""A conversation over the real driver, tools, rules and session file, in which the model does what the attempts say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+from qcode.config.settings import Tools
+from qcode.engine.knowledge import KnownModel
+from qcode.protocol.conversation import Answer, ApprovalMode
+from qcode.protocol.events import ApprovalRequested, ToolFinished, ToolStarted, TurnEvent
+from qcode.protocol.messages import ToolResult
+from qcode.runtime.conversation import Connected, Conversation, Wiring
+from qcode.runtime.fetching import FetchGate
+from qcode.runtime.limits import LimitStore
+from qcode.runtime.scratch import Scratch
+from qcode.runtime.store.store import SessionStore
+from qcode.runtime.toolbox import Toolbox
+from qcode.runtime.trust import TrustStore
+from qcode.runtime.walls import Walls
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
+from qcode.safety.sandbox.walls import Grounds
+from qcode.safety.shell.judge import Looks, Repository
+from tests.fakes.scripted import Call, ScriptedProvider, calls_reply, text_reply
+from tests.safety.hostile.attempts import Attempt
+from tests.safety.hostile.ground import Ground, filled
+
+_BATCH = 100
+_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "CANARY-variable", "GIT_SSH_COMMAND": "CANARY-ssh"}
+
+
+@dataclass
+class Played:
+    """What came of it. `sent` is everything the model was told, `shown` everything a person could see."""
+
+    events: list[TurnEvent]
+    asked: list[ApprovalRequested]
+    sent: str
+    shown: str
+    session: str
+    started: set[str] = field(default_factory=set)
+
+    def finished(self) -> dict[str, ToolFinished]:
+        return {event.call.call_id: event for event in self.events if isinstance(event, ToolFinished)}
+
+
+def play(
+    ground: Ground,
+    attempts: Sequence[Attempt],
+    mode: ApprovalMode,
+    *,
+    is_trusted: bool = True,
+    sandbox: Literal["auto", "off"] = "off",
+    says_yes: Callable[[ApprovalRequested], bool] = lambda asked: False,
+    on_event: Callable[[TurnEvent], None] = lambda event: None,
+) -> Played:
+    """Have a model make all the calls, `_BATCH` in a reply; what is asked gets the answer of `says_yes`.
+
+    The model is one that is offered `apply_patch` where that is tried.
+    """
+    calls = [Call(one.tool, filled(one.arguments, ground), f"call_{number}") for number, one in enumerate(attempts)]
+    replies = [calls_reply(*calls[at : at + _BATCH]) for at in range(0, len(calls), _BATCH)]
+    provider = ScriptedProvider([*replies, text_reply("Done.")])
+    state = ground.base.parent / "state"
+    model = "gpt-5" if any(one.tool == "apply_patch" for one in attempts) else "m"
+    conversation = _conversation(ground, provider, model, mode, is_trusted=is_trusted, sandbox=sandbox)
+    played = asyncio.run(_played(conversation, says_yes, on_event))
+    played.sent = "\n".join(
+        f"{block.content}{block.images}"
+        for request in provider.requests[-1:]
+        for message in request.messages
+        for block in message.blocks
+        if isinstance(block, ToolResult)
+    )
+    played.session = "\n".join(path.read_text("utf-8", "replace") for path in state.rglob("*") if path.is_file())
+    assert len(provider.requests) == len(replies) + 1
+    return played
+
+
+async def _played(
+    conversation: Conversation, says_yes: Callable[[ApprovalRequested], bool], on_event: Callable[[TurnEvent], None]
+) -> Played:
+    played = Played([], [], "", "", "")
+    async for event in conversation.submit("Go."):
+        on_event(event)
+        played.events.append(event)
+        if isinstance(event, ToolStarted):
+            played.started.add(event.call.call_id)
+        if isinstance(event, ApprovalRequested):
+            played.asked.append(event)
+            conversation.answer(event.call.call_id, Answer(says_yes(event)))
+    await conversation.close()
+    played.shown = "\n".join(map(repr, played.events))
+    return played
+
+
+def _conversation(
+    ground: Ground,
+    provider: ScriptedProvider,
+    model: str,
+    mode: ApprovalMode,
+    *,
+    is_trusted: bool,
+    sandbox: Literal["auto", "off"],
+) -> Conversation:
+    state = ground.base.parent / "state"
+    store = SessionStore(state, ground.work)
+    scratch = Scratch()
+    own = (ground.home / ".config/qcode", ground.home / ".local/state/qcode", state)
+    walls = Walls(sandbox, Grounds(ground.work, (), scratch.path, ground.home, own, "/usr/bin:/bin"))
+    looks = Looks(lambda _: "", Repository, levels=walls.levels)
+    policy = Policy(
+        mode, Rules.of(), is_trusted, ground.work, read_only=(scratch.path,), home=ground.home, own=own, looks=looks
+    )
+    toolbox = Toolbox(
+        ground.work,
+        (),
+        Tools(),
+        {**_ENVIRONMENT, "HOME": str(ground.home)},
+        judge=lambda path, access: conversation.policy.judge_file(path, access),
+        scratch=scratch,
+        walls=walls,
+        gate=FetchGate(lambda: conversation.policy),
+    )
+    connected = Connected(provider, KnownModel(provider.name, model), lambda mode: "Be good.")
+    wiring = Wiring(
+        connect=lambda name: connected,
+        new_session=lambda model: store.create(model, ground.work),
+        toolbox=toolbox,
+        policy=policy,
+        limits=LimitStore(state),
+        approved=partial(TrustStore(state).accepting, ground.work),
+    )
+    conversation = Conversation(wiring, connected, store.create("test/m", ground.work))
+    return conversation

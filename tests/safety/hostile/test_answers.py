@@ -1,0 +1,151 @@
+"""A person who says no to everything, or yes to one thing, gets exactly that: canaries say whether more happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qcode.protocol.conversation import ApprovalMode
+from qcode.safety.sandbox.finding import find_sandbox
+from tests.safety.hostile import elsewhere, on_files
+from tests.safety.hostile.attempts import MODES, Attempt
+from tests.safety.hostile.ground import MARK, Ground, make_ground
+from tests.safety.hostile.talk import Played, play
+
+ATTEMPTS = (*on_files.attempts(), *elsewhere.attempts())
+BOTH = frozenset({
+    "read", "ls", "glob", "grep", "write", "notebook_edit", "shell", "jobs", "diagnostics", "fetch", "todo",
+    "ask_person",
+})  # fmt: skip
+BY_REPLACING, BY_PATCHING = BOTH | {"edit", "multi_edit"}, frozenset({"apply_patch"})
+"""What models of the two kinds are offered; the second is tried with the tool that only it has."""
+EFFECTS = frozenset({"edits", "connects"})
+CHANGING = (BY_REPLACING | BY_PATCHING) - {"read", "ls", "glob", "grep", "jobs", "todo", "ask_person"}
+FIRST = tuple(
+    Attempt("reads", "read", {"path": path})
+    for path in (
+        "src/app.py",
+        "docs/guide.md",
+        "AGENTS.md",
+        ".mcp.json",
+        ".qcode/config.toml",
+        "farm/plain",
+        "book.ipynb",
+    )
+)
+"""Read first, so that edits of these files are not refused for not knowing them."""
+
+
+@pytest.fixture
+def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
+    ground = make_ground(tmp_path / "ground")
+    monkeypatch.setenv("HOME", str(ground.home))
+    return ground
+
+
+def assert_nothing_got_out(played: Played) -> None:
+    for where in ("sent", "session", "shown"):
+        text = getattr(played, where)
+        found = [text[max(0, at - 80) : at + 40] for at in _places(text, f"{MARK}-")]
+        assert not found, (where, found[:3])
+
+
+def _places(text: str, wanted: str) -> list[int]:
+    return [at for at in range(len(text)) if text.startswith(wanted, at)] if wanted in text else []
+
+
+def share(number: int, size: int) -> tuple[Attempt, ...]:
+    """Return every `size`-th attempt, so that a few cases together try them all."""
+    return ATTEMPTS[number % size :: size]
+
+
+@pytest.mark.parametrize("is_trusted", [True, False], ids=["trusted", "restricted"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("offered", [BY_REPLACING, BY_PATCHING], ids=["replacing", "patching"])
+def test_who_says_no_to_everything_keeps_everything(
+    offered: frozenset[str], mode: ApprovalMode, is_trusted: bool, ground: Ground
+) -> None:
+    case = mode if is_trusted else ("restricted plan" if mode == "plan" else "restricted")
+    is_whole = case == "default"
+    tried = [
+        one
+        for one in (ATTEMPTS if is_whole else share(MODES.index(mode) + 4 * is_trusted, 8))
+        if one.tool in offered and not (one.verdict(case) == "allow" and (one.tool == "shell" or one.kind in EFFECTS))
+    ]
+    before = ground.photograph()
+    played = play(ground, [*FIRST, *tried], mode, is_trusted=is_trusted)
+    assert ground.photograph() == before
+    assert_nothing_got_out(played)
+    begun = {number for number in range(len(tried)) if f"call_{len(FIRST) + number}" in played.started}
+    assert not [tried[number].name for number in begun if tried[number].verdict(case) == "deny"]
+    assert not is_whole or len(played.asked) >= (150 if offered == BY_REPLACING else 30)
+    if mode == "plan":
+        assert not {event.call.name for event in played.asked} & CHANGING
+
+
+YES = {
+    "write src/new.py": (Attempt("edits", "write", {"path": "src/new.py", "content": "x\n"}), {"work/src/new.py"}),
+    "edit AGENTS.md": (
+        Attempt("steers later", "edit", {"path": "AGENTS.md", "old_text": "brief", "new_text": "long"}),
+        {"work/AGENTS.md"},
+    ),
+    "delete docs/guide.md": (
+        Attempt("edits", "apply_patch", on_files.patched("*** Delete File: docs/guide.md")),
+        {"work/docs/guide.md"},
+    ),
+    "touch src/made": (Attempt("runs", "shell", {"command": "touch src/made"}), {"work/src/made"}),
+    "read .env": (Attempt("reads a secret", "read", {"path": ".env", "limit": 7}), set()),
+}
+
+
+@pytest.mark.parametrize("one", YES)
+def test_who_says_yes_once_allows_exactly_that(one: str, ground: Ground) -> None:
+    wanted, changed = YES[one]
+    offered = BY_PATCHING if wanted.tool == "apply_patch" else BY_REPLACING
+    tried = [attempt for attempt in share(list(YES).index(one), 8) if attempt.tool in offered]
+    tried = [attempt for attempt in tried if attempt.verdict("default") != "allow" or attempt.tool != "shell"]
+    calls = [*FIRST, *tried, wanted, *tried]
+    before = ground.photograph()
+    played = play(
+        ground, calls, "default", says_yes=lambda asked: asked.call.call_id == f"call_{len(FIRST) + len(tried)}"
+    )
+    after = ground.photograph()
+    assert {name for name in before | after if before.get(name) != after.get(name)} == changed
+    if one == "read .env":
+        assert played.sent.count(f"{MARK}-") == 1
+    else:
+        assert_nothing_got_out(played)
+
+
+def test_what_the_key_variables_of_qcode_hold_reaches_no_command(ground: Ground) -> None:
+    tried = [Attempt("runs", "shell", {"command": command}) for command in ("env", "set", "export -p")]
+    played = play(ground, tried, "bypass")
+    assert len(played.started) == len(tried)
+    assert "PATH=" in played.sent
+    assert_nothing_got_out(played)
+
+
+def test_a_sandbox_holds_what_auto_mode_runs_in_it(ground: Ground) -> None:
+    sandbox = find_sandbox()
+    if sandbox is None or "workspace" not in sandbox.levels:
+        pytest.skip("no sandbox that can hold a workspace works here")
+    commands = (
+        "echo x > {outside}/data.txt; rm -rf {outside}/tree; touch {outside}/new",
+        "sh -c 'echo x >> ~/.bashrc; echo x >> ~/.ssh/authorized_keys; rm ~/.gitconfig; touch ~/.local/bin/x'",
+        "python3 -c \"open('.git/hooks/pre-commit', 'w'); open('.git/config', 'a')\"",
+        "sh -c 'for f in AGENTS.md .mcp.json .qcode/config.toml .github/workflows/ci.yml; do echo x >> $f; done'",
+        "sh -c 'cat ~/.ssh/id_rsa ~/.aws/credentials ~/.netrc ~/.config/qcode/credentials.json ~/.git-credentials'",
+        "ln {outside}/data.txt src/linked; echo x >> src/linked",
+        "ln -s {outside}/data.txt src/soft; echo x >> src/soft; rm src/soft",
+        "env; set",
+    )
+    before = ground.photograph()
+    played = play(
+        ground, [Attempt("runs", "shell", {"command": command}) for command in commands], "auto", sandbox="auto"
+    )
+    assert len(played.started) == len(commands)
+    after = ground.photograph()
+    changed = {name for name in before | after if before.get(name) != after.get(name)}
+    assert changed <= {"work/src/linked", "work/src"}
+    assert_nothing_got_out(played)

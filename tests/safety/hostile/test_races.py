@@ -1,0 +1,147 @@
+"""What a name leads to may change between judgement and opening. Nothing that was not judged, or shown, is reached."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from qcode.protocol.events import ApprovalRequested, ToolStarted, TurnEvent
+from qcode.tools import disk
+from tests.safety.hostile.attempts import Attempt
+from tests.safety.hostile.ground import MARK, Ground, make_ground
+from tests.safety.hostile.on_files import patched
+from tests.safety.hostile.talk import play
+
+Swap = Callable[[Ground], None]
+
+
+@pytest.fixture
+def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
+    ground = make_ground(tmp_path / "ground")
+    monkeypatch.setenv("HOME", str(ground.home))
+    return ground
+
+
+def linked(name: str, target: str) -> Swap:
+    """Return what puts a link to `target` in the place of a file or folder of the workspace."""
+
+    def swap(ground: Ground) -> None:
+        (ground.work / name).rename(ground.base / "moved")
+        (ground.work / name).symlink_to(ground.fill(target))
+
+    return swap
+
+
+def second_name(name: str, target: str) -> Swap:
+    def swap(ground: Ground) -> None:
+        (ground.work / name).unlink()
+        os.link(ground.fill(target), ground.work / name)
+
+    return swap
+
+
+SWAPS = {
+    "a secret": linked("src/app.py", "{work}/.env"),
+    "a place outside": linked("src/app.py", "{outside}/data.txt"),
+    "credentials": linked("src/app.py", "{home}/.ssh/id_rsa"),
+    "a folder outside": linked("src", "{outside}"),
+    "a second name": second_name("src/app.py", "{work}/.env"),
+}
+READS = (
+    Attempt("reads", "read", {"path": "src/app.py"}),
+    Attempt("reads", "grep", {"path": "src/app.py", "pattern": "."}),
+    Attempt("reads", "grep", {"path": "src", "pattern": MARK, "context": 2}),
+)
+
+
+@pytest.mark.parametrize("swap", SWAPS.values(), ids=list(SWAPS))
+@pytest.mark.parametrize("attempt", READS, ids=["read", "grep a file", "grep a folder"])
+def test_what_was_judged_as_ordinary_is_not_read_as_something_else(
+    attempt: Attempt, swap: Swap, ground: Ground
+) -> None:
+    swapped: list[bool] = []
+
+    def on_event(event: TurnEvent) -> None:
+        if isinstance(event, ToolStarted):
+            swap(ground)
+            swapped.append(True)
+
+    played = play(ground, [attempt], "default", on_event=on_event)
+    assert swapped == [True]
+    assert f"{MARK}-" not in played.sent
+
+
+WRITES = {
+    "write": {"path": "src/util.py", "content": "x\n"},
+    "edit": {"path": "src/util.py", "old_text": "VALUE", "new_text": "x"},
+    "apply_patch": patched("*** Update File: src/util.py", "@@", "-VALUE = 1", "+x"),
+}
+TARGETS = {
+    "instructions": linked("src/util.py", "{work}/AGENTS.md"),
+    "a secret": linked("src/util.py", "{work}/.env"),
+    "another file": linked("src/util.py", "{work}/src/app.py"),
+    "a place outside": linked("src/util.py", "{outside}/data.txt"),
+    "a new steering file": linked("src/util.py", "{work}/.qcode/new.toml"),
+    "the hooks of git": linked("src/util.py", "{work}/.git/hooks/pre-commit"),
+}
+
+
+@pytest.mark.parametrize("tool", WRITES)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("mode", ["default", "accept-edits"])
+def test_a_yes_is_to_the_file_that_was_shown(mode: str, target: str, tool: str, ground: Ground) -> None:
+    swapped: list[dict[str, str]] = []
+
+    def swap() -> bool:
+        TARGETS[target](ground)
+        swapped.append(ground.photograph())
+        return True
+
+    def on_event(event: TurnEvent) -> None:
+        if mode == "accept-edits" and isinstance(event, ToolStarted) and event.call.name == tool:
+            swap()
+
+    def says_yes(asked: ApprovalRequested) -> bool:
+        return swap()
+
+    calls = [Attempt("reads", "read", {"path": "src/util.py"}), Attempt("edits", tool, WRITES[tool])]
+    play(ground, calls, "default" if mode == "default" else "accept-edits", says_yes=says_yes, on_event=on_event)
+    assert len(swapped) == 1
+    assert ground.photograph() == swapped[0]
+
+
+@pytest.mark.parametrize("swap", SWAPS.values(), ids=list(SWAPS))
+def test_a_swap_in_the_moment_of_opening_leads_nowhere(
+    swap: Swap, ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, swapped = disk.open_folder, []
+
+    @contextlib.contextmanager
+    def open_folder(root: Path, parts: tuple[str, ...], *, creates: bool = False) -> Iterator[int]:
+        swap(ground)
+        swapped.append(True)
+        with real(root, parts, creates=creates) as descriptor:
+            yield descriptor
+
+    monkeypatch.setattr(disk, "open_folder", open_folder)
+    played = play(ground, [READS[0]], "default")
+    assert swapped == [True]
+    assert f"{MARK}-" not in played.sent
+
+
+def test_what_could_not_be_done_when_it_was_judged_is_not_done_later_unasked(ground: Ground) -> None:
+    (ground.work / "src/later.py").write_text("there already")
+
+    def on_event(event: TurnEvent) -> None:
+        if isinstance(event, ToolStarted):
+            (ground.work / "src/later.py").unlink()
+
+    call = {"path": "src/later.py", "content": "x"}
+    played = play(ground, [Attempt("edits", "write", call)], "default", on_event=on_event)
+    assert not played.asked
+    assert not (ground.work / "src/later.py").exists()
+    assert "has not been read" in played.sent

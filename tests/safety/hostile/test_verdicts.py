@@ -1,0 +1,61 @@
+"""Every attempt gets the verdict of its class: in every mode, in folders trusted and not, with walls and without."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
+from qcode.safety.shell.judge import Looks, Repository
+from tests.safety.hostile import elsewhere, on_files
+from tests.safety.hostile.attempts import CLASSES, MODES, WALLED
+from tests.safety.hostile.ground import Ground, filled, make_ground
+
+ATTEMPTS = (*on_files.attempts(), *elsewhere.attempts())
+_CLEAN = Looks(lambda _: "", Repository)
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    return make_ground(tmp_path_factory.mktemp("hostile"))
+
+
+def policies(ground: Ground) -> dict[str, Policy]:
+    """Return a policy for each mode and for each way a folder can be restricted; nothing is ruled."""
+    own = (ground.home / ".config/qcode", ground.home / ".local/state/qcode")
+    plain = Policy("default", Rules.of(), True, ground.work, home=ground.home, own=own, looks=_CLEAN)
+    walled = replace(_CLEAN, levels=lambda: ("read-only", "workspace"))
+    found = {str(mode): plain.with_mode(mode) for mode in MODES}
+    found[WALLED] = replace(plain.with_mode("auto"), looks=walled)
+    found["restricted"] = replace(plain, mode="bypass", is_trusted=False)
+    found["restricted plan"] = replace(plain, mode="plan", is_trusted=False)
+    return found
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_attempt_of_a_class_gets_its_verdict(kind: str, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(ground.home))
+    judges = policies(ground)
+    wrong = []
+    for attempt in ATTEMPTS:
+        if attempt.kind != kind:
+            continue
+        arguments = filled(attempt.arguments, ground)
+        for mode, policy in judges.items():
+            verdict = policy.judge(attempt.tool, arguments)
+            if verdict.verdict != attempt.verdict(mode):
+                wrong.append((attempt.name, mode, verdict.verdict, attempt.verdict(mode), verdict.rule))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_there_are_attempts_of_every_class_through_every_tool() -> None:
+    assert {attempt.kind for attempt in ATTEMPTS} == set(CLASSES)
+    tools = {attempt.tool for attempt in ATTEMPTS}
+    assert tools >= {
+        "read", "ls", "glob", "grep", "write", "edit", "multi_edit", "notebook_edit", "apply_patch", "shell", "jobs",
+        "diagnostics", "fetch", "todo", "ask_person",
+    }  # fmt: skip
+    assert any("__" in tool for tool in tools)
+    assert len(ATTEMPTS) >= 200

@@ -1,0 +1,124 @@
+"""The app before there is a conversation: painted at once, and nothing that is typed meanwhile is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+
+from textual import events
+from textual.pilot import Pilot
+
+from qcode.protocol.conversation import Conversation
+from qcode.protocol.messages import Text, assistant, user
+from qcode.tui.app import QcodeApp
+from qcode.tui.setup import AppSetup, Opening
+from tests.tui.harness import SETUP, at_work
+from tests.tui.scripted import ScriptedConversation
+
+
+@dataclass
+class Gate:
+    """Opens the conversation when it is let; `threads` are those it was asked in."""
+
+    conversation: ScriptedConversation = field(default_factory=ScriptedConversation)
+    is_possible: bool = True
+    let: threading.Event = field(default_factory=threading.Event)
+    threads: list[threading.Thread] = field(default_factory=list)
+
+    def open(self) -> tuple[Conversation, AppSetup] | None:
+        self.threads.append(threading.current_thread())
+        self.let.wait(30)
+        return (self.conversation, replace(SETUP, clock=lambda: 0.0)) if self.is_possible else None
+
+
+def drive(gate: Gate, test: Callable[[QcodeApp, Pilot[int]], Awaitable[None]]) -> QcodeApp:
+    app = QcodeApp(Opening("demo/soon", "plan", gate.open), setup=SETUP)
+
+    async def body() -> None:
+        async with app.run_test(size=(80, 24)) as pilot:
+            try:
+                await test(app, pilot)
+            finally:
+                gate.let.set()
+
+    asyncio.run(body())
+    return app
+
+
+def test_the_first_screen_is_there_before_the_conversation() -> None:
+    gate = Gate()
+
+    async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
+        while not gate.threads:
+            await pilot.pause()
+        assert not app.is_at_work
+        assert "qcode 0.1.0" in app.parts.transcript.plain_text()
+        status = app.parts.status.render().plain
+        assert "demo/soon" in status
+        assert "plan" in status
+        await pilot.press("h", "i")
+        assert app.parts.prompt.text == "hi"
+        gate.let.set()
+        await at_work(app, pilot)
+        assert "demo/scripted" in app.parts.status.render().plain
+        assert app.parts.prompt.text == "hi"
+
+    drive(gate, test)
+    assert gate.threads != [threading.main_thread()]
+    assert len(gate.threads) == 1
+
+
+def test_what_is_typed_and_pasted_before_it_is_there_is_taken_in_order() -> None:
+    gate = Gate()
+
+    async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
+        await pilot.press("o", "n", "e", "enter", "t", "w", "o", "space")
+        app.post_message(events.Paste("three"))
+        await pilot.press("enter")
+        await pilot.pause()
+        assert gate.conversation.prompts == []
+        gate.let.set()
+        await at_work(app, pilot)
+        while len(gate.conversation.prompts) < 2:
+            await pilot.pause()
+        assert gate.conversation.prompts == ["one", "two three"]
+
+    drive(gate, test)
+
+
+def test_a_command_typed_before_it_is_there_runs() -> None:
+    gate = Gate()
+
+    async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
+        await pilot.press("slash", "h", "e", "l", "p", "enter")
+        gate.let.set()
+        await at_work(app, pilot)
+        while not app.parts.help.is_open:
+            await pilot.pause()
+
+    drive(gate, test)
+
+
+def test_a_stored_conversation_is_shown_once_it_is_there() -> None:
+    gate = Gate(ScriptedConversation(messages=(user("earlier"), assistant(Text("an answer")))))
+
+    async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
+        assert "an answer" not in app.parts.transcript.plain_text()
+        gate.let.set()
+        await at_work(app, pilot)
+        assert "an answer" in app.parts.transcript.plain_text()
+
+    drive(gate, test)
+
+
+def test_the_app_leaves_where_there_can_be_none() -> None:
+    gate = Gate(is_possible=False)
+
+    async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
+        gate.let.set()
+        while app.is_running:
+            await asyncio.sleep(0)
+
+    assert drive(gate, test).return_value == 1
