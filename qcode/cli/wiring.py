@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from qcode.cli.agents import offered_agent
 from qcode.cli.arguments import LATEST
 from qcode.cli.failure import StartError
 from qcode.cli.model_facts import facts_of, output_settings
@@ -27,10 +28,11 @@ from qcode.providers import registry
 from qcode.providers.counting import TokenCounter
 from qcode.providers.local import WindowQuestion, can_tell
 from qcode.providers.transport import Timeouts, is_local
+from qcode.runtime.agents.kinds import KINDS
 from qcode.runtime.attachments import mentions
 from qcode.runtime.briefing.environment import Environment, read_environment
 from qcode.runtime.briefing.instructions import Instructions, load_instructions
-from qcode.runtime.briefing.prompt import Briefing, build_system_prompt
+from qcode.runtime.briefing.prompt import Briefing, build_agent_prompt, build_system_prompt
 from qcode.runtime.conversation import Connected, Conversation, PromptLimits, Wiring
 from qcode.runtime.debug_log import DebugLog
 from qcode.runtime.fetching import FetchGate
@@ -116,6 +118,7 @@ class Wirer:
             shell_settings=lambda command: overrides() if conversation.policy.only_reads(command) else {},
             walls=walls,
             gate=FetchGate(lambda: conversation.policy),
+            agent=offered_agent(around.settings, KINDS),
         )
         wiring = Wiring(
             connect=self._connect_named,
@@ -206,6 +209,7 @@ class Wirer:
             system,
             output_settings(settings.output_for(name), override.tokens if override else None),
             RetrySettings(network.max_retries, network.retry_after_max_s),
+            agent_system=lambda role: build_agent_prompt(Briefing(name, self.environment, self.instructions), role),
         )
 
     def _tuned(self, name: str, given: Mapping[str, object]) -> OutputSettings:

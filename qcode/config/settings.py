@@ -106,6 +106,7 @@ class Tools:
     max_output_chars: int | None = key(None, kinds.whole(1))
     tool_timeout_s: float | None = key(None, kinds.number(0, above=True))
     sandbox: Literal["auto", "required", "off"] = key("auto", kinds.choice("auto", "required", "off"))
+    agents: bool = key(True, kinds.boolean())
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ class Progress:
             case ev.Retry():
                 self._size = self._size if event.is_continuation else 0
                 self.status = f"{_cause(event)}, {_remedy(event)}"
+            case ev.AgentEvent(event=ev.ToolStarted(call=call)):
+                self.status = f"a sub-agent is running {call.name}"
             case ev.ToolStarted(call=call):
                 self.status = f"running {call.name}"
             case ev.Waiting(seconds=seconds, why=why):
@@ -44,6 +46,9 @@ class Progress:
 def remark(event: TurnEvent) -> str:
     """Return what `-v` says of an event; empty for most."""
     match event:
+        case ev.AgentEvent(event=inner):
+            said = remark(inner)
+            return f"sub-agent: {said}" if said else ""
         case ev.Notice(text=text):
             return text
         case ev.Compacted():

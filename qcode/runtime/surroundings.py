@@ -15,6 +15,7 @@ from qcode.protocol.messages import Block
 from qcode.protocol.model import Effort
 from qcode.protocol.provider import Provider
 from qcode.providers.local import WindowQuestion
+from qcode.runtime.agents.kinds import KINDS, Kind
 from qcode.runtime.debug_log import DebugLog
 from qcode.runtime.limits import LimitStore
 from qcode.runtime.preparing import TokenCounting
@@ -28,6 +29,7 @@ from qcode.safety.policy import Policy
 class Connected:
     """A model that can be talked to, as the composition root made it. `system` is its prompt in a mode.
 
+    `agent_system` is its prompt as a sub-agent with a certain role.
     `window` asks a local server how large a context it gives, where nothing else says that.
     """
 
@@ -37,6 +39,7 @@ class Connected:
     output: OutputSettings = field(default_factory=OutputSettings)
     retries: RetrySettings = field(default_factory=RetrySettings)
     window: WindowQuestion | None = None
+    agent_system: Callable[[str], str] = lambda role: role
 
     @property
     def name(self) -> str:
@@ -62,6 +65,7 @@ class Wiring:
     gives the model that writes summaries, None: the conversation's own; it may raise `ValueError` with one line.
     `instruction_chars` is how much of the system prompt comes from instruction files.
     `tuned` gives the output settings of a model's name with the keys of one turn on top; answers pass `check`.
+    `kinds` are those of the sub-agents that the toolbox offers.
     """
 
     connect: Callable[[str], Connected]
@@ -78,4 +82,5 @@ class Wiring:
     summarizer: Callable[[], Connected | None] = lambda: None
     instruction_chars: int = 0
     check: AnswerCheck | None = None
+    kinds: tuple[Kind, ...] = KINDS
     tuned: Callable[[str, Mapping[str, object]], OutputSettings] = lambda name, given: OutputSettings()

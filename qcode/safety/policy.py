@@ -29,7 +29,8 @@ from qcode.safety.walled import SEEING, walled, without_walls
 
 READERS = frozenset({"read", "ls", "glob", "grep"})
 WRITERS = frozenset({"write", "edit", "multi_edit", "notebook_edit"})
-HARMLESS = frozenset({"todo", "ask_person", "jobs"})
+# Each call of a sub-agent is judged for itself; starting one only asks the model.
+HARMLESS = frozenset({"todo", "ask_person", "jobs", "agent"})
 
 _PROTECTED = frozenset({"path:git", "path:credentials", "path:start-up", "path:own", "path:history"})
 

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Protocol, TypeAlias
 
 from qcode.protocol.events import (
+    AgentEvent,
     ApprovalRequested,
     Compacted,
     CompactionStarted,
@@ -40,6 +41,7 @@ from qcode.protocol.messages import ToolCall
 from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.protocol.stops import Outcome
 from qcode.protocol.usage import Usage
+from qcode.tui.agents import AgentCards
 from qcode.tui.calls import main_argument
 from qcode.tui.endings import ending_notice, requests_note
 from qcode.tui.figures import tokens_text
@@ -68,6 +70,7 @@ class TranscriptView(Protocol):
         append: str | None = None,
         diff: str | None = None,
         summary: str | None = None,
+        detail: str | None = None,
     ) -> None: ...
 
 
@@ -104,6 +107,7 @@ class Presenter:
         self._person = person
         self._clock = clock
         self._max_continuations = max_continuations
+        self._agents = AgentCards(transcript, clock, person.withdraw)
         self._open_cards: dict[str, None] = {}
         self._writing_cards: dict[str, None] = {}
         self._streamed: set[str] = set()
@@ -140,6 +144,8 @@ class Presenter:
             case ToolStarted():
                 self._card(event.call, "running")
                 self._set_activity(f"running {one_line(event.call.name, 40)}")
+            case AgentEvent():
+                self._show_agent(event)
             case ToolOutput():
                 self._streamed.add(event.call_id)
                 self._transcript.update_card(event.call_id, append=event.text)
@@ -189,9 +195,18 @@ class Presenter:
             self._transcript.append_reasoning(event.text)
 
     def _ask(self, request: ApprovalRequested) -> None:
-        self._card(request.call, "waiting")
+        if request.agent:
+            self._agents.ask(request)
+        else:
+            self._card(request.call, "waiting")
         self._set_activity("waiting for your answer", is_moving=False)
         self._person.ask(request)
+
+    def _show_agent(self, event: AgentEvent) -> None:
+        # Its answer is the last thing that was said in it.
+        self._streamed.add(event.call_id)
+        if doing := self._agents.show(event):
+            self._set_activity(doing)
 
     def _count_down(self, event: Waiting) -> None:
         now = self._clock()
@@ -271,6 +286,7 @@ class Presenter:
 
     def _finish_tool(self, event: ToolFinished) -> None:
         call, outcome = event.call, event.outcome
+        self._agents.end(call.call_id)
         self._person.withdraw(call.call_id)
         self._card(call, event.state)
         has_output = not outcome.diff and call.call_id not in self._streamed
@@ -310,6 +326,7 @@ class Presenter:
             if call_id in self._open_cards:
                 self._transcript.update_card(call_id, state=state)
                 self._person.withdraw(call_id)
+                self._agents.end(call_id)
                 del self._open_cards[call_id]
 
     def _set_activity(self, doing: str, *, is_moving: bool = True) -> None:
