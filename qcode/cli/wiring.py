@@ -12,6 +12,7 @@ from qcode.cli.agents import offered_agent
 from qcode.cli.arguments import LATEST
 from qcode.cli.failure import StartError
 from qcode.cli.model_facts import facts_of, output_settings
+from qcode.cli.searching import hosted_tools
 from qcode.cli.selection import Selection, address_of, named
 from qcode.cli.servers import header_values, named_servers
 from qcode.cli.surroundings import Surroundings, policy_of
@@ -172,7 +173,7 @@ class Wirer:
         provider = registry.connect(
             spec, base_url=address, api_key=key, key_source=key_source, timeouts=timeouts, base_url_source=source
         )
-        connected = self._connected(provider, selection.name, selection.model)
+        connected = self._connected(provider, spec.protocol, selection.name, selection.model)
         is_askable = is_local(provider.host) and can_tell(spec.name, provider.host)
         if spec.protocol in ("demo", "bedrock") or not is_askable or connected.model.window is not None:
             return connected
@@ -180,7 +181,7 @@ class Wirer:
         question = WindowQuestion(spec.name, provider.host, selection.model, key=key, headers=spec.headers)
         return replace(connected, window=question)
 
-    def _connected(self, provider: Provider, name: str, model: str) -> Connected:
+    def _connected(self, provider: Provider, protocol: str, name: str, model: str) -> Connected:
         settings, arguments = self._around.settings, self._around.arguments
         override = output_override(settings, name)
 
@@ -209,6 +210,7 @@ class Wirer:
             system,
             output_settings(settings.output_for(name), override.tokens if override else None),
             RetrySettings(network.max_retries, network.retry_after_max_s),
+            hosted=hosted_tools(settings, protocol, provider.host, model, facts),
             agent_system=lambda role: build_agent_prompt(Briefing(name, self.environment, self.instructions), role),
         )
 

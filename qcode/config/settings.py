@@ -107,6 +107,7 @@ class Tools:
     tool_timeout_s: float | None = key(None, kinds.number(0, above=True))
     sandbox: Literal["auto", "required", "off"] = key("auto", kinds.choice("auto", "required", "off"))
     agents: bool = key(True, kinds.boolean())
+    web_search: Literal["off", "host"] = key("off", kinds.choice("off", "host"), is_project_allowed=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +163,7 @@ class ModelSettings:
     thinking: bool | None = key(None, kinds.boolean())
     inline_thinking: bool | None = key(None, kinds.boolean())
     text_tool_calls: bool | None = key(None, kinds.boolean())
+    web_search: bool | None = key(None, kinds.boolean())
     output: Output = field(default_factory=Output)
     price: Price | None = None
 

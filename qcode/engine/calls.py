@@ -180,7 +180,7 @@ class CallRound:
         call, spec = judged.call, self.tools.get(judged.call.name)
         if judged.state != "complete":
             return self._reject_broken(index, writes_files=spec is not None and spec.writes_files)
-        if spec is None:
+        if spec is None or spec.is_hosted:
             return self._reject(index, _unknown_tool_text(call.name, self.tools))
         arguments = parse_object(call.arguments) or {}
         if spec.is_one_way:

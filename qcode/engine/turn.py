@@ -51,7 +51,7 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import Message, typed_text
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import ReasoningDelta, ReplyEnded, ReplyEvent, TextDelta, ToolArgsDelta
+from qcode.protocol.reply import ReasoningDelta, ReplyEnded, ReplyEvent, TextDelta, ToolArgsDelta, WebSearched
 from qcode.protocol.stops import Limit, Outcome
 
 MAX_PAUSES = 20
@@ -130,6 +130,8 @@ class Turn:
                 return []
             case CancelRequested():
                 return self._cancel(is_unsent=given.is_unsent)
+            case WebSearched():
+                return [Emit(given)]
             case WaitElapsed():
                 return self._from_reply(self._reply.handle_wait_elapsed() if self._reply else [])
             case _:

@@ -15,7 +15,7 @@ from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, Denial, TurnEnded, TurnEvent
 from qcode.protocol.json import Json, JsonObject, parse_object
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
-from qcode.protocol.reply import ReasoningDelta, TextDelta
+from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.stops import Outcome
 from qcode.protocol.usage import Usage
 
@@ -222,6 +222,9 @@ def _report_body(event: TurnEvent) -> JsonObject | None:
                 "tokens_before": event.before_tokens,
                 "tokens_after": event.after_tokens,
             }
+        case WebSearched():
+            sources: list[Json] = [{"url": source.url, "title": source.title} for source in event.sources]
+            return {"subtype": "web_search", "queries": list(event.queries), "sources": sources}
         case ev.Notice():
             return {"subtype": "notice", "level": event.level, "text": event.text}
         case ev.StopReasonObserved():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qcode.protocol import events as ev
 from qcode.protocol.events import TurnEvent
-from qcode.protocol.reply import ReasoningDelta, TextDelta
+from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 
 
 class Progress:
@@ -51,6 +51,9 @@ def remark(event: TurnEvent) -> str:
             return f"sub-agent: {said}" if said else ""
         case ev.Notice(text=text):
             return text
+        case WebSearched():
+            cited = ", ".join(source.url for source in event.sources)
+            return f"searched the web for {'; '.join(event.queries)}" + (f"; cited: {cited}" if cited else "")
         case ev.Compacted():
             return f"the conversation was compacted: about {event.before_tokens:,} to {event.after_tokens:,} tokens"
         case ev.Retry(reason="context"):

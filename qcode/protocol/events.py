@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import Message, ToolCall
-from qcode.protocol.reply import ReasoningDelta, TextDelta
+from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.stops import Limit, Outcome, StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
@@ -318,6 +318,7 @@ TurnEvent: TypeAlias = (
     | StepStarted
     | TextDelta
     | ReasoningDelta
+    | WebSearched
     | ToolCallProgress
     | Retry
     | PartialRestored

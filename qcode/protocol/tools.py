@@ -16,7 +16,8 @@ class ToolSpec:
     `is_read_only`: running it changes nothing. `writes_files`: it is a write or edit, so a cut call is answered
     with split guidance. `is_one_way`: it is recorded as a signal and never executed.
     `asks_person`: its result is what the person answers; it touches nothing. `reads_when` is an argument and the value
-    of it with which a call changes nothing, of a tool that otherwise may.
+    of it with which a call changes nothing, of a tool that otherwise may. `is_hosted`: the host of the model runs it
+    itself, and what it came to is part of the reply.
     """
 
     name: str
@@ -27,6 +28,7 @@ class ToolSpec:
     is_one_way: bool = False
     asks_person: bool = False
     reads_when: tuple[str, str] | None = None
+    is_hosted: bool = False
 
     def only_reads(self, arguments: JsonObject) -> bool:
         """Return whether a call with these arguments changes nothing."""

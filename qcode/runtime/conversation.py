@@ -41,7 +41,7 @@ from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reports import ContextReport, TurnUsage
-from qcode.protocol.tools import ToolOutcome
+from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.runtime.agents.agents import Agents
 from qcode.runtime.agents.run import Parent
 from qcode.runtime.checkpoints.keeper import Checkpoints
@@ -232,8 +232,13 @@ class Conversation:
     def reports(self) -> Conversation:
         return self
 
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Every tool the model is offered now."""
+        return self._reached.tools(self._wiring.toolbox, self._policy)
+
     def context(self) -> ContextReport:
-        connected, specs = self._connected, self._wiring.toolbox.specs(self._connected.model.name)
+        connected, specs = self._connected, self.tools
         system, briefed = connected.system(self.mode), self._wiring.instruction_chars
         return context_report(
             self._known_model(), system, briefed, specs, self._transcript.messages, self._counter, connected.output
@@ -341,8 +346,7 @@ class Conversation:
         preparation = self._preparation
         warning = await preparation.ask()
         await preparation.settle(self._wiring.toolbox.settle())
-        offered = self._wiring.toolbox.specs(self._connected.model.name)
-        turn.settings = settings = replace(turn.settings, tools=offered)
+        turn.settings = settings = replace(turn.settings, tools=self.tools)
         turn.model = model = self._known_model()
         cap = caps_for(settings.output, model.output_limit).first
         said = (first.message,) if isinstance(first, UserSubmitted) else ()
@@ -368,7 +372,7 @@ class Conversation:
         limits = wiring.prompt_limits
         return TurnSettings(
             connected.system(self.mode),
-            wiring.toolbox.specs(connected.model.name),
+            self.tools,
             wiring.effort,
             output,
             connected.retries,

@@ -9,9 +9,12 @@ from qcode.engine.effects import Learn
 from qcode.engine.knowledge import KnownModel
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.provider import Provider
+from qcode.protocol.tools import ToolSpec
 from qcode.runtime.debug_log import LoggedProvider
 from qcode.runtime.suggestions import with_nearest_models
 from qcode.runtime.surroundings import Connected, Wiring
+from qcode.runtime.toolbox import Toolbox
+from qcode.safety.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,11 @@ class Reached:
         host = self.wiring.limits.knowledge(self.connected.provider.host, model.name)
         # What the server says now is worth more than what it once taught.
         return replace(model, host=replace(host, window=window or host.window))
+
+    def tools(self, toolbox: Toolbox, policy: Policy) -> tuple[ToolSpec, ...]:
+        """Return every tool the model is offered, those that its host runs itself last."""
+        hosted = self.connected.hosted if policy.lets_host_search else ()
+        return (*toolbox.specs(self.connected.model.name), *hosted)
 
     def learn(self, effect: Learn) -> None:
         host, model = self.connected.provider.host, self.connected.model.name

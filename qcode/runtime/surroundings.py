@@ -14,6 +14,7 @@ from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.messages import Block
 from qcode.protocol.model import Effort
 from qcode.protocol.provider import Provider
+from qcode.protocol.tools import ToolSpec
 from qcode.providers.local import WindowQuestion
 from qcode.runtime.agents.kinds import KINDS, Kind
 from qcode.runtime.debug_log import DebugLog
@@ -29,7 +30,7 @@ from qcode.safety.policy import Policy
 class Connected:
     """A model that can be talked to, as the composition root made it. `system` is its prompt in a mode.
 
-    `agent_system` is its prompt as a sub-agent with a certain role.
+    `agent_system` is its prompt as a sub-agent with a certain role. `hosted` are tools that its host runs itself.
     `window` asks a local server how large a context it gives, where nothing else says that.
     """
 
@@ -40,6 +41,7 @@ class Connected:
     retries: RetrySettings = field(default_factory=RetrySettings)
     window: WindowQuestion | None = None
     agent_system: Callable[[str], str] = lambda role: role
+    hosted: tuple[ToolSpec, ...] = ()
 
     @property
     def name(self) -> str:

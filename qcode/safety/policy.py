@@ -134,6 +134,12 @@ class Policy:
             return False
         return all(self._reads(part, looks).is_allowed for part in parts)
 
+    @property
+    def lets_host_search(self) -> bool:
+        """Whether the host of the model may search the web itself: where nobody can be asked, what asks is denied."""
+        is_ruled = any(rule.kind == "fetch" and not rule.body for rule in (*self.rules.deny, *self.rules.ask))
+        return self.is_trusted and not is_ruled and (self.limit is None or self.limit.lets_host_search)
+
     def judge_file(self, path: str, access: Access) -> Verdict:
         """Return the verdict for a file tool that reads or writes `path`.
 

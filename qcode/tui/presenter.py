@@ -38,13 +38,14 @@ from qcode.protocol.events import (
     Waiting,
 )
 from qcode.protocol.messages import ToolCall
-from qcode.protocol.reply import ReasoningDelta, TextDelta
+from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.stops import Outcome
 from qcode.protocol.usage import Usage
 from qcode.tui.agents import AgentCards
 from qcode.tui.calls import main_argument
 from qcode.tui.endings import ending_notice, requests_note
 from qcode.tui.figures import tokens_text
+from qcode.tui.searched import searched_text
 from qcode.tui.status import Activity
 from qcode.tui.text import one_line
 
@@ -107,6 +108,7 @@ class Presenter:
         self._person = person
         self._clock = clock
         self._max_continuations = max_continuations
+        self._searches: list[WebSearched] = []
         self._agents = AgentCards(transcript, clock, person.withdraw)
         self._open_cards: dict[str, None] = {}
         self._writing_cards: dict[str, None] = {}
@@ -144,8 +146,8 @@ class Presenter:
             case ToolStarted():
                 self._card(event.call, "running")
                 self._set_activity(f"running {one_line(event.call.name, 40)}")
-            case AgentEvent():
-                self._show_agent(event)
+            case AgentEvent() | WebSearched():
+                self._show_beside(event)
             case ToolOutput():
                 self._streamed.add(event.call_id)
                 self._transcript.update_card(event.call_id, append=event.text)
@@ -202,7 +204,11 @@ class Presenter:
         self._set_activity("waiting for your answer", is_moving=False)
         self._person.ask(request)
 
-    def _show_agent(self, event: AgentEvent) -> None:
+    def _show_beside(self, event: AgentEvent | WebSearched) -> None:
+        """Show what somebody else does for the reply: a sub-agent in its card, a search of the host under the text."""
+        if isinstance(event, WebSearched):
+            self._searches.append(event)
+            return
         # Its answer is the last thing that was said in it.
         self._streamed.add(event.call_id)
         if doing := self._agents.show(event):
@@ -253,6 +259,9 @@ class Presenter:
 
     def _finish_reply(self, event: ReplyFinished) -> None:
         self._transcript.settle()
+        for search in self._searches:
+            self._transcript.add_notice("info", searched_text(search))
+        self._searches.clear()
         calls: Sequence[ToolCall] = event.message.calls if event.message is not None else ()
         kept = {call.call_id for call in calls}
         self._close_cards("cancelled", only=tuple(card for card in self._writing_cards if card not in kept))

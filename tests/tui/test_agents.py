@@ -15,6 +15,7 @@ from qcode.protocol.events import (
     TurnStarted,
     UsageUpdated,
 )
+from qcode.protocol.reply import Source, TextDelta, WebSearched
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.tui.approval import asked_by
@@ -92,3 +93,17 @@ def test_unfolded_the_card_shows_task_words_and_results_in_the_place_of_the_line
     assert [part in unfolded for part in ("Task: Find it.", "I look.", "✓ read src/app.py", "code", "! careful")] == [
         True
     ] * 5
+
+
+def test_a_search_of_the_host_is_told_under_the_reply() -> None:
+    search = WebSearched(
+        ("newest",), (Source("https://a.example/x", "A [b]page[/b]\nof it"), Source("https://b.example"))
+    )
+    shown = present(TextDelta(0, "It is 3."), search, reply("It is 3."))
+    told = [entry for entry in shown.calls if entry[0] in ("settle", "notice")]
+    assert [entry[0] for entry in told] == ["settle", "notice"]
+    assert told[1][2].splitlines() == [
+        "Searched the web for “newest”.",
+        "1. A [b]page[/b]⏎of it https://a.example/x",
+        "2. https://b.example",
+    ]

@@ -10,7 +10,7 @@ from qcode.tools.agent import EXPLORE, GENERAL, NAME
 
 MOST_STEPS = 60
 _OF_THE_CONVERSATION = frozenset({NAME, "ask_person", "todo"})
-_EXPLORING = frozenset({"read", "ls", "glob", "grep", "shell"})
+_EXPLORING = frozenset({"read", "ls", "glob", "grep", "shell", "web_search"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class AgentRun:
         self._toolbox = parent.toolbox.beside(lambda path, access: self._policy.judge_file(path, access))
         self._calls = JudgedCalls(self._toolbox)
         self._open: dict[str, str] = {}
-        specs = kind.offered(self._toolbox.specs(reached.connected.model.name))
+        specs = kind.offered(reached.tools(self._toolbox, self._policy))
         settings = replace(
             settings,
             system=reached.connected.agent_system(kind.role),
