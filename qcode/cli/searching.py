@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
+from qcode.cli.failure import StartError
 from qcode.config.settings import Settings
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.tools import ToolSpec
 from qcode.providers.marks import place_of
 from qcode.providers.searches import WEB_SEARCH
+from qcode.tools.web_search import SERVICES, SearchService
 
 _SEARCHING = frozenset({"anthropic", "openai-responses"})
 # Google's models before the third generation take either a search or functions in a request, never both.
 _GEMINI = re.compile(r"gemini-([3-9]|\d\d)")
+
+
+def search_key(settings: Settings, env: Mapping[str, str]) -> tuple[SearchService, str] | None:
+    """Return the service that was chosen and its key; raise `StartError` where the key is missing."""
+    service = SERVICES.get(settings.tools.web_search)
+    if service is None:
+        return None
+    key = env.get(service.key_variable, "").strip()
+    if not key:
+        where = settings.origin("tools.web_search")
+        raise StartError(f'{where}: tools.web_search is "{service.name}", and {service.key_variable} is not set', 41)
+    return service, key
 
 
 def hosted_tools(settings: Settings, protocol: str, host: str, model: str, facts: ModelFacts) -> tuple[ToolSpec, ...]:

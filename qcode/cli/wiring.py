@@ -12,7 +12,7 @@ from qcode.cli.agents import offered_agent
 from qcode.cli.arguments import LATEST
 from qcode.cli.failure import StartError
 from qcode.cli.model_facts import facts_of, output_settings
-from qcode.cli.searching import hosted_tools
+from qcode.cli.searching import hosted_tools, search_key
 from qcode.cli.selection import Selection, address_of, named
 from qcode.cli.servers import header_values, named_servers
 from qcode.cli.surroundings import Surroundings, policy_of
@@ -50,6 +50,7 @@ from qcode.safety.launch.git_config import overrides
 from qcode.safety.policy import Policy
 from qcode.safety.redaction import Redactor
 from qcode.safety.sandbox.walls import Grounds
+from qcode.tools.web_search import WebSearch
 
 PIPE_MAX_TURNS = 100
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
@@ -103,6 +104,10 @@ class Wirer:
         connected = self.connect(selection)
         scratch = Scratch()
         policy, walls = self._walled(policy_of(self._around), scratch)
+        gate, search = FetchGate(lambda: conversation.policy), search_key(around.settings, around.env)
+        if search is not None:
+            self._secrets.add(search[1])
+            policy = replace(policy, search_url=search[0].url)
         prompt_limits, log = self._prompt_limits(connected), self._debug_log()
         session, messages, notices = self._session(connected.name)
         self._prune(session.session_id)
@@ -118,7 +123,8 @@ class Wirer:
             servers=self._servers(),
             shell_settings=lambda command: overrides() if conversation.policy.only_reads(command) else {},
             walls=walls,
-            gate=FetchGate(lambda: conversation.policy),
+            gate=gate,
+            search=None if search is None else WebSearch(*search, gate),
             agent=offered_agent(around.settings, KINDS),
         )
         wiring = Wiring(

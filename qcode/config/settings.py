@@ -107,7 +107,9 @@ class Tools:
     tool_timeout_s: float | None = key(None, kinds.number(0, above=True))
     sandbox: Literal["auto", "required", "off"] = key("auto", kinds.choice("auto", "required", "off"))
     agents: bool = key(True, kinds.boolean())
-    web_search: Literal["off", "host"] = key("off", kinds.choice("off", "host"), is_project_allowed=False)
+    web_search: Literal["off", "host", "brave", "tavily"] = key(
+        "off", kinds.choice("off", "host", "brave", "tavily"), is_project_allowed=False
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from qcode.tools.jobs import Jobs
 from qcode.tools.refusal import Refused
 from qcode.tools.shell import LONGEST_S, Shell
 from qcode.tools.tool import Preview, Tool, ToolContext
+from qcode.tools.web_search import WebSearch
 from qcode.tools.workspace import PathJudge, Workspace
 
 DEFAULT_MAX_OUTPUT_CHARS = 30_000
@@ -37,6 +38,7 @@ class Toolbox:
     `one_way` are tools that are offered and never run, `servers` the tool servers of the session.
     `shell_settings` says which further variables a command gets in its environment. `gate` says where `fetch` may go;
     without one there is no such tool. `agent` is the tool that starts sub-agents; the conversation runs them.
+    `search` asks a search service.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Toolbox:
         walls: Walls | None = None,
         gate: Gate | None = None,
         agent: Agent | None = None,
+        search: WebSearch | None = None,
     ) -> None:
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
         self._scratch = scratch
@@ -61,6 +64,7 @@ class Toolbox:
         self.agent = agent
         self._further: tuple[Tool, ...] = (
             *(() if gate is None else (Fetch(gate),)),
+            *(() if search is None else (search,)),
             *(() if agent is None else (agent,)),
         )
         self._tools |= {tool.spec.name: tool for tool in self._further}

@@ -40,6 +40,7 @@ class Policy:
     """What a session may do. `search_path` is the PATH that shell commands will run with.
 
     `looks` is how processes are asked what no table knows; `limit` is a policy that has to agree.
+    `search_url` is the service that `web_search` asks, judged like a page that is fetched.
 
     Untrusted: reading inside the workspace is allowed and everything else asks, whatever mode and rules say.
     """
@@ -55,6 +56,7 @@ class Policy:
     search_path: str = ""
     looks: Looks = field(default_factory=Looks, repr=False)
     limit: Policy | None = None
+    search_url: str = ""
     _ground: Ground = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -95,6 +97,8 @@ class Policy:
         elif call_name == "diagnostics":
             # What it stands for is judged, where that is known: see `Conversation.judge`.
             verdict = replace(self._judge_other("mcp", call_name, call_name), proposed_rule="")
+        elif call_name == "web_search" and self.search_url:
+            verdict = self._judge_fetch(self.search_url)
         elif call_name == "fetch":
             verdict = self._judge_text(arguments.get("url"), "url", self._judge_fetch)
         else:

@@ -21,6 +21,7 @@ from qcode.protocol.events import (
     Waiting,
 )
 from qcode.protocol.messages import ToolCall
+from qcode.protocol.reply import WebSearched
 from qcode.tui.calls import main_argument
 from qcode.tui.figures import count_text, duration_text, tokens_text
 from qcode.tui.text import one_line
@@ -75,6 +76,8 @@ class AgentCards:
                 self._cards.update_card(call_id, summary=f"{count_text(agent.steps, 'step')}, {tokens} tokens")
             case Notice(text=text) | Waiting(why=text):
                 self._cards.update_card(call_id, append=f"! {one_line(text)}\n")
+            case WebSearched(queries=queries):
+                self._cards.update_card(call_id, append=f"✓ searched the web: {one_line('; '.join(queries))}\n")
             case Compacted():
                 self._cards.update_card(call_id, append="! its conversation was compacted\n")
             case _:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.cli.searching import hosted_tools
+from qcode.cli.failure import StartError
+from qcode.cli.searching import hosted_tools, search_key
 from qcode.config.settings import Settings, Tools
 from qcode.protocol.model import ModelFacts
 from qcode.safety.rules import Rules
@@ -59,3 +60,13 @@ def test_what_would_have_to_be_asked_is_not_offered(tmp_path: Path) -> None:
         assert not replace(policy, rules=rules).lets_host_search
         assert not policy.limited_by(replace(policy, rules=rules)).lets_host_search
     assert replace(policy, rules=Rules.of(deny=["fetch(example.org)"])).lets_host_search
+
+
+def test_a_service_without_its_key_is_said_at_the_start_and_the_key_is_not() -> None:
+    chosen = Settings(tools=Tools(web_search="tavily"))
+    with pytest.raises(StartError, match="TAVILY_API_KEY is not set"):
+        search_key(chosen, {})
+    found = search_key(chosen, {"TAVILY_API_KEY": " k "})
+    assert found is not None
+    assert (found[0].name, found[1]) == ("tavily", "k")
+    assert search_key(Settings(), {"TAVILY_API_KEY": "k"}) is None
