@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from qcode.cli.agents import offered_agent
+from qcode.cli.agents import kinds_of, offered_agent
 from qcode.cli.arguments import LATEST
 from qcode.cli.failure import StartError
 from qcode.cli.model_facts import facts_of, output_settings
@@ -29,7 +29,6 @@ from qcode.providers import registry
 from qcode.providers.counting import TokenCounter
 from qcode.providers.local import WindowQuestion, can_tell
 from qcode.providers.transport import Timeouts, is_local
-from qcode.runtime.agents.kinds import KINDS
 from qcode.runtime.attachments import mentions
 from qcode.runtime.briefing.environment import Environment, read_environment
 from qcode.runtime.briefing.instructions import Instructions, load_instructions
@@ -50,7 +49,7 @@ from qcode.safety.launch.git_config import overrides
 from qcode.safety.policy import Policy
 from qcode.safety.redaction import Redactor
 from qcode.safety.sandbox.walls import Grounds
-from qcode.tools.web_search import WebSearch
+from qcode.tools.web_search import SearchService, WebSearch
 
 PIPE_MAX_TURNS = 100
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
@@ -103,12 +102,10 @@ class Wirer:
         arguments = around.arguments
         connected = self.connect(selection)
         scratch = Scratch()
-        policy, walls = self._walled(policy_of(self._around), scratch)
         gate, search = FetchGate(lambda: conversation.policy), search_key(around.settings, around.env)
-        if search is not None:
-            self._secrets.add(search[1])
-            policy = replace(policy, search_url=search[0].url)
+        policy, walls = self._walled(self._searching(policy_of(around), search), scratch)
         prompt_limits, log = self._prompt_limits(connected), self._debug_log()
+        kinds, problems = kinds_of(around)
         session, messages, notices = self._session(connected.name)
         self._prune(session.session_id)
         toolbox = Toolbox(
@@ -125,7 +122,7 @@ class Wirer:
             walls=walls,
             gate=gate,
             search=None if search is None else WebSearch(*search, gate),
-            agent=offered_agent(around.settings, KINDS),
+            agent=offered_agent(kinds, has_small=around.settings.small_model is not None),
         )
         wiring = Wiring(
             connect=self._connect_named,
@@ -141,11 +138,21 @@ class Wirer:
             summarizer=self._summarizer,
             instruction_chars=len(self.instructions.text),
             tokens=TokenCounter(),
+            kinds=kinds,
             tuned=self._tuned,
             check=around.check,
         )
         conversation = Conversation(wiring, connected, session, messages)
-        return Wired(conversation, connected.provider, selection, self.environment, self.instructions, toolbox, notices)
+        shown = (self.environment, self.instructions, toolbox, problems + notices)
+        return Wired(conversation, connected.provider, selection, *shown)
+
+    def _searching(self, policy: Policy, search: tuple[SearchService, str] | None) -> Policy:
+        """Return the policy as it judges searches with this service, whose key is a secret from now on."""
+        if search is None:
+            return policy
+        service, key = search
+        self._secrets.add(key)
+        return replace(policy, search_url=service.url)
 
     def _servers(self) -> Servers | None:
         """Return the tool servers of this run, none of them started; None where there is nothing to say about any."""

@@ -24,7 +24,7 @@ _LONGEST_DESCRIPTION = 80
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a sub-agent is to do. `description` is a few words on one line, for people."""
+    """What a sub-agent is to do. `description` is a few words on one line, for people; `model` may be empty."""
 
     description: str
     prompt: str
@@ -33,10 +33,15 @@ class Task:
 
 
 class Agent:
-    """`kinds` are names with what each is for; `has_small`: there is a second, smaller model to choose."""
+    """`kinds` are names with what each is for, `readers` those that change nothing.
 
-    def __init__(self, kinds: tuple[tuple[str, str], ...], *, has_small: bool = False) -> None:
-        self.spec = _spec(kinds, has_small=has_small)
+    `has_small`: there is a second, smaller model to choose.
+    """
+
+    def __init__(
+        self, kinds: tuple[tuple[str, str], ...], *, readers: tuple[str, ...] = (EXPLORE,), has_small: bool = False
+    ) -> None:
+        self.spec = _spec(kinds, readers, has_small=has_small)
 
     def task(self, arguments: JsonObject) -> Task:
         """Return what a call asks for; raise `Refused` where it asks for nothing that can be done."""
@@ -45,7 +50,7 @@ class Agent:
         prompt = checked.text("prompt").strip()
         if not description or not prompt:
             raise Refused("agent: the description or the prompt is empty")
-        return Task(description, prompt, checked.text("kind"), checked.text("model") if checked.has("model") else SAME)
+        return Task(description, prompt, checked.text("kind"), checked.text("model"))
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         try:
@@ -58,7 +63,7 @@ class Agent:
         return failed("agent: a sub-agent cannot start another one")
 
 
-def _spec(kinds: tuple[tuple[str, str], ...], *, has_small: bool) -> ToolSpec:
+def _spec(kinds: tuple[tuple[str, str], ...], readers: tuple[str, ...], *, has_small: bool) -> ToolSpec:
     properties: dict[str, Json] = {
         "description": {"type": "string", "description": "The task in three to six words; the person sees it."},
         "prompt": {
@@ -95,5 +100,5 @@ def _spec(kinds: tuple[tuple[str, str], ...], *, has_small: bool) -> ToolSpec:
             "required": ["description", "prompt", "kind"],
             "additionalProperties": False,
         },
-        reads_when=("kind", EXPLORE),
+        reads_when=("kind", readers),
     )

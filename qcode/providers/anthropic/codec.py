@@ -187,7 +187,8 @@ class Decoder:
             case "citations_delta":
                 citation = object_in(delta.get("citation"))
                 self._searches.cites(text_in(citation.get("url")), text_in(citation.get("title")))
-                self._citations.setdefault(index, []).append(citation)
+                if citation.get("url"):
+                    self._citations.setdefault(index, []).append(citation)
                 return []
             case "text_delta":
                 return self._blocks.write(number, self._prefilled.cut(text_in(delta.get("text"))))
@@ -247,7 +248,7 @@ class Decoder:
 
 
 def _is_hosted(block: JsonObject) -> bool:
-    return block.get("type") == "server_tool_use" or text_in(block.get("type")).endswith("_tool_result")
+    return block.get("type") in ("server_tool_use", "web_search_tool_result")
 
 
 def _index(sent: JsonObject) -> int:

@@ -197,7 +197,7 @@ class Decoder:
                     self._searches.cites(text_in(citation.get("url")), text_in(citation.get("title")))
             case "reasoning":
                 kind, text, opaque = Kind.REASONING, _thought_in(sent), _encrypted_in(sent)
-            case "web_search_call":
+            case "web_search_call" if object_in(sent.get("action")):
                 kind, text, opaque = Kind.REASONING, self._search(sent), mark(PROTOCOL, sent)
             case "function_call":
                 kind, text, opaque = Kind.CALL, text_in(sent.get("arguments")), None

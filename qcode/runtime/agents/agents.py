@@ -39,12 +39,13 @@ class Agents:
         """Have a sub-agent do what a call asks for, once there is room for it; its answer is the result."""
         try:
             task = self._tool.task(arguments)
-            reached = self._reached(task.model)
+            kind = self._kinds[task.kind]
+            reached = self._reached(task.model or kind.model)
         except (Refused, ValueError) as error:
             return failed(str(error))
         parent = self._parent
         async with self._room:
-            run = AgentRun(parent, call, task, self._kinds[task.kind], reached, self._settings(reached))
+            run = AgentRun(parent, call, task, kind, reached, self._settings(reached))
             self._running.append(run)
             try:
                 ended = await run.whole()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from qcode.protocol.tools import ToolSpec
 from qcode.safety.policy import Policy
-from qcode.tools.agent import EXPLORE, GENERAL, NAME
+from qcode.tools.agent import EXPLORE, GENERAL, NAME, SAME
 
 MOST_STEPS = 60
 _OF_THE_CONVERSATION = frozenset({NAME, "ask_person", "todo"})
@@ -17,7 +17,8 @@ _EXPLORING = frozenset({"read", "ls", "glob", "grep", "shell", "web_search"})
 class Kind:
     """`purpose` is for the model that chooses, `role` for the sub-agent. `only_reads`: it has the rights of plan mode.
 
-    `tools` are the only ones it is offered where it is not empty.
+    `tools` are the only ones it is offered where it is not empty. `model` is the one it works with unless a call says
+    otherwise: `same`, or `small` where there is one.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Kind:
     role: str
     only_reads: bool = False
     tools: frozenset[str] = frozenset()
+    model: str = SAME
 
     def offered(self, specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         """Return which tools of the conversation it gets: none that talk to the person or end the run."""
@@ -51,6 +53,12 @@ _COMMON = (
     "State only what you have seen, with paths and line numbers. Say what you did not find or did not check. Keep the "
     "answer short and complete: facts, no account of the way there."
 )
+
+
+def own_kind(name: str, purpose: str, prompt: str, *, only_reads: bool, tools: tuple[str, ...], model: str) -> Kind:
+    """Return a kind that a person described; what it is told comes behind what every sub-agent is told."""
+    return Kind(name, purpose, f"{_COMMON}\n\n{prompt.strip()}", only_reads, frozenset(tools), model)
+
 
 KINDS: tuple[Kind, ...] = (
     Kind(
