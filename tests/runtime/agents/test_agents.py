@@ -14,6 +14,7 @@ from qcode.protocol.conversation import Answer, ApprovalMode
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import AgentEvent, ApprovalRequested, ReplyFinished, ToolStarted, UsageUpdated
 from qcode.protocol.messages import ToolResult, user
+from qcode.protocol.reply import UsageReported
 from qcode.protocol.stops import Limit, Outcome
 from qcode.protocol.usage import Usage
 from qcode.runtime.conversation import Connected, PromptLimits
@@ -257,7 +258,8 @@ def test_a_long_answer_is_bounded_with_the_whole_in_a_file(tmp_path: Path) -> No
 def test_cancelling_ends_all_of_them_at_once_and_counts_what_they_used(tmp_path: Path) -> None:
     async def play() -> None:
         hangs = [Hang(), Hang()]
-        scripts = {str(n): [(*begun("part"), hang)] for n, hang in enumerate(hangs)}
+        spent = UsageReported(Usage(input=1_000))
+        scripts = {str(n): [(*begun("part"), spent, hang)] for n, hang in enumerate(hangs)}
         one = stage(tmp_path, {"": [starting(*scripts)], **scripts})
         playing = asyncio.ensure_future(one.play())
         for hang in hangs:
@@ -267,6 +269,7 @@ def test_cancelling_ends_all_of_them_at_once_and_counts_what_they_used(tmp_path:
         assert end.outcome is Outcome.CANCELLED
         assert [part.broken_off for name, part in one.model.parts.items() if name] == [1, 1]
         assert end.api_calls.initial == 3
+        assert end.usage.input == 2_100
         content = [block.content for block in one.conversation.messages[-1].blocks if isinstance(block, ToolResult)]
         assert len(content) == 2
         assert all("Cancelled" in text for text in content)
