@@ -29,7 +29,8 @@ from qcode.safety.walled import SEEING, walled, without_walls
 
 READERS = frozenset({"read", "ls", "glob", "grep"})
 WRITERS = frozenset({"write", "edit", "multi_edit", "notebook_edit"})
-HARMLESS = frozenset({"todo", "ask_person", "jobs"})
+# Each call of a sub-agent is judged for itself; starting one only asks the model.
+HARMLESS = frozenset({"todo", "ask_person", "jobs", "agent"})
 
 _PROTECTED = frozenset({"path:git", "path:credentials", "path:start-up", "path:own", "path:history"})
 
@@ -51,6 +52,7 @@ class Policy:
     """What a session may do. `search_path` is the PATH that shell commands will run with.
 
     `looks` is how processes are asked what no table knows; `limit` is a policy that has to agree.
+    `search_url` is the service that `web_search` asks, judged like a page that is fetched.
 
     Untrusted: reading inside the workspace is allowed and everything else asks, whatever mode and rules say.
     """
@@ -66,6 +68,7 @@ class Policy:
     search_path: str = ""
     looks: Looks = field(default_factory=Looks, repr=False)
     limit: Policy | None = None
+    search_url: str = ""
     _ground: Ground = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -106,6 +109,8 @@ class Policy:
         elif call_name == "diagnostics":
             # What it stands for is judged, where that is known: see `Conversation.judge`.
             verdict = replace(self._judge_other("mcp", call_name, call_name), proposed_rule="")
+        elif call_name == "web_search" and self.search_url:
+            verdict = self._judge_fetch(self.search_url)
         elif call_name == "fetch":
             verdict = self._judge_text(arguments.get("url"), "url", self._judge_fetch)
         else:
@@ -144,6 +149,12 @@ class Policy:
         except NotPlain:
             return False
         return all(self._reads(part, looks).is_allowed for part in parts)
+
+    @property
+    def lets_host_search(self) -> bool:
+        """Whether the host of the model may search the web itself: where nobody can be asked, what asks is denied."""
+        is_ruled = any(rule.kind == "fetch" and not rule.body for rule in (*self.rules.deny, *self.rules.ask))
+        return self.is_trusted and not is_ruled and (self.limit is None or self.limit.lets_host_search)
 
     def judge_file(self, path: str, access: Access) -> Verdict:
         """Return the verdict for a file tool that reads or writes `path`.

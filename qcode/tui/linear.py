@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 
 from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import ApprovalRequested, Level, TurnEnded, TurnEvent
-from qcode.tui.approval import Option, options_for
+from qcode.tui.approval import Option, asked_by, options_for
 from qcode.tui.commands.command import Command, CommandHost, find, split_command, unknown_command
 from qcode.tui.commands.custom import is_custom
 from qcode.tui.commands.table import enabled
@@ -233,7 +233,8 @@ class LinearApp:
             options = options_for(request)
             choices = [f"{number}. {option.label}" for number, option in enumerate(options, 1)]
             self._lines.forget_typed()
-            self.say("\n".join(["Question: " + visible(request.question), visible(request.preview), *choices]))
+            question = asked_by(request) if request.agent else request.question
+            self.say("\n".join([f"Question: {visible(question)}", visible(request.preview), *choices]))
             chosen = await self._choose(options)
             answer = await self._answer_for(chosen)
         self.withdraw(request.call.call_id)

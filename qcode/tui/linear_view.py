@@ -119,6 +119,7 @@ class LinearView:
         append: str | None = None,
         diff: str | None = None,
         summary: str | None = None,
+        detail: str | None = None,
     ) -> None:
         call = self._calls.get(call_id)
         if call is None:

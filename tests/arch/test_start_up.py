@@ -82,7 +82,7 @@ def test_what_the_app_needs_before_its_first_paint_holds_no_sdk() -> None:
         "qcode.runtime.conversation",
         "qcode.tui.host",
     )
-    assert among(loaded, *SDKS, *HEAVY, *later) == set()
+    assert among(loaded, *SDKS, *HEAVY, *(f"qcode.{name}" for name in later)) == set()
 
 
 PROXY = "http://127.0.0.1:9"

@@ -168,6 +168,7 @@ class Content:
         append: str | None = None,
         diff: str | None = None,
         summary: str | None = None,
+        detail: str | None = None,
     ) -> None:
         """Change a card; one that went with its attempt is ignored. Raise `ValueError` for a state that is none."""
         if state is not None and state not in _STATES:
@@ -177,7 +178,15 @@ class Content:
             return
         new_state = cast("CardState | None", state)
         self.arrivals += 1
-        card.change(state=new_state, argument=argument, output=output, append=append, diff=diff, summary=summary)
+        card.change(
+            state=new_state,
+            argument=argument,
+            output=output,
+            append=append,
+            diff=diff,
+            summary=summary,
+            detail=detail,
+        )
         if card.state != "writing":
             self._live = [entry for entry in self._live if entry is not card]
         elif card not in self._live:

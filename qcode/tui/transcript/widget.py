@@ -95,6 +95,7 @@ class Transcript(SearchingPane):
         append: str | None = None,
         diff: str | None = None,
         summary: str | None = None,
+        detail: str | None = None,
     ) -> None:
         """Change what is given of a card; one that went with its attempt is ignored.
 
@@ -102,7 +103,14 @@ class Transcript(SearchingPane):
         for a state that is none.
         """
         self.content.update_card(
-            call_id, state=state, argument=argument, output=output, append=append, diff=diff, summary=summary
+            call_id,
+            state=state,
+            argument=argument,
+            output=output,
+            append=append,
+            diff=diff,
+            summary=summary,
+            detail=detail,
         )
         self.schedule()
 
