@@ -15,14 +15,15 @@ from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.json import JsonObject
 from qcode.protocol.patch import PatchError, patch_paths
 from qcode.safety.addresses import read_url
-from qcode.safety.covering import covers_target, first_rule, is_rule, mentions, reaches, ruled
+from qcode.safety.covering import covers_target, first_rule, is_rule, may_reach, mentions, reaches, ruled
 from qcode.safety.paths import Ground, anchored, home_of, judge_on
 from qcode.safety.proposals import propose_edit, propose_shell
 from qcode.safety.rules import Rule, Rules, parse_rule
+from qcode.safety.shell.forms import NotPlain, Word
 from qcode.safety.shell.grammar import read_script
-from qcode.safety.shell.judge import ALLOWED, PATH, Looks, Repository, judge_inputs, judge_part, resolve
+from qcode.safety.shell.judge import ALLOWED, Looks, Repository, judge_inputs, judge_part, resolve
+from qcode.safety.shell.reads import PATH
 from qcode.safety.shell.script import Part, parts_of
-from qcode.safety.shell.words import NotPlain, Word
 from qcode.safety.trail import follow
 from qcode.safety.verdict import Access, Verdict, strictest
 from qcode.safety.walled import SEEING, walled, without_walls
@@ -195,6 +196,8 @@ class Policy:
         except NotPlain as found:
             return self._judge_unclear(command, str(found))
         commands = [part.command for part in parts]
+        if any(not word.is_known for command in commands for word in command.words):
+            return self._judge_open(command, parts)
         denied = first_rule(self.rules.deny, "shell", lambda rule: any(reaches(rule, one) for one in commands))
         if denied is not None:
             return ruled(denied, "deny")
@@ -204,6 +207,18 @@ class Policy:
         if asked is not None:
             return _PLAN if self.mode == "plan" else ruled(asked, "ask")
         return self._checked_by_bash(command, self._judge_parts(parts))
+
+    def _judge_open(self, command: str, parts: tuple[Part, ...]) -> Verdict:
+        """Judge a command of which some words are not known: a rule that may be about it cannot be held against it."""
+        unclear = self._judge_unclear(command, "it depends on what is not known before it runs")
+        rules = [rule for rule in (*self.rules.deny, *self.rules.ask) if rule.kind == "shell"]
+        is_ruled = any(may_reach(rule, part.command) for rule in rules for part in parts)
+        if is_ruled or unclear.is_allowed or any(part.command.outputs for part in parts):
+            return unclear
+        asked = next((one for part in parts if not (one := self._reads(part, self.looks)).is_allowed), None)
+        if asked is not None:
+            return replace(unclear, reason=asked.reason, rule=asked.rule) if unclear.verdict == "ask" else unclear
+        return self._checked_by_bash(command, _READS)
 
     def _judge_parts(self, parts: tuple[Part, ...]) -> Verdict:
         """Allow where each part is allowed by a rule or only reads; else ask, proposing a rule for the one left."""

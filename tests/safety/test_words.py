@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from qcode.safety.shell.forms import Command, NotPlain
 from qcode.safety.shell.grammar import read_script
-from qcode.safety.shell.script import Command, parts_of
-from qcode.safety.shell.words import NotPlain
+from qcode.safety.shell.script import parts_of
 
 BASH = shutil.which("bash") or "bash"
 # No letter that could name a program: a wrong reading can run nothing.
@@ -79,7 +79,8 @@ def test_plain_commands(command: str, words: list[list[str]]) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "", " ", "a &", "a | ", "&& a", "a ;; b", "a |& b", "((a))", "{ a; }x{1,2}", "a $b", "a `b`", "a <(b)",
+        "", " ", "a &", "a | ", "&& a", "a ;; b", "a |& b", "((a))", "{ a; }x{1,2}", "a $b", "a `b$(c)`",
+        "a >(b)", "a `b\\``", "a $((x))",
         "a <<< $b",
         "a << b", "a >| f", "a <> f", "a 3>&1", "a ~root", "a x=~/b", "a $'x'", "a 'x", 'a "x',
         "a\\\nb", "a\rb", "a\x00b", "a\u00a0b", "\uff4cs", "a 'x\u200by'", "a [b]", "a l\\s", "a >&f", "a @(b)",
