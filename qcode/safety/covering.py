@@ -58,7 +58,7 @@ def reaches(rule: Rule, part: Command) -> bool:
 
 def may_reach(rule: Rule, part: Command) -> bool:
     """Return whether a rule that restricts covers a command, or may: where words are not known, its program decides."""
-    if all(word.is_known for word in part.words):
+    if not any(word.is_open for word in part.words):
         return reaches(rule, part)
     return not rule.words or any(word.text.rsplit("/", 1)[-1] == rule.words[0].text for word in part.words)
 

@@ -43,7 +43,7 @@ def test_words_are_those_that_bash_sees(tmp_path: Path, text: str) -> None:
     done = subprocess.run(argv, cwd=folder, env={"PATH": "", "HOME": "~"}, capture_output=True, check=False, timeout=20)
     assert done.returncode == 0, done.stderr
     expected = [word.text for word in commands[0].words[2:]]
-    if ">" not in text:
+    if ">" not in text and all(word.is_known for word in commands[0].words):
         assert done.stdout.decode() == "".join(f"{word}\0" for word in expected or [""])
     assert list(folder.iterdir()) == []
 

@@ -44,8 +44,9 @@ class Hole:
 class Found:
     """Names of files that another command printed: those at or below `starts`, spelled with them in front.
 
-    `names` are patterns of which each name fits one, any where there are none. `is_plain`: no links and no folders.
-    `is_bare`: the starts are not in front. `bounds` is where a name ends.
+    They are relative to `place`, or to where they are used when it is empty. `names` are patterns of which each name
+    fits one, any where there are none. `is_plain`: no links and no folders. `is_bare`: the starts are not in front.
+    `bounds` is where a name ends.
     """
 
     starts: tuple[str, ...]
@@ -53,6 +54,7 @@ class Found:
     is_plain: bool = False
     is_bare: bool = False
     bounds: Bounds = "line"
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,11 @@ class Word:
     def is_known(self) -> bool:
         """Whether the text is what the program gets, or a wildcard that can be tried."""
         return not (self.holes or self.unknown or self.found)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a rule that names its text may or may not be about it: the program may get another text."""
+        return not self.is_known or self.is_one
 
     @property
     def may_be_several(self) -> bool:

@@ -17,7 +17,7 @@ from qcode.safety.places import is_within
 from qcode.safety.shell import git, running
 from qcode.safety.shell.forms import MARK, Found, Word
 from qcode.safety.shell.programs import PROGRAMS, VERSIONS, WRAPPERS
-from qcode.safety.shell.reads import Complaint, Reader, Reads
+from qcode.safety.shell.reads import Complaint, Reader, Reads, Walked
 from qcode.safety.shell.script import Part, Places, target_of_cd
 from qcode.safety.shell.trees import Sieve
 from qcode.safety.shell.usage import Program, Role, Use, is_number, read_use
@@ -63,16 +63,22 @@ class Looks:
 
 
 def judge_part(
-    ground: Ground, part: Part, search_path: str = "", reader: Reader | None = None, looks: Looks | None = None
+    ground: Ground,
+    part: Part,
+    search_path: str = "",
+    reader: Reader | None = None,
+    looks: Looks | None = None,
+    walked: Walked | None = None,
 ) -> Verdict:
     """Judge one simple command of a pipe or list, taken to run by bash in one of its folders, without its outputs.
 
     Return `allow` for one that only reads what may be read, else `ask` with the reason. `search_path` is the PATH it
     will run with: a program found in the workspace first asks. `reader` replaces the path layer's answer for reading.
+    `walked` is what the judging of other parts of the same command found out about folders; more is added to it.
     """
     try:
         for place in sorted(part.places):
-            Check(ground, search_path, reader, looks or Looks(), place).command(part)
+            Check(ground, search_path, reader, looks or Looks(), place, {} if walked is None else walked).command(part)
     except Complaint as found:
         return Verdict("ask", str(found), found.rule)
     return Verdict("allow", "it only reads", ALLOWED)
@@ -82,7 +88,7 @@ def judge_inputs(ground: Ground, part: Part, reader: Reader | None = None) -> Ve
     """Judge only the files that a simple command reads through `<`."""
     try:
         for place in part.places:
-            Check(ground, "", reader, Looks(), place).inputs(part.command.inputs)
+            Check(ground, "", reader, Looks(), place, {}).inputs(part.command.inputs)
     except Complaint as found:
         return Verdict("ask", str(found), "shell:input")
     return Verdict("allow", "its input may be read", "shell:input")
@@ -103,13 +109,14 @@ class Check:
     reader: Reader | None
     looks: Looks
     place: str
+    walked: Walked
     roots: tuple[str, ...] = field(init=False)
     reads: Reads = field(init=False)
 
     def __post_init__(self) -> None:
         folders = (self.ground.root, *self.ground.added)
         object.__setattr__(self, "roots", tuple(os.path.realpath(folder) for folder in folders))
-        object.__setattr__(self, "reads", Reads(self.ground, self.reader, self.place))
+        object.__setattr__(self, "reads", Reads(self.ground, self.reader, self.place, self.walked))
 
     def command(self, part: Part) -> None:
         command = part.command

@@ -29,6 +29,7 @@ _GREP = program(
     _GREP_LONG,
     _GREP_VALUES,
     roles=special.roles_of_grep,
+    check=special.check_globs,
     has_number_flag=True,
     is_inert=True,
     is_tame=True,
@@ -44,6 +45,7 @@ _RG = program(
     "C|context:number m|max-count:number M|max-columns:number d|max-depth:number sort sortr r|replace color "
     "context-separator max-filesize j|threads:number path-separator type-add",
     roles=special.roles_of_rg,
+    check=special.check_globs,
 )
 _LS = program(
     "aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ1",
@@ -156,7 +158,9 @@ _READING = {
         "adfishpugDFCnxvtcrUNQJX", "dirsfirst gitignore noreport prune du si inodes", "L:number I P", ("file",)
     ),
     "readlink": program("femnqsvz", "canonicalize canonicalize-existing canonicalize-missing", "", _FILTER_FILE),
-    "realpath": program("eLmPqsz", "canonicalize-existing strip no-symlinks", "relative-to relative-base", ("file",)),
+    "realpath": program(
+        "eLmPqsz", "canonicalize-existing strip no-symlinks", "relative-to:file relative-base:file", ("file",)
+    ),
     "basename": program("az", "multiple zero", "s|suffix", ("text",), is_mild=True, is_inert=True),
     "dirname": program("z", "zero", "", ("text",), is_mild=True, is_inert=True),
     "grep": _GREP,
@@ -222,7 +226,7 @@ _READING = {
     "iconv": program("cl", "list", "f|from-code t|to-code", _FILTER_FILE),
     "look": program("adf", "", "t|terminate", ("text", "file"), most=2),
     "objdump": program("CdDhfprRtTxw", "disassemble", "j M", ("file",)),
-    "shellcheck": program("ax", "", "f|format s|shell e|exclude i|include S|severity", ("file",)),
+    "shellcheck": program("", "", "f|format s|shell e|exclude i|include S|severity", ("file",)),
     "bc": program("lqsi", "mathlib quiet standard", "", ("file",)),
     "tsort": program("", "", "", ("file",), most=1),
     **dict.fromkeys(("zcat", "bzcat", "xzcat", "zstdcat"), program("", "", "", ("file",), helpers=_UNPACKERS)),
@@ -272,7 +276,11 @@ _TELLING = {
     "lsusb": program("tv"),
     "tput": program("", "", "", ("text",), most=1, check=special.check_tput),
     "whereis": program("bms", "", "", ("text",)),
-    "dpkg": program("", "", "l|list s|status L|listfiles S|search", ("text",), check=special.check_dpkg, exact="-l"),
+    "dpkg": program(
+        operands=("text",),
+        exact="-l --list -s --status -L --listfiles -S --search",
+        check=special.check_dpkg,
+    ),
     **dict.fromkeys(("pip", "pip3"), program(whole=special.whole_pip)),
     "date": program(
         "uRI", "utc universal rfc-email iso-8601= iso-8601 rfc-3339=", "d|date r|reference:file", ("text",), most=1,

@@ -29,6 +29,9 @@ Reader: TypeAlias = Callable[[str], Verdict]
 """Says whether a path may be read."""
 
 
+Walked: TypeAlias = dict[tuple[object, ...], str]
+
+
 class Complaint(Exception):  # noqa: N818  # a finding, not a failure
     """Why a command has to be asked for; `rule` names what decided."""
 
@@ -48,6 +51,8 @@ class Reads:
     ground: Ground
     reader: Reader | None
     place: str
+    walked: Walked
+    """What was said of folders already, for as long as one command is judged."""
 
     def file(self, word: Word, *, may_lead: bool = False) -> list[str]:
         """Return the paths that `word` means, all of which may be read."""
@@ -76,9 +81,7 @@ class Reads:
             self._found(word.found, narrowed, enters_links=True)
             return
         for path in self.file(word, may_lead=may_lead):
-            reason = Tree(self._verdict, sieve, judges_all=self.reader is not None).why_not(self._absolute(path))
-            if reason:
-                raise PathComplaint(reason)
+            self._walk(Tree(self._verdict, sieve, judges_all=self.reader is not None), self._absolute(path))
 
     def tracked(self, name: str, word: Word) -> None:
         """Judge a revision or path: git reads no file outside the repository, unless it is told to by such a path."""
@@ -97,6 +100,8 @@ class Reads:
 
     def _found(self, found: Found, sieve: Sieve, *, enters_links: bool = False) -> None:
         """Check what may be among names that another command prints: everything that is there now."""
+        if found.starts and found.place not in ("", self.place):
+            raise Complaint("names of files from another folder")
         for start in found.starts:
             self._readable(start)
             folder = self._absolute(start)
@@ -112,11 +117,16 @@ class Reads:
                 enters=enters_links,
                 splitting=_SPLITTING[found.bounds],
             )
-            reason = tree.why_not(folder)
-            if not reason and found.is_bare and any(name.startswith("-") for name in os.listdir(folder)):  # noqa: PTH208  # plain text
-                reason = f"{start}: a name there could become an option"
-            if reason:
-                raise PathComplaint(reason)
+            self._walk(tree, folder)
+            if found.is_bare and any(name.startswith("-") for name in os.listdir(folder)):  # noqa: PTH208  # plain text
+                raise Complaint(f"{start}: a name there could become an option")
+
+    def _walk(self, tree: Tree, folder: str) -> None:
+        asked = (tree.sieve, tree.follows, tree.enters, tree.splitting, folder)
+        if asked not in self.walked:
+            self.walked[asked] = tree.why_not(folder)
+        if self.walked[asked]:
+            raise PathComplaint(self.walked[asked])
 
     def _readable(self, path: str) -> None:
         verdict = self._verdict(path)

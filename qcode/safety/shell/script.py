@@ -88,7 +88,7 @@ class _Walk:
             case Piping():
                 for index, part in enumerate(script.parts):
                     inner = _Walk(self.parts, dict(self.variables))
-                    inner.script(part, stacks, feed_of(script.parts[:index]) if index else None)
+                    inner.script(part, stacks, _placed(feed_of(script.parts[:index]), stacks) if index else None)
                 return stacks, stacks
             case Negation():
                 yes, no = self.script(script.inner, stacks, None)
@@ -141,12 +141,13 @@ class _Walk:
         words = tuple(replace(word, is_many=False) for word in self._filled(script.words, stacks))
         are_known = all(word.is_known and not word.has_glob for word in words)
         seen = stacks
+        before = dict(self.variables)
         for word in words:
             self.variables[script.name] = replace(word, is_one=word.has_glob) if word.unknown != "words" else _ANYTHING
             yes, no = self.script(script.body, seen, None)
             seen = yes | no
-            if not are_known and seen != stacks:
-                raise NotPlain("a loop that changes the folder")
+            if not are_known:
+                self._check_steady(before, script.name, seen, stacks)
         self.variables[script.name] = _ANYTHING
         return seen, seen
 
@@ -159,12 +160,18 @@ class _Walk:
             value = Word(MARK, found=replace(feed, bounds=script.bounds))
         for name in script.names:
             self.variables[name] = value
+        before = dict(self.variables)
         yes, no = self.script(script.body, stacks, None)
-        if yes | no != stacks:
-            raise NotPlain("a loop that changes the folder")
+        self._check_steady(before, "", yes | no, stacks)
         for name in script.names:
             self.variables[name] = _ANYTHING
         return stacks, stacks
+
+    def _check_steady(self, before: Mapping[str, Word], name: str, after: _Stacks, stacks: _Stacks) -> None:
+        """Check that a body that was followed once finds the next time what it found the first time."""
+        changed = [one for one in before if one != name and self.variables[one] != before[one]]
+        if after != stacks or changed:
+            raise NotPlain("a loop that changes the folder or a variable of another")
 
     def _filled(self, words: tuple[Word, ...], stacks: _Stacks) -> tuple[Word, ...]:
         return tuple(filled(word, [self._value(hole, stacks) for hole in word.holes]) for word in words)
@@ -175,7 +182,7 @@ class _Walk:
             inner.script(hole.script, stacks, None)
             if hole.is_file:
                 return STREAM
-            feed = feed_of((hole.script,))
+            feed = _placed(feed_of((hole.script,)), stacks)
             return _ANYTHING if feed is None or feed.bounds == "nul" else Word(MARK, found=feed, is_many=True)
         return _value_of(hole.name, self.variables)
 
@@ -188,6 +195,11 @@ def _value_of(name: str, variables: Mapping[str, Word]) -> Word:
     if name in TELLING:
         return _ANYTHING
     raise NotPlain(f"the value of ${name} is not known")
+
+
+def _placed(found: Found | None, stacks: _Stacks) -> Found | None:
+    places = _places(stacks)
+    return replace(found, place=min(places)) if found is not None and len(places) == 1 else None
 
 
 def _places(stacks: _Stacks) -> Places:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from qcode.safety import names
 from qcode.safety.shell import scripts
 from qcode.safety.shell.forms import TELLING, Word
 from qcode.safety.shell.usage import Role, Use, is_number
@@ -204,6 +205,13 @@ def roles_of_diff(_: Use) -> tuple[Role, ...]:
 def roles_of_script(use: Use) -> tuple[Role, ...]:
     """The first operand of sed is its script unless `-e` brought it."""
     return ("file",) if use.has("-e", "--expression") else ("text", "file")
+
+
+def check_globs(use: Use) -> str:
+    """A search may be told to look where it would not, and only there."""
+    globs = use.values("-g", "--glob", "--iglob", "--include")
+    looks_for = any(names.is_secret(glob.rsplit("/", 1)[-1]) for glob in globs if not glob.startswith("!"))
+    return "it looks for files that hold secrets" if looks_for else ""
 
 
 def check_sed(use: Use) -> str:
