@@ -59,10 +59,15 @@ AROUND = st.sampled_from(
         "{} \\\n  2>&1", "echo q <<< \"$({})\"", "find . -name q | {}",
     ]
 )  # fmt: skip
-PLAIN = [command for command in HOSTILE if command.isascii() and command.isprintable() and "$x" not in command]
+PLAIN = [
+    command
+    for command in HOSTILE
+    # What is odd about the last two are their names, which something in front of them makes plain words.
+    if command.isascii() and command.isprintable() and "$x" not in command and not command.startswith(("{", "l{"))
+]
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(PLAIN), st.lists(AROUND, min_size=1, max_size=3))
 def test_nothing_around_a_command_makes_it_more_allowed(root: Path, command: str, around: list[str]) -> None:
     if command.startswith("cd nested") and {"! {}", "ls | {}", "find . -name q | {}"} & set(around):
@@ -79,7 +84,7 @@ def test_a_verdict_does_not_depend_on_what_was_judged_before(root: Path, command
     assert {command: verdict(command, root) for command in reversed(commands)} == first
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(DAILY + HOSTILE), st.data())
 def test_a_command_with_a_piece_cut_out_has_a_verdict(root: Path, command: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(command)))
