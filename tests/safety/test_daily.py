@@ -133,6 +133,27 @@ def test_a_secret_is_among_what_is_found_unless_its_name_was_not_looked_for(repo
     assert allowed(repo, *FED) == [FED[0], FED[2], FED[8], FED[9]]
 
 
+def test_a_test_of_find_narrows_only_what_comes_after_it_and_has_no_other_side(repo: Path) -> None:
+    (repo / "y.txt").symlink_to(repo.parent / "outside.py")
+    narrowed = ["find . -type f | xargs cat", "find . -name '*.py' -exec cat {} +"]
+    wide = [
+        "find . -print -type f | xargs cat",
+        "find . -type f -o -name '*.txt' | xargs cat",
+        "find . ! -type f | xargs cat",
+        "find . -exec cat {} \\; -type f",
+        "find . -name '*.py' , -name '*.txt' | xargs cat",
+    ]
+    assert allowed(repo, *narrowed, *wide) == narrowed
+
+
+def test_what_is_read_or_found_is_no_program(repo: Path) -> None:
+    def why(command: str) -> str:
+        return judge_shell(command, repo, home=HOME).reason
+
+    assert why("ls | xargs -I{} {} x") == "xargs: what it reads would be run"
+    assert why("find . -exec {} \\;") == "find: what it finds would be run"
+
+
 @pytest.mark.parametrize("name", ["a\n.env.py", "a b.py", "a'b.py", "a\\b.py"])
 def test_a_name_that_would_be_read_as_others_asks(repo: Path, name: str) -> None:
     (repo / name).write_text("x\n")
@@ -174,6 +195,11 @@ def test_the_second_round_of_a_loop_may_find_another_variable(repo: Path) -> Non
     assert allowed(repo, f"for g in x.py; do for f in *.py; do {inner}; done; done") == []
     assert allowed(repo, f"for g in x.py; do while read -r f; do {inner}; done < x.py; done") == []
     assert allowed(repo, "for g in x.py; do for f in *.py; do cat $g; done; done") != []
+
+
+def test_the_second_round_of_a_loop_may_be_in_another_folder(repo: Path) -> None:
+    assert allowed(repo, "cd src && for f in *.py; do cat ../x.py; cd ..; done") == []
+    assert allowed(repo, "cd src && for f in *.py; do cat ../x.py; done") != []
 
 
 def test_rules_hold_inside_loops_and_substitutions(repo: Path) -> None:
