@@ -10,10 +10,12 @@ from pathlib import Path
 from qcode import __version__
 from qcode.cli.arguments import Arguments
 from qcode.cli.asking import Left
+from qcode.cli.configuring import AppConfiguring
 from qcode.cli.connecting import AppConnecting
 from qcode.cli.exporting import save_export
 from qcode.cli.failure import StartError
 from qcode.cli.folder import working_folder
+from qcode.cli.offering import AppOffering
 from qcode.cli.start import surroundings, wired
 from qcode.cli.surroundings import Surroundings
 from qcode.cli.trusting import remember
@@ -101,14 +103,16 @@ def _setup(around: Surroundings, ready: Wired) -> AppSetup:
         git_branch=git.branch,
         user_themes=around.paths.config_dir / "themes",
         history_file=around.paths.state_dir / "history.jsonl",
-        models=lambda: _model_names(around),
+        offering=AppOffering(around),
         trust=lambda: _trust(around, ready),
         help_topics={"demo": _demo_help},
         keys=settings.ui.keys,
         max_continuations=settings.output.max_continuations,
         has_title=settings.ui.title,
         has_bell=settings.ui.bell,
+        configuring=AppConfiguring(around),
         connect=AppConnecting(around, ready.selection),
+        usage=choices,
         keep_theme=choices.keep_theme,
         show_thinking=settings.ui.show_thinking,
         files=FileIndex(folder, around.root, env, lambda: ready.conversation.policy.is_trusted),
@@ -138,20 +142,6 @@ def _warm_up(provider: Provider) -> Callable[[], None] | None:
     """Return what loads the SDK of the chosen model ahead of the first request; the demo has none."""
     warm_up: Callable[[], None] | None = getattr(provider, "warm_up", None)
     return warm_up
-
-
-def _model_names(around: Surroundings) -> tuple[str, ...]:
-    """Return what `/model` offers: the configured models, each credentialed provider's default, and the demo."""
-    from qcode.cli.selection import known_specs
-    from qcode.providers import catalog
-
-    names = list(around.settings.models)
-    specs = known_specs(around.settings)
-    for provider in catalog.BUILT_IN:
-        spec = specs.get(provider)
-        if spec is not None and around.keys.source_of(spec):
-            names.append(f"{provider}/{catalog.default_model(provider)}")
-    return (*dict.fromkeys(names), "demo/demo")
 
 
 def _demo_help() -> str:

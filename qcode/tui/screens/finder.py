@@ -5,9 +5,9 @@ Typing filters, arrows and the mouse move, Enter takes. Esc is left to whoever s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from textual import events
 from textual.app import ComposeResult
@@ -17,12 +17,18 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from qcode.tui.fuzzy import rank
+from qcode.tui.fuzzy import fold, rank
 from qcode.tui.screens.rows import Column, PickerList, Row
+
+Unlisted: TypeAlias = Callable[[str, Sequence[Row]], tuple[Row, bool] | None]
+"""Makes a row of what is typed where it stands for something no list has; True: it goes before the others."""
 
 
 class Finder(Vertical):
-    """Shows the rows of `offer`. `empty` is what to say where there are none."""
+    """Shows the rows of `offer`.
+
+    `empty` is what to say where there are none, `missed` where the filter leaves none. `unlisted` may add a row.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,ctrl+p", "move(-1)", "Up", priority=True, show=False),
@@ -58,10 +64,12 @@ class Finder(Vertical):
     def __init__(self, columns: Sequence[Column] = (), *, empty: str = "", id: str | None = None) -> None:
         super().__init__(id=id)
         self.empty = empty
+        self.missed = "Nothing matches what you typed."
+        self.unlisted: Unlisted = lambda typed, rows: None
         self._all: tuple[Row, ...] = ()
         self._is_loose = True
         self._list = PickerList(columns)
-        self._shown: Row | None = None
+        self._shown: str | None = ""
 
     def compose(self) -> ComposeResult:
         yield Input(placeholder="Type to filter", classes="finder-query", compact=True)
@@ -175,7 +183,7 @@ class Finder(Vertical):
         self._list.offer(rows, self.typed if self._is_loose else "", at)
         nothing = self.query_one(".finder-empty", Static)
         nothing.display, self._list.display = not rows, bool(rows)
-        said = "Nothing matches what you typed." if self._all else self.empty
+        said = self.missed if self._all else self.empty
         nothing.update(Content.styled(said, "$muted"))
         self.post_message(self.Filtered())
         self._tell()
@@ -186,12 +194,28 @@ class Finder(Vertical):
             return self._all
         if not self._is_loose:
             return [row for row in self._all if query.lower() in row.label.lower()]
-        found = [self._all[at] for at in rank(query, [(row.label, row.also, row.detail) for row in self._all])]
+        found = [self._all[at] for at in rank(query, [_searched(row, query) for row in self._all])]
         # Rows of a group stay together, the group with the best of them first.
         order = {group: place for place, group in reversed([*enumerate(row.group for row in found)])}
-        return sorted(found, key=lambda row: order[row.group])
+        found.sort(key=lambda row: order[row.group])
+        added = self.unlisted(query, self._all)
+        if added is not None:
+            row, is_first = added
+            found.insert(0 if is_first else len(found), row)
+        return found
 
     def _tell(self) -> None:
-        if self.row != self._shown:
-            self._shown = self.row
+        shown = self.row.id if self.row is not None else None
+        if shown != self._shown:
+            self._shown = shown
             self.post_message(self.Moved(self.row))
+
+
+def _searched(row: Row, query: str) -> tuple[str, ...]:
+    """Return the parts of a row that `query` is looked for in: letters in order find a label, and whole words the rest.
+
+    In a sentence almost any few letters are to be found in order.
+    """
+    words = fold(query).split()
+    rest = [part for part in (row.also, row.detail) if any(word in fold(part) for word in words)]
+    return (row.label, *rest)

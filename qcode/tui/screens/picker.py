@@ -1,13 +1,13 @@
 """A list to pick from over the foot of the app: title, finder, keys at the foot. Other pickers are made of this one.
 
 A picker knows rows and nothing about what they stand for: it is dismissed with the id of a row, with None where it was
-left. What should happen while rows are looked at goes into `show_row`.
+left. What should happen while rows are looked at goes into `show_row`, what Enter does into `take`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -19,11 +19,15 @@ from textual.widgets import Static
 from qcode.tui.screens.finder import Finder
 from qcode.tui.screens.rows import Column, Row
 
-__all__ = ["Column", "Picker", "Row", "foot"]
+__all__ = ["Column", "ListScreen", "Picker", "Row", "foot"]
+
+Result = TypeVar("Result")
 
 
-class Picker(ModalScreen[str]):
-    """Shows `rows` under `title`; the current one is highlighted first. `empty` is what to say where there are none.
+class ListScreen(ModalScreen[Result], Generic[Result]):
+    """Shows `rows` under `title`, first that with the id `highlighted`, else the current one.
+
+    `empty` is what to say where there are none.
 
     A subclass adds keys with `BINDINGS` and names them in `KEYS` for the foot. `compose_more` puts widgets below the
     list. Rows may change at any time through `set_rows`.
@@ -40,10 +44,18 @@ class Picker(ModalScreen[str]):
         Binding("escape,ctrl+c", "leave", "Leave", priority=True, show=False),
     ]
 
-    def __init__(self, title: str, rows: Sequence[Row], *, empty: str = "There is nothing to choose from.") -> None:
+    def __init__(
+        self,
+        title: str,
+        rows: Sequence[Row],
+        *,
+        empty: str = "There is nothing to choose from.",
+        highlighted: str = "",
+    ) -> None:
         super().__init__(classes="picker-screen")
         self.heading = title
         self._rows = tuple(rows)
+        self._wanted = highlighted
         self.finder = Finder(self.COLUMNS, empty=empty, id="picker-finder")
 
     def compose(self) -> ComposeResult:
@@ -75,7 +87,7 @@ class Picker(ModalScreen[str]):
         self.finder.set_rows(rows)
 
     def on_mount(self) -> None:
-        self.finder.offer(self._rows)
+        self.finder.offer(self._rows, self._wanted)
         self.finder.take_focus()
 
     def on_resize(self) -> None:
@@ -102,7 +114,7 @@ class Picker(ModalScreen[str]):
 
     def take(self, row: Row) -> None:
         """Enter was pressed on `row`."""
-        self.dismiss(row.id)
+        raise NotImplementedError
 
     def title_note(self) -> str:
         """Return what stands behind the number of rows in the title."""
@@ -113,10 +125,19 @@ class Picker(ModalScreen[str]):
         shown, count = len(self.rows), self.finder.count
         number = f"{shown} of {count}" if shown != count else str(count)
         note = self.title_note()
-        title = Content.assemble((self.heading, "bold"), (f"  {number}{f'  ·  {note}' if note else ''}", "$muted"))
+        title = Content.assemble((self.heading, "bold"), (f"  {number}", "$muted"))
+        if note and title.cell_length + len(note) + 9 <= self.size.width:
+            title = Content.assemble(title, (f"  ·  {note}", "$muted"))
         self.query_one("#picker-title", Static).update(title)
         keys = [("Enter", self.ENTER), ("Esc", "clear" if self.finder.typed else "leave"), *self.KEYS, ("↑↓", "move")]
         self.query_one("#picker-foot", Static).update(foot(keys, self.size.width - 4))
+
+
+class Picker(ListScreen[str]):
+    """A list screen that is dismissed with the id of the row that was taken."""
+
+    def take(self, row: Row) -> None:
+        self.dismiss(row.id)
 
 
 def foot(keys: Sequence[tuple[str, str]], width: int) -> Content:

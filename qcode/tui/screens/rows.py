@@ -23,6 +23,8 @@ _SCREEN_SHARE = 0.55
 _GAP = 2
 _MARKS = 4
 _LEAST_LABEL = 20
+_LEAST_TEXT = 9
+_LEAST_DETAIL = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of cells. Where room is short those of the lowest `weight` are left out first."""
+    """A column of cells. Where room is short text is cut, then the columns of the lowest `weight` are left out."""
 
     title: str
     weight: int = 0
@@ -75,6 +77,7 @@ class PickerList(Widget):
         self.rows: Sequence[Row] = ()
         self.index = 0
         self._columns = tuple(columns)
+        self._has_head = any(column.title for column in columns)
         self._query = ""
         self._lines: list[int | str] = []
         self._first = 0
@@ -88,7 +91,7 @@ class PickerList(Widget):
     @property
     def page(self) -> int:
         """How far a page goes."""
-        return max(1, self.size.height - 1 - bool(self._columns))
+        return max(1, self.size.height - 1 - self._has_head)
 
     def offer(self, rows: Sequence[Row], query: str, index: int) -> None:
         """Show `rows`, which `query` has found, with the one at `index` highlighted."""
@@ -111,14 +114,14 @@ class PickerList(Widget):
 
         Not as a style: Textual forgets the largest height of a widget two containers down.
         """
-        return max(1, min(len(self._lines) + bool(self._columns), int(viewport.height * _SCREEN_SHARE)))
+        return max(1, min(len(self._lines) + self._has_head, int(viewport.height * _SCREEN_SHARE)))
 
     def render(self) -> Content:
         width = self.size.width
         if not self.rows:
             return Content("")
         shape = self._shape(width)
-        head = [self._head(shape, width)] if self._columns else []
+        head = [self._head(shape, width)] if self._has_head else []
         height = max(1, self.size.height - len(head))
         at = self._lines.index(self.index)
         # The heading of the first row comes into view with it.
@@ -128,7 +131,7 @@ class PickerList(Widget):
         return Content("\n").join([*head, *(self._line(line, shape, width) for line in shown)])
 
     def on_click(self, event: events.Click) -> None:
-        place = self._first + event.y - bool(self._columns)
+        place = self._first + event.y - self._has_head
         line = self._lines[place] if 0 <= place < len(self._lines) else ""
         if isinstance(line, int):
             self.post_message(self.Clicked(line))
@@ -139,13 +142,17 @@ class PickerList(Widget):
         kept: dict[int, int] = {}
         left = room - min(longest, _LEAST_LABEL)
         for at in sorted(range(len(cells)), key=lambda at: -self._columns[at].weight):
-            if cells[at] and left >= cells[at] + _GAP:
-                kept[at] = cells[at]
-                left -= cells[at] + _GAP
+            room_for_it = min(cells[at], left - _GAP)
+            least = cells[at] if self._columns[at].is_number else min(cells[at], _LEAST_TEXT)
+            if cells[at] and room_for_it >= least:
+                kept[at] = room_for_it
+                left -= room_for_it + _GAP
         spent = sum(cells + _GAP for cells in kept.values())
-        share = int((room - spent) * _LABEL_SHARE) if has_detail else room - spent
-        label = max(1, min(longest, share))
-        return _Shape(label, dict(sorted(kept.items())), room - label - spent - _GAP if has_detail else 0)
+        label = max(1, min(longest, int((room - spent) * _LABEL_SHARE)))
+        detail = room - label - spent - _GAP
+        if not has_detail or detail < _LEAST_DETAIL:
+            label, detail = max(1, min(longest, room - spent)), 0
+        return _Shape(label, dict(sorted(kept.items())), detail)
 
     def _head(self, shape: _Shape, width: int) -> Content:
         cells = [_aligned(self._columns[at].title, room, self._columns[at]) for at, room in shape.cells.items()]
@@ -192,5 +199,6 @@ def _widest(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[int, tuple[
 
 
 def _aligned(text: str, cells: int, column: Column) -> str:
+    text = shorten(text, cells) if text else ""
     spaces = " " * (cells - cell_len(text))
     return spaces + text if column.is_number else text + spaces
