@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -31,6 +31,7 @@ from qcode.providers import registry
 from qcode.providers.counting import TokenCounter
 from qcode.providers.local import WindowQuestion, can_tell
 from qcode.providers.transport import Timeouts, is_local
+from qcode.runtime.agents.kinds import Kind
 from qcode.runtime.attachments import mentions
 from qcode.runtime.briefing.environment import Environment, read_environment
 from qcode.runtime.briefing.instructions import Instructions, load_instructions
@@ -105,28 +106,13 @@ class Wirer:
         arguments = around.arguments
         connected = self.connect(selection)
         scratch = Scratch()
-        gate, search = FetchGate(lambda: conversation.policy), search_key(around.settings, around.env)
+        search = search_key(around.settings, around.env)
         policy, walls = self._walled(self._searching(policy_of(around), search), scratch)
         prompt_limits, log = self._prompt_limits(connected), self._debug_log()
         kinds, problems = kinds_of(around)
         session, messages, notices = self._session(connected.name)
         self._prune(session.session_id)
-        toolbox = Toolbox(
-            around.folder,
-            arguments.add_dirs,
-            around.settings.tools,
-            around.env,
-            # The conversation's rules as they are then: a mode that is left must not go on in the tools.
-            judge=lambda path, access: conversation.policy.judge_file(path, access),
-            scratch=scratch,
-            one_way=around.exit_tools,
-            servers=self._servers(),
-            shell_settings=lambda command: overrides() if conversation.policy.only_reads(command) else {},
-            walls=walls,
-            gate=gate,
-            search=None if search is None else WebSearch(*search, gate),
-            agent=offered_agent(kinds, has_small=around.settings.small_model is not None),
-        )
+        toolbox = self._toolbox(lambda: conversation.policy, scratch, walls, search, kinds)
         wiring = Wiring(
             connect=self._connect_named,
             new_session=lambda model: self.store.create(model, around.folder, is_kept=arguments.keeps_session),
@@ -149,6 +135,32 @@ class Wirer:
         conversation = Conversation(wiring, connected, session, messages)
         shown = (self.environment, self.instructions, toolbox, problems + notices)
         return Wired(conversation, connected.provider, selection, *shown)
+
+    def _toolbox(
+        self,
+        policy: Callable[[], Policy],
+        scratch: Scratch,
+        walls: Walls,
+        search: tuple[SearchService, str] | None,
+        kinds: tuple[Kind, ...],
+    ) -> Toolbox:
+        """Return the tools; `policy` gives the rules as they are then: a mode that is left must not go on in them."""
+        around, gate = self._around, FetchGate(policy)
+        return Toolbox(
+            around.folder,
+            around.arguments.add_dirs,
+            around.settings.tools,
+            around.env,
+            judge=lambda path, access: policy().judge_file(path, access),
+            scratch=scratch,
+            one_way=around.exit_tools,
+            servers=self._servers(),
+            shell_settings=lambda command: overrides() if policy().only_reads(command) else {},
+            walls=walls,
+            gate=gate,
+            search=None if search is None else WebSearch(*search, gate),
+            agent=offered_agent(kinds, has_small=around.settings.small_model is not None),
+        )
 
     def _searching(self, policy: Policy, search: tuple[SearchService, str] | None) -> Policy:
         """Return the policy as it judges searches with this service, whose key is a secret from now on."""

@@ -72,6 +72,7 @@ class Conversation:
         self._wiring = wiring
         self._connected = connected
         self._policy = wiring.policy
+        self.effort = wiring.effort
         self._driver: Driver | None = None
         self._agents: Agents | None = None
         self._models = Models(wiring)
@@ -124,6 +125,10 @@ class Conversation:
     @property
     def takes_images(self) -> bool:
         return self._connected.model.facts.images is not False
+
+    @property
+    def thinks(self) -> bool:
+        return self._connected.model.facts.thinking
 
     async def submit(
         self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
@@ -371,7 +376,7 @@ class Conversation:
         return TurnSettings(
             connected.system(self.mode),
             self.tools,
-            wiring.effort,
+            self.effort,
             output,
             connected.retries,
             limits.max_turns,

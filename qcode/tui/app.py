@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from qcode.protocol.conversation import Conversation
     from qcode.tui.approval import ApprovalPanel
+    from qcode.tui.configuring import Setting
     from qcode.tui.transcript import Transcript
     from qcode.tui.turns import State
 
@@ -135,6 +136,7 @@ class QcodeApp(App[int], inherit_bindings=False):
             leave=self._begin_leaving,
             copy=self._copy,
             lend=self._lend,
+            apply=self._apply,
         )
         self._bindings = bindings(setup.keys, COMMANDS)
         parts.prompt.use(Sources(self.host.choices, attaching.files, attaching.pictures))
@@ -340,6 +342,19 @@ class QcodeApp(App[int], inherit_bindings=False):
         """Leave, unless it is the Ctrl+C of a program that has the terminal."""
         if not (self._is_lent and number == signal.SIGINT):
             self.exit(128 + number)
+
+    def _apply(self, setting: Setting) -> bool:
+        """Let a changed setting hold here; return whether it does now."""
+        from qcode.tui.applying import apply_setting
+
+        def show_theme(name: str) -> None:
+            self.theme = choose_theme(name, self.host.theme_names, os.environ)
+
+        transcript, use_mode = self.parts.transcript, self.host.use_mode
+        self.setup, is_now = apply_setting(
+            setting, self.setup, transcript, show_theme=show_theme, use_mode=use_mode, write=self._write
+        )
+        return is_now
 
     def _begin_leaving(self) -> None:
         self.turns.stop()

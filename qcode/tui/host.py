@@ -6,25 +6,26 @@ import os
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.app import App
-from textual.command import CommandPalette
 from textual.screen import Screen
 
 from qcode.protocol.conversation import ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import Level
 from qcode.protocol.messages import Image
+from qcode.protocol.model import Effort
 from qcode.tui import terminal
 from qcode.tui.attaching import Attaching
 from qcode.tui.commands.command import Command, Result, Scroll, find, nearest, split_command, unknown_command
 from qcode.tui.commands.table import by_id, enabled
 from qcode.tui.completion import choices_for
-from qcode.tui.connect import Connected, ConnectScreen
+from qcode.tui.configuring import Setting
 from qcode.tui.escapes import Escapes
 from qcode.tui.figures import count_text
+from qcode.tui.model_use import ModelUse, shown_effort
 from qcode.tui.outside import Outside
-from qcode.tui.palette import CommandProvider
+from qcode.tui.palette import open_palette
 from qcode.tui.queued import Submission
 from qcode.tui.replay import replay
 from qcode.tui.servers import ServerWatch
@@ -37,9 +38,12 @@ from qcode.tui.turns import Turns, noticed
 from qcode.tui.welcome import welcome_lines
 from qcode.tui.widgets import Widgets
 
+if TYPE_CHECKING:
+    from qcode.tui.connect import Connected
+
 
 class Host:
-    """Acts on the widgets and the conversation; `leave` and `copy` are the app's. `lend` gives the terminal away."""
+    """Acts on widgets and conversation; `leave`, `copy` and `apply` are the app's. `lend` gives the terminal away."""
 
     def __init__(
         self,
@@ -56,9 +60,11 @@ class Host:
         leave: Callable[[], None],
         copy: Callable[[str], str],
         lend: Callable[[], AbstractContextManager[None]],
+        apply: Callable[[Setting], bool],
     ) -> None:
         self.conversation = conversation
         self.setup = setup
+        self.has_screens = True
         self.theme_names = themes
         self.servers = servers
         self._app = app
@@ -67,8 +73,10 @@ class Host:
         self._shell = shell
         self._leave = leave
         self._copy = copy
-        self._models: tuple[str, ...] | None = None
+        self.apply_setting = apply
         self._session_id = conversation.session_id
+        self._model_use = ModelUse(conversation, setup.offering, say=self.say, shown=self._show_model)
+        widgets.status.change(effort=shown_effort(conversation))
         self._escapes = Escapes(app, widgets, turns, shell, servers, clock=setup.clock, copy=copy)
         self._outside = Outside(app, widgets.prompt, attaching, say=self.say, hint=self.hint, lend=lend)
 
@@ -100,9 +108,9 @@ class Host:
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        if self._models is None:
-            self._models = self.setup.models()
-        return self._models
+        """Every model of the providers that can be used, as it is typed."""
+        offered = self.setup.offering.providers() if self.setup.offering is not None else ()
+        return tuple(f"{one.name}/{model.name}" for one in offered if one.is_ready for model in one.models)
 
     @property
     def provider_names(self) -> tuple[str, ...]:
@@ -139,7 +147,7 @@ class Host:
             self.say("warning", unknown_command(name, self.commands))
             self._widgets.prompt.put_back(shown)
         else:
-            command.run(self, argument)
+            self.run_command(command, argument)
 
     def send_first(self, prompt: str) -> None:
         """Send what was given at the start, as if it had been typed."""
@@ -192,13 +200,22 @@ class Host:
         self._turns.compact(focus)
 
     def use_model(self, name: str) -> None:
-        try:
-            self.conversation.set_model(name)
-        except ValueError as refusal:
-            self.say("error", str(refusal))
-            return
-        self._widgets.status.change(model=self.conversation.model, context_window=0)
-        self.say("info", f"Model: {self.conversation.model}, from the next turn on.")
+        self._model_use.use(name)
+
+    @property
+    def effort(self) -> Effort | None:
+        return self._model_use.wanted
+
+    def use_effort(self, effort: Effort | None) -> None:
+        self._model_use.use_effort(effort)
+
+    def choose_model(self, name: str, effort: Effort | None) -> None:
+        self._model_use.choose(name, effort)
+
+    def _show_model(self) -> None:
+        self._widgets.status.change(
+            model=self.conversation.model, context_window=0, effort=shown_effort(self.conversation)
+        )
 
     def connect(self, provider: str) -> None:
         """Open the connect screen, at the key of `provider` where that is a name."""
@@ -212,6 +229,8 @@ class Host:
             hint = f" Did you mean {close}?" if close else " /connect lists them."
             self.say("warning", f"There is no provider {provider!r}.{hint}")
             return
+        from qcode.tui.connect import ConnectScreen
+
         screen = ConnectScreen(
             connecting,
             self.setup.clock,
@@ -230,7 +249,6 @@ class Host:
             self._widgets.prompt.submit(connected.prompt)
         if connected.lines:
             self.say("info", "\n".join(connected.lines))
-        self._models = None
         if connected.model:
             self.use_model(connected.model)
 
@@ -328,7 +346,20 @@ class Host:
         self.run_later(self._outside.paste())
 
     def open_palette(self) -> None:
-        self._app.push_screen(CommandPalette(providers=[CommandProvider], placeholder="Find a command"))
+        open_palette(self)
+
+    @property
+    def recent_commands(self) -> tuple[str, ...]:
+        return self.setup.usage.recent if self.setup.usage is not None else ()
+
+    def run_command(self, command: Command, argument: str) -> None:
+        if self.setup.usage is not None and command.names:
+            self.setup.usage.keep_recent(command.id)
+        command.run(self, argument)
+
+    def write_prompt(self, text: str) -> None:
+        self._widgets.prompt.stash()
+        self._widgets.prompt.put_back(text)
 
     def hint(self, text: str) -> None:
         """Show `text` at the foot for a moment."""

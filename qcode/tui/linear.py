@@ -13,11 +13,14 @@ from typing import Any, Protocol, cast
 
 from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import ApprovalRequested, Level, TurnEnded, TurnEvent
+from qcode.protocol.model import Effort
 from qcode.tui.approval import Option, asked_by, options_for
-from qcode.tui.commands.command import Command, CommandHost, find, split_command, unknown_command
+from qcode.tui.commands.command import MODES, Command, CommandHost, find, split_command, unknown_command
 from qcode.tui.commands.custom import is_custom
 from qcode.tui.commands.table import enabled
+from qcode.tui.configuring import Setting
 from qcode.tui.linear_view import LinearView
+from qcode.tui.model_use import ModelUse
 from qcode.tui.presenter import Presenter
 from qcode.tui.replay import replay
 from qcode.tui.setup import AppSetup
@@ -44,7 +47,7 @@ class Lines(Protocol):
         ...
 
 
-_COMMANDS = frozenset({"help", "model", "mode", "clear", "trust", "quit", "copy"})
+_COMMANDS = frozenset({"help", "model", "effort", "mode", "config", "clear", "trust", "quit", "copy"})
 
 
 class LinearHost:
@@ -54,8 +57,10 @@ class LinearHost:
         self._app = app
         self.setup = app.setup
         self.conversation = app.conversation
+        self.has_screens = False
         self.is_turn_running = False
         self.is_prompt_empty = True
+        self._model_use = ModelUse(app.conversation, app.setup.offering, say=self.say, shown=lambda: None)
 
     @property
     def commands(self) -> tuple[Command, ...]:
@@ -63,7 +68,12 @@ class LinearHost:
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        return self.setup.models()
+        offered = self.setup.offering.providers() if self.setup.offering is not None else ()
+        return tuple(f"{one.name}/{model.name}" for one in offered if one.is_ready for model in one.models)
+
+    @property
+    def effort(self) -> Effort | None:
+        return self._model_use.wanted
 
     def say(self, level: Level, text: str) -> None:
         self._app.view.add_notice(level, text)
@@ -72,16 +82,21 @@ class LinearHost:
         self._app.say(f"{title}:\n{text}")
 
     def use_model(self, name: str) -> None:
-        try:
-            self.conversation.set_model(name)
-        except ValueError as refusal:
-            self.say("error", str(refusal))
-        else:
-            self.say("info", f"Model: {self.conversation.model}, from the next turn on.")
+        self._model_use.use(name)
+
+    def use_effort(self, effort: Effort | None) -> None:
+        self._model_use.use_effort(effort)
 
     def use_mode(self, mode: ApprovalMode) -> None:
         self.conversation.set_mode(mode)
         self.say("info", f"Mode: {self.conversation.mode}.")
+
+    def apply_setting(self, setting: Setting) -> bool:
+        mode = next((mode for mode in MODES if mode == setting.value), None)
+        if setting.name == "permissions.mode" and mode is not None:
+            self.use_mode(mode)
+            return True
+        return False
 
     def clear_conversation(self) -> None:
         self.conversation.clear()

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from qcode.runtime.clipboard import Clip
     from qcode.runtime.file_index import Found
     from qcode.runtime.pictures import Picture
+    from qcode.tui.configuring import Configuring
     from qcode.tui.connecting import Connecting
+    from qcode.tui.offering import Offering
 
 ShowThinking: TypeAlias = Literal["folded", "expanded", "hidden"]
 
@@ -33,6 +35,17 @@ class FileFinder(Protocol):
     def refresh(self, changed: Callable[[], None]) -> None:
         """Look at the folder again where that is due; `changed` is called in a thread when more is known."""
         ...
+
+
+class Usage(Protocol):
+    """Which commands a person uses, kept across runs; `runtime.choices.Choices` is the real one."""
+
+    @property
+    def recent(self) -> tuple[str, ...]:
+        """Their ids, the latest first."""
+        ...
+
+    def keep_recent(self, command_id: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +70,14 @@ class AppSetup:
     user_themes      folder of the person's own theme files, None for none
     history_file     where prompts are kept across sessions, None to keep them for this run only
     trust            trusts the folder and returns a line that says so; None where there is nothing to trust
-    models           names `/model` offers; called once, when first needed
+    offering         the models there are to switch to; None: none but the one in use
     help_topics      `/help TOPIC`; the text is made when asked for
     commands         ids of the commands that are enabled, None for all
     keys             command id to keys (`"fold": "ctrl+y"`), replacing the ones in the table
     max_continuations  how many continuations a reply may get; only shown ("continued 1/3")
+    configuring      lists and changes the settings for `/config`; None: they cannot be seen here
     connect          connects to a provider for `/connect` and the first start; None: it cannot be done here
+    usage            remembers which commands are used; None: nothing is remembered
     keep_theme       told each theme the person switches to
     show_thinking    folded to a line once it is over, expanded, or hidden
     files            finds files for `@path`; None where there are none to find
@@ -88,14 +103,16 @@ class AppSetup:
     user_themes: Path | None = None
     history_file: Path | None = None
     trust: Callable[[], str] | None = None
-    models: Callable[[], tuple[str, ...]] = tuple
+    offering: Offering | None = None
     help_topics: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     commands: frozenset[str] | None = None
     keys: Mapping[str, str] = field(default_factory=dict)
     max_continuations: int = 3
     has_title: bool = True
     has_bell: bool = False
+    configuring: Configuring | None = None
     connect: Connecting | None = None
+    usage: Usage | None = None
     keep_theme: Callable[[str], None] | None = None
     show_thinking: ShowThinking = "folded"
     files: FileFinder | None = None

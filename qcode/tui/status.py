@@ -1,4 +1,4 @@
-"""The one line at the foot: what is happening and for how long, then model, mode, context, tokens, cost, branch.
+"""The one line at the foot: what is happening and for how long, then model, effort, mode, context, cost and the like.
 
 Pure: `render_status` fits any width by leaving parts out, the least needed first. `status_line` paints it.
 """
@@ -50,13 +50,14 @@ class Status:
     branch: str = ""
     activity: Activity | None = None
     hint: str = ""
+    effort: str = ""
 
 
 def render_status(status: Status, width: int, now: float) -> Content:
     """Return the line for `width` cells: activity or hint on the left, facts on the right.
 
-    Dropped in this order where room is short: branch, tokens, the provider's name, the bar, cost, the Esc hint,
-    context, model. The mode and what is happening stay; they are cut last.
+    Dropped in this order where room is short: branch, tokens, the provider's name, the bar, cost, effort, the
+    Esc hint, context, model. The mode and what is happening stay; they are cut last.
     """
     for facts, is_hinting in _layouts(status):
         left = _left(status, now, is_hinting, _WHY_CELLS)
@@ -76,6 +77,7 @@ def _layouts(status: Status) -> list[tuple[list[Content], bool]]:
     """Every arrangement from the fullest to the barest."""
     parts: dict[str, Content] = {
         "model": Content.styled(one_line(status.model, 60), "$muted"),
+        "effort": Content.styled(status.effort, "$muted"),
         "mode": _mode(status),
         "context": _context(status, has_bar=True),
         "tokens": Content.styled(f"{tokens_text(status.tokens)} tokens" if status.tokens else "", "$muted"),
@@ -83,7 +85,7 @@ def _layouts(status: Status) -> list[tuple[list[Content], bool]]:
         "branch": Content.styled(shorten(status.branch, 24), "$muted"),
     }
     layouts = [(_present(parts), True)]
-    for dropped in ("branch", "tokens", "provider", "bar", "cost", "hint", "context", "model"):
+    for dropped in ("branch", "tokens", "provider", "bar", "cost", "effort", "hint", "context", "model"):
         if dropped == "provider":
             parts["model"] = Content.styled(one_line(status.model.rpartition("/")[2], 40), "$muted")
         elif dropped == "bar":

@@ -120,6 +120,10 @@ class Transcript(SearchingPane):
         self.drop_selection()
         self.schedule()
 
+    def show_thinking(self, thinking: Thoughts) -> None:
+        """Fold, expand or hide what is thought from now on."""
+        self._thinking = self.content.thinking = thinking
+
     def clear(self) -> None:
         """Take everything away."""
         self.show(Content(self._clock, self._thinking))
