@@ -121,7 +121,6 @@ def _first(around: Surroundings, selection: Selection, instructions: Instruction
         max_continuations=settings.output.max_continuations,
         painted=_freeze,
         problem="no key" if is_demo and settings.model is None else "",
-        effort=around.arguments.effort or "",
         report=lambda failure: _report(failure, around),
         is_kept=around.arguments.keeps_session,
     )

@@ -43,6 +43,7 @@ def facts_of(provider: str, model: str, given: ModelSettings | None) -> ModelFac
         thinking=_or(given.thinking, facts.thinking),
         inline_thinking=_or(given.inline_thinking, facts.inline_thinking),
         text_tool_calls=_or(given.text_tool_calls, facts.text_tool_calls),
+        web_search=facts.web_search if given.web_search is None else given.web_search,
     )
 
 

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from qcode.cli.app_trust import AppTrust
+from qcode.cli.configuring import AppConfiguring
 from qcode.cli.connecting import AppConnecting
 from qcode.cli.exporting import save_export
 from qcode.cli.failure import StartError
+from qcode.cli.offering import AppOffering
 from qcode.cli.selection import Selection
 from qcode.cli.start import wired
 from qcode.cli.surroundings import Surroundings
@@ -69,16 +71,18 @@ def setup_of(around: Surroundings, ready: Wired, first: AppSetup) -> AppSetup:
         around.paths.config_dir, around.root, is_trusted=around.is_trusted, taken=typed_names(COMMANDS)
     )
     notices += [Notice("warning", problem) for problem in custom.problems]
-    folder, env = around.folder, around.env
+    folder, env, choices = around.folder, around.env, Choices(around.paths.state_dir)
     return replace(
         first,
         first_prompt=arguments.prompt or "",
-        models=lambda: _model_names(around),
+        offering=AppOffering(around),
         trust=AppTrust(around, ready),
         help_topics={"demo": _demo_help},
         keys=settings.ui.keys,
+        configuring=AppConfiguring(around),
         connect=AppConnecting(around, ready.selection),
-        keep_theme=Choices(around.paths.state_dir).keep_theme,
+        usage=choices,
+        keep_theme=choices.keep_theme,
         files=FileIndex(folder, around.root, env, lambda: ready.conversation.policy.is_trusted),
         read_picture=lambda path: picture_at(path, folder),
         read_clipboard=lambda: read_clipboard(env, around.root, system=sys.platform),
@@ -97,20 +101,6 @@ def _warm_up(provider: Provider) -> Callable[[], None] | None:
     """Return what loads the SDK of the chosen model ahead of the first request; the demo has none."""
     warm_up: Callable[[], None] | None = getattr(provider, "warm_up", None)
     return warm_up
-
-
-def _model_names(around: Surroundings) -> tuple[str, ...]:
-    """Return what `/model` offers: the configured models, each credentialed provider's default, and the demo."""
-    from qcode.cli.selection import known_specs
-    from qcode.providers import catalog
-
-    names = list(around.settings.models)
-    specs = known_specs(around.settings)
-    for provider in catalog.BUILT_IN:
-        spec = specs.get(provider)
-        if spec is not None and around.keys.source_of(spec):
-            names.append(f"{provider}/{catalog.default_model(provider)}")
-    return (*dict.fromkeys(names), "demo/demo")
 
 
 def _demo_help() -> str:

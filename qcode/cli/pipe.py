@@ -152,7 +152,7 @@ async def _run(begun: _Begun) -> int:
     toolbox = begun.ready.toolbox
 
     def tools() -> tuple[str, ...]:
-        return tuple(tool.name for tool in toolbox.specs(selection.model))
+        return tuple(tool.name for tool in conversation.tools)
 
     async def late_tools() -> tuple[str, ...]:
         if toolbox.servers is not None:

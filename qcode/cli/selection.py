@@ -152,7 +152,7 @@ def choose(
 ) -> Selection:
     """Return the model to begin with: named by a flag, the environment or the configuration, else found.
 
-    `connected` is the model `/connect` switched to last; it is found first, as long as there is a key for it.
+    `connected` is the model the app switched to last; it is found first, as long as there is a key for it.
     """
     if settings.model:
         origin = settings.origin("model")
@@ -164,7 +164,7 @@ def choose(
 
 def _connected(name: str, settings: Settings, keys: Keys) -> Selection | None:
     try:
-        chosen = named(name, settings, "chosen with /connect")
+        chosen = named(name, settings, "chosen in the app")
     except StartError:
         return None
     is_usable = keys.credential_of(chosen.spec) or not needs_key(chosen.spec, settings, keys.env)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+from qcode.cli.agents import kinds_of, offered_agent
 from qcode.cli.arguments import LATEST
 from qcode.cli.failure import StartError
 from qcode.cli.model_facts import facts_of, output_settings
 from qcode.cli.policy import policy_of
+from qcode.cli.searching import hosted_tools, search_key
 from qcode.cli.selection import Selection, address_of, named
 from qcode.cli.servers import header_values, named_servers
 from qcode.cli.surroundings import Surroundings
@@ -29,10 +31,11 @@ from qcode.providers import registry
 from qcode.providers.counting import TokenCounter
 from qcode.providers.local import WindowQuestion, can_tell
 from qcode.providers.transport import Timeouts, is_local
+from qcode.runtime.agents.kinds import Kind
 from qcode.runtime.attachments import mentions
 from qcode.runtime.briefing.environment import Environment, read_environment
 from qcode.runtime.briefing.instructions import Instructions, load_instructions
-from qcode.runtime.briefing.prompt import Briefing, build_system_prompt
+from qcode.runtime.briefing.prompt import Briefing, build_agent_prompt, build_system_prompt
 from qcode.runtime.conversation import Connected, Conversation, PromptLimits, Wiring
 from qcode.runtime.debug_log import DebugLog
 from qcode.runtime.fetching import FetchGate
@@ -50,6 +53,7 @@ from qcode.safety.launch.git_config import overrides
 from qcode.safety.policy import Policy
 from qcode.safety.redaction import Redactor
 from qcode.safety.sandbox.walls import Grounds
+from qcode.tools.web_search import SearchService, WebSearch
 
 PIPE_MAX_TURNS = 100
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
@@ -102,24 +106,13 @@ class Wirer:
         arguments = around.arguments
         connected = self.connect(selection)
         scratch = Scratch()
-        policy, walls = self._walled(policy_of(self._around), scratch)
+        search = search_key(around.settings, around.env)
+        policy, walls = self._walled(self._searching(policy_of(around), search), scratch)
         prompt_limits, log = self._prompt_limits(connected), self._debug_log()
+        kinds, problems = kinds_of(around)
         session, messages, notices = self._session(connected.name)
         self._prune(session.session_id)
-        toolbox = Toolbox(
-            around.folder,
-            arguments.add_dirs,
-            around.settings.tools,
-            around.env,
-            # The conversation's rules as they are then: a mode that is left must not go on in the tools.
-            judge=lambda path, access: conversation.policy.judge_file(path, access),
-            scratch=scratch,
-            one_way=around.exit_tools,
-            servers=self._servers(),
-            shell_settings=lambda command: overrides() if conversation.policy.only_reads(command) else {},
-            walls=walls,
-            gate=FetchGate(lambda: conversation.policy),
-        )
+        toolbox = self._toolbox(lambda: conversation.policy, scratch, walls, search, kinds)
         wiring = Wiring(
             connect=self._connect_named,
             new_session=lambda model: self.store.create(model, around.folder, is_kept=arguments.keeps_session),
@@ -134,12 +127,48 @@ class Wirer:
             summarizer=self._summarizer,
             instruction_chars=len(self.instructions.text),
             tokens=TokenCounter(),
+            kinds=kinds,
             tuned=self._tuned,
             check=around.check,
             approved=partial(TrustStore(around.paths.state_dir).accepting, around.root),
         )
         conversation = Conversation(wiring, connected, session, messages)
-        return Wired(conversation, connected.provider, selection, self.environment, self.instructions, toolbox, notices)
+        shown = (self.environment, self.instructions, toolbox, problems + notices)
+        return Wired(conversation, connected.provider, selection, *shown)
+
+    def _toolbox(
+        self,
+        policy: Callable[[], Policy],
+        scratch: Scratch,
+        walls: Walls,
+        search: tuple[SearchService, str] | None,
+        kinds: tuple[Kind, ...],
+    ) -> Toolbox:
+        """Return the tools; `policy` gives the rules as they are then: a mode that is left must not go on in them."""
+        around, gate = self._around, FetchGate(policy)
+        return Toolbox(
+            around.folder,
+            around.arguments.add_dirs,
+            around.settings.tools,
+            around.env,
+            judge=lambda path, access: policy().judge_file(path, access),
+            scratch=scratch,
+            one_way=around.exit_tools,
+            servers=self._servers(),
+            shell_settings=lambda command: overrides() if policy().only_reads(command) else {},
+            walls=walls,
+            gate=gate,
+            search=None if search is None else WebSearch(*search, gate),
+            agent=offered_agent(kinds, has_small=around.settings.small_model is not None),
+        )
+
+    def _searching(self, policy: Policy, search: tuple[SearchService, str] | None) -> Policy:
+        """Return the policy as it judges searches with this service, whose key is a secret from now on."""
+        if search is None:
+            return policy
+        service, key = search
+        self._secrets.add(key)
+        return replace(policy, search_url=service.url)
 
     def _servers(self) -> Servers | None:
         """Return the tool servers of this run, none of them started; None where there is nothing to say about any."""
@@ -173,7 +202,7 @@ class Wirer:
         provider = registry.connect(
             spec, base_url=address, api_key=key, key_source=key_source, timeouts=timeouts, base_url_source=source
         )
-        connected = self._connected(provider, selection.name, selection.model)
+        connected = self._connected(provider, spec.protocol, selection.name, selection.model)
         is_askable = is_local(provider.host) and can_tell(spec.name, provider.host)
         if spec.protocol in ("demo", "bedrock") or not is_askable or connected.model.window is not None:
             return connected
@@ -181,7 +210,7 @@ class Wirer:
         question = WindowQuestion(spec.name, provider.host, selection.model, key=key, headers=spec.headers)
         return replace(connected, window=question)
 
-    def _connected(self, provider: Provider, name: str, model: str) -> Connected:
+    def _connected(self, provider: Provider, protocol: str, name: str, model: str) -> Connected:
         settings, arguments = self._around.settings, self._around.arguments
         override = output_override(settings, name)
 
@@ -210,6 +239,8 @@ class Wirer:
             system,
             output_settings(settings.output_for(name), override.tokens if override else None),
             RetrySettings(network.max_retries, network.retry_after_max_s),
+            hosted=hosted_tools(settings, protocol, provider.host, model, facts),
+            agent_system=lambda role: build_agent_prompt(Briefing(name, self.environment, self.instructions), role),
         )
 
     def _tuned(self, name: str, given: Mapping[str, object]) -> OutputSettings:

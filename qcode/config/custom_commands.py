@@ -79,10 +79,10 @@ def load_custom_commands(
     problems: list[str] = []
     folders = [(config_dir / FOLDER, False)]
     project = project_root / PROJECT_FOLDER / FOLDER
-    if is_trusted and not _is_same(project, folders[0][0]):
+    if is_trusted and not is_same_folder(project, folders[0][0]):
         folders.append((project, True))
     for folder, is_project in folders:
-        for name, file in _files(folder, problems, inside=project_root if is_project else None):
+        for name, file in named_files(folder, problems, inside=project_root if is_project else None):
             if name in taken or name in found:
                 owner = "a command of qcode" if name in taken else f"your own {found[name].file}"
                 problems.append(f"{file}: /{name} is not used, {owner} has this name; rename the file")
@@ -94,8 +94,8 @@ def load_custom_commands(
     return CustomCommands(tuple(sorted(found.values(), key=lambda one: one.name)), tuple(problems))
 
 
-def _files(folder: Path, problems: list[str], *, inside: Path | None) -> Iterator[tuple[str, Path]]:
-    """Yield name and file of each command below `folder`, in order of names; `inside` is what links may not leave."""
+def named_files(folder: Path, problems: list[str], *, inside: Path | None) -> Iterator[tuple[str, Path]]:
+    """Yield name and file of each definition below `folder`, in order; `inside` is what links may not leave."""
     pending: list[tuple[tuple[str, ...], Path]] = [((), folder)]
     count = 0
     while pending:
@@ -116,7 +116,7 @@ def _files(folder: Path, problems: list[str], *, inside: Path | None) -> Iterato
             else:
                 count += 1
                 if count > _MOST:
-                    problems.append(f"{folder}: holds more than {_MOST} commands; the rest is not read")
+                    problems.append(f"{folder}: holds more than {_MOST} files; the rest is not read")
                     return
                 yield ":".join((*prefix, stem)), path
 
@@ -143,7 +143,7 @@ def _read(name: str, file: Path, *, is_project: bool) -> CustomCommand:
 
     for key in table:
         if key not in _KEYS:
-            raise fail((key,), f"unknown key {key}; the nearest is {_nearest(key, _KEYS)}")
+            raise fail((key,), f"unknown key {key}; the nearest is {nearest_name(key, _KEYS)}")
     output = table.get("output", {})
     if not isinstance(output, dict):
         raise fail(("output",), "output must be a table of the keys of [output]")
@@ -151,7 +151,9 @@ def _read(name: str, file: Path, *, is_project: bool) -> CustomCommand:
     for key, value in output.items():
         known = find_key(("output", key))
         if known is None:
-            raise fail(("output", key), f"unknown key output.{key}; the nearest is output.{_nearest(key, _outputs())}")
+            raise fail(
+                ("output", key), f"unknown key output.{key}; the nearest is output.{nearest_name(key, _outputs())}"
+            )
         try:
             given[key] = checked(known, ("output", key), value)
         except ConfigError as error:
@@ -180,13 +182,15 @@ def _outputs() -> tuple[str, ...]:
     return tuple(key.path[1] for key in KEYS if key.path[0] == "output")
 
 
-def _nearest(name: str, names: Sequence[str]) -> str:
+def nearest_name(name: str, names: Sequence[str]) -> str:
+    """Return which of `names` is most like `name`."""
     from difflib import SequenceMatcher
 
     return max(names, key=lambda one: SequenceMatcher(None, name, one).ratio())
 
 
-def _is_same(left: Path, right: Path) -> bool:
+def is_same_folder(left: Path, right: Path) -> bool:
+    """Return whether both are one folder that is there."""
     try:
         return left.samefile(right)
     except OSError:

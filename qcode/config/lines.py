@@ -1,4 +1,4 @@
-"""Finds the line of each key in a TOML text; the standard reader keeps none.
+"""Finds the line and the place of each key in a TOML text; the standard reader keeps none.
 
 It expects a text that `tomllib` has already accepted, and follows the structure of TOML 1.0 only as far as it takes
 to tell keys from values: https://toml.io/en/v1.0.0.
@@ -6,7 +6,8 @@ to tell keys from values: https://toml.io/en/v1.0.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 Path: TypeAlias = "tuple[str, ...]"
@@ -35,11 +36,37 @@ def parse_key(raw: str) -> Path:
     return tuple(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Where a key stands in a text, as offsets: its first character, and first and end of its value."""
+
+    key: int
+    value: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """`pairs` by path; `sections` maps the root and each table with a header to where its last pair ends."""
+
+    pairs: Mapping[Path, Pair]
+    sections: Mapping[Path, int]
+
+
+def find_places(text: str) -> Places:
+    """Return where each key stands. Keys inside lists are left out."""
+    scanner = _Scanner(text)
+    scanner.document()
+    return Places(scanner.pairs, scanner.sections)
+
+
 class _Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
         self.lines: dict[Path, int] = {}
+        self.pairs: dict[Path, Pair] = {}
+        self.sections: dict[Path, int] = {}
 
     def document(self) -> None:
         table: Path = ()
@@ -52,13 +79,20 @@ class _Scanner:
                 self.at += 2 if is_list else 1
             else:
                 self._pair(table, is_kept=True)
+            self.sections[table] = self.at
             self._skip(_WHITE)
 
     def _pair(self, table: Path, *, is_kept: bool) -> None:
+        self._skip(_BLANK)
+        key = self.at
         path = self._key(table, is_kept=is_kept)
         self.at += 1
         self._skip(_BLANK)
+        value = self.at
         self._value(path, is_kept=is_kept)
+        if is_kept:
+            end = value + len(self.text[value : self.at].rstrip())
+            self.pairs[path] = Pair(key, value, end)
 
     def _key(self, table: Path, *, is_kept: bool = True) -> Path:
         """Read a dotted key up to its `=` or `]`, and note its line and that of the tables it makes."""

@@ -106,6 +106,10 @@ class Tools:
     max_output_chars: int | None = key(None, kinds.whole(1))
     tool_timeout_s: float | None = key(None, kinds.number(0, above=True))
     sandbox: Literal["auto", "required", "off"] = key("auto", kinds.choice("auto", "required", "off"))
+    agents: bool = key(True, kinds.boolean())
+    web_search: Literal["off", "host", "brave", "tavily"] = key(
+        "off", kinds.choice("off", "host", "brave", "tavily"), is_project_allowed=False
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,7 @@ class ModelSettings:
     thinking: bool | None = key(None, kinds.boolean())
     inline_thinking: bool | None = key(None, kinds.boolean())
     text_tool_calls: bool | None = key(None, kinds.boolean())
+    web_search: bool | None = key(None, kinds.boolean())
     output: Output = field(default_factory=Output)
     price: Price | None = None
 

@@ -18,7 +18,7 @@ from qcode.engine.repeated_calls import Repetition
 from qcode.engine.result import JudgedCall
 from qcode.protocol.events import Denial, Signal, ToolFinished, ToolPayloadRepair, ToolStarted
 from qcode.protocol.json import parse_object
-from qcode.protocol.messages import Block, ToolResult
+from qcode.protocol.messages import Block, ToolCall, ToolResult
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 
 CallEnding: TypeAlias = Literal["done", "failed", "denied", "rejected", "cancelled"]
@@ -33,7 +33,7 @@ RECORDED_TEXT = "Recorded."
 
 @dataclass(slots=True)
 class CallLimits:
-    """Counters of a turn. `end` says that the turn must not go on, and why."""
+    """Counters of a turn, and of the one it is `within`. `end` says that the turn must not go on, and why."""
 
     max_calls: int | None = None
     max_repairs: int = 1
@@ -44,6 +44,19 @@ class CallLimits:
     end: Literal["tool_calls", "cut", "malformed"] | None = None
     note: str = ""
     same: Repetition = field(default_factory=Repetition)
+    within: CallLimits | None = None
+
+    def takes_call(self) -> bool:
+        """Count a call that is to run; return False where the budget of the prompt has no room for it."""
+        if self.within is not None:
+            is_taken = self.within.takes_call()
+        else:
+            is_taken = self.max_calls is None or self.calls < self.max_calls
+        if is_taken:
+            self.calls += 1
+        else:
+            self.end = "tool_calls"
+        return is_taken
 
     def rejected_write(self, name: str, raw: str) -> int:
         """Count a rejected write; the same one again and again ends the turn. Return how often in a row it came."""
@@ -104,9 +117,12 @@ class CallRound:
     @property
     def runs_together(self) -> bool:
         """Whether no call changes anything, so that their order means nothing."""
-        specs = [self.tools.get(judged.call.name) for judged in self.calls]
         ids = {judged.call.call_id for judged in self.calls}
-        return len(ids) == len(self.calls) and all(spec is not None and spec.is_read_only for spec in specs)
+        return len(ids) == len(self.calls) and all(self._only_reads(judged.call) for judged in self.calls)
+
+    def _only_reads(self, call: ToolCall) -> bool:
+        spec = self.tools.get(call.name)
+        return spec is not None and spec.only_reads(parse_object(call.arguments) or {})
 
     def advance(self, elapsed: float) -> list[Effect]:
         """Begin the calls that may be begun now, answering those that are not to be run."""
@@ -166,7 +182,7 @@ class CallRound:
         call, spec = judged.call, self.tools.get(judged.call.name)
         if judged.state != "complete":
             return self._reject_broken(index, writes_files=spec is not None and spec.writes_files)
-        if spec is None:
+        if spec is None or spec.is_hosted:
             return self._reject(index, _unknown_tool_text(call.name, self.tools))
         arguments = parse_object(call.arguments) or {}
         if spec.is_one_way:
@@ -177,10 +193,8 @@ class CallRound:
             names = ", ".join(f"`{name}`" for name in missing)
             text = f"The `{call.name}` call lacks {names}; it was not run. Send it again complete."
             return self._reject(index, text)
-        if self.limits.max_calls is not None and self.limits.calls >= self.limits.max_calls:
-            self.limits.end = "tool_calls"
+        if not self.limits.takes_call():
             return self._reject(index, "Not run: the budget of tool calls for this prompt is exhausted.")
-        self.limits.calls += 1
         repeats = self.limits.same.repeats_of(call)
         self._open[index] = "repeating" if repeats else "asked"
         return [AskApproval(call, arguments, repeats)]

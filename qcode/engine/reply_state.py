@@ -90,7 +90,7 @@ class ReplyState:
     def is_affordable(self) -> bool:
         """Whether the prompt has cost less than the person would spend on it; True where there is no such limit."""
         limit = self.plan.max_budget_usd
-        return limit is None or self.ledger.spent < limit
+        return limit is None or self.ledger.whole.spent < limit
 
     def learn(self, learn: Learn) -> Effect:
         """Plan with a new fact from now on, and have it remembered."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import cast
 
-from qcode.engine.calls import CallLimits, CallRound
-from qcode.engine.caps import CAPPED_DEFAULT_MAX_TOKENS, DEFAULT_CONTEXT_WINDOW
+from qcode.engine.calls import CallRound
+from qcode.engine.caps import CAPPED_DEFAULT_MAX_TOKENS
 from qcode.engine.compacting import Cause
 from qcode.engine.compaction import resolved
 from qcode.engine.counting import PromptCounter
@@ -30,7 +30,6 @@ from qcode.engine.effects import (
     WaitElapsed,
 )
 from qcode.engine.knowledge import KnownModel
-from qcode.engine.ledger import Ledger
 from qcode.engine.refused import has_images, readable
 from qcode.engine.reply import Reply
 from qcode.engine.requests import ReplyPlan
@@ -38,23 +37,21 @@ from qcode.engine.result import ReplyResult
 from qcode.engine.review import Review
 from qcode.engine.room import RoomMaker, told
 from qcode.engine.steering import Steering
+from qcode.engine.tally import Tally
 from qcode.engine.transcript import prepared
 from qcode.engine.turn_settings import TurnSettings
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
     CompactionStarted,
-    Denial,
     Notice,
     ResultsCommitted,
-    Signal,
     StepStarted,
-    TurnEnded,
     TurnStarted,
     UsageUpdated,
 )
 from qcode.protocol.messages import Message, typed_text
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import ReasoningDelta, ReplyEnded, ReplyEvent, TextDelta, ToolArgsDelta
+from qcode.protocol.reply import ReasoningDelta, ReplyEnded, ReplyEvent, TextDelta, ToolArgsDelta, WebSearched
 from qcode.protocol.stops import Limit, Outcome
 
 MAX_PAUSES = 20
@@ -62,7 +59,10 @@ _DELTAS = frozenset({TextDelta, ReasoningDelta, ToolArgsDelta})
 
 
 class Turn:
-    """`messages` is the transcript so far, `number` counts turns of the session from 1. Over once it gave `EndTurn`."""
+    """`messages` is the transcript so far, `number` counts turns of the session from 1. Over once it gave `EndTurn`.
+
+    `tally` is that of a turn inside another one; of others it is their own.
+    """
 
     def __init__(
         self,
@@ -72,6 +72,7 @@ class Turn:
         counter: PromptCounter,
         *,
         number: int = 1,
+        tally: Tally | None = None,
     ) -> None:
         # Both may be exchanged before the first input, when more has become known.
         self.model = model
@@ -80,14 +81,11 @@ class Turn:
         self._messages = list(messages)
         self._counter = counter
         self._number = number
-        self._ledger = Ledger(model.facts.price)
-        self._limits = CallLimits(settings.max_tool_calls, settings.output.max_tool_repair_attempts)
+        self.tally = tally or Tally(settings, model.facts.price)
         self._review = Review(settings.check)
         self._reply: Reply | None = None
         self._round: CallRound | None = None
         self._steering = Steering()
-        self._denials: list[Denial] = []
-        self._signals: list[Signal] = []
         self._step = 0
         self._pauses = 0
         self._started_at = self._now = 0.0
@@ -132,6 +130,8 @@ class Turn:
                 return []
             case CancelRequested():
                 return self._cancel(is_unsent=given.is_unsent)
+            case WebSearched():
+                return [Emit(given)]
             case WaitElapsed():
                 return self._from_reply(self._reply.handle_wait_elapsed() if self._reply else [])
             case _:
@@ -147,6 +147,9 @@ class Turn:
         if not self.model.sees_images and has_images([message]):
             text = f"{self.model.name} cannot see images: it is told that one was there"
             effects.append(Emit(Notice("warning", text)))
+        limit = self.tally.exceeded() if self.tally.is_inside else None
+        if limit is not None:
+            return effects + self._end(Outcome.MAX_TURN_REQUESTS, None, limit=limit)
         return effects + self._next_step()
 
     def _next_step(self) -> list[Effect]:
@@ -168,7 +171,7 @@ class Turn:
             settings.max_budget_usd,
             can_make_room=self._room.is_able,
         )
-        self._reply = Reply(plan, self.model, self._counter, self._ledger, turn=self._number, step=self._step)
+        self._reply = Reply(plan, self.model, self._counter, self.tally.ledger, turn=self._number, step=self._step)
         return [Emit(StepStarted(self._step)), *self._from_reply(self._reply.begin())]
 
     def _history(self) -> tuple[Message, ...]:
@@ -185,7 +188,7 @@ class Turn:
         self.model = reply.model
         if reply.wants_room:
             return effects + self._make_room("full", self._room_for_reply)
-        effects = [*effects, self._usage()]
+        effects = [*effects, Emit(self.usage)]
         result = reply.result
         if result is None:
             return effects
@@ -257,13 +260,13 @@ class Turn:
         compacting = self._room.current
         if compacting is None or (result := compacting.result) is None:
             return effects
-        self._room.end(self._ledger)
+        self._room.end(self.tally.ledger)
         if not compacting.is_other:
             self.model = compacting.writer
         if result.parts is not None:
             self._messages = resolved(result.parts, self._messages)
             self._counter.context_tokens = result.after
-        return [*effects, *told(result), self._usage(), *self._then(result.parts is not None)]
+        return [*effects, *told(result), Emit(self.usage), *self._then(result.parts is not None)]
 
     def _plain_request(self) -> ModelRequest:
         settings, cap = self.settings, CAPPED_DEFAULT_MAX_TOKENS
@@ -278,7 +281,7 @@ class Turn:
 
     def _begin_calls(self, result: ReplyResult) -> list[Effect]:
         self._result = result
-        self._round = CallRound(result.calls, {tool.name: tool for tool in self.settings.tools}, self._limits)
+        self._round = CallRound(result.calls, {tool.name: tool for tool in self.settings.tools}, self.tally.limits)
         return self._round_moved(self._round.advance(self._elapsed))
 
     def _from_round(self, given: ApprovalAnswered | ToolEnded) -> list[Effect]:
@@ -296,11 +299,10 @@ class Turn:
         current = self._round
         if current is None or not current.is_over:
             return effects
-        self._denials += current.denials
-        self._signals += current.signals
+        self.tally.take(current)
         results, steering = self._steering.take(current.results)
         committed = [*effects, self._append(results), Emit(ResultsCommitted(results)), *steering]
-        limits, result = self._limits, self._result
+        limits, result = self.tally.limits, self._result
         assert result is not None
         if limits.end is not None:
             return committed + self._end_on_limits(result)
@@ -311,7 +313,7 @@ class Turn:
         return committed + self._go_on(result)
 
     def _end_on_limits(self, result: ReplyResult) -> list[Effect]:
-        limits = self._limits
+        limits = self.tally.limits
         if limits.end == "tool_calls":
             return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=Limit.TOOL_CALLS)
         notice = Emit(Notice("warning", limits.note))
@@ -324,11 +326,9 @@ class Turn:
 
     def _go_on(self, result: ReplyResult) -> list[Effect]:
         """Start the next step unless a limit ends the turn."""
-        settings = self.settings
-        if settings.max_turns is not None and self._step >= settings.max_turns:
-            return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=Limit.TURNS)
-        if settings.max_budget_usd is not None and self._ledger.spent >= settings.max_budget_usd:
-            return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=Limit.COST)
+        limit = self.tally.exceeded(self._step)
+        if limit is not None:
+            return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=limit)
         effects: list[Effect] = []
         if self._steering:
             message, events = self._steering.take()
@@ -338,7 +338,7 @@ class Turn:
     def _cancel(self, *, is_unsent: bool) -> list[Effect]:
         if self._room.current is not None:
             self._room.current.cancel(is_unsent=is_unsent)
-            self._room.end(self._ledger)
+            self._room.end(self.tally.ledger)
             is_unsent = False
         if self._reply is not None:
             return self._from_reply(self._reply.cancel(is_unsent=is_unsent))
@@ -346,8 +346,7 @@ class Turn:
         if current is None or current.is_over:
             return self._end(Outcome.CANCELLED, None)
         effects = current.cancel()
-        self._denials += current.denials
-        self._signals += current.signals
+        self.tally.take(current)
         results = Message("user", tuple(current.results))
         committed = [self._append(results), Emit(ResultsCommitted(results))]
         return [*effects, *committed, *self._end(Outcome.CANCELLED, self._result)]
@@ -361,23 +360,7 @@ class Turn:
         error: ErrorInfo | None = None,
     ) -> list[Effect]:
         self.is_over = True
-        ledger = self._ledger
-        ended = TurnEnded(
-            outcome=outcome,
-            stop=result.stop if result else None,
-            raw_stop=result.raw_stop if result else "",
-            text=self._text,
-            replies=ledger.api_calls.initial,
-            usage=ledger.usage,
-            cost=ledger.cost,
-            api_calls=ledger.api_calls,
-            discarded_output_tokens=ledger.discarded_output_tokens,
-            denials=tuple(self._denials),
-            signals=tuple(self._signals),
-            limit=limit,
-            error=error,
-            is_answered=self._is_answered,
-        )
+        ended = self.tally.ended(outcome, result, self._text, is_answered=self._is_answered, limit=limit, error=error)
         return [Emit(ended), EndTurn()]
 
     def _append(self, message: Message) -> Effect:
@@ -388,7 +371,7 @@ class Turn:
     def _elapsed(self) -> float:
         return self._now - self._started_at
 
-    def _usage(self) -> Effect:
-        usage = self._ledger.usage
-        window = self.model.window or DEFAULT_CONTEXT_WINDOW
-        return Emit(UsageUpdated(usage, self._ledger.cost, self._counter.context_tokens, window))
+    @property
+    def usage(self) -> UsageUpdated:
+        """What all requests so far have used, those of its sub-agents among them."""
+        return self.tally.usage(self._counter, self.model)

@@ -15,7 +15,7 @@ from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, Denial, TurnEnded, TurnEvent
 from qcode.protocol.json import Json, JsonObject, parse_object
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
-from qcode.protocol.reply import ReasoningDelta, TextDelta
+from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.stops import Outcome
 from qcode.protocol.usage import Usage
 
@@ -52,10 +52,25 @@ def event_line(event: TurnEvent, setup: HeadlessSetup) -> JsonObject | None:
             return _message_line(message, setup)
         case ev.SteeringAdded(text=text):
             return _message_line(Message("user", (Text(text),)), setup)
+        case ev.AgentEvent():
+            return _agent_line(event, setup)
         case TextDelta() | ReasoningDelta() if setup.include_partial_messages:
             return _delta_line(event)
         case _:
             return _system_line(event)
+
+
+def _agent_line(event: ev.AgentEvent, setup: HeadlessSetup) -> JsonObject | None:
+    """Return the line for something in a sub-agent: that of the event itself, with the call that started it."""
+    line: JsonObject | None
+    match event.event:
+        case ev.TurnStarted(prompt=prompt):
+            line = _message_line(Message("user", (Text(prompt),)), setup)
+        case ev.Retry() | ev.PartialRestored():
+            line = None  # they are about deltas, and those of a sub-agent are not shown
+        case inner:
+            line = event_line(inner, setup)
+    return None if line is None else {**line, "parent_tool_use_id": event.call_id}
 
 
 def result_line(ended: TurnEnded, setup: HeadlessSetup, *, duration_ms: int, api_ms: int) -> JsonObject:
@@ -207,6 +222,9 @@ def _report_body(event: TurnEvent) -> JsonObject | None:
                 "tokens_before": event.before_tokens,
                 "tokens_after": event.after_tokens,
             }
+        case WebSearched():
+            sources: list[Json] = [{"url": source.url, "title": source.title} for source in event.sources]
+            return {"subtype": "web_search", "queries": list(event.queries), "sources": sources}
         case ev.Notice():
             return {"subtype": "notice", "level": event.level, "text": event.text}
         case ev.StopReasonObserved():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qcode.protocol import events as ev
 from qcode.protocol.events import TurnEvent
-from qcode.protocol.reply import ReasoningDelta, TextDelta
+from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 
 
 class Progress:
@@ -33,6 +33,8 @@ class Progress:
             case ev.Retry():
                 self._size = self._size if event.is_continuation else 0
                 self.status = f"{_cause(event)}, {_remedy(event)}"
+            case ev.AgentEvent(event=ev.ToolStarted(call=call)):
+                self.status = f"a sub-agent is running {call.name}"
             case ev.ToolStarted(call=call):
                 self.status = f"running {call.name}"
             case ev.Waiting(seconds=seconds, why=why):
@@ -44,8 +46,14 @@ class Progress:
 def remark(event: TurnEvent) -> str:
     """Return what `-v` says of an event; empty for most."""
     match event:
+        case ev.AgentEvent(event=inner):
+            said = remark(inner)
+            return f"sub-agent: {said}" if said else ""
         case ev.Notice(text=text):
             return text
+        case WebSearched():
+            cited = ", ".join(source.url for source in event.sources)
+            return f"searched the web for {'; '.join(event.queries)}" + (f"; cited: {cited}" if cited else "")
         case ev.Compacted():
             return f"the conversation was compacted: about {event.before_tokens:,} to {event.after_tokens:,} tokens"
         case ev.Retry(reason="context"):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from qcode.protocol.events import TurnEvent
     from qcode.protocol.library import Library
     from qcode.protocol.messages import Block, Message
+    from qcode.protocol.model import Effort
     from qcode.protocol.reports import Reports
     from qcode.protocol.rewinding import Rewinds
 
@@ -66,7 +67,12 @@ class Background(Protocol):
 
 
 class Conversation(Protocol):
-    """One session with one model. One turn runs at a time."""
+    """One session with one model. One turn runs at a time.
+
+    `effort` is how much the model is asked to think from the next turn on; None: as much as it likes.
+    """
+
+    effort: Effort | None
 
     @property
     def session_id(self) -> str: ...
@@ -87,6 +93,11 @@ class Conversation(Protocol):
     @property
     def takes_images(self) -> bool:
         """Whether images may be sent: False where the model is known to take none."""
+        ...
+
+    @property
+    def thinks(self) -> bool:
+        """Whether the model is known to think."""
         ...
 
     def attach(self, blocks: tuple[Block, ...]) -> None:

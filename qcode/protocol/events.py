@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import Message, ToolCall
-from qcode.protocol.reply import ReasoningDelta, TextDelta
+from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.stops import Limit, Outcome, StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
@@ -112,7 +112,8 @@ class ApprovalRequested:
     `rule` is the narrow rule that "always" would add, empty where none is offered. `kind`: `approval`, may the call
     run; `repeat`, may it run although the same call has just brought the same result several times; `question`, the
     model asks something, and the answer, one of `choices` or any text, is the result of the call; `server`, of a tool
-    server and no call at all: may it run, or may its tools be offered.
+    server and no call at all: may it run, or may its tools be offered. `agent` is what the sub-agent does whose
+    call it is, in the words of the model that started it; empty for a call of the conversation itself.
     """
 
     call: ToolCall
@@ -121,6 +122,7 @@ class ApprovalRequested:
     rule: str = ""
     kind: Literal["approval", "repeat", "question", "server"] = "approval"
     choices: tuple[Choice, ...] = ()
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +282,18 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentEvent:
+    """Something that happened in the turn of a sub-agent; `call_id` is the call that started it.
+
+    Deltas are left out, and so is `ApprovalRequested`, which is an event of the conversation like any other. The ids
+    of calls inside are those of `inner_id`, so that no two of a conversation are the same.
+    """
+
+    call_id: str
+    event: TurnEvent
+
+
+@dataclass(frozen=True, slots=True)
 class TurnEnded:
     """The turn is over. `text` is its answer, complete or not; `replies` the number of model replies.
 
@@ -307,6 +321,7 @@ TurnEvent: TypeAlias = (
     | StepStarted
     | TextDelta
     | ReasoningDelta
+    | WebSearched
     | ToolCallProgress
     | Retry
     | PartialRestored
@@ -327,5 +342,11 @@ TurnEvent: TypeAlias = (
     | ContinuationAttempt
     | ContinuationTerminated
     | ToolPayloadRepair
+    | AgentEvent
     | TurnEnded
 )
+
+
+def inner_id(call_id: str, inner: str) -> str:
+    """Return the id by which a call of the sub-agent that `call_id` started is known outside of it."""
+    return f"{call_id}/{inner}"

@@ -18,7 +18,8 @@ class ModelFacts:
     """What is known of a model on one host. None means unknown, never unlimited.
 
     `max_output_tokens` is the model's own output limit; `prefill`: the host continues an assistant message;
-    `inline_thinking`: thinking comes as `<think>` text; `text_tool_calls`: calls come as text.
+    `inline_thinking`: thinking comes as `<think>` text; `text_tool_calls`: calls come as text;
+    `web_search`: the host can search the web for it.
     """
 
     context_window: int | None = None
@@ -29,6 +30,7 @@ class ModelFacts:
     thinking: bool = False
     inline_thinking: bool = False
     text_tool_calls: bool = False
+    web_search: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,22 @@ class UsageReported:
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """A page that a reply rests on."""
+
+    url: str
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WebSearched:
+    """What the host of the model searched the web for in this reply, and the pages that the reply cites."""
+
+    queries: tuple[str, ...]
+    sources: tuple[Source, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ReplyEnded:
     """`raw_stop` is the provider's own word (empty when it sent null), `detail` what it said beside it."""
 
@@ -81,5 +97,6 @@ ReplyEvent: TypeAlias = (
     | ToolArgsDelta
     | BlockEnded
     | UsageReported
+    | WebSearched
     | ReplyEnded
 )

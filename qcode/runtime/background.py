@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from qcode.protocol.tools import ToolOutcome
-from qcode.runtime.judged import Judged
 from qcode.runtime.toolbox import Toolbox
 from qcode.tools.refusal import Refused
 
 
 class Background:
-    """The real `protocol.conversation.Background`: runs calls and knows which of them can be moved."""
+    """The real `protocol.conversation.Background`: knows which calls run that can be moved."""
 
     def __init__(self, toolbox: Toolbox) -> None:
         self._toolbox = toolbox
@@ -33,14 +32,14 @@ class Background:
             raise ValueError(f"{text[:1].upper()}{text[1:]}.") from None
         asked.set()
 
-    async def run(self, call_id: str, judged: Judged, output: Callable[[str], None]) -> ToolOutcome:
-        """Run a call; it can be moved for as long as this takes."""
-        if not self._toolbox.can_go_on(judged.name):
-            return await self._toolbox.run(judged.name, judged.arguments, output, judged.level, judged.targets)
-        asked = self._asked[call_id] = asyncio.Event()
+    @contextmanager
+    def running(self, call_id: str, name: str) -> Iterator[asyncio.Event | None]:
+        """Give what is set where a call of this tool is to go on; None where it cannot."""
+        if not self._toolbox.can_go_on(name):
+            yield None
+            return
+        self._asked[call_id] = asyncio.Event()
         try:
-            return await self._toolbox.run(
-                judged.name, judged.arguments, output, judged.level, judged.targets, goes_on=asked
-            )
+            yield self._asked[call_id]
         finally:
             del self._asked[call_id]

@@ -1,4 +1,4 @@
-"""What a person chose in the app and expects to find again: theme, connected model, that they were shown around.
+"""What a person chose in the app and expects to find again: theme, model, effort, what they use, the first start.
 
 One small file of the state folder; where it cannot be read or written, the app asks again. The configuration wins.
 """
@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qcode.protocol.json import JsonObject, parse_object
+from qcode.protocol.model import EFFORTS, Effort
 
 FILE_NAME = "choices.json"
+_MOST_RECENT = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,21 @@ class Choices:
 
     @property
     def model(self) -> str:
-        """The model (`provider/model`) that `/connect` switched to last, empty for none."""
+        """The model (`provider/model`) that was switched to last, empty for none."""
         model = self._stored().get("model")
         return model if isinstance(model, str) else ""
+
+    @property
+    def effort(self) -> Effort | None:
+        """The effort that was chosen last, None for the model's own."""
+        effort = self._stored().get("effort")
+        return next((one for one in EFFORTS if one == effort), None)
+
+    @property
+    def recent(self) -> tuple[str, ...]:
+        """The ids of the commands that were used last, the latest first."""
+        recent = self._stored().get("recent")
+        return tuple(one for one in recent if isinstance(one, str)) if isinstance(recent, list) else ()
 
     @property
     def is_acquainted(self) -> bool:
@@ -50,6 +64,13 @@ class Choices:
     def keep_model(self, name: str) -> None:
         self._keep("model", name)
 
+    def keep_effort(self, effort: Effort | None) -> None:
+        self._keep("effort", effort or "")
+
+    def keep_recent(self, command_id: str) -> None:
+        """Put a command before those that were used earlier."""
+        self._keep("recent", [command_id, *(one for one in self.recent if one != command_id)][:_MOST_RECENT])
+
     def keep_acquainted(self) -> None:
         self._keep("acquainted", True)
 
@@ -59,7 +80,7 @@ class Choices:
         except (OSError, UnicodeDecodeError):
             return {}
 
-    def _keep(self, name: str, value: str | bool) -> None:
+    def _keep(self, name: str, value: str | bool | list[str]) -> None:
         stored = self._stored()
         if stored.get(name) == value:
             return

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from qcode.engine.caps import caps_for
-from qcode.engine.counting import PromptCounter, size_messages
+from qcode.engine.counting import size_messages
 from qcode.engine.effects import (
     Append,
     ApprovalAnswered,
@@ -28,7 +28,7 @@ from qcode.engine.room import CompactionSettings
 from qcode.engine.turn import Turn
 from qcode.engine.turn_settings import TurnSettings
 from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
-from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import (
     ApprovalRequested,
     Notice,
@@ -41,7 +41,9 @@ from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reports import ContextReport, TurnUsage
-from qcode.protocol.tools import ToolOutcome
+from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.runtime.agents.agents import Agents
+from qcode.runtime.agents.run import Parent
 from qcode.runtime.background import Background
 from qcode.runtime.checkpoints.keeper import Checkpoints
 from qcode.runtime.driver import Driver
@@ -50,13 +52,14 @@ from qcode.runtime.library import Library
 from qcode.runtime.metrics import RecoveryMetrics
 from qcode.runtime.models import Models, refused_turn
 from qcode.runtime.preparing import Preparation
+from qcode.runtime.reached import Reached
 from qcode.runtime.reports import context_report, earlier_usage, turn_usage
 from qcode.runtime.store.session import Session
-from qcode.runtime.suggestions import with_nearest_models
 from qcode.runtime.surroundings import Connected, PromptLimits, Wiring
 from qcode.runtime.transcript import SessionTranscript
 from qcode.runtime.waiting import Waiting
 from qcode.safety.policy import Policy
+from qcode.tools.agent import NAME as AGENT
 
 __all__ = ["Connected", "Conversation", "PromptLimits", "Wiring"]
 
@@ -70,9 +73,10 @@ class Conversation:
         self._wiring = wiring
         self._connected = connected
         self._policy = wiring.policy
+        self.effort = wiring.effort
         self._driver: Driver | None = None
-        self._calls = JudgedCalls(wiring.toolbox)
-        self._background = Background(wiring.toolbox)
+        self._agents: Agents | None = None
+        self.background = Background(wiring.toolbox)
         self._models = Models(wiring)
         self._waiting = Waiting(wiring.mentioned)
         self._own: Connected | None = None
@@ -82,16 +86,17 @@ class Conversation:
         self._checkpoints = Checkpoints(
             wiring.toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy
         )
-        self._library = Library(self, wiring.sessions, wiring.toolbox.workspace.root, self._models.small)
+        self._calls = JudgedCalls(wiring.toolbox, self._checkpoints.watched, wiring.approved)
+        self.library = Library(self, wiring.sessions, wiring.toolbox.workspace.root, self._models.small)
         self._begin(session, messages)
 
     def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
         """Go on with a session; `messages` are what is known where its file does not have them."""
         self._transcript = SessionTranscript(session, messages)
-        self._counter = self._new_counter()
+        self._counter = self._reached.counter()
         self._turns = 0
         price = self._connected.model.facts.price
-        ever = (stored.entry for _, stored in sorted(session.line.stored.items()))
+        ever = (stored.paid for _, stored in sorted(session.line.stored.items()))
         self._usage = earlier_usage(ever, self.model, price)
 
     @property
@@ -122,6 +127,10 @@ class Conversation:
     @property
     def takes_images(self) -> bool:
         return self._connected.model.facts.images is not False
+
+    @property
+    def thinks(self) -> bool:
+        return self._connected.model.facts.thinking
 
     async def submit(
         self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
@@ -157,8 +166,9 @@ class Conversation:
         writer, problem = self._models.writer()
         settings = self._turn_settings(writer, options)
         turn = Turn(settings, self._known_model(), self._transcript.messages, self._counter, number=self._turns)
-        summaries = None if writer is None else self._models.logged(writer.provider)
-        self._driver = Driver(turn, self._models.logged(self._connected.provider), self, writer=summaries)
+        summaries = None if writer is None else Reached(self._wiring, writer).provider
+        self._driver = Driver(turn, self._reached.provider, self, writer=summaries)
+        self._agents = self._agents_of(turn, self._driver)
         await self._checkpoints.settle()
         complaints = self._waiting.complaints
         complaints += problem
@@ -180,7 +190,7 @@ class Conversation:
                     while complaints and not isinstance(event, TurnEnded):
                         yield self._seen(Notice("warning", complaints.pop(0)))
         finally:
-            self._driver = None
+            self._driver = self._agents = None
             self._calls.clear()
             self._waiting.turn_over()
             if self._own is not None:
@@ -190,11 +200,12 @@ class Conversation:
 
     def answer(self, call_id: str, answer: Answer) -> None:
         rule = self._calls.answered(call_id)
-        if rule is None or self._driver is None:
-            return
-        if answer.is_allowed and answer.scope == "always" and rule:
+        if rule is not None and self._driver is not None:
+            self._driver.give(ApprovalAnswered(call_id, answer.is_allowed, answer.reason, answer.text))
+        elif self._agents is not None:
+            rule = self._agents.answer(call_id, answer)
+        if rule and answer.is_allowed and answer.scope == "always":
             self._policy = self._policy.with_allow(rule)
-        self._driver.give(ApprovalAnswered(call_id, answer.is_allowed, answer.reason, answer.text))
 
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         if self._driver is not None:
@@ -208,6 +219,8 @@ class Conversation:
 
     def cancel(self) -> None:
         if self._driver is not None:
+            if self._agents is not None:
+                self._agents.halt()
             self._driver.give(CancelRequested())
             self._preparation.cancel()
 
@@ -215,23 +228,20 @@ class Conversation:
         self.open_session(self._wiring.new_session(self.model))
 
     @property
-    def library(self) -> Library:
-        return self._library
-
-    @property
     def rewinds(self) -> Checkpoints:
         return self._checkpoints
-
-    @property
-    def background(self) -> Background:
-        return self._background
 
     @property
     def reports(self) -> Conversation:
         return self
 
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Every tool the model is offered now."""
+        return self._reached.tools(self._wiring.toolbox, self._policy)
+
     def context(self) -> ContextReport:
-        connected, specs = self._connected, self._wiring.toolbox.specs(self._connected.model.name)
+        connected, specs = self._connected, self.tools
         system, briefed = connected.system(self.mode), self._wiring.instruction_chars
         return context_report(
             self._known_model(), system, briefed, specs, self._transcript.messages, self._counter, connected.output
@@ -302,13 +312,10 @@ class Conversation:
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         judged = self._calls.take(call, arguments)
-        if judged.refusal:
-            return ToolOutcome(judged.refusal, is_error=True, summary=judged.refusal.split("\n", 1)[0])
-        work = self._background.run(call.call_id, judged, output)
-        is_watched = self._calls.may_change_files(self._policy, judged, self._connected.model.name)
-        with self._wiring.approved(judged.targets):
-            outcome = await (self._checkpoints.watched(work) if is_watched else work)
-        return self._calls.fit_to_show(self._policy, outcome)
+        if self._agents is not None and judged.name == AGENT:
+            return await self._agents.run(call, judged.arguments)
+        with self.background.running(call.call_id, judged.name) as goes_on:
+            return await self._calls.run(self._policy, judged, output, self._connected.model.name, goes_on)
 
     def append(self, effect: Append) -> None:
         self._transcript.append(effect, is_own=self._is_opening)
@@ -318,30 +325,33 @@ class Conversation:
         self._transcript.compact(effect)
 
     def learn(self, effect: Learn) -> None:
-        host, model = self._connected.provider.host, self._connected.model.name
-        knowledge = self._wiring.limits.knowledge(host, model).with_fact(effect)
-        self._wiring.limits.remember(host, model, knowledge)
+        self._reached.learn(effect)
 
     def about_to_run(self, call: ToolCall) -> None:
         self._transcript.session.intend(call)
         self._transcript.session.sync()
 
     async def explain(self, error: ProviderError) -> ProviderError:
-        if error.kind is not ErrorKind.UNKNOWN_MODEL:
-            return error
-        return await with_nearest_models(error, self._connected.provider, self._connected.model.name)
+        return await self._reached.explain(error)
 
-    def _new_counter(self) -> PromptCounter:
-        tokens = self._wiring.tokens
-        return PromptCounter(tokens.count if tokens is not None else None)
+    @property
+    def _reached(self) -> Reached:
+        return Reached(self._wiring, self._connected)
+
+    def _agents_of(self, turn: Turn, driver: Driver) -> Agents | None:
+        """Return the sub-agents of a turn; None where the model is not offered any."""
+        toolbox, session = self._wiring.toolbox, self._transcript.session
+        if toolbox.agent is None:
+            return None
+        parent = Parent(turn, driver, self._reached, toolbox, session, self._checkpoints, lambda: self._policy)
+        return Agents(toolbox.agent, self._wiring.kinds, parent, lambda: self._models.writer()[0])
 
     async def _prepare(self, turn: Turn, first: UserSubmitted | CompactRequested) -> tuple[str, ...]:
         """Find out what the first request of a turn has to fit into; return warnings for the person."""
         preparation = self._preparation
         warning = await preparation.ask()
         await preparation.settle(self._wiring.toolbox.settle())
-        offered = self._wiring.toolbox.specs(self._connected.model.name)
-        turn.settings = settings = replace(turn.settings, tools=offered)
+        turn.settings = settings = replace(turn.settings, tools=self.tools)
         turn.model = model = self._known_model()
         cap = caps_for(settings.output, model.output_limit).first
         said = (first.message,) if isinstance(first, UserSubmitted) else ()
@@ -350,17 +360,14 @@ class Conversation:
         return (warning,) if warning else ()
 
     def _known_model(self) -> KnownModel:
-        model = self._connected.model
-        host = self._wiring.limits.knowledge(self._connected.provider.host, model.name)
-        # What the server says now is worth more than what it once taught.
-        return replace(model, host=replace(host, window=self._preparation.window or host.window))
+        return self._reached.known(self._preparation.window)
 
     def _use(self, connected: Connected) -> None:
         """Go on with another model, and say so in the session; nothing happens where it is the one in use."""
         if connected is self._connected:
             return
         self._connected = connected
-        self._counter = self._new_counter()
+        self._counter = self._reached.counter()
         self._preparation = Preparation(self.model, self._connected.window, self._wiring.tokens)
         self._transcript.session.switch_model(connected.name)
 
@@ -370,8 +377,8 @@ class Conversation:
         limits = wiring.prompt_limits
         return TurnSettings(
             connected.system(self.mode),
-            wiring.toolbox.specs(connected.model.name),
-            wiring.effort,
+            self.tools,
+            self.effort,
             output,
             connected.retries,
             limits.max_turns,

@@ -118,6 +118,14 @@ class Driver:
         if not self._inputs.full():
             self._inputs.put_nowait(_WAKE)
 
+    async def show(self, event: TurnEvent) -> None:
+        """Pass on an event of what a tool does, in its place among the others; waits while the reader is behind."""
+        await self._inputs.put(_Show(event))
+
+    def halt(self) -> None:
+        """End the turn as a cancel does, at once and told to nobody: nothing more is asked for. Safe to call twice."""
+        self._abandon()
+
     def withdraw(self, text: str) -> SteerQueued | None:
         """Take back what was given to steer with this text, the last such; None where the turn has it already."""
         for index in range(len(self._urgent) - 1, -1, -1):

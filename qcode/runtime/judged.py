@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -41,10 +43,20 @@ def holds_secrets(policy: Policy, path: str) -> bool:
 
 
 class JudgedCalls:
-    """Keeps them by id until they run, and which rule "always" would add for a question that is open."""
+    """Keeps them by id until they run, and which rule "always" would add for a question that is open.
 
-    def __init__(self, toolbox: Toolbox) -> None:
+    `watched` finds out what a run changes in files, `approved` wraps one that a person approved for some files.
+    """
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        watched: Callable[[Awaitable[ToolOutcome]], Awaitable[ToolOutcome]],
+        approved: Callable[[frozenset[str]], AbstractContextManager[None]],
+    ) -> None:
         self._toolbox = toolbox
+        self._watched = watched
+        self._approved = approved
         self._judged: dict[str, Judged] = {}
         self._open_rules: dict[str, str] = {}
 
@@ -82,19 +94,35 @@ class JudgedCalls:
         """Return what a call that may run stands for; each is taken once."""
         return self._judged.pop(call.call_id, Judged(call.name, arguments))
 
-    def may_change_files(self, policy: Policy, judged: Judged, model: str) -> bool:
+    async def run(
+        self,
+        policy: Policy,
+        judged: Judged,
+        output: Callable[[str], None],
+        model: str,
+        goes_on: asyncio.Event | None = None,
+    ) -> ToolOutcome:
+        """Run a call as it was judged; what the result shows of it hides what a secret file holds.
+
+        `goes_on` as in `Toolbox.run`.
+        """
+        if judged.refusal:
+            return ToolOutcome(judged.refusal, is_error=True, summary=judged.refusal.split("\n", 1)[0])
+        toolbox, targets = self._toolbox, judged.targets
+        work = toolbox.run(judged.name, judged.arguments, output, judged.level, targets, goes_on=goes_on)
+        with self._approved(judged.targets):
+            outcome = await (self._watched(work) if self._may_change_files(policy, judged, model) else work)
+        if not outcome.diff:
+            return outcome
+        return replace(outcome, diff=mask_diff(outcome.diff, partial(holds_secrets, policy)))
+
+    def _may_change_files(self, policy: Policy, judged: Judged, model: str) -> bool:
         """Whether only a look can find what a call changes in files: tools that write tell it themselves."""
         spec = next((spec for spec in self._toolbox.specs(model) if spec.name == judged.name), None)
         if spec is None or spec.is_read_only or spec.writes_files or judged.level == "read-only":
             return False
         plain = replace(policy, mode="default", rules=Rules.of(), is_trusted=True)
         return not plain.judge(judged.name, judged.arguments).is_allowed
-
-    def fit_to_show(self, policy: Policy, outcome: ToolOutcome) -> ToolOutcome:
-        """Return an outcome whose diff hides what a secret file holds."""
-        return (
-            replace(outcome, diff=mask_diff(outcome.diff, partial(holds_secrets, policy))) if outcome.diff else outcome
-        )
 
     def clear(self) -> None:
         """The turn is over: nothing waits to run and no question is open."""

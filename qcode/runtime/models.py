@@ -9,7 +9,7 @@ from qcode.protocol.events import ApiCalls, TurnEnded, TurnEvent, TurnStarted
 from qcode.protocol.provider import Provider
 from qcode.protocol.stops import Outcome
 from qcode.protocol.usage import Usage
-from qcode.runtime.debug_log import LoggedProvider
+from qcode.runtime.reached import Reached
 from qcode.runtime.surroundings import Connected, Wiring
 
 
@@ -46,12 +46,7 @@ class Models:
     def small(self) -> Connected | None:
         """Return the model for small tasks, None where none is set or it cannot be had."""
         small, _ = self.writer()
-        return None if small is None else replace(small, provider=self.logged(small.provider))
-
-    def logged(self, provider: Provider) -> Provider:
-        """Return the provider as it writes to the debug log of this run, if there is one."""
-        log = self._wiring.debug_log
-        return provider if log is None else LoggedProvider(provider, log)
+        return None if small is None else replace(small, provider=Reached(self._wiring, small).provider)
 
     async def close(self) -> None:
         others = (*self._borrowed.values(), *((self._summarizer,) if self._summarizer is not None else ()))

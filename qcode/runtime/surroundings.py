@@ -15,7 +15,9 @@ from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.messages import Block
 from qcode.protocol.model import Effort
 from qcode.protocol.provider import Provider
+from qcode.protocol.tools import ToolSpec
 from qcode.providers.local import WindowQuestion
+from qcode.runtime.agents.kinds import KINDS, Kind
 from qcode.runtime.debug_log import DebugLog
 from qcode.runtime.limits import LimitStore
 from qcode.runtime.preparing import TokenCounting
@@ -29,6 +31,7 @@ from qcode.safety.policy import Policy
 class Connected:
     """A model that can be talked to, as the composition root made it. `system` is its prompt in a mode.
 
+    `agent_system` is its prompt as a sub-agent with a certain role. `hosted` are tools that its host runs itself.
     `window` asks a local server how large a context it gives, where nothing else says that.
     """
 
@@ -38,6 +41,8 @@ class Connected:
     output: OutputSettings = field(default_factory=OutputSettings)
     retries: RetrySettings = field(default_factory=RetrySettings)
     window: WindowQuestion | None = None
+    agent_system: Callable[[str], str] = lambda role: role
+    hosted: tuple[ToolSpec, ...] = ()
 
     @property
     def name(self) -> str:
@@ -64,6 +69,7 @@ class Wiring:
     `instruction_chars` is how much of the system prompt comes from instruction files.
     `approved` wraps the run of a call that a person approved for the files it is given.
     `tuned` gives the output settings of a model's name with the keys of one turn on top; answers pass `check`.
+    `kinds` are those of the sub-agents that the toolbox offers.
     """
 
     connect: Callable[[str], Connected]
@@ -81,4 +87,5 @@ class Wiring:
     instruction_chars: int = 0
     check: AnswerCheck | None = None
     approved: Callable[[frozenset[str]], AbstractContextManager[None]] = lambda targets: nullcontext()
+    kinds: tuple[Kind, ...] = KINDS
     tuned: Callable[[str, Mapping[str, object]], OutputSettings] = lambda name, given: OutputSettings()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 
 from qcode.config.settings import Tools as ToolSettings
@@ -15,12 +16,14 @@ from qcode.runtime.walls import Walls
 from qcode.safety.policy import paths_of
 from qcode.safety.verdict import Level
 from qcode.tools import registry
+from qcode.tools.agent import Agent
 from qcode.tools.diagnostics import Diagnostics
 from qcode.tools.fetch import Fetch, Gate
 from qcode.tools.jobs import Jobs
 from qcode.tools.refusal import Refused
 from qcode.tools.shell import LONGEST_S, Shell
 from qcode.tools.tool import Preview, Tool, ToolContext
+from qcode.tools.web_search import WebSearch
 from qcode.tools.workspace import PathJudge, Workspace
 
 DEFAULT_MAX_OUTPUT_CHARS = 30_000
@@ -35,7 +38,8 @@ class Toolbox:
 
     `one_way` are tools that are offered and never run, `servers` the tool servers of the session.
     `shell_settings` says which further variables a command gets in its environment. `gate` says where `fetch` may go;
-    without one there is no such tool.
+    without one there is no such tool. `agent` is the tool that starts sub-agents; the conversation runs them.
+    `search` asks a search service.
     """
 
     def __init__(
@@ -52,12 +56,19 @@ class Toolbox:
         shell_settings: Callable[[str], Mapping[str, str]] = lambda _: {},
         walls: Walls | None = None,
         gate: Gate | None = None,
+        agent: Agent | None = None,
+        search: WebSearch | None = None,
     ) -> None:
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
         self._scratch = scratch
         self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in registry.BUILTIN}
-        self._fetch = () if gate is None else (Fetch(gate),)
-        self._tools |= {tool.spec.name: tool for tool in self._fetch}
+        self.agent = agent
+        self._further: tuple[Tool, ...] = (
+            *(() if gate is None else (Fetch(gate),)),
+            *(() if search is None else (search,)),
+            *(() if agent is None else (agent,)),
+        )
+        self._tools |= {tool.spec.name: tool for tool in self._further}
         self._jobs = Jobs()
         self._walls = walls
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
@@ -68,11 +79,22 @@ class Toolbox:
 
     def specs(self, model: str) -> tuple[ToolSpec, ...]:
         """Every tool `model` is offered, always in the same order: a stable prefix keeps prompt caches warm."""
-        own = (*registry.specs(model), *(tool.spec for tool in self._fetch), *self._one_way)
+        own = (*registry.specs(model), *(tool.spec for tool in self._further), *self._one_way)
         if self.servers is None:
             return own
         taken = {spec.name for spec in own}
         return (*own, *(spec for spec in self.servers.specs() if spec.name not in taken))
+
+    def beside(self, judge: PathJudge) -> Toolbox:
+        """Return the same tools for a sub-agent, which has read none of the files yet. It is never closed."""
+        other = copy(self)
+        other.workspace = self.workspace.beside(judge)
+        return other
+
+    @property
+    def max_output_chars(self) -> int:
+        """How much of the output of a tool a model is shown."""
+        return self._settings.max_output_chars or DEFAULT_MAX_OUTPUT_CHARS
 
     async def settle(self) -> None:
         """Wait, for a bounded time, until `specs` is what the session will have."""
@@ -140,7 +162,7 @@ class Toolbox:
         `granted` as in `Workspace.granting`. When `goes_on` is set, a command goes on in the background and the call
         ends.
         """
-        most = self._settings.max_output_chars or DEFAULT_MAX_OUTPUT_CHARS
+        most = self.max_output_chars
         context = ToolContext(
             output,
             self._settings.shell_timeout_s,
@@ -173,7 +195,7 @@ class Toolbox:
 
         Nobody is asked: it is the person who runs it.
         """
-        context = ToolContext(output, LONGEST_S, self._settings.max_output_chars or DEFAULT_MAX_OUTPUT_CHARS, self._env)
+        context = ToolContext(output, LONGEST_S, self.max_output_chars, self._env)
         return await Shell().run({"command": line}, self.workspace, context)
 
     async def end_servers(self) -> None:

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from qcode.safety.addresses import Target
 from qcode.safety.rules import Rule, parse_rule
-from qcode.safety.shell.script import Command
-from qcode.safety.shell.words import Word
+from qcode.safety.shell.forms import Command, Word
 from qcode.safety.verdict import Verdict
 
 _WRAPPING = frozenset(
@@ -55,6 +54,13 @@ def reaches(rule: Rule, part: Command) -> bool:
     if rule.matches_words(words):
         return True
     return words[0].text in _WRAPPING and mentions(" ".join(word.text for word in words), rule)
+
+
+def may_reach(rule: Rule, part: Command) -> bool:
+    """Return whether a rule that restricts covers a command, or may: where words are not known, its program decides."""
+    if not any(word.is_open for word in part.words):
+        return reaches(rule, part)
+    return not rule.words or any(word.text.rsplit("/", 1)[-1] == rule.words[0].text for word in part.words)
 
 
 def mentions(command: str, rule: Rule) -> bool:

@@ -8,9 +8,9 @@ from typing import TypeAlias
 from qcode.protocol.rules import WrittenRule
 from qcode.safety.addresses import read_url
 from qcode.safety.rules import Rule, Rules, parse_rule
+from qcode.safety.shell.forms import NotPlain
 from qcode.safety.shell.grammar import read_script
 from qcode.safety.shell.script import parts_of
-from qcode.safety.shell.words import NotPlain
 
 _ROOT, _HOME = "/workspace", "/home/person"
 _Written: TypeAlias = "Iterable[str | WrittenRule]"

@@ -15,21 +15,23 @@ from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.json import JsonObject
 from qcode.protocol.patch import PatchError, patch_paths
 from qcode.safety.addresses import read_url
-from qcode.safety.covering import covers_target, first_rule, is_rule, mentions, reaches, ruled
+from qcode.safety.covering import covers_target, first_rule, is_rule, may_reach, mentions, reaches, ruled
 from qcode.safety.paths import Ground, anchored, home_of, judge_on
 from qcode.safety.proposals import propose_edit, propose_shell
 from qcode.safety.rules import Rule, Rules, parse_rule
+from qcode.safety.shell.forms import NotPlain, Word
 from qcode.safety.shell.grammar import read_script
-from qcode.safety.shell.judge import ALLOWED, PATH, Looks, Repository, judge_inputs, judge_part, resolve
+from qcode.safety.shell.judge import ALLOWED, Looks, Repository, judge_inputs, judge_part, resolve
+from qcode.safety.shell.reads import PATH, Walked
 from qcode.safety.shell.script import Part, parts_of
-from qcode.safety.shell.words import NotPlain, Word
 from qcode.safety.trail import follow
 from qcode.safety.verdict import Access, Verdict, strictest
 from qcode.safety.walled import SEEING, walled, without_walls
 
 READERS = frozenset({"read", "ls", "glob", "grep"})
 WRITERS = frozenset({"write", "edit", "multi_edit", "notebook_edit"})
-HARMLESS = frozenset({"todo", "ask_person", "jobs"})
+# Each call of a sub-agent is judged for itself; starting one only asks the model.
+HARMLESS = frozenset({"todo", "ask_person", "jobs", "agent"})
 
 _PROTECTED = frozenset({"path:git", "path:credentials", "path:start-up", "path:own", "path:history"})
 
@@ -51,6 +53,7 @@ class Policy:
     """What a session may do. `search_path` is the PATH that shell commands will run with.
 
     `looks` is how processes are asked what no table knows; `limit` is a policy that has to agree.
+    `search_url` is the service that `web_search` asks, judged like a page that is fetched.
 
     Untrusted: reading inside the workspace is allowed and everything else asks, whatever mode and rules say.
     """
@@ -66,6 +69,7 @@ class Policy:
     search_path: str = ""
     looks: Looks = field(default_factory=Looks, repr=False)
     limit: Policy | None = None
+    search_url: str = ""
     _ground: Ground = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -106,6 +110,8 @@ class Policy:
         elif call_name == "diagnostics":
             # What it stands for is judged, where that is known: see `Conversation.judge`.
             verdict = replace(self._judge_other("mcp", call_name, call_name), proposed_rule="")
+        elif call_name == "web_search" and self.search_url:
+            verdict = self._judge_fetch(self.search_url)
         elif call_name == "fetch":
             verdict = self._judge_text(arguments.get("url"), "url", self._judge_fetch)
         else:
@@ -143,7 +149,14 @@ class Policy:
             parts = self._parts(command)
         except NotPlain:
             return False
-        return all(self._reads(part, looks).is_allowed for part in parts)
+        walked: Walked = {}
+        return all(self._reads(part, looks, walked).is_allowed for part in parts)
+
+    @property
+    def lets_host_search(self) -> bool:
+        """Whether the host of the model may search the web itself: where nobody can be asked, what asks is denied."""
+        is_ruled = any(rule.kind == "fetch" and not rule.body for rule in (*self.rules.deny, *self.rules.ask))
+        return self.is_trusted and not is_ruled and (self.limit is None or self.limit.lets_host_search)
 
     def judge_file(self, path: str, access: Access) -> Verdict:
         """Return the verdict for a file tool that reads or writes `path`.
@@ -207,6 +220,8 @@ class Policy:
         except NotPlain as found:
             return self._judge_unclear(command, str(found))
         commands = [part.command for part in parts]
+        if any(word.is_open for command in commands for word in command.words):
+            return self._judge_open(command, parts)
         denied = first_rule(self.rules.deny, "shell", lambda rule: any(reaches(rule, one) for one in commands))
         if denied is not None:
             return ruled(denied, "deny")
@@ -217,12 +232,29 @@ class Policy:
             return _PLAN if self.mode == "plan" else ruled(asked, "ask")
         return self._checked_by_bash(command, self._judge_parts(parts))
 
+    def _judge_open(self, command: str, parts: tuple[Part, ...]) -> Verdict:
+        """Judge a command of which some words are not known: a rule that may be about it cannot be held against it."""
+        unclear = self._judge_unclear(command, "it depends on what is not known before it runs")
+        rules = [rule for rule in (*self.rules.deny, *self.rules.ask) if rule.kind == "shell"]
+        is_ruled = any(may_reach(rule, part.command) for rule in rules for part in parts)
+        if is_ruled or unclear.is_allowed or any(part.command.outputs for part in parts):
+            return unclear
+        verdict, walked = _READS, Walked()
+        for part in parts:
+            asked = self._reads(part, self.looks, walked)
+            rule = self._allowing(part, asked) if unclear.rule == "shell:not-plain" else None
+            if not asked.is_allowed and (rule is None or any(word.is_open for word in part.command.words)):
+                return replace(unclear, reason=asked.reason, rule=asked.rule) if unclear.verdict == "ask" else unclear
+            verdict = verdict if asked.is_allowed or rule is None else ruled(rule, "allow")
+        return self._checked_by_bash(command, verdict)
+
     def _judge_parts(self, parts: tuple[Part, ...]) -> Verdict:
         """Allow where each part is allowed by a rule or only reads; else ask, proposing a rule for the one left."""
         left: list[tuple[Part, Verdict]] = []
         used: Rule | None = None
+        walked: Walked = {}
         for part in parts:
-            verdict = self._reads(part, self.looks)
+            verdict = self._reads(part, self.looks, walked)
             if verdict.is_allowed:
                 continue
             rule = self._allowing(part, verdict) if self.is_trusted and self.mode != "plan" else None
@@ -244,10 +276,10 @@ class Policy:
         verdict = next((one for _, one in left if one.rule == PATH), left[0][1])
         return replace(verdict, proposed_rule=proposed)
 
-    def _reads(self, part: Part, looks: Looks) -> Verdict:
+    def _reads(self, part: Part, looks: Looks, walked: Walked) -> Verdict:
         # A folder that is not trusted is not looked into by git either.
         seen = looks if self.is_trusted else Looks(looks.syntax)
-        return judge_part(self._ground, part, self.search_path, self._reader(), seen)
+        return judge_part(self._ground, part, self.search_path, self._reader(), seen, walked)
 
     def _with_outputs(self, parts: tuple[Part, ...], verdict: Verdict) -> Verdict:
         """Return the verdict with that of every file the parts write to; a shell may be asked for more than a tool."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from qcode.safety.shell.script import Command
+from qcode.safety.shell.forms import Command
 
 _NEVER = frozenset(
     {

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from qcode.safety.shell.words import NotPlain, Word, split_words
+from qcode.safety.shell.forms import NotPlain, Word
+from qcode.safety.shell.words import split_words
 
 KINDS = ("shell", "edit", "read", "fetch", "mcp")
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from qcode.protocol.conversation import ApprovalMode
-from qcode.safety.shell.judge import ALLOWED, PATH
+from qcode.safety.shell.judge import ALLOWED
+from qcode.safety.shell.reads import PATH
 from qcode.safety.verdict import Level, Verdict
 
 SEEING = frozenset(

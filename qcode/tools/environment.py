@@ -30,6 +30,7 @@ _FIXED = {
     "MANPAGER": "cat",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
 }
 
 

@@ -10,7 +10,7 @@ import asyncio
 import re
 import socket
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urljoin, urlsplit
@@ -113,7 +113,7 @@ class Fetch:
             f"{head}\n\n{body or '[nothing]'}", is_error=is_error, summary=f"{page.status}, {len(page.data):,} bytes"
         )
 
-    async def _fetch(self, url: str) -> _Page:
+    async def _fetch(self, url: str) -> Page:
         for hop in range(MOST_REDIRECTS + 1):
             target = self._gate.target(url)
             if isinstance(target, str):
@@ -123,13 +123,16 @@ class Fetch:
                 raise Refused(
                     f"it redirects to {url}, which was not approved ({refusal}). Call fetch with that URL to ask."
                 )
-            page = await self._hop(url, target)
+            page = await self.visit(url, target)
             if page.status not in _REDIRECTS or not page.location:
                 return page
             url = urljoin(url, page.location)
         raise Refused(f"more than {MOST_REDIRECTS} redirects")
 
-    async def _hop(self, url: str, target: Target) -> _Page:
+    async def visit(
+        self, url: str, target: Target, *, headers: Mapping[str, str] | None = None, content: bytes | None = None
+    ) -> Page:
+        """Send one request to `target`, a POST where there is `content`; raise `Refused` where nothing comes of it."""
         import httpx2
 
         address = await self._checked_address(target)
@@ -137,19 +140,21 @@ class Fetch:
         shown = f"[{address}]" if ":" in address else address
         where = f"{target.scheme}://{shown}:{target.port}{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
         is_usual = target.port == (443 if target.scheme == "https" else 80)
-        headers = {
+        sent = {
             "Host": target.host if is_usual else f"{target.host}:{target.port}",
             "User-Agent": "qcode",
             "Accept": "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
             "Accept-Encoding": "identity",
+            **(headers or {}),
         }
+        method = "GET" if content is None else "POST"
         extensions = {"sni_hostname": target.host} if target.scheme == "https" else {}
         try:
             async with (
                 httpx2.AsyncClient(
                     verify=httpx2.create_ssl_context(), trust_env=False, proxy=_proxy(target), timeout=LONGEST_S
                 ) as client,
-                client.stream("GET", where, headers=headers, extensions=extensions) as response,
+                client.stream(method, where, headers=sent, content=content, extensions=extensions) as response,
             ):
                 return await _read(url, response)
         except httpx2.HTTPError as error:
@@ -171,7 +176,9 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class Page:
+    """An answer of a host; `data` is empty for a redirect."""
+
     url: str
     status: int
     kind: str
@@ -184,7 +191,7 @@ class _Page:
         return as_markdown(text, self.url) if self.kind in ("text/html", "application/xhtml+xml") else text
 
 
-async def _read(url: str, response: httpx2.Response) -> _Page:
+async def _read(url: str, response: httpx2.Response) -> Page:
     """Read an answer within its bounds; one that is no text is refused by its type, before its body is read."""
     content_type = response.headers.get("content-type", "text/plain")
     kind = content_type.partition(";")[0].strip().casefold()
@@ -192,7 +199,7 @@ async def _read(url: str, response: httpx2.Response) -> _Page:
     found = _CHARSET.search(content_type)
     charset = found[1] if found else ""
     if response.status_code in _REDIRECTS and location:
-        return _Page(url, response.status_code, kind, location, b"", charset)
+        return Page(url, response.status_code, kind, location, b"", charset)
     if not _TEXT.fullmatch(kind):
         raise Refused(f"{url} is {kind or 'of no type'}, not text")
     coding = response.headers.get("content-encoding", "identity").strip().casefold()
@@ -207,7 +214,7 @@ async def _read(url: str, response: httpx2.Response) -> _Page:
                 raise Refused(f"{url} is larger than {MOST_BYTES // 1024**2} MB")
     except zlib.error:
         raise Refused(f"{url} is compressed in a way that cannot be read") from None
-    return _Page(url, response.status_code, kind, "", bytes(data), charset)
+    return Page(url, response.status_code, kind, "", bytes(data), charset)
 
 
 def _decoded(data: bytes, charset: str) -> str:

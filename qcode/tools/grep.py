@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
@@ -24,6 +25,11 @@ MOST_LINE_CHARS = 500
 _BEFORE_MATCH = 100
 
 
+_NEW_LINE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:n|x0[aA]|u000[aA])")
+_OTHERS = re.compile(r"\[\^[^\]]*\]")
+"""A class of all characters but some may name a line end."""
+
+
 class Grep:
     spec = ToolSpec(
         name="grep",
@@ -37,6 +43,11 @@ class Grep:
             "type": "object",
             "properties": {
                 "pattern": {"type": "string", "description": "Regular expression, matched within a line."},
+                "multiline": {
+                    "type": "boolean",
+                    "description": "Let the pattern span lines; . matches a line end too (\\r?\\n where lines end in "
+                    "CRLF). Default false.",
+                },
                 "path": {"type": "string", "description": "File or folder to search. Default: the workspace."},
                 "glob": {"type": "string", "description": "Only files like this, such as *.py or src/**/*.ts."},
                 "ignore_case": {"type": "boolean", "description": "Ignore upper and lower case. Default false."},
@@ -84,8 +95,11 @@ def _query(arguments: Arguments, workspace: Workspace) -> Query:
     if not workspace.exists(place):
         raise Refused(f"{place.shown} does not exist")
     pattern = arguments.text("pattern")
-    if not pattern or "\n" in pattern or "\0" in pattern:
-        raise Refused("the pattern must be a regular expression within one line")
+    is_multiline = arguments.flag("multiline")
+    if not pattern or "\0" in pattern:
+        raise Refused("the pattern must be a regular expression")
+    if not is_multiline and ("\n" in pattern or _NEW_LINE.search(_OTHERS.sub("", pattern))):
+        raise Refused("the pattern would span lines; ask for that with multiline")
     output = arguments.text("output", "content")
     query = Query(
         place.base,
@@ -95,10 +109,13 @@ def _query(arguments: Arguments, workspace: Workspace) -> Query:
         ignore_case=arguments.flag("ignore_case"),
         around=arguments.integer("context", 0) if output == "content" else 0,
         max_count=1 if output == "files" else 0,
+        is_multiline=is_multiline,
     )
     if workspace.is_folder(place.path):
         return query
-    workspace.load(place)  # refuses what is no ordinary file
+    data = workspace.load(place).data  # refuses what is no ordinary file
+    if is_multiline and len(data) > search.LARGEST:
+        raise Refused(f"{place.shown} is too large to be searched across lines")
     return replace(query, start=place.path.parent, only=place.path.name)
 
 

@@ -1,8 +1,8 @@
 """Searches files for a regular expression, as a program of its own: run it, never import it.
 
 A pattern can take for ever, and a process can be ended where a thread cannot. It needs only the standard library. From
-standard input it takes one JSON object: `pattern`, `ignore_case`, `before_after`, `max_count` and `files`, a list of
-[name, path]. It prints events as ripgrep does with `--json`: `begin`, `match`, `context`, `end`, one a line, in order.
+standard input it takes one JSON object: `pattern`, `ignore_case`, `before_after`, `max_count`, `multiline` and `files`,
+a list of [name, path]. It prints events as ripgrep does with `--json`, one a line: `begin`, `match`, `context`, `end`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ def main() -> int:
     """Return 0, or 2 where the pattern is not valid; the reason is then on standard error."""
     asked = json.load(sys.stdin)
     try:
-        pattern = re.compile(asked["pattern"], re.IGNORECASE if asked["ignore_case"] else 0)
+        across = re.MULTILINE | re.DOTALL if asked["multiline"] else 0
+        pattern = re.compile(asked["pattern"], across | (re.IGNORECASE if asked["ignore_case"] else 0))
     except re.error as error:
         sys.stderr.write(f"{error}\n")
         return 2
     for name, path in asked["files"]:
         text = _text_of(path)
         if text is not None:
-            for event in _events(name, text.split("\n"), pattern, asked["before_after"], asked["max_count"]):
+            lines = text.removesuffix("\n").split("\n")
+            find = _hits_across if asked["multiline"] else _hits
+            for event in _events(name, lines, find(text, pattern, asked["max_count"]), asked["before_after"]):
                 sys.stdout.write(json.dumps(event) + "\n")
     return 0
 
@@ -53,19 +56,41 @@ def _text_of(path: str) -> str | None:
     mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
     if not data or len(data) > _LARGEST or (encoding == "utf-8" and b"\0" in data):
         return None
-    return data[len(mark) :].decode(encoding, "replace").removesuffix("\n")
+    return data[len(mark) :].decode(encoding, "replace")
 
 
-def _events(
-    name: str, lines: list[str], pattern: re.Pattern[str], around: int, max_count: int
-) -> Iterator[dict[str, Any]]:
+def _hits_across(text: str, pattern: re.Pattern[str], max_count: int) -> dict[int, int]:
+    """Return the lines that matches lie on, each with the byte where the first one in it begins."""
     hits: dict[int, int] = {}
-    for number, line in enumerate(lines, start=1):
+    number, seen = 1, 0
+    for count, found in enumerate(pattern.finditer(text), start=1):
+        start, end = found.span()
+        if start == len(text) and (not text or text[-1] == "\n"):
+            break  # there is no line behind the last line end
+        number += text.count("\n", seen, start)
+        seen = start
+        line = text[text.rfind("\n", 0, start) + 1 : start]
+        hits.setdefault(number, len(line.encode("utf-8", "replace")))
+        for more in range(text.count("\n", start, max(start, end - 1))):
+            hits.setdefault(number + more + 1, 0)
+        if count == max_count:
+            break
+    return hits
+
+
+def _hits(text: str, pattern: re.Pattern[str], max_count: int) -> dict[int, int]:
+    """Return the lines that match, each with the byte where its first match begins."""
+    hits: dict[int, int] = {}
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
         found = pattern.search(line.removesuffix("\r"))
         if found is not None:
             hits[number] = len(line[: found.start()].encode("utf-8", "replace"))
             if len(hits) == max_count:
                 break
+    return hits
+
+
+def _events(name: str, lines: list[str], hits: dict[int, int], around: int) -> Iterator[dict[str, Any]]:
     if not hits:
         return
     path = {"text": name}

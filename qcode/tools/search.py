@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -22,6 +22,8 @@ from qcode.tools.patterns import compile_pattern
 from qcode.tools.refusal import Refused
 
 LIMIT_S = 30.0
+LARGEST = 50 * 1024 * 1024
+"""Bytes of a file that is searched as a whole; the scanner has the same bound."""
 _SCANNER = Path(__file__).with_name("scanner.py")
 
 
@@ -37,6 +39,7 @@ class Query:
     ignore_case: bool = False
     around: int = 0
     max_count: int = 0
+    is_multiline: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,8 @@ class Search:
                 process.stdin.close()
             except BrokenPipeError:
                 pass  # it ended at once; its exit code says why
-            yield from _read(process.stdout)
+            wants = _wanted(query)
+            yield from (line for line in _read(process.stdout) if query.only or wants(line.file))
             error = process.stderr.read(4_000)
             if process.wait() == 2 and error and not self._stopped.is_set():
                 raise Refused(f"grep: the pattern could not be searched for: {_first_line(error)}")
@@ -116,34 +120,64 @@ class Search:
             "ignore_case": query.ignore_case,
             "before_after": query.around,
             "max_count": query.max_count,
+            "multiline": query.is_multiline,
             "files": [[name, str(query.start / name)] for name in files],
         }
         return json.dumps(asked).encode("utf-8", "surrogateescape")
 
     def _files(self, query: Query) -> Iterator[str]:
-        wants, pattern = not query.glob.startswith("!"), query.glob.removeprefix("!")
-        anchored = pattern.removeprefix("/") if "/" in pattern else f"**/{pattern}"
-        matcher = compile_pattern(anchored) if pattern else None
+        wants = _wanted(query)
         try:
             for item in walk.files(query.root, query.start, self._stopped.is_set):
                 is_file = item.entry.is_file(follow_symlinks=False)
-                if is_file and (matcher is None or bool(matcher.fullmatch(item.relative)) == wants):
+                if is_file and wants(item.relative):
                     yield item.relative
         except walk.TooMany:
             self.is_cut = True
+
+
+def _wanted(query: Query) -> Callable[[str], bool]:
+    """Return what says whether the glob of a query is about a file; one that leaves out is about folders too."""
+    pattern = query.glob.removeprefix("!")
+    if not pattern:
+        return lambda _: True
+    is_without = query.glob.startswith("!")
+    pattern = pattern.rstrip("/") if is_without else pattern
+    matcher = compile_pattern(pattern.removeprefix("/") if "/" in pattern else f"**/{pattern}")
+    if not is_without:
+        return lambda file: matcher.fullmatch(file) is not None
+
+    def is_wanted(file: str) -> bool:
+        parts = file.split("/")
+        return not any(matcher.fullmatch("/".join(parts[: depth + 1])) for depth in range(len(parts)))
+
+    return is_wanted
+
+
+def _narrowed(query: Query) -> list[str]:
+    """Return what makes ripgrep look at fewer files that the glob is not about.
+
+    A glob that names files would bring back what git ignores; a type of files does not, but sees only their names.
+    """
+    if query.only or not query.glob:
+        return []
+    name = query.glob.rpartition("/")[2]
+    is_name = name not in ("", "**") and ":" not in name and not ("{" in query.glob and "/" in query.glob)
+    return ["--type-add", f"wanted:{name}", "--type", "wanted"] if is_name and not query.glob.startswith("!") else []
 
 
 def _argv(query: Query, ripgrep: str | None) -> list[str]:
     if ripgrep is None:
         return [sys.executable, "-I", "-S", str(_SCANNER)]
     argv = [ripgrep, "--no-config", "--json", "--hidden", "--no-require-git", "--no-ignore-global"]
-    argv += ["--no-ignore-dot", "--no-messages", "--crlf", "--sort", "path"]
+    argv += ["--no-ignore-dot", "--no-messages", "--sort", "path"]
+    # What spans lines is kept in memory as a whole, and its line ends are characters like others.
+    across = ["--multiline", "--multiline-dotall", "--max-filesize", str(LARGEST)]
+    argv += across if query.is_multiline else ["--crlf"]
     argv += ["--ignore-case"] if query.ignore_case else []
     argv += ["--context", str(query.around)] if query.around else []
     argv += ["--max-count", str(query.max_count)] if query.max_count else []
-    if query.glob and not query.only:
-        argv += ["--glob", query.glob]
-    return [*argv, "--glob", "!.git", "--regexp", query.pattern, "--", query.only or "./"]
+    return [*argv, *_narrowed(query), "--glob", "!.git", "--regexp", query.pattern, "--", query.only or "./"]
 
 
 def _read(stream: IO[bytes]) -> Iterator[Line]:
@@ -154,13 +188,17 @@ def _read(stream: IO[bytes]) -> Iterator[Line]:
             return  # the end of what a stopped program printed
         data = event["data"]
         if event["type"] in ("match", "context"):
-            text = _text(data["lines"]).removesuffix("\n").removesuffix("\r")
-            submatches = data["submatches"]
-            at = -1
-            if event["type"] == "match":
-                start = submatches[0]["start"] if submatches else 0
-                at = len(text.encode("utf-8", "replace")[:start].decode("utf-8", "ignore"))
-            yield Line(os.path.normpath(_text(data["path"])), data["line_number"], text, at)
+            file, number, at = os.path.normpath(_text(data["path"])), data["line_number"], -1
+            for index, text in enumerate(_text(data["lines"]).removesuffix("\n").split("\n")):
+                if event["type"] == "match":
+                    at = _first(text, data["submatches"]) if index == 0 else 0
+                yield Line(file, number + index, text.removesuffix("\r"), at)
+
+
+def _first(text: str, submatches: list[dict[str, int]]) -> int:
+    """Return where in a line its first match begins; the offsets of a search count bytes."""
+    start = submatches[0]["start"] if submatches else 0
+    return len(text.encode("utf-8", "replace")[:start].decode("utf-8", "ignore"))
 
 
 def _text(value: dict[str, str]) -> str:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
@@ -128,6 +129,15 @@ class Workspace:
             folder, self._scratch = self._scratch, None
         if self._owns_scratch and folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def beside(self, judge: PathJudge | None) -> Workspace:
+        """Return the same folders as somebody else sees them, who has read nothing yet. It is never closed."""
+        other = copy(self)
+        other._scratch = self.scratch
+        other._owns_scratch = False
+        other._judge = judge
+        other._seen = Seen()
+        return other
 
     def resolve(self, path: str, access: Access = "read") -> Place:
         """Return the place that `path` leads to, links followed; raise `Refused` where it may not be used."""

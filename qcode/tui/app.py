@@ -10,7 +10,6 @@ import asyncio
 import os
 import signal
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
@@ -33,10 +32,11 @@ from qcode.tui.widgets import Widgets
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine
 
     from qcode.protocol.conversation import Conversation
     from qcode.tui.approval import ApprovalPanel
+    from qcode.tui.configuring import Setting
     from qcode.tui.transcript import Transcript
     from qcode.tui.turns import State
 
@@ -69,13 +69,11 @@ class QcodeApp(DressedApp, inherit_bindings=False):
             model=conversation.model,
             mode=conversation.mode,
             branch=setup.git_branch,
-            effort=setup.effort,
             problem=setup.problem,
             is_restricted=setup.is_restricted(),
         )
         self.parts = Widgets(setup, status)
         self.announcer = Announcer(setup, self._write, self._ring)
-        self._is_lent = False
         self._crash: str | None = None
         self.is_at_work = False
         self._early: list[events.Event] = []
@@ -89,7 +87,7 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         from qcode.tui.naming import SessionName
         from qcode.tui.servers import ServerWatch
         from qcode.tui.shell_lines import ShellLines
-        from qcode.tui.start_problems import start_problems
+        from qcode.tui.starting import show_start, start_problems
         from qcode.tui.turns import Turns
 
         self.add_themes()
@@ -118,10 +116,12 @@ class QcodeApp(DressedApp, inherit_bindings=False):
             leave=self._begin_leaving,
             copy=self._copy,
             lend=self._lend,
+            apply=self._apply,
         )
         self._bindings = bindings(setup.keys, COMMANDS)
         parts.prompt.use(Sources(self.host.choices, attaching.files, attaching.pictures))
-        self.host.begin()
+        show_start(setup, conversation, parts, self.turns)
+        self.session_name.refresh()
         self.host.failures.watch(self._in_app)
         self.is_at_work = True
         for problem in (*self.theme_problems, *start_problems(setup, self.theme)):
@@ -290,13 +290,15 @@ class QcodeApp(DressedApp, inherit_bindings=False):
 
     def _go_on(self) -> None:
         """Start what was waiting for the conversation."""
+        from qcode.tui.starting import look_for_sandbox
+
         if self.setup.servers is not None:
             with self.host.failures.noticing():
                 self.setup.servers.start(self._servers_changed)
                 self.server_watch.refresh()
         if self.setup.warm_up is not None:
             self._run_aside(asyncio.to_thread(self.setup.warm_up), "warm-up")
-        self._run_aside(self.host.look_for_sandbox(), "sandbox")
+        self._run_aside(look_for_sandbox(self.setup, self.parts.status), "sandbox")
         if self.setup.connect is not None and self.setup.connect.is_first:
             self.host.connect("")
         if self.setup.first_prompt.strip():
@@ -326,26 +328,20 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         if self._is_mounted and not self._closing:
             self.call_later(work)
 
-    @contextmanager
-    def _lend(self) -> Iterator[None]:
-        """Give the terminal away; nothing is written to it until it is back."""
-        failure: BaseException | None = None
-        with self.batch_update(), self.suspend():
-            self._is_lent = True
-            try:
-                yield
-            except BaseException as error:  # noqa: BLE001  # raised again below
-                # Textual 8.2 takes the terminal back only where nothing is raised in here.
-                failure = error
-            finally:
-                self._is_lent = False
-        if failure is not None:
-            raise failure
-
     def _on_signal(self, number: int) -> None:
         """Leave, unless it is the Ctrl+C of a program that has the terminal."""
         if not (self._is_lent and number == signal.SIGINT):
             self.exit(128 + number)
+
+    def _apply(self, setting: Setting) -> bool:
+        """Let a changed setting hold here; return whether it does now."""
+        from qcode.tui.applying import apply_setting
+
+        transcript, use_mode = self.parts.transcript, self.host.use_mode
+        self.setup, is_now = apply_setting(
+            setting, self.setup, transcript, show_theme=self.wear, use_mode=use_mode, write=self._write
+        )
+        return is_now
 
     def _begin_leaving(self) -> None:
         self.turns.stop()
@@ -368,11 +364,6 @@ class QcodeApp(DressedApp, inherit_bindings=False):
             self.bell()
             if not self.app_focus:
                 self._write(terminal.notify(why))
-
-    def _write(self, sequence: str) -> None:
-        """Write a sequence that Textual has no call for to the terminal, where there is one."""
-        if sequence and self._driver is not None and not self.is_headless and not self._is_lent:
-            self._driver.write(sequence)
 
     def _copy(self, text: str) -> str:
         """Copy `text` for pasting here and elsewhere; return how. Without a terminal no clipboard is touched."""

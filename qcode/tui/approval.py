@@ -43,6 +43,13 @@ class Option:
     detail: str = ""
 
 
+def asked_by(request: ApprovalRequested) -> str:
+    """Return the question with who asks it, where that is not the conversation itself."""
+    if request.agent:
+        return f"The sub-agent “{one_line(request.agent, 60)}” asks: {request.question}"
+    return f"The model asks: {request.question}" if request.kind == "question" else request.question
+
+
 def options_for(request: ApprovalRequested) -> tuple[Option, ...]:
     """Return the choices in their order; "always" only where a rule was proposed."""
     if request.kind == "question":
@@ -185,8 +192,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._options = options_for(request)
         self._index = 0
         self._quiet_until = self._clock() + GUARD_SECONDS
-        asks = f"The model asks: {request.question}" if request.kind == "question" else request.question
-        self.query_one("#approval-question", Static).update(Content(one_line(asks)))
+        self.query_one("#approval-question", Static).update(Content(one_line(asked_by(request))))
         is_question = request.kind == "question"
         shown = Content(visible(request.preview)) if is_question else preview_content(request.preview)
         self.query_one("#approval-text", Static).update(shown)

@@ -36,6 +36,7 @@ def _commands(start: str, host: CommandHost) -> tuple[Choice, ...]:
 
 
 def _row(command: Command, match: str, host: CommandHost) -> Choice:
-    has_choices = bool(command.argument) and command.id != "help" and bool(command.choices(host))
+    is_open = command.has_screen and host.has_screens
+    has_choices = bool(command.argument) and not is_open and command.id != "help" and bool(command.choices(host))
     label = f"/{match} {command.argument}".rstrip()
     return Choice(f"/{match} " if command.argument else f"/{match}", label, command.help, not has_choices)

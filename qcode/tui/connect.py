@@ -20,7 +20,8 @@ from textual.widgets import Input, Static
 from textual.worker import Worker, WorkerState
 
 from qcode.tui.connecting import CheckedKey, Connecting, ProviderChoice
-from qcode.tui.picker import Picker, Row
+from qcode.tui.screens.finder import Finder
+from qcode.tui.screens.rows import Row
 from qcode.tui.text import one_line
 
 Step: TypeAlias = Literal["provider", "key", "model", "theme"]
@@ -84,7 +85,7 @@ class ConnectScreen(Screen[Connected]):
     #connect-title { height: 1; text-style: bold; color: $text-primary; }
     #connect-text { height: auto; margin: 0 0 1 0; }
     #connect-key { height: 1; margin: 0 0 1 0; padding: 0 1; border: none; background: $surface; }
-    #connect-list { height: 1fr; }
+    #connect-list, #connect-list PickerList { height: 1fr; }
     #connect-note { height: auto; max-height: 6; margin: 1 0 0 0; }
     #connect-foot { height: auto; padding: 0 2; color: $text-muted; }
     .-low #connect { padding: 0 2; }
@@ -125,7 +126,7 @@ class ConnectScreen(Screen[Connected]):
             yield Static(id="connect-title", markup=False)
             yield Static(id="connect-text", markup=False)
             yield KeyField(id="connect-key")
-            yield Picker(id="connect-list")
+            yield Finder(id="connect-list")
             yield Static(id="connect-note", markup=False)
         yield Static(id="connect-foot", markup=False)
 
@@ -142,24 +143,24 @@ class ConnectScreen(Screen[Connected]):
         content = self.query_one("#connect-note", Static).content
         return content.plain if isinstance(content, Content) else str(content)
 
-    def on_picker_picked(self, event: Picker.Picked) -> None:
+    def on_finder_picked(self, event: Finder.Picked) -> None:
         match self.step:
             case "provider":
-                self._choose_provider(event.name)
+                self._choose_provider(event.row.id)
             case "model":
-                self._switch_to(f"{self._choice.name}/{event.name}")
+                self._switch_to(f"{self._choice.name}/{event.row.id}")
             case _:
-                self._end(event.name)
+                self._end(event.row.id)
 
-    def on_picker_missed(self, event: Picker.Missed) -> None:
+    def on_finder_missed(self, event: Finder.Missed) -> None:
         """Take what was typed at the first start for a prompt, where it stands for no provider."""
         if self._connecting.is_first and self.step == "provider":
             self._connecting.finish("")
             self.dismiss(Connected(prompt=event.typed))
 
-    def on_picker_moved(self, event: Picker.Moved) -> None:
-        if self.step == "theme":
-            self.app.theme = event.name
+    def on_finder_moved(self, event: Finder.Moved) -> None:
+        if self.step == "theme" and self.is_current and event.row is not None:
+            self.app.theme = event.row.id
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -198,7 +199,7 @@ class ConnectScreen(Screen[Connected]):
         text = "qcode needs a key for the host of a model, or a server of your own."
         if self._connecting.is_first:
             text += " Without one it plays a demo; /connect opens this again."
-        rows = [Row(choice.name, choice.state) for choice in self._choices.values()]
+        rows = [Row(choice.name, choice.name, choice.state) for choice in self._choices.values()]
         self._show("provider", text, rows, highlighted=self._choice.name, esc=esc)
 
     def _choose_provider(self, name: str) -> None:
@@ -260,7 +261,7 @@ class ConnectScreen(Screen[Connected]):
             self._switch_to(model)
         elif checked.models:
             text = f"{name} serves {len(checked.models)} models. /model switches later."
-            self._show("model", text, [Row(model) for model in checked.models])
+            self._show("model", text, [Row(model, model) for model in checked.models])
         else:
             self._lines.append(f"/model {name}/MODEL switches to a model of {name}.")
             self._ask_theme()
@@ -274,7 +275,7 @@ class ConnectScreen(Screen[Connected]):
             self._end("")
             return
         text = "The screen shows the theme as you move. /theme switches later."
-        self._show("theme", text, [Row(name) for name in self._themes], highlighted=self.app.theme)
+        self._show("theme", text, [Row(name, name) for name in self._themes], highlighted=self.app.theme)
 
     def _end(self, theme: str) -> None:
         self.app.theme = theme or self._theme_before
@@ -288,12 +289,13 @@ class ConnectScreen(Screen[Connected]):
         self.query_one("#connect-text", Static).update(Content(text))
         self.query_one("#connect-foot", Static).update(Content(_FEET[step].format(esc=esc)))
         self._say("")
-        picker = self.query_one(Picker)
-        picker.display = rows is not None
+        finder = self.query_one(Finder)
+        finder.display = rows is not None
         self.query_one("#connect-key", KeyField).display = rows is None
         if rows is not None:
-            picker.offer(rows, highlighted)
-            picker.focus()
+            # What is typed at the first start and is no provider is a prompt: a few letters must not make one of it.
+            finder.offer(rows, highlighted, is_loose=not (self._connecting.is_first and step == "provider"))
+            finder.take_focus()
 
     def _say(self, text: str, style: str = "") -> None:
         self.query_one("#connect-note", Static).update(Content.styled(one_line(text, 600), style))

@@ -9,10 +9,11 @@ from textual.driver import Driver
 
 from qcode.tui.ground import GroundReported, asking, is_askable
 from qcode.tui.setup import AppSetup
+from qcode.tui.terminal_app import TerminalApp
 from qcode.tui.themes import AUTO, choose_theme, first_theme, load_themes
 
 
-class DressedApp(App[int], inherit_bindings=False):
+class DressedApp(TerminalApp, inherit_bindings=False):
     """`theme_names` and `theme_problems` are empty until `add_themes` was called."""
 
     def __init__(self, setup: AppSetup) -> None:
@@ -52,6 +53,10 @@ class DressedApp(App[int], inherit_bindings=False):
         self.set_class(not first.dark, "-light-mode", update=False)
         self._refresh_truecolor_filter(self.ansi_theme)
         self.stylesheet.set_variables(self.get_css_variables())
+
+    def wear(self, name: str) -> None:
+        """Put on the theme a setting names."""
+        self.theme = choose_theme(name, self.theme_names, os.environ)
 
     def add_themes(self) -> None:
         """Read all themes, once."""

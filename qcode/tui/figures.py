@@ -23,6 +23,12 @@ def cost_text(cost: Decimal) -> str:
     return f"${cost:.4f}" if cost >= Decimal("0.0001") else "<$0.0001"
 
 
+def dollars_text(price: Decimal) -> str:
+    """Return a price without its sign and without zeros at its end: `3`, `0.25`, `1.5`."""
+    text = f"{price:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def duration_text(seconds: float) -> str:
     """Return whole seconds as people say them: `3 s`, `2 min 05 s`, `1 h 02 min`."""
     whole = max(0, int(seconds))

@@ -2,50 +2,39 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.app import App
-from textual.command import CommandPalette
 from textual.screen import Screen
 
 from qcode.protocol.conversation import ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import Level
 from qcode.protocol.messages import Image
+from qcode.protocol.model import Effort
 from qcode.tools.todo import Item
 from qcode.tui import terminal
 from qcode.tui.attaching import Attaching
-from qcode.tui.commands.command import (
-    Command,
-    Result,
-    Scroll,
-    find,
-    key_names,
-    nearest,
-    split_command,
-    unknown_command,
-)
-from qcode.tui.commands.keymap import keymap
+from qcode.tui.commands.command import Command, Result, Scroll, find, nearest, split_command, unknown_command
 from qcode.tui.commands.table import by_id, enabled
 from qcode.tui.completion import choices_for
-from qcode.tui.connect import Connected, ConnectScreen
+from qcode.tui.configuring import Setting
 from qcode.tui.escapes import Escapes
 from qcode.tui.failures import Failures
 from qcode.tui.figures import count_text
+from qcode.tui.model_use import ModelUse, shown_effort
 from qcode.tui.naming import SessionName
 from qcode.tui.outside import Outside
-from qcode.tui.palette import CommandProvider
+from qcode.tui.palette import open_palette
 from qcode.tui.queued import Submission
 from qcode.tui.replay import replay
 from qcode.tui.servers import ServerWatch
 from qcode.tui.setup import AppSetup
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.slash_menu import Choice
-from qcode.tui.status import NO_SANDBOX, SANDBOX
 from qcode.tui.text import shorten
 from qcode.tui.themes import theme_note
 from qcode.tui.todo_list import todos_in
@@ -53,9 +42,12 @@ from qcode.tui.turns import Turns
 from qcode.tui.welcome import welcome_lines
 from qcode.tui.widgets import Widgets
 
+if TYPE_CHECKING:
+    from qcode.tui.connect import Connected
+
 
 class Host:
-    """Acts on the widgets and the conversation; `leave` and `copy` are the app's. `lend` gives the terminal away."""
+    """Acts on widgets and conversation; `leave`, `copy` and `apply` are the app's. `lend` gives the terminal away."""
 
     def __init__(
         self,
@@ -73,9 +65,11 @@ class Host:
         leave: Callable[[], None],
         copy: Callable[[str], str],
         lend: Callable[[], AbstractContextManager[None]],
+        apply: Callable[[Setting], bool],
     ) -> None:
         self.conversation = conversation
         self.setup = setup
+        self.has_screens = True
         self.theme_names = themes
         self.servers = servers
         self._app = app
@@ -85,26 +79,14 @@ class Host:
         self._leave = leave
         self._copy = copy
         self.failures = Failures(setup.report, self.say)
-        self._models: tuple[str, ...] | None = None
-        self._session_id = conversation.session_id
         self._session_name = session_name
         self.has_chosen_theme = False
+        self.apply_setting = apply
+        self._session_id = conversation.session_id
+        self._model_use = ModelUse(conversation, setup.offering, say=self.say, shown=self._show_model)
+        widgets.status.change(effort=shown_effort(conversation))
         self._escapes = Escapes(app, widgets, turns, shell, servers, clock=setup.clock, copy=copy)
         self._outside = Outside(app, widgets.prompt, attaching, say=self.say, hint=self.hint, lend=lend)
-
-    def begin(self) -> None:
-        """Show what depends on the keys, as the person has them, and on the conversation, as it is at the start."""
-        keys = keymap(self.setup.keys, self.commands)
-        self._widgets.todos.key = key_names(keys.get("todos", ())[:1])
-        self._widgets.todos.become(todos_in(self.conversation.messages))
-        self._turns.name_background_key(key_names(keys.get("background", ())[:1]))
-        self._session_name.refresh()
-
-    async def look_for_sandbox(self) -> None:
-        """Say in the status line whether there is one, once that is known."""
-        if self.setup.has_sandbox is not None:
-            found = await asyncio.to_thread(self.setup.has_sandbox)
-            self._widgets.status.change(sandbox=SANDBOX if found else NO_SANDBOX)
 
     @property
     def commands(self) -> tuple[Command, ...]:
@@ -134,10 +116,9 @@ class Host:
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        if self._models is None:
-            with self.failures.noticing():
-                self._models = self.setup.models()
-        return self._models or ()
+        """Every model of the providers that can be used, as it is typed."""
+        offered = self.setup.offering.providers() if self.setup.offering is not None else ()
+        return tuple(f"{one.name}/{model.name}" for one in offered if one.is_ready for model in one.models)
 
     @property
     def provider_names(self) -> tuple[str, ...]:
@@ -154,12 +135,7 @@ class Host:
         return command in self.commands and command.when(self)
 
     def run(self, command_id: str) -> None:
-        self._run(by_id(command_id), "")
-
-    def _run(self, command: Command, argument: str) -> None:
-        with self.failures.noticing():
-            command.run(self, argument)
-            self._session_name.refresh()
+        self._act(by_id(command_id), "")
 
     def take(self, text: str, shown: str, images: tuple[Image, ...]) -> None:
         """Do what was typed and sent: a prompt, a `/command`, or a `!line` for the shell."""
@@ -179,7 +155,7 @@ class Host:
             self.say("warning", unknown_command(name, self.commands))
             self._widgets.prompt.put_back(shown)
         else:
-            self._run(command, argument)
+            self.run_command(command, argument)
 
     def send_first(self, prompt: str) -> None:
         """Send what was given at the start, as if it had been typed."""
@@ -242,14 +218,23 @@ class Host:
         self._turns.compact(focus)
 
     def use_model(self, name: str) -> None:
-        try:
-            self.conversation.set_model(name)
-        except ValueError as refusal:
-            self.say("error", str(refusal))
-            return
-        self._widgets.status.change(model=self.conversation.model, context_window=0)
+        self._model_use.use(name)
+
+    @property
+    def effort(self) -> Effort | None:
+        return self._model_use.wanted
+
+    def use_effort(self, effort: Effort | None) -> None:
+        self._model_use.use_effort(effort)
+
+    def choose_model(self, name: str, effort: Effort | None) -> None:
+        self._model_use.choose(name, effort)
+
+    def _show_model(self) -> None:
+        self._widgets.status.change(
+            model=self.conversation.model, context_window=0, effort=shown_effort(self.conversation)
+        )
         self._widgets.status.forget_problem()
-        self.say("info", f"Model: {self.conversation.model}, from the next turn on.")
 
     def connect(self, provider: str) -> None:
         """Open the connect screen, at the key of `provider` where that is a name."""
@@ -263,6 +248,8 @@ class Host:
             hint = f" Did you mean {close}?" if close else " /connect lists them."
             self.say("warning", f"There is no provider {provider!r}.{hint}")
             return
+        from qcode.tui.connect import ConnectScreen
+
         screen = ConnectScreen(
             connecting,
             self.setup.clock,
@@ -281,7 +268,6 @@ class Host:
             self._widgets.prompt.submit(connected.prompt)
         if connected.lines:
             self.say("info", "\n".join(connected.lines))
-        self._models = None
         if connected.model:
             self.use_model(connected.model)
 
@@ -381,7 +367,25 @@ class Host:
         self.run_later(self._outside.paste())
 
     def open_palette(self) -> None:
-        self._app.push_screen(CommandPalette(providers=[CommandProvider], placeholder="Find a command"))
+        open_palette(self)
+
+    @property
+    def recent_commands(self) -> tuple[str, ...]:
+        return self.setup.usage.recent if self.setup.usage is not None else ()
+
+    def run_command(self, command: Command, argument: str) -> None:
+        if self.setup.usage is not None and command.names:
+            self.setup.usage.keep_recent(command.id)
+        self._act(command, argument)
+
+    def _act(self, command: Command, argument: str) -> None:
+        with self.failures.noticing():
+            command.run(self, argument)
+            self._session_name.refresh()
+
+    def write_prompt(self, text: str) -> None:
+        self._widgets.prompt.stash()
+        self._widgets.prompt.put_back(text)
 
     def hint(self, text: str) -> None:
         """Show `text` at the foot for a moment."""

@@ -13,13 +13,16 @@ from typing import Any, Protocol, cast
 
 from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import ApprovalRequested, Level, ToolFinished, TurnEnded, TurnEvent
+from qcode.protocol.model import Effort
 from qcode.tools.todo import Item
-from qcode.tui.approval import Option, options_for
-from qcode.tui.commands.command import Command, CommandHost, find, split_command, unknown_command
+from qcode.tui.approval import Option, asked_by, options_for
+from qcode.tui.commands.command import MODES, Command, CommandHost, find, split_command, unknown_command
 from qcode.tui.commands.custom import is_custom
 from qcode.tui.commands.table import enabled
+from qcode.tui.configuring import Setting
 from qcode.tui.failures import what_happened
 from qcode.tui.linear_view import LinearView
+from qcode.tui.model_use import ModelUse
 from qcode.tui.presenter import Presenter
 from qcode.tui.replay import replay
 from qcode.tui.setup import AppSetup
@@ -47,7 +50,7 @@ class Lines(Protocol):
         ...
 
 
-_COMMANDS = frozenset({"help", "model", "mode", "clear", "trust", "quit", "copy", "todos"})
+_COMMANDS = frozenset({"help", "model", "effort", "mode", "config", "clear", "trust", "quit", "copy", "todos"})
 
 
 class LinearHost:
@@ -57,8 +60,10 @@ class LinearHost:
         self._app = app
         self.setup = app.setup
         self.conversation = app.conversation
+        self.has_screens = False
         self.is_turn_running = False
         self.is_prompt_empty = True
+        self._model_use = ModelUse(app.conversation, app.setup.offering, say=self.say, shown=lambda: None)
 
     @property
     def commands(self) -> tuple[Command, ...]:
@@ -66,7 +71,12 @@ class LinearHost:
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        return self.setup.models()
+        offered = self.setup.offering.providers() if self.setup.offering is not None else ()
+        return tuple(f"{one.name}/{model.name}" for one in offered if one.is_ready for model in one.models)
+
+    @property
+    def effort(self) -> Effort | None:
+        return self._model_use.wanted
 
     @property
     def todos(self) -> tuple[Item, ...]:
@@ -85,16 +95,21 @@ class LinearHost:
         self._app.say(f"{title}:\n{text}")
 
     def use_model(self, name: str) -> None:
-        try:
-            self.conversation.set_model(name)
-        except ValueError as refusal:
-            self.say("error", str(refusal))
-        else:
-            self.say("info", f"Model: {self.conversation.model}, from the next turn on.")
+        self._model_use.use(name)
+
+    def use_effort(self, effort: Effort | None) -> None:
+        self._model_use.use_effort(effort)
 
     def use_mode(self, mode: ApprovalMode) -> None:
         self.conversation.set_mode(mode)
         self.say("info", f"Mode: {self.conversation.mode}.")
+
+    def apply_setting(self, setting: Setting) -> bool:
+        mode = next((mode for mode in MODES if mode == setting.value), None)
+        if setting.name == "permissions.mode" and mode is not None:
+            self.use_mode(mode)
+            return True
+        return False
 
     def clear_conversation(self) -> None:
         self.conversation.clear()
@@ -260,7 +275,8 @@ class LinearApp:
             options = options_for(request)
             choices = [f"{number}. {option.label}" for number, option in enumerate(options, 1)]
             self._lines.forget_typed()
-            self.say("\n".join(["Question: " + visible(request.question), visible(request.preview), *choices]))
+            question = asked_by(request) if request.agent else request.question
+            self.say("\n".join([f"Question: {visible(question)}", visible(request.preview), *choices]))
             chosen = await self._choose(options)
             answer = await self._answer_for(chosen)
         self.withdraw(request.call.call_id)

@@ -120,6 +120,7 @@ class LinearView:
         diff: str | None = None,
         summary: str | None = None,
         hint: str | None = None,
+        detail: str | None = None,
     ) -> None:
         call = self._calls.get(call_id)
         if call is None:

@@ -1,51 +1,34 @@
-"""The command palette: Textual's own, fed by the command table."""
+"""Opens the palette and runs what is picked there; also notes which commands a person uses."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Protocol, cast
-
-from textual.command import DiscoveryHit, Hit, Hits, Provider
-
-from qcode.tui.commands.command import Command, CommandHost, key_names
-from qcode.tui.commands.keymap import keys_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-_LEFT_OUT = frozenset({"palette", "escape", "interrupt", "keys-empty", "quit-empty"})
+from qcode.tui.commands.command import Command, CommandHost
 
 
-class HasHost(Protocol):
-    """The app, as far as the palette needs it."""
+def open_palette(host: CommandHost) -> None:
+    """Let the person pick a command, and then what it takes."""
+    from qcode.tui.screens.palette import PalettePicker
 
-    @property
-    def host(self) -> CommandHost: ...
+    def picked(command_id: str | None) -> None:
+        command = next((one for one in host.commands if one.id == command_id), None)
+        if command is not None:
+            _run(host, command)
+
+    host.open_screen(PalettePicker(host, host.recent_commands), picked)
 
 
-class CommandProvider(Provider):
-    """Offers every enabled command; its keys and slash name are part of what is shown."""
+def _run(host: CommandHost, command: Command) -> None:
+    """Run a command; one that offers values asks for one first, one that needs a word of the person gets a prompt."""
+    choices = command.choices(host) if command.argument and not command.has_screen else ()
+    if choices:
+        from qcode.tui.screens.palette import ALONE, ArgumentPicker
 
-    async def discover(self) -> Hits:
-        for command in self._commands():
-            yield DiscoveryHit(command.title, partial(command.run, self._host, ""), help=self._help(command))
+        def picked(argument: str | None) -> None:
+            if argument is not None:
+                host.run_command(command, "" if argument == ALONE else argument)
 
-    async def search(self, query: str) -> Hits:
-        matcher = self.matcher(query)
-        for command in self._commands():
-            wording = " ".join((command.title, *command.names))
-            if (score := matcher.match(wording)) > 0:
-                run = partial(command.run, self._host, "")
-                yield Hit(score, matcher.highlight(command.title), run, text=command.title, help=self._help(command))
-
-    @property
-    def _host(self) -> CommandHost:
-        return cast("HasHost", self.app).host
-
-    def _commands(self) -> Iterator[Command]:
-        return (command for command in self._host.commands if command.id not in _LEFT_OUT)
-
-    def _help(self, command: Command) -> str:
-        keys = key_names(keys_of(command, self._host))
-        ways = ", ".join(way for way in (f"/{command.names[0]}" if command.names else "", keys) if way)
-        return f"{command.help} ({ways})" if ways else command.help
+        host.open_screen(ArgumentPicker(command, choices), picked)
+    elif command.argument and not command.argument.startswith("["):
+        host.write_prompt(f"/{command.names[0]} ")
+    else:
+        host.run_command(command, "")

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Protocol, TypeAlias
 
 from qcode.protocol.events import (
+    AgentEvent,
     ApprovalRequested,
     Compacted,
     CompactionStarted,
@@ -37,12 +38,14 @@ from qcode.protocol.events import (
     Waiting,
 )
 from qcode.protocol.messages import ToolCall
-from qcode.protocol.reply import ReasoningDelta, TextDelta
+from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.stops import Outcome
 from qcode.protocol.usage import Usage
+from qcode.tui.agents import AgentCards
 from qcode.tui.calls import main_argument
 from qcode.tui.endings import ending_notice, requests_note
 from qcode.tui.figures import tokens_text
+from qcode.tui.searched import searched_text
 from qcode.tui.status import Activity
 from qcode.tui.text import one_line
 
@@ -69,6 +72,7 @@ class TranscriptView(Protocol):
         diff: str | None = None,
         summary: str | None = None,
         hint: str | None = None,
+        detail: str | None = None,
     ) -> None: ...
 
 
@@ -108,6 +112,8 @@ class Presenter:
         self._person = person
         self._clock = clock
         self._max_continuations = max_continuations
+        self._searches: list[WebSearched] = []
+        self._agents = AgentCards(transcript, clock, person.withdraw)
         self._open_cards: dict[str, None] = {}
         self._writing_cards: dict[str, None] = {}
         self._streamed: set[str] = set()
@@ -143,10 +149,9 @@ class Presenter:
             case ApprovalRequested():
                 self._ask(event)
             case ToolStarted():
-                self._card(event.call, "running")
-                if event.can_go_on and self.background_key:
-                    self._transcript.update_card(event.call.call_id, hint=f"{self.background_key}: background")
-                self._set_activity(f"running {one_line(event.call.name, 40)}")
+                self._start_tool(event)
+            case AgentEvent() | WebSearched():
+                self._show_beside(event)
             case ToolOutput():
                 self._streamed.add(event.call_id)
                 self._transcript.update_card(event.call_id, append=event.text)
@@ -196,9 +201,22 @@ class Presenter:
             self._transcript.append_reasoning(event.text)
 
     def _ask(self, request: ApprovalRequested) -> None:
-        self._card(request.call, "waiting")
+        if request.agent:
+            self._agents.ask(request)
+        else:
+            self._card(request.call, "waiting")
         self._set_activity("waiting for your answer", is_moving=False)
         self._person.ask(request)
+
+    def _show_beside(self, event: AgentEvent | WebSearched) -> None:
+        """Show what somebody else does for the reply: a sub-agent in its card, a search of the host under the text."""
+        if isinstance(event, WebSearched):
+            self._searches.append(event)
+            return
+        # Its answer is the last thing that was said in it.
+        self._streamed.add(event.call_id)
+        if doing := self._agents.show(event):
+            self._set_activity(doing)
 
     def _count_down(self, event: Waiting) -> None:
         now = self._clock()
@@ -245,6 +263,9 @@ class Presenter:
 
     def _finish_reply(self, event: ReplyFinished) -> None:
         self._transcript.settle()
+        for search in self._searches:
+            self._transcript.add_notice("info", searched_text(search))
+        self._searches.clear()
         calls: Sequence[ToolCall] = event.message.calls if event.message is not None else ()
         kept = {call.call_id for call in calls}
         self._close_cards("cancelled", only=tuple(card for card in self._writing_cards if card not in kept))
@@ -276,8 +297,15 @@ class Presenter:
             self._open_cards[call.call_id] = None
         self._transcript.update_card(call.call_id, state=state, argument=argument)
 
+    def _start_tool(self, event: ToolStarted) -> None:
+        self._card(event.call, "running")
+        if event.can_go_on and self.background_key:
+            self._transcript.update_card(event.call.call_id, hint=f"{self.background_key}: background")
+        self._set_activity(f"running {one_line(event.call.name, 40)}")
+
     def _finish_tool(self, event: ToolFinished) -> None:
         call, outcome = event.call, event.outcome
+        self._agents.end(call.call_id)
         self._person.withdraw(call.call_id)
         self._card(call, event.state)
         has_output = not outcome.diff and call.call_id not in self._streamed
@@ -317,6 +345,7 @@ class Presenter:
             if call_id in self._open_cards:
                 self._transcript.update_card(call_id, state=state)
                 self._person.withdraw(call_id)
+                self._agents.end(call_id)
                 del self._open_cards[call_id]
 
     def _set_activity(self, doing: str, *, is_moving: bool = True) -> None:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from qcode.runtime.clipboard import Clip
     from qcode.runtime.file_index import Found
     from qcode.runtime.pictures import Picture
+    from qcode.tui.configuring import Configuring
     from qcode.tui.connecting import Connecting
+    from qcode.tui.offering import Offering
 
 from qcode.tui.failures import Report, plain_report
 
@@ -35,6 +37,17 @@ class FileFinder(Protocol):
     def refresh(self, changed: Callable[[], None]) -> None:
         """Look at the folder again where that is due; `changed` is called in a thread when more is known."""
         ...
+
+
+class Usage(Protocol):
+    """Which commands a person uses, kept across runs; `runtime.choices.Choices` is the real one."""
+
+    @property
+    def recent(self) -> tuple[str, ...]:
+        """Their ids, the latest first."""
+        ...
+
+    def keep_recent(self, command_id: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +72,14 @@ class AppSetup:
     user_themes      folder of the person's own theme files, None for none
     history_file     where prompts are kept across sessions, None to keep them for this run only
     trust            trusts the folder and returns a line that says so; None where there is nothing to trust
-    models           names `/model` offers; called once, when first needed
+    offering         the models there are to switch to; None: none but the one in use
     help_topics      `/help TOPIC`; the text is made when asked for
     commands         ids of the commands that are enabled, None for all
     keys             command id to keys (`"fold": "ctrl+y"`), replacing the ones in the table
     max_continuations  how many continuations a reply may get; only shown ("continued 1/3")
+    configuring      lists and changes the settings for `/config`; None: they cannot be seen here
     connect          connects to a provider for `/connect` and the first start; None: it cannot be done here
+    usage            remembers which commands are used; None: nothing is remembered
     keep_theme       told each theme the person switches to
     show_thinking    folded to a line once it is over, expanded, or hidden
     files            finds files for `@path`; None where there are none to find
@@ -73,7 +88,6 @@ class AppSetup:
     run_shell        runs a line the person typed after `!`, its output as it comes; cancelling it ends what it runs
     custom_commands  the commands from files
     problem          why no model can be reached, in two words for the status line; empty: one can
-    effort           how much the model is asked to think, empty where that is not set
     is_restricted    whether the folder is not trusted, as it is now
     has_sandbox      whether commands can be confined here; blocks, so it is called in a thread. None: nothing is said
     warm_up          run in a thread once the first screen is painted (importing the SDK, say)
@@ -96,14 +110,16 @@ class AppSetup:
     user_themes: Path | None = None
     history_file: Path | None = None
     trust: Callable[[], str] | None = None
-    models: Callable[[], tuple[str, ...]] = tuple
+    offering: Offering | None = None
     help_topics: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     commands: frozenset[str] | None = None
     keys: Mapping[str, str] = field(default_factory=dict)
     max_continuations: int = 3
     has_title: bool = True
     has_bell: bool = False
+    configuring: Configuring | None = None
     connect: Connecting | None = None
+    usage: Usage | None = None
     keep_theme: Callable[[str], None] | None = None
     show_thinking: ShowThinking = "folded"
     files: FileFinder | None = None
@@ -112,7 +128,6 @@ class AppSetup:
     run_shell: Callable[[str, Callable[[str], None]], Awaitable[ToolOutcome]] | None = None
     custom_commands: tuple[CustomCommand, ...] = ()
     problem: str = ""
-    effort: str = ""
     is_restricted: Callable[[], bool] = lambda: False
     has_sandbox: Callable[[], bool] | None = None
     warm_up: Callable[[], None] | None = None

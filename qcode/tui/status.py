@@ -1,4 +1,4 @@
-"""The one line at the foot: what is happening and for how long, then model, mode, context, tokens, cost, branch.
+"""The one line at the foot: what is happening and for how long, then model, effort, mode, context, cost and the like.
 
 Pure: `render_status` fits any width by leaving parts out, the least needed first. `status_line` paints it.
 """
@@ -27,8 +27,8 @@ _DROPPED = (
     "tokens",
     "provider",
     "bar",
-    "effort",
     "cost",
+    "effort",
     "no walls",
     "hint",
     "word",
@@ -85,7 +85,7 @@ def render_status(status: Status, width: int, now: float) -> Content:
     """Return the line for `width` cells: activity or hint on the left, facts on the right.
 
     Dropped in this order where room is short: branch, that there is a sandbox, tokens, the provider's name, the bar,
-    effort, cost, that there is none, the Esc hint, the word about a full context, context, model, the restriction, the
+    cost, effort, that there is none, the Esc hint, the word about a full context, context, model, the restriction, the
     problem. The mode and what is happening stay; they are cut last.
     """
     for facts, is_hinting in _layouts(status, now):
@@ -108,7 +108,7 @@ def _layouts(status: Status, now: float) -> list[tuple[list[Content], bool]]:
         "problem": Content.styled(_problem(status, now), "bold $text-error"),
         "restricted": Content.styled("restricted" if status.is_restricted else "", "$text-warning"),
         "model": Content.styled(one_line(status.model, 60), "$muted"),
-        "effort": Content.styled(f"effort {one_line(status.effort, 12)}" if status.effort else "", "$muted"),
+        "effort": Content.styled(status.effort, "$muted"),
         "mode": _mode(status),
         "walls": Content.styled(status.sandbox if status.sandbox == SANDBOX else "", "$muted"),
         "no walls": Content.styled(one_line(status.sandbox, 20) if status.sandbox != SANDBOX else "", "$text-warning"),

@@ -54,7 +54,7 @@ def test_version_and_help_load_nothing_of_the_product_but_their_text(flag: str) 
 def test_the_app_loads_no_engine_provider_or_sdk_before_its_first_paint() -> None:
     loaded = loaded_after("import qcode.tui.app")
     assert "textual" in loaded
-    assert among(loaded, *SDKS, *HEAVY, "qcode.engine", "qcode.providers") == set()
+    assert among(loaded, *SDKS, *HEAVY, "qcode.engine", "qcode.providers", "qcode.tui.screens") == set()
 
 
 def test_pipe_mode_loads_no_app_engine_provider_or_sdk() -> None:
@@ -75,14 +75,8 @@ def test_a_whole_run_on_the_demo_loads_nothing_it_does_not_need() -> None:
 def test_what_the_app_needs_before_its_first_paint_holds_no_sdk() -> None:
     loaded = loaded_after("import qcode.cli.app")
     assert "qcode.tui.app" in loaded
-    later = (
-        "qcode.engine",
-        "qcode.tools.registry",
-        "qcode.safety.policy",
-        "qcode.runtime.conversation",
-        "qcode.tui.host",
-    )
-    assert among(loaded, *SDKS, *HEAVY, *later) == set()
+    later = ("engine", "tools.registry", "safety.policy", "runtime.conversation", "tui.host", "tui.screens")
+    assert among(loaded, *SDKS, *HEAVY, *(f"qcode.{name}" for name in later), "qcode.config.own_settings") == set()
 
 
 PROXY = "http://127.0.0.1:9"

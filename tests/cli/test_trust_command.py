@@ -8,7 +8,8 @@ import pytest
 
 from qcode.cli.app_trust import AppTrust
 from qcode.cli.arguments import parse
-from qcode.cli.start import surroundings, wired
+from qcode.cli.start import wired
+from qcode.cli.surroundings import surroundings
 from qcode.runtime.trust import TrustStore
 from tests.cli.test_subcommands import Printed, printed
 

@@ -17,7 +17,7 @@ def test_from_nothing_to_an_answer_and_the_key_is_shown_nowhere(place: Place) ->
         with Terminal(place, env=env) as terminal:
             terminal.wait_for(OPENED)
             terminal.press("openai")
-            terminal.wait_for("filter: openai")
+            terminal.wait_for("›   openai  ")
             terminal.press("\r")
             terminal.wait_for("Key for openai")
             terminal.press(PASTE.format(KEY))
@@ -36,7 +36,7 @@ def test_from_nothing_to_an_answer_and_the_key_is_shown_nowhere(place: Place) ->
         files = [path for path in place.home.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
         assert [path.name for path in files] == ["keys.json"]
         with Terminal(place, env=env) as terminal:
-            assert OPENED not in terminal.wait_for("openai/only-one (chosen with /connect)")
+            assert OPENED not in terminal.wait_for("openai/only-one (chosen in the app)")
 
 
 def test_a_first_start_that_was_skipped_does_not_come_back(place: Place) -> None:

@@ -16,6 +16,7 @@ from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, TurnOp
 from qcode.protocol.events import ApiCalls, ReplyFinished, TurnEnded, TurnEvent
 from qcode.protocol.library import Library
 from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant
+from qcode.protocol.model import Effort
 from qcode.protocol.reports import Reports
 from qcode.protocol.rewinding import Rewinds
 from qcode.protocol.stops import Outcome, StopReason
@@ -41,6 +42,8 @@ class Scripted:
     mode: ApprovalMode = "default"
     messages: tuple[Message, ...] = ()
     takes_images = False
+    thinks = False
+    effort: Effort | None = None
 
     def __init__(self, *steps: Step) -> None:
         self.steps = steps

@@ -311,3 +311,26 @@ def test_any_value_is_one_line_of_utf8_that_reads_back_the_same(value: dict[str,
 def _with_pairs_joined(value: Json) -> Json:
     """What any JSON reader makes of two escapes that form one character."""
     return json.loads(json.dumps(value))  # type: ignore[no-any-return]  # json.loads is Any by nature
+
+
+def test_what_a_sub_agent_says_names_the_call_that_started_it() -> None:
+    read = call("read", '{"path": "a"}', "a1/c1")
+    inside: list[ev.TurnEvent] = [
+        ev.TurnStarted("Look."),
+        ev.Retry(False, "max_tokens", 1, 64_000),
+        reply("I read.", read),
+        ev.ResultsCommitted(Message("user", (ToolResult("a1/c1", "read", "text"),))),
+        ev.UsageUpdated(Usage(), None, 0, 0),
+    ]
+    ran = run(Scripted(*(ev.AgentEvent("a1", event) for event in inside), ended("done")), "stream-json")
+    lines = ran.lines[1:-1]
+    assert [line["type"] for line in lines] == ["user", "assistant", "user"]
+    assert {line["parent_tool_use_id"] for line in lines} == {"a1"}
+    assert lines[1]["message"]["content"][1]["id"] == lines[2]["message"]["content"][0]["tool_use_id"] == "a1/c1"
+    assert ran.result["result"] == "done"
+
+
+def test_the_time_a_sub_agent_waits_for_the_model_is_time_of_the_model() -> None:
+    clock = ticking(1)
+    inside = [ev.AgentEvent("a1", ev.StepStarted(1)), ev.AgentEvent("a1", reply("x"))]
+    assert run(Scripted(*inside, ended("done")), "json", clock=lambda: next(clock)).result["duration_api_ms"] > 0

@@ -32,3 +32,18 @@ def test_where_nothing_can_be_kept_nothing_breaks(tmp_path: Path) -> None:
     file.touch()
     Choices(file).keep_theme("dark")
     assert Choices(file).theme == ""
+
+
+def test_an_effort_that_is_none_is_no_effort(tmp_path: Path) -> None:
+    choices = Choices(tmp_path)
+    choices.path.write_text('{"effort": "enormous", "recent": ["a", 7]}')
+    assert (choices.effort, choices.recent) == (None, ("a",))
+
+
+def test_the_command_used_last_comes_first_and_old_ones_go(tmp_path: Path) -> None:
+    choices = Choices(tmp_path)
+    for number in range(20):
+        choices.keep_recent(f"c{number}")
+    choices.keep_recent("c15")
+    assert choices.recent[:3] == ("c15", "c19", "c18")
+    assert len(choices.recent) == 12

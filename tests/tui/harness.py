@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 
 import qcode.tui
 from qcode.tui.app import AppSetup, QcodeApp
+from tests.tui.offering import ScriptedOffering
 from tests.tui.scripted import FixedClock, ScriptedConversation
 
 ROOT_CSS = Path(qcode.tui.__file__).with_name("app.tcss")
@@ -24,7 +25,6 @@ SETUP = AppSetup(
     model_note=("demo/scripted (no key is set)", "Set ANTHROPIC_API_KEY to use a real model."),
     instructions=("AGENTS.md",),
     git_branch="main",
-    models=lambda: ("demo/scripted", "demo/other"),
     help_topics={"demo": lambda: "The demo model plays [every] feature."},
     has_title=False,
 )
@@ -69,7 +69,10 @@ class Running:
 
 
 def make_app(conversation: ScriptedConversation, clock: FixedClock | None = None, **changes: Any) -> QcodeApp:
-    return QcodeApp(conversation, setup=replace(SETUP, clock=clock or FixedClock(), **changes))
+    return QcodeApp(
+        conversation,
+        setup=replace(SETUP, **{"clock": clock or FixedClock(), "offering": ScriptedOffering(), **changes}),
+    )
 
 
 async def at_work(app: QcodeApp, pilot: Pilot[int]) -> None:

@@ -12,6 +12,7 @@ from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, ReplyFinished, StepStarted, TurnEnded, TurnEvent, TurnStarted
 from qcode.protocol.library import ExportForm, SessionInfo
 from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant, user
+from qcode.protocol.model import Effort
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.reports import Reports, TurnUsage
 from qcode.protocol.rewinding import FileDiff, OwnMessage, RewindPlan, RewindReport, What
@@ -66,10 +67,16 @@ class ScriptedConversation:
         self.takes_images = True
         self.background = ScriptedBackground()
         self.library = ScriptedLibrary()
+        self.thinking_models: tuple[str, ...] = ()
+        self.effort: Effort | None = None
         self.cancels = 0
         self.clears = 0
         self._answered = asyncio.Event()
         self._cancelled = asyncio.Event()
+
+    @property
+    def thinks(self) -> bool:
+        return self.model in self.thinking_models
 
     def attach(self, blocks: tuple[Block, ...]) -> None:
         self.kept += blocks

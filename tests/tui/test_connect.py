@@ -8,7 +8,7 @@ from textual.widgets import Static
 
 from qcode.safety.redaction import Secret
 from qcode.tui.connect import ConnectScreen, KeyField
-from qcode.tui.picker import Picker
+from qcode.tui.screens.finder import Finder
 from tests.tui.connecting import CANARY, ScriptedConnecting
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation
@@ -163,7 +163,7 @@ def test_without_an_obvious_model_the_person_chooses_among_those_there_are() -> 
         await run.pilot.press("enter")
         shown = await at(run, "model")
         await run.pilot.press(*"small")
-        assert shown.query_one(Picker).highlighted == "vendor/small"
+        assert [row.id for row in shown.query_one(Finder).rows] == ["vendor/small"]
         await run.pilot.press("enter")
         await closed(run)
         assert run.conversation.model == connecting.chosen == "openrouter/vendor/small"
@@ -285,20 +285,24 @@ def test_where_keys_cannot_be_added_it_is_said() -> None:
     drive(test)
 
 
+def _highlighted(finder: Finder) -> str:
+    return finder.row.id if finder.row is not None else ""
+
+
 def test_typing_narrows_the_list_and_backspace_widens_it() -> None:
     async def test(run: Running) -> None:
         await run.send("/connect")
-        picker = (await at(run, "provider")).query_one(Picker)
+        finder = (await at(run, "provider")).query_one(Finder)
         await run.pilot.press("up")
-        assert picker.highlighted == "ollama"
+        assert _highlighted(finder) == "ollama"
         await run.pilot.press("down", "end", "home", "down")
-        assert picker.highlighted == "openai"
+        assert _highlighted(finder) == "openai"
         await run.pilot.press(*"zz")
-        assert picker.highlighted == ""
+        assert _highlighted(finder) == ""
         await run.pilot.press("enter")
-        assert "nothing of that name" in painted(run)
+        assert "Nothing matches" in painted(run)
         await run.pilot.press("backspace", "backspace", *"rout")
-        assert [row.name for row in picker.shown] == ["openrouter"]
+        assert [row.id for row in finder.rows] == ["openrouter"]
 
     drive(test, connect=ScriptedConnecting())
 

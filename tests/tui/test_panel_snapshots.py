@@ -54,7 +54,7 @@ def test_status(snap_compare: Callable[..., bool], changes: dict[str, Any], size
     usage = UsageUpdated(Usage(160_000, 900), None, 160_900, 200_000)
     conversation = ScriptedConversation([StepStarted(1), usage, gate])
     stated: dict[str, Any] = {"problem": "no key", "is_restricted": lambda: True, "has_sandbox": lambda: False}
-    app = make_app(conversation, first_prompt="hello", effort="high", **stated, **changes)
+    app = make_app(conversation, first_prompt="hello", **stated, **changes)
 
     async def wait(pilot: Pilot[int]) -> None:
         while not gate.reached.is_set() or not app.parts.status.status.sandbox:

@@ -31,7 +31,7 @@ from qcode.runtime.file_ranking import Catalogue, Search
 from qcode.runtime.pictures import Picture
 from qcode.tui.app import QcodeApp
 from qcode.tui.connect import ConnectScreen, KeyField
-from qcode.tui.picker import Picker
+from qcode.tui.screens.finder import Finder
 from qcode.tui.screens.theme import ThemePicker
 from tests.tui.connecting import CHOICES, ScriptedConnecting
 from tests.tui.harness import at_work, make_app
@@ -336,7 +336,7 @@ def test_first_start(snap_compare: Compare) -> None:
 
     async def look(pilot: Pilot[int]) -> None:
         await _connect_step("provider")(pilot)
-        seen.extend(row.name for row in app.screen.query_one(Picker).shown)
+        seen.extend(row.id for row in app.screen.query_one(Finder).rows)
 
     assert snap_compare(app, run_before=look)
     assert seen == [choice.name for choice in CHOICES]

@@ -192,13 +192,13 @@ STATED = replace(FULL, effort="high", sandbox=SANDBOX, is_restricted=True, probl
 
 def test_what_matters_most_goes_last_and_the_line_never_wraps() -> None:
     gone: list[str] = []
-    parts = ("sandbox", "effort high", "restricted", "offline", "claude-opus", "25%", "$0.42")
+    parts = ("sandbox", "high", "restricted", "offline", "claude-opus", "25%", "$0.42")
     for width in range(220, 8, -1):
         line = render_status(STATED, width, 112.5)
         assert line.cell_length == max(width, len("accept-edits"))
         assert "\n" not in line.plain
         gone += [part for part in parts if part not in line.plain and part not in gone]
-    assert gone == ["sandbox", "effort high", "$0.42", "25%", "claude-opus", "restricted", "offline"]
+    assert gone == ["sandbox", "$0.42", "high", "25%", "claude-opus", "restricted", "offline"]
 
 
 def test_that_there_is_no_sandbox_is_kept_longer_than_that_there_is_one() -> None:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.json import JsonObject
+from qcode.protocol.json import Json, JsonObject, parse_object
 from qcode.protocol.messages import Opaque
 from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, ToolArgsDelta, UsageReported
 from qcode.protocol.stops import StopReason
@@ -20,6 +20,7 @@ from qcode.providers.anthropic.encoding import PROTOCOL, encode
 from qcode.providers.blocks import BlockWriter, Kind, PrefilledSpace
 from qcode.providers.errors import from_stream
 from qcode.providers.history import mint_call_id
+from qcode.providers.searches import Searches, mark
 from qcode.providers.shapes import count_in, object_in, sum_of, text_in
 from qcode.providers.stops import normalise
 
@@ -61,6 +62,9 @@ class Decoder:
         self._numbers: dict[int, int] = {}
         self._whole_inputs: dict[int, str] = {}
         self._marks: dict[int, dict[str, str]] = {}
+        self._hosted: dict[int, JsonObject] = {}
+        self._citations: dict[int, list[Json]] = {}
+        self._searches = Searches()
         self._calls = 0
         self._response_id = ""
         self._has_started = False
@@ -109,7 +113,7 @@ class Decoder:
         raw = self._raw_stop or ""
         stop = normalise(STOPS, raw, has_calls=self._calls > 0)
         unstopped = [event for index in list(self._whole_inputs) for event in self._block_stop({"index": index})]
-        return [*unstopped, *self._blocks.end_all(), ReplyEnded(stop, raw, self._detail)]
+        return [*unstopped, *self._blocks.end_all(), *self._searches.events(), ReplyEnded(stop, raw, self._detail)]
 
     def _message_start(self, message: JsonObject) -> list[ReplyEvent]:
         if self._has_started:
@@ -132,6 +136,10 @@ class Decoder:
     def _block_start(self, sent: JsonObject) -> list[ReplyEvent]:
         index = _index(sent)
         block = object_in(sent.get("content_block"))
+        if _is_hosted(block) and index not in self._numbers:
+            self._numbers[index] = number = self._blocks.begin(Kind.REASONING)
+            self._hosted[index] = block
+            return self._blocks.name(number)
         kind = _KINDS.get(text_in(block.get("type")))
         if kind is None or index in self._numbers:
             _log.info("skipped a block of type %r", block.get("type"))
@@ -171,7 +179,17 @@ class Decoder:
                 return []
             self._numbers[index] = self._blocks.begin(_KIND_OF_DELTA[kind])
         number = self._numbers[index]
+        if index in self._hosted:
+            if kind == "input_json_delta":
+                self._whole_inputs[index] = self._whole_inputs.get(index, "") + text_in(delta.get("partial_json"))
+            return []
         match kind:
+            case "citations_delta":
+                citation = object_in(delta.get("citation"))
+                self._searches.cites(text_in(citation.get("url")), text_in(citation.get("title")))
+                if citation.get("url"):
+                    self._citations.setdefault(index, []).append(citation)
+                return []
             case "text_delta":
                 return self._blocks.write(number, self._prefilled.cut(text_in(delta.get("text"))))
             case "thinking_delta":
@@ -189,12 +207,29 @@ class Decoder:
         number = self._numbers.get(index)
         if number is None:
             return []
+        if index in self._hosted:
+            return self._hosted_stop(index, number)
         events: list[ReplyEvent] = []
         if whole := self._whole_inputs.pop(index, ""):
             events.append(ToolArgsDelta(number, whole))
         marks = self._marks.pop(index, {})
         opaque = Opaque(PROTOCOL, json.dumps(marks)) if marks else None
+        if citations := self._citations.pop(index, []):
+            opaque = Opaque(PROTOCOL, json.dumps({"citations": citations}, ensure_ascii=False))
         return events + self._blocks.end(number, opaque)
+
+    def _hosted_stop(self, index: int, number: int) -> list[ReplyEvent]:
+        """End a piece of a search that the host ran itself; one that was cut is not sent back."""
+        piece = self._hosted.pop(index)
+        events: list[ReplyEvent] = []
+        if piece.get("type") == "server_tool_use":
+            given = parse_object(self._whole_inputs.pop(index, "") or "{}")
+            if given is None:
+                return self._blocks.end(number)
+            piece = {**piece, "input": given or object_in(piece.get("input"))}
+            line = self._searches.searched(text_in(object_in(piece["input"]).get("query")))
+            events = self._blocks.write(number, line)
+        return events + self._blocks.end(number, mark(PROTOCOL, piece))
 
     def _usage(self, usage: JsonObject) -> list[ReplyEvent]:
         """Counts are cumulative and a later event may leave some out; `input_tokens` excludes the cache."""
@@ -210,6 +245,10 @@ class Decoder:
         plain = counts("input_tokens")
         total = None if plain is None else sum_of(plain, read, write)
         return [UsageReported(Usage(total, counts("output_tokens"), read, write, counts("thinking")))]
+
+
+def _is_hosted(block: JsonObject) -> bool:
+    return block.get("type") in ("server_tool_use", "web_search_tool_result")
 
 
 def _index(sent: JsonObject) -> int:

@@ -7,7 +7,7 @@ pictures in an error result, calls in the history without tool definitions, unsi
 from __future__ import annotations
 
 from qcode.protocol.json import Json, JsonObject, parse_object
-from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
+from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
 from qcode.providers.claude import thinking_fields
 from qcode.providers.history import (
@@ -16,8 +16,10 @@ from qcode.providers.history import (
     fit_call_id,
     has_calls,
     results_first,
+    said,
     without_trailing_thoughts,
 )
+from qcode.providers.searches import MOST_SEARCHES, own_tools, piece_in, wants_search
 from qcode.providers.shapes import sendable, sendable_object, text_in
 
 PROTOCOL = "anthropic"
@@ -46,8 +48,9 @@ def encode(request: ModelRequest) -> JsonObject:
 
 def _messages(messages: list[Message], *, is_prefill: bool) -> list[Json]:
     sent: list[JsonObject] = []
-    for message in messages:
-        content = _user(message) if message.role == "user" else _assistant(message)
+    for place, message in enumerate(messages):
+        is_last = place == len(messages) - 1
+        content = _user(message) if message.role == "user" else _assistant(message, is_last=is_last)
         if not content:
             if message.role == "assistant":
                 continue
@@ -78,13 +81,21 @@ def _user(message: Message) -> list[Json]:
     return content
 
 
-def _assistant(message: Message) -> list[Json]:
+def _assistant(message: Message, *, is_last: bool) -> list[Json]:
+    """`is_last`: a search that is still without its result goes on with this request."""
     content: list[Json] = []
-    for block in without_trailing_thoughts(message.blocks):
+    ended = message.blocks
+    if not (is_last and ended and _piece(ended[-1])):
+        ended = tuple(without_trailing_thoughts(ended))
+    answered = _answered(message, is_last=is_last)
+    for block in said(ended):
         match block:
             case Text(text=text):
                 if text.strip():
-                    content.append(_text(text))
+                    content.append({**_text(text), **_citations(block)})
+            case Reasoning() if piece := _piece(block):
+                if text_in(piece.get("id")) in answered or text_in(piece.get("tool_use_id")) in answered:
+                    content.append(piece)
             case Reasoning():
                 if (thinking := _signed(block)) is not None:
                     content.append(thinking)
@@ -112,6 +123,28 @@ def _signed(block: Reasoning) -> JsonObject | None:
     return None
 
 
+def _piece(block: Block) -> JsonObject:
+    """Return a piece of a search as this protocol sent it; empty for any other block."""
+    if not isinstance(block, Reasoning) or block.opaque is None or block.opaque.source != PROTOCOL:
+        return {}
+    return piece_in(parse_object(block.opaque.data) or {})
+
+
+def _answered(message: Message, *, is_last: bool) -> set[str]:
+    """Return the ids of the searches that can be sent back: asked for and answered, or under way at the very end."""
+    pieces = [piece for block in message.blocks if (piece := _piece(block))]
+    asked = {text_in(piece.get("id")) for piece in pieces if piece.get("type") == "server_tool_use"}
+    results = {text_in(piece.get("tool_use_id")) for piece in pieces if piece.get("type") != "server_tool_use"}
+    return asked & (results | {text_in(pieces[-1].get("id"))} if is_last and pieces else results)
+
+
+def _citations(block: Text) -> JsonObject:
+    if block.opaque is None or block.opaque.source != PROTOCOL:
+        return {}
+    citations = (parse_object(block.opaque.data) or {}).get("citations")
+    return {"citations": citations} if isinstance(citations, list) and citations else {}
+
+
 def _is_signed(block: Reasoning) -> bool:
     return _signed(block) is not None
 
@@ -135,8 +168,10 @@ def _tools(request: ModelRequest) -> JsonObject:
         return {}
     tools: list[Json] = [
         {"name": tool.name, "description": tool.description, "input_schema": {"type": "object", **tool.parameters}}
-        for tool in request.tools
+        for tool in own_tools(request)
     ]
+    if wants_search(request):
+        tools.append({"type": "web_search_20250305", "name": "web_search", "max_uses": MOST_SEARCHES})
     is_allowed = request.allows_calls and bool(tools)
     if not tools and is_needed:
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in called_names(request)]

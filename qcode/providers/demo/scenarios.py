@@ -98,6 +98,24 @@ def _play_edit(scene: Scene) -> Script:
     return _say(f"Done: I {edit.summary if edit else 'made the edit'} in `{path}`.\n")
 
 
+def _play_agents(scene: Scene) -> Script:
+    if scene.last is None:
+        tasks = (("See what is in the folder", "List the files of the folder."), ("Read the README", "Read README.md."))
+        calls = tuple(
+            ToolCall(
+                f"demo_{scene.number + place}",
+                "agent",
+                json.dumps({"description": description, "prompt": prompt, "kind": "explore"}),
+            )
+            for place, (description, prompt) in enumerate(tasks)
+        )
+        return (Text("I will give two tasks to sub-agents, which work side by side.\n"), *calls)
+    answers = "\n\n".join(_fenced(step.result.content) for step in scene.steps)
+    return _say(
+        f"This is what the sub-agents answered; what they read for it is not part of my context:\n\n{answers}\n"
+    )
+
+
 def _play_shell(scene: Scene) -> Script:
     command = _command_in(scene.wish)
     if scene.last is None:
@@ -231,6 +249,13 @@ def _words(pattern: str) -> re.Pattern[str]:
 
 
 SCENARIOS: tuple[Scenario, ...] = (
+    Scenario(
+        "ask two sub-agents",
+        "Sub-agents",
+        "two tasks, each done by a model with a context of its own, side by side",
+        _words(r"\bsub-?agents?\b"),
+        _play_agents,
+    ),
     Scenario(
         "rate limit",
         "A rate limit",

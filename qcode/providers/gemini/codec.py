@@ -20,6 +20,7 @@ from qcode.providers.blocks import BlockWriter, Kind
 from qcode.providers.errors import from_stream
 from qcode.providers.gemini.encoding import PROTOCOL, encode
 from qcode.providers.history import mint_call_id
+from qcode.providers.searches import Searches, mark
 from qcode.providers.shapes import count_in, object_in, objects_in, sum_of, text_in
 from qcode.providers.stops import normalise
 
@@ -69,6 +70,7 @@ class Decoder:
         self._is_ended = False
         self._detail = ""
         self._usage = Usage()
+        self._searches = Searches()
 
     @property
     def is_complete(self) -> bool:
@@ -109,12 +111,13 @@ class Decoder:
             raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply did")
         raw = self._raw_stop or ""
         stop = StopReason.REFUSAL if self._is_blocked else normalise(STOPS, raw, has_calls=self._calls > 0)
-        return [*self._blocks.end_all(), ReplyEnded(stop, raw, self._detail)]
+        return [*self._blocks.end_all(), *self._searches.events(), ReplyEnded(stop, raw, self._detail)]
 
     def _candidate(self, candidate: JsonObject) -> list[ReplyEvent]:
         events: list[ReplyEvent] = []
         for part in objects_in(object_in(candidate.get("content")).get("parts")):
             events += self._part(part)
+        self._ground(object_in(candidate.get("groundingMetadata")))
         if raw := text_in(candidate.get("finishReason")):
             self._raw_stop = raw
             self._detail = text_in(candidate.get("finishMessage")) or self._detail
@@ -122,7 +125,29 @@ class Decoder:
                 _log.info("unknown finishReason %r", raw)
         return events
 
+    def _ground(self, grounding: JsonObject) -> None:
+        """Note what was searched for, and the pages the reply rests on."""
+        queries = grounding.get("webSearchQueries")
+        for query in queries if isinstance(queries, list) else ():
+            self._searches.searched(text_in(query))
+        for chunk in objects_in(grounding.get("groundingChunks")):
+            page = object_in(chunk.get("web"))
+            self._searches.cites(text_in(page.get("uri")), text_in(page.get("title")))
+
+    def _hosted(self, part: JsonObject) -> list[ReplyEvent]:
+        """Keep a piece of a search that the host ran itself as it is."""
+        events = self._blocks.end_flow()
+        block = self._blocks.begin(Kind.REASONING)
+        args = object_in(object_in(part.get("toolCall")).get("args"))
+        queries = args.get("queries")
+        asked = [text_in(query) for query in queries] if isinstance(queries, list) else [text_in(args.get("query"))]
+        lines = "".join(self._searches.searched(query) for query in asked if query)
+        events += self._blocks.write(block, lines) or self._blocks.name(block)
+        return [*events, *self._blocks.end(block, mark(PROTOCOL, part))]
+
     def _part(self, part: JsonObject) -> list[ReplyEvent]:
+        if object_in(part.get("toolCall")) or object_in(part.get("toolResponse")):
+            return self._hosted(part)
         signature = text_in(part.get("thoughtSignature"))
         opaque = Opaque(PROTOCOL, json.dumps({"thoughtSignature": signature})) if signature else None
         call = object_in(part.get("functionCall"))

@@ -13,6 +13,7 @@ from qcode.protocol.json import Json, JsonObject, parse_object
 from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import Effort, ModelRequest
 from qcode.providers.history import alternate, has_calls, results_first, said
+from qcode.providers.searches import own_tools, piece_in, wants_search
 from qcode.providers.shapes import sendable, sendable_object, text_in
 
 PROTOCOL = "gemini"
@@ -39,20 +40,21 @@ def encode(request: ModelRequest) -> JsonObject:
     if request.system.strip():
         body["systemInstruction"] = {"parts": [{"text": sendable(request.system)}]}
     if request.tools and (request.allows_calls or has_calls(request)):
-        body["tools"] = [
-            {
-                "functionDeclarations": [
-                    {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parametersJsonSchema": dict(tool.parameters),
-                    }
-                    for tool in request.tools
-                ]
-            }
+        declared: list[Json] = [
+            {"name": tool.name, "description": tool.description, "parametersJsonSchema": dict(tool.parameters)}
+            for tool in own_tools(request)
         ]
+        tools: list[Json] = [{"functionDeclarations": declared}]
+        if wants_search(request):
+            tools.append({"googleSearch": {}})
+        body["tools"] = tools
+        if wants_search(request):
+            # Without it the API takes either searches or functions, not both.
+            body["toolConfig"] = {"includeServerSideToolInvocations": True}
         if not request.allows_calls:
-            body["toolConfig"] = {"functionCallingConfig": {"mode": "NONE"}}
+            tool_config = body.get("toolConfig")
+            mode: JsonObject = {"functionCallingConfig": {"mode": "NONE"}}
+            body["toolConfig"] = {**tool_config, **mode} if isinstance(tool_config, dict) else mode
     return body
 
 
@@ -103,6 +105,9 @@ def _assistant(message: Message, *, wants_signatures: bool) -> list[Json]:
     parts: list[JsonObject] = []
     calls: list[JsonObject] = []
     for block in said(message.blocks):
+        if piece := _piece(block.opaque):
+            parts.append(piece)
+            continue
         signature = _signature(block.opaque)
         match block:
             case Text(text=text):
@@ -130,6 +135,11 @@ def _assistant(message: Message, *, wants_signatures: bool) -> list[Json]:
     if wants_signatures and calls and not any("thoughtSignature" in call for call in calls):
         calls[0]["thoughtSignature"] = UNSIGNED_CALL
     return list(parts)
+
+
+def _piece(opaque: Opaque | None) -> JsonObject:
+    """Return a piece of a search as this protocol sent it; empty for any other mark."""
+    return piece_in(parse_object(opaque.data) or {}) if opaque is not None and opaque.source == PROTOCOL else {}
 
 
 def _signature(opaque: Opaque | None) -> str:

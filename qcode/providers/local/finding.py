@@ -53,7 +53,7 @@ async def _find_ollama(address: str) -> str:
     """Ollama says of each model what it can do."""
     listed = object_in(await ask(address, "/api/tags"))
     names = [name for name in (text_in(model.get("name")) for model in objects_in(listed.get("models"))) if name]
-    names = [name for name in names if _is_for_chat(name)][:_MAX_ASKED]
+    names = [name for name in names if is_for_chat(name)][:_MAX_ASKED]
     shown = await asyncio.gather(*(_show(address, name) for name in names))
     for name, facts in zip(names, shown, strict=True):
         abilities = facts.get("capabilities")
@@ -85,7 +85,7 @@ async def _find_lmstudio(address: str) -> str:
 
 async def _find_listed(address: str) -> str:
     models = objects_in(object_in(await ask(address, "/v1/models")).get("data"))
-    return next((name for name in (text_in(model.get("id")) for model in models) if name and _is_for_chat(name)), "")
+    return next((name for name in (text_in(model.get("id")) for model in models) if name and is_for_chat(name)), "")
 
 
 _FINDERS: Mapping[str, Finder] = {
@@ -97,5 +97,5 @@ _FINDERS: Mapping[str, Finder] = {
 }
 
 
-def _is_for_chat(name: str) -> bool:
+def is_for_chat(name: str) -> bool:
     return not any(word in name.lower() for word in _NOT_FOR_CHAT)

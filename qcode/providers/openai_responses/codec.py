@@ -22,6 +22,7 @@ from qcode.providers.error_body import read_object
 from qcode.providers.errors import from_stream
 from qcode.providers.history import mint_call_id
 from qcode.providers.openai_responses.encoding import PROTOCOL, encode
+from qcode.providers.searches import Searches, mark
 from qcode.providers.shapes import count_in, object_in, objects_in, text_in
 from qcode.providers.stops import normalise
 
@@ -96,6 +97,7 @@ class Decoder:
         self._raw_stop: str | None = None
         self._refusal = ""
         self._is_over = False
+        self._searches = Searches()
 
     @property
     def is_complete(self) -> bool:
@@ -145,7 +147,7 @@ class Decoder:
         stop = normalise(STOPS, self._raw_stop, has_calls=self._calls > 0)
         if self._refusal and stop is StopReason.END_TURN:
             stop = StopReason.REFUSAL
-        return [*self._blocks.end_all(), ReplyEnded(stop, self._raw_stop, self._refusal)]
+        return [*self._blocks.end_all(), *self._searches.events(), ReplyEnded(stop, self._raw_stop, self._refusal)]
 
     def _start(self, response: JsonObject) -> list[ReplyEvent]:
         if self._has_started:
@@ -191,8 +193,12 @@ class Decoder:
                 self._refusal = self._refusal or _refused_in(sent)
                 phase = text_in(sent.get("phase"))
                 opaque = _opaque({"phase": phase}) if phase else None
+                for citation in _citations_in(sent):
+                    self._searches.cites(text_in(citation.get("url")), text_in(citation.get("title")))
             case "reasoning":
                 kind, text, opaque = Kind.REASONING, _thought_in(sent), _encrypted_in(sent)
+            case "web_search_call" if object_in(sent.get("action")):
+                kind, text, opaque = Kind.REASONING, self._search(sent), mark(PROTOCOL, sent)
             case "function_call":
                 kind, text, opaque = Kind.CALL, text_in(sent.get("arguments")), None
             case other:
@@ -210,6 +216,15 @@ class Decoder:
         self._items.pop(index, None)
         self._done.add(index)
         return events if item is None else [*events, *self._blocks.end(item.block, opaque)]
+
+    def _search(self, item: JsonObject) -> str:
+        """Note a search, or a page opened in one; return the line about it for a person."""
+        action = object_in(item.get("action"))
+        if url := text_in(action.get("url")):
+            return f"Opened {url}\n"
+        queries = action.get("queries")
+        several = [text_in(query) for query in queries] if isinstance(queries, list) else []
+        return "".join(self._searches.searched(query) for query in several or [text_in(action.get("query"))])
 
     def _terminate(self, response: JsonObject, status: str) -> list[ReplyEvent]:
         events = self._start(response)
@@ -237,6 +252,11 @@ def _said_in(item: JsonObject) -> str:
     """Return the text of a message, refusals included."""
     parts = objects_in(item.get("content"))
     return "".join(text_in(part.get("text")) or text_in(part.get("refusal")) for part in parts)
+
+
+def _citations_in(item: JsonObject) -> list[JsonObject]:
+    parts = objects_in(item.get("content"))
+    return [one for part in parts for one in objects_in(part.get("annotations")) if one.get("type") == "url_citation"]
 
 
 def _refused_in(item: JsonObject) -> str:

@@ -13,6 +13,7 @@ from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, Too
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.tools import ToolSpec
 from qcode.providers.history import alternate, fit_call_id, has_calls, results_first, said
+from qcode.providers.searches import own_tools, piece_in, wants_search
 from qcode.providers.shapes import sendable, text_in
 
 PROTOCOL = "openai-responses"
@@ -40,7 +41,10 @@ def encode(request: ModelRequest) -> JsonObject:
     if request.system.strip():
         body["instructions"] = sendable(request.system)
     if request.tools and (request.allows_calls or has_calls(request)):
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        tools: list[Json] = [_tool(tool) for tool in own_tools(request)]
+        if wants_search(request):
+            tools.append({"type": "web_search"})
+        body["tools"] = tools
         if not request.allows_calls:
             body["tool_choice"] = "none"
     if not _PLAIN_MODEL.search(request.model.lower()):
@@ -87,9 +91,11 @@ def _assistant(message: Message) -> list[Json]:
     thoughts: list[Json] = []
     for block in said(message.blocks):
         match block:
+            case Reasoning() if piece := piece_in(_marks(block.opaque)):
+                item = piece
             case Reasoning():
-                if (item := _encrypted(block.opaque)) is not None:
-                    thoughts.append(item)
+                if (thought := _encrypted(block.opaque)) is not None:
+                    thoughts.append(thought)
                 continue
             case Text(text=text):
                 if not text.strip():

@@ -64,6 +64,17 @@ def build_system_prompt(briefing: Briefing) -> str:
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
+def build_agent_prompt(briefing: Briefing, role: str) -> str:
+    """Return the system prompt of a sub-agent: its role in the place of what the conversation is told of itself."""
+    parts = [
+        role,
+        _text(model_family(briefing.model)),
+        briefing.instructions.text,
+        describe(briefing.environment, briefing.model),
+    ]
+    return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
+
+
 def model_family(model: str) -> Family:
     """Return whose habits a model has, by its name alone; `open` for every name that says nothing."""
     name = model.lower().rpartition("/")[2]

@@ -34,6 +34,7 @@ class Checkpoints:
         self._moved = moved
         self._is_busy = is_busy
         self._watch = Watch(workspace.root)
+        self._watching = asyncio.Lock()
         self._begin(session)
 
     def _begin(self, session: Session) -> None:
@@ -88,13 +89,14 @@ class Checkpoints:
 
     async def watched(self, work: Awaitable[ToolOutcome]) -> ToolOutcome:
         """Run a command that may change files, and record which it changed; its summary says how many."""
-        await asyncio.to_thread(self._watch.look)
-        try:
-            outcome = await work
-        finally:
-            recorder, watch = self._recorder, self._watch
-            self._comparing = asyncio.ensure_future(asyncio.to_thread(lambda: _record(watch, recorder)))
-        changed = await asyncio.shield(self._comparing)
+        async with self._watching:
+            await asyncio.to_thread(self._watch.look)
+            try:
+                outcome = await work
+            finally:
+                recorder, watch = self._recorder, self._watch
+                self._comparing = asyncio.ensure_future(asyncio.to_thread(lambda: _record(watch, recorder)))
+            changed = await asyncio.shield(self._comparing)
         return _with_count(outcome, changed)
 
     async def settle(self) -> None:

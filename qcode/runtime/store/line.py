@@ -7,11 +7,11 @@ here: a rewind, an undo and a compaction are further points, so each can be take
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from qcode.protocol.events import Attempt
-from qcode.protocol.messages import Message, ToolResult
+from qcode.protocol.messages import Message, ToolCall, ToolResult
 
 Run: TypeAlias = "tuple[int, int]"
 """Numbers from the first up to, not including, the second."""
@@ -36,11 +36,32 @@ class Entry:
     numbers: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class InnerMessage:
+    """A message of a sub-agent, with the requests it was put together from."""
+
+    message: Message
+    attempts: tuple[Attempt, ...] = ()
+
+
+@dataclass(slots=True)
+class Inner:
+    """What a sub-agent did: its messages, and the ids of its calls that were about to run."""
+
+    messages: list[InnerMessage] = field(default_factory=list)
+    intents: set[str] = field(default_factory=set)
+
+    @property
+    def begun(self) -> tuple[ToolCall, ...]:
+        """The calls it began, in order."""
+        return tuple(call for one in self.messages for call in one.message.calls if call.call_id in self.intents)
+
+
 @dataclass(slots=True)
 class Stored:
     """A message with what is known of its calls. `is_own`: it is what a person sent to begin a turn.
 
-    `is_summary`: a compaction put it there in the place of older ones.
+    `is_summary`: a compaction put it there in the place of older ones. `inner` are the sub-agents its calls started.
     """
 
     entry: Entry
@@ -48,6 +69,13 @@ class Stored:
     is_summary: bool = False
     intents: set[str] = field(default_factory=set)
     results: dict[str, ToolResult] = field(default_factory=dict)
+    inner: dict[str, Inner] = field(default_factory=dict)
+
+    @property
+    def paid(self) -> Entry:
+        """The entry with the attempts of its sub-agents added to its own: all that it cost."""
+        inner = (attempt for one in self.inner.values() for said in one.messages for attempt in said.attempts)
+        return replace(self.entry, attempts=(*self.entry.attempts, *inner))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +195,15 @@ class Line:
             self._known[before.key] = before
         self.point = Point(extended(before.runs, number), own)
         self.redoable.clear()
+
+    def add_inner(self, call_id: str, said: InnerMessage) -> None:
+        """Add a message of the sub-agent that a call of the latest message started."""
+        if (last := self.stored.get(self._latest)) is not None:
+            last.inner.setdefault(call_id, Inner()).messages.append(said)
+
+    def intend_inner(self, call_id: str, inner_call: str) -> None:
+        if (last := self.stored.get(self._latest)) is not None:
+            last.inner.setdefault(call_id, Inner()).intents.add(inner_call)
 
     def compact(self, runs: Iterable[Run], new: Iterable[tuple[int, Stored]]) -> None:
         """Let the conversation go on with `runs`, `new` messages among them."""

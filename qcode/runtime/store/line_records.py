@@ -17,6 +17,7 @@ from qcode.runtime.store.line import (
     Entry,
     FileMove,
     FileState,
+    InnerMessage,
     Line,
     Move,
     Run,
@@ -60,6 +61,15 @@ def new_messages_from(record: JsonObject) -> list[tuple[int, Stored]]:
         stored.is_summary, stored.is_own = True, False
         found.append((number, stored))
     return found
+
+
+def inner_to_json(call_id: str, inner: InnerMessage) -> JsonObject:
+    attempts: list[Json] = [attempt_to_json(attempt) for attempt in inner.attempts]
+    return {"call_id": call_id, "message": message_to_json(inner.message), "attempts": attempts}
+
+
+def inner_from(record: JsonObject) -> InnerMessage:
+    return InnerMessage(message_from_json(_object(record.get("message"))), attempts_from_json(record.get("attempts")))
 
 
 def runs_to_json(runs: Iterable[Run]) -> list[Json]:

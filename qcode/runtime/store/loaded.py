@@ -12,9 +12,10 @@ from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
 from qcode.protocol.stops import StopReason
 from qcode.runtime.store.codec import block_from_json
-from qcode.runtime.store.line import Entry, Line, Stored
+from qcode.runtime.store.line import Entry, Inner, Line, Stored
 from qcode.runtime.store.line_records import (
     change_from,
+    inner_from,
     move_from,
     new_messages_from,
     runs_from,
@@ -26,6 +27,8 @@ from qcode.runtime.store.line_records import (
 __all__ = ["Entry", "LoadedSession", "rebuild"]
 
 VERSION = 1
+_SHOWN_CALLS = 20
+_SHOWN_CHARS = 200
 INTERRUPTED = (
     "interrupted, outcome unknown: qcode ended while this call was running. It may have taken effect or not; "
     "look before you run it again."
@@ -90,6 +93,8 @@ class _Reader:
                 self.model = self.model or text(record, "model")
             case "message" | "intent" | "result" | "note" | "compaction":
                 self._said(record)
+            case "agent":
+                self._agent(record)
             case "change" | "void" | "move" | "moved":
                 self._moved(record)
             case "model":
@@ -121,6 +126,13 @@ class _Reader:
                 last.entry = _with_note(last.entry, text(record, "text"))
             case _:
                 pass
+
+    def _agent(self, record: JsonObject) -> None:
+        call_id = text(record, "call_id")
+        if "intent" in record:
+            self.line.intend_inner(call_id, text(record, "intent"))
+        else:
+            self.line.add_inner(call_id, inner_from(record))
 
     def _moved(self, record: JsonObject) -> None:
         match record["kind"]:
@@ -245,7 +257,19 @@ class _Builder:
         if asked is None or call.call_id not in asked.intents:
             return ToolResult(call.call_id, call.name, NEVER_RUN, is_error=True)
         self.unknown_outcomes += 1
-        return ToolResult(call.call_id, call.name, INTERRUPTED, is_error=True)
+        begun = _begun(asked.inner[call.call_id]) if call.call_id in asked.inner else ""
+        return ToolResult(call.call_id, call.name, INTERRUPTED + begun, is_error=True)
+
+
+def _begun(inner: Inner) -> str:
+    """Say which calls of a sub-agent had begun when it was interrupted."""
+    calls = [f"- {call.name} {_shortened(call.arguments)}" for call in inner.begun]
+    left_out = [f"- and {len(calls) - _SHOWN_CALLS} before these"] if len(calls) > _SHOWN_CALLS else []
+    return "\n".join(["\nIts sub-agent had begun:", *left_out, *calls[-_SHOWN_CALLS:]]) if calls else ""
+
+
+def _shortened(arguments: str) -> str:
+    return arguments if len(arguments) <= _SHOWN_CHARS else f"{arguments[:_SHOWN_CHARS]}…"
 
 
 def _with_note(entry: Entry, note: str) -> Entry:

@@ -16,8 +16,15 @@ from qcode.protocol.events import Attempt
 from qcode.protocol.json import Json, JsonObject, parse_object
 from qcode.protocol.messages import Block, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.runtime.store.codec import block_to_json
-from qcode.runtime.store.line import Change, Entry, Line, Move, Stored, runs_of
-from qcode.runtime.store.line_records import change_to_json, is_a_prompt, move_to_json, runs_to_json, stored_to_json
+from qcode.runtime.store.line import Change, Entry, InnerMessage, Line, Move, Stored, runs_of
+from qcode.runtime.store.line_records import (
+    change_to_json,
+    inner_to_json,
+    is_a_prompt,
+    move_to_json,
+    runs_to_json,
+    stored_to_json,
+)
 from qcode.runtime.store.loaded import VERSION, assemble
 from qcode.runtime.store.record_file import RecordFile
 from qcode.runtime.store.records import to_line
@@ -158,6 +165,18 @@ class Session:
         """
         block = block_to_json(self._clean_block(result))
         self._write({"kind": "result", "at": self._now(), **block})
+
+    def append_inner(self, call_id: str, message: Message, attempts: Iterable[Attempt] = ()) -> None:
+        """Write a message of the sub-agent that the call started; it is no message of the conversation."""
+        with self._lock:
+            inner = InnerMessage(self._clean(message), tuple(attempts))
+            self._write({"kind": "agent", "at": self._now(), **inner_to_json(call_id, inner)})
+            self.line.add_inner(call_id, InnerMessage(message, inner.attempts))
+
+    def intend_inner(self, call_id: str, call: ToolCall) -> None:
+        """Write that a call of the sub-agent that `call_id` started is about to run. Call `sync` before it does."""
+        self._write({"kind": "agent", "at": self._now(), "call_id": call_id, "intent": call.call_id})
+        self.line.intend_inner(call_id, call.call_id)
 
     def switch_model(self, model: str) -> None:
         self._write({"kind": "model", "at": self._now(), "model": model})

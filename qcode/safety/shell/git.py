@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from qcode.safety.shell.forms import Word
 from qcode.safety.shell.usage import Program, Role, Use, program
-from qcode.safety.shell.words import Word
 
 Reads: TypeAlias = Literal["nothing", "objects", "work tree", "configuration"]
 """What a command looks at; a work tree may hold other repositories, a configuration credentials."""

@@ -7,59 +7,51 @@ A node of any other kind, an error, or text between nodes that is not blank is `
 from __future__ import annotations
 
 import re
-import unicodedata
+from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from qcode.safety.shell.script import Choice, Command, Listing, Negation, Operator, Piping, Script
-from qcode.safety.shell.words import NotPlain, Word, read_word, split_words
+from qcode.safety.shell.forms import (
+    MARK,
+    Bounds,
+    Choice,
+    Command,
+    Hole,
+    Listing,
+    Loop,
+    Negation,
+    NotPlain,
+    Operator,
+    Piping,
+    Reading,
+    Script,
+    Word,
+)
+from qcode.safety.shell.nodes import BLANKS, LINES, WORDS, Nodes, check_apart, check_characters, why_not
+from qcode.safety.shell.words import read_call, read_words, split_tests
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-LONGEST = 20_000
-"""Characters of a command that are looked at; a longer one is not plain."""
-
 _DEEPEST = 30
-_WORD_KINDS = frozenset({"word", "number", "raw_string", "string", "concatenation"})
-_WORD_LEAVES = _WORD_KINDS | {"string_content", '"', "[", "]", "{", "}", "command_name"}
-_GAP = re.compile(r"[ \t]*|[ \t]+(?:\\\n[ \t]*)+")
-_LINES = re.compile(r"(?:[ \t\n]|(?<=[ \t])\\\n[ \t])*")
 _RESERVED = frozenset(
     {
         "!", "{", "}", "if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case", "esac",
         "select", "function", "coproc", "in",
     }
 )  # fmt: skip
-_BLANKS = ("  ", " \t", "\t ", "\t\t")
+_FRAME = ("  ", " \t", "\t ", "\t\t")
 _HEREDOC = re.compile(r"<<(?P<quote>'?)(?P<mark>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)")
-_WHY = {
-    "simple_expansion": "it holds an expansion",
-    "expansion": "it holds an expansion",
-    "arithmetic_expansion": "it holds an expansion",
-    "command_substitution": "it runs a command inside another",
-    "process_substitution": "it runs a command inside another",
-    "ansi_c_string": "it holds a quote with escapes",
-    "translated_string": "it holds a quote with escapes",
-    "variable_assignment": "it sets a variable",
-    "variable_assignments": "it sets a variable",
-    "declaration_command": "it changes the state of the shell",
-    "unset_command": "it changes the state of the shell",
-    "function_definition": "it defines a function",
-    "for_statement": "it holds a loop",
-    "c_style_for_statement": "it holds a loop",
-    "while_statement": "it holds a loop",
-    "case_statement": "it holds a case",
-    "&": "it would run in the background",
-    "|&": "an operator that is not understood",
-}
+_VALUE = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\}|[?#])", re.ASCII)
+_ARITHMETIC = re.compile(r"\$\(\([ \d+*/%()<>=!&|^~-]*\)\)", re.ASCII)
+_VARIABLE = re.compile(r"(?!.*_proxy)[a-z][a-z0-9_]{0,40}|[A-Z]")
+"""Names that mean nothing to bash or to a program: those are in capitals, and longer than a letter."""
 
 
 @lru_cache(maxsize=512)
 def read_script(text: str) -> Script:
     """Return what `text` is to bash; raise `NotPlain`, with one line for a person, where that is not certain."""
-    _check_characters(text)
+    check_characters(text)
     source = text.encode("utf-8")
     root = _parser().parse(source).root_node
     if root.has_error:
@@ -75,41 +67,35 @@ def _parser() -> Parser:
     return Parser(Language(tree_sitter_bash.language()))
 
 
-def _check_characters(text: str) -> None:
-    if len(text) > LONGEST:
-        raise NotPlain("the command is very long")
-    for char in text:
-        if char in "\n\t" or " " <= char <= "~":
-            continue
-        if char < " " or not char.isprintable() or unicodedata.category(char) in ("Zs", "Mn", "Me", "Mc"):
-            raise NotPlain("it holds a control or invisible character")
-
-
 def _in_order(scripts: list[Script]) -> Script:
     if not scripts:
         raise NotPlain("the command is incomplete")
     return Listing(scripts[0], tuple((";", one) for one in scripts[1:])) if len(scripts) > 1 else scripts[0]
 
 
-def _check_apart(nodes: list[Node]) -> None:
-    """Check that a blank stands before each word but the first: what touches is one word to bash."""
-    for before, node in pairwise(nodes):
-        if before.end_byte == node.start_byte and node.type in _WORD_KINDS:
-            raise NotPlain("a word whose end is not certain")
+def _alone(word: tuple[Word, ...]) -> Word:
+    if len(word) != 1:
+        raise NotPlain("it holds a brace expansion")
+    return word[0]
 
 
-class _Reader:
-    """Turns nodes into a `Script`. Offsets of the tree count bytes."""
+class _Reader(Nodes):
+    """Turns nodes into a `Script`."""
 
     def __init__(self, text: str, source: bytes) -> None:
-        self.source = source
+        super().__init__(source)
         self.heredocs = text.count("<<") - 2 * text.count("<<<")
         self.depth = 0
+        self.inside = 0
+        """How many substitutions are around what is read."""
 
-    def script_of(self, node: Node) -> Script:
-        """Return the script of a node that holds statements: the whole, a group, a subshell."""
-        children = self._checked(node, _LINES, {";", "\n", "(", ")", "{", "}", "else"})
-        return _in_order([self.statement(child) for child in children if child.is_named and child.type != "comment"])
+    def script_of(self, node: Node, *tokens: str) -> Script:
+        """Return the script of a node that holds statements: the whole, a group, a subshell, a substitution."""
+        found = self.named(node, LINES, {";", "\n", "(", ")", "{", "}", "else", *tokens})
+        comments = [child for child in found if child.type == "comment"]
+        if comments and self.inside:
+            raise NotPlain("a comment inside a substitution")
+        return _in_order([self.statement(child) for child in found if child.type != "comment"])
 
     def statement(self, node: Node) -> Script:
         self.depth += 1
@@ -122,35 +108,39 @@ class _Reader:
 
     def _statement(self, node: Node) -> Script:
         match node.type:
-            case "command" | "test_command":
+            case "command":
                 return self._command(node)
+            case "test_command":
+                return self._test(node)
             case "redirected_statement":
                 return self._redirected(node)
             case "list":
                 return self._list(node)
             case "pipeline":
-                parts = [child for child in self._checked(node, _LINES, {"|"}) if child.is_named]
-                return Piping(tuple(self.statement(part) for part in parts))
+                return Piping(tuple(self.statement(part) for part in self.named(node, LINES, {"|"})))
             case "negated_command":
-                inner = [child for child in self._checked(node, _GAP, {"!"}) if child.is_named]
-                return Negation(self.statement(inner[0]))
+                return Negation(self.statement(self.named(node, BLANKS, {"!"})[0]))
             case "subshell":
                 return Piping((self.script_of(node),))
             case "compound_statement":
-                if not self._text(node).startswith("{"):
+                if not self.text(node).startswith("{"):
                     raise NotPlain("it holds arithmetic")
                 return self.script_of(node)
             case "if_statement":
                 return self._choice(node)
-        raise NotPlain(_WHY.get(node.type, f"it holds a {node.type.replace('_', ' ')}, which is not understood"))
+            case "for_statement":
+                return self._loop(node)
+            case "while_statement":
+                return self._reading(node)
+        raise NotPlain(why_not(node.type, f"it holds a {node.type.replace('_', ' ')}, which is not understood"))
 
     def _list(self, node: Node) -> Script:
         """Return a list; it is walked in a loop along its left side, which is as deep as the list is long."""
         chain: list[tuple[Operator, Node]] = []
         while node.type == "list":
-            left, *middle, right = self._checked(node, _LINES, {"&&", "||"})
+            left, *middle, right = self.checked(node, LINES, {"&&", "||"})
             named = [child for child in middle if child.type != "comment"]
-            if len(named) != 1 or named[0].type not in ("&&", "||"):
+            if len(named) != 1 or named[0].type not in ("&&", "||") or (len(middle) > 1 and self.inside):
                 raise NotPlain("a list that is not understood")
             chain.append(("&&" if named[0].type == "&&" else "||", right))
             node = left
@@ -158,109 +148,177 @@ class _Reader:
         return Listing(first, tuple((operator, self.statement(right)) for operator, right in reversed(chain)))
 
     def _choice(self, node: Node) -> Script:
-        """Return `if`, whose clauses the grammar lists one after the other."""
+        """Return `if`, whose clauses the grammar lists one after the other; `elif` is an `if` in an `else`."""
         condition: list[Script] = []
         then: list[Script] = []
+        more: list[tuple[Script, Script]] = []
         otherwise: Script | None = None
         reading = condition
-        for child in self._checked(node, _LINES, {"if", "then", "fi", ";", "\n"}):
+        for child in self.checked(node, LINES, {"if", "then", "fi", ";", "\n", "elif"}):
             if child.type == "then":
                 reading = then
             elif child.type == "else_clause":
                 otherwise = self.script_of(child)
             elif child.type == "elif_clause":
-                raise NotPlain("it holds an elif, which is not understood")
-            elif child.is_named and child.type != "comment":
+                one = self._choice(child)
+                assert isinstance(one, Choice)
+                more.append((one.condition, one.then))
+            elif child.type == "comment":
+                self._check_outside()
+            elif child.is_named:
                 reading.append(self.statement(child))
+        for other, inner in reversed(more):
+            otherwise = Choice(other, inner, otherwise)
         return Choice(_in_order(condition), _in_order(then), otherwise)
 
+    def _check_outside(self) -> None:
+        if self.inside:
+            raise NotPlain("a comment inside a substitution")
+
+    def _loop(self, node: Node) -> Script:
+        """Return `for name in words`."""
+        children = self.checked(node, LINES, {"for", "in", ";", "\n"})
+        kinds = [child.type for child in children]
+        if kinds[:1] + kinds[2:3] != ["for", "in"] or kinds[1] != "variable_name" or kinds[-1] != "do_group":
+            raise NotPlain("it holds a loop that is not understood")
+        values = [child for child in children[3:-1] if child.is_named]
+        check_apart(values)
+        words = tuple(word for value in values for word in self._words(value))
+        return Loop(self._variable(self.text(children[1])), words, self._body(children[-1]))
+
+    def _reading(self, node: Node) -> Reading:
+        """Return `while read`; any other loop may have no end."""
+        children = self.checked(node, LINES, {"while", ";", "\n"})
+        if [child.type for child in children if child.is_named] != ["command", "do_group"] or not children[1].is_named:
+            raise NotPlain("it holds a loop that may have no end")
+        called = self.checked(children[1], BLANKS, set())
+        separator = self.text(called.pop(0)) if called[0].type == "variable_assignment" else None
+        check_apart(called)
+        if separator not in (None, "IFS=", "IFS=,", "IFS=:") or any(
+            child.type not in (*WORDS, "command_name") for child in called
+        ):
+            raise NotPlain("it holds a loop that is not understood")
+        words = tuple(_alone(self._words(child)) for child in called)
+        is_raw, is_apart, names = read_call(words)
+        bounds: Bounds = "nul" if is_apart else "line" if separator == "IFS=" else "word"
+        is_whole = is_raw and len(names) == 1 and (separator in (None, "IFS="))
+        return Reading(tuple(self._variable(name) for name in names), self._body(children[-1]), None, is_whole, bounds)
+
+    def _variable(self, name: str) -> str:
+        if _VARIABLE.fullmatch(name) is None:
+            raise NotPlain(f"a loop that sets {name}")
+        return name
+
+    def _body(self, node: Node) -> Script:
+        return self.script_of(node, "do", "done")
+
     def _command(self, node: Node) -> Command:
-        if node.type == "test_command":
-            return Command(self._test(node))
         words: list[Word] = []
-        children = self._checked(node, _GAP, set())
-        _check_apart(children)
+        texts: list[Word] = []
+        children = self.checked(node, BLANKS, set())
+        check_apart(children)
         for child in children:
             if child.type == "herestring_redirect":
-                self._herestring(child)
-            elif child.type == "command_name" or child.type in _WORD_KINDS:
-                words.append(self._word(child))
+                texts.append(self._herestring(child))
+            elif child.type == "command_name" or (child.type in WORDS and words):
+                words += self._words(child)
             else:
-                raise NotPlain(_WHY.get(child.type, "it holds something that is not understood"))
+                raise NotPlain(why_not(child.type, "it holds something that is not understood"))
+            if child.type == "command_name" and (len(words) != 1 or words[0].holes):
+                raise NotPlain("the name of the program is an expansion")
         if words and words[0].text in _RESERVED:
             raise NotPlain("a word of the shell where a program is expected")
-        return Command(tuple(words))
+        return Command(tuple(words), texts=tuple(texts))
 
-    def _test(self, node: Node) -> tuple[Word, ...]:
+    def _test(self, node: Node) -> Script:
         """Return the words of `[ ... ]` or `[[ ... ]]`; the tree's own reading of the expression does not matter."""
-        text = self._text(node)
+        text, holes = self._marked(node, checks=False)
         size = 2 if text.startswith("[[") else 1
         inside = text[size:-size]
-        if text[:size] + text[-size:] not in ("[]", "[[]]") or inside[:1] + inside[-1:] not in _BLANKS:
+        if text[:size] + text[-size:] not in ("[]", "[[]]") or inside[:1] + inside[-1:] not in _FRAME:
             raise NotPlain("a test that is not understood")
-        return (Word(text[:size]), *split_words(inside), Word(text[-size:]))
+        opening, closing = Word(text[:size]), Word(text[-size:])
+        (_, first), *rest = split_tests(inside, holes)
+        if rest and size == 1:
+            raise NotPlain("a test that is not understood")
+        tests = [(operator, Command((opening, *words, closing))) for operator, words in rest]
+        found = Command((opening, *first, closing))
+        return Listing(found, tuple(tests)) if tests else found
 
     def _redirected(self, node: Node) -> Script:
-        children = self._checked(node, _GAP, set())
+        children = self.checked(node, BLANKS, set())
         body, redirects = children[0], children[1:]
-        is_simple = body.type in ("command", "negated_command") or (body.type == "test_command")
-        if not is_simple:
-            return self._redirected_group(body, redirects)
+        if body.type == "while_statement":
+            return self._redirected_loop(body, redirects)
         inner = self.statement(body)
         command = inner.inner if isinstance(inner, Negation) else inner
+        if not isinstance(command, Command):
+            self._check_harmless(redirects)
+            return inner
         after: list[Script] = []
         for redirect in redirects:
-            if not isinstance(command, Command):
-                raise NotPlain("a redirection that is not understood")
             if redirect.type == "heredoc_redirect":
                 after += self._heredoc(redirect)
-            elif redirect.type == "herestring_redirect":
-                self._herestring(redirect)
             else:
                 command = self._with_redirect(command, redirect)
         found: Script = Negation(command) if isinstance(inner, Negation) else command
         return Piping((found, *after)) if after else found
 
-    def _redirected_group(self, body: Node, redirects: list[Node]) -> Script:
+    def _check_harmless(self, redirects: list[Node]) -> None:
         """Take redirections of a group or list only where they neither read nor write a file."""
-        inner = self.statement(body)
+        if self._with_redirects(redirects) != Command((Word(":"),)):
+            raise NotPlain("a redirection of several commands")
+
+    def _redirected_loop(self, body: Node, redirects: list[Node]) -> Script:
+        """Return a loop with what it reads: one file, text, or what a command prints."""
+        source = self._with_redirects(redirects)
+        if source.outputs or len(source.inputs) + len(source.texts) > 1 or len(source.words) > 1:
+            raise NotPlain("a redirection of several commands")
+        is_fed = bool(source.inputs or source.texts)
+        return replace(self._reading(body), source=source if is_fed else None)
+
+    def _with_redirects(self, redirects: list[Node]) -> Command:
+        command = Command((Word(":"),))
         for redirect in redirects:
-            if redirect.type != "file_redirect":
-                raise NotPlain("a redirection of several commands")
-            target = self._with_redirect(Command((Word("group"),)), redirect)
-            if target != Command((Word("group"),)):
-                raise NotPlain("a redirection of several commands")
-        return inner
+            command = self._with_redirect(command, redirect)
+        return command
 
     def _with_redirect(self, command: Command, node: Node) -> Command:
         """Return the command with one redirection; the grammar takes words after the target for more targets."""
+        if node.type == "herestring_redirect":
+            return Command(command.words, command.inputs, command.outputs, (*command.texts, self._herestring(node)))
         if node.type != "file_redirect":
             raise NotPlain("a redirection that is not understood")
-        children = self._checked(node, _GAP, {"<", ">", ">>", ">&", "&>", "&>>"})
+        children = self.checked(node, BLANKS, {"<", ">", ">>", ">&", "&>", "&>>"})
         if children[0].type == "file_descriptor":
-            descriptor = self._text(children.pop(0))
+            descriptor = self.text(children.pop(0))
             if descriptor not in ("0", "1", "2"):
                 raise NotPlain("a redirection that is not understood")
         operator = children.pop(0).type
-        _check_apart(children)
-        if not children or any(child.type not in _WORD_KINDS for child in children):
+        check_apart(children)
+        if not children or any(child.type not in WORDS for child in children):
             raise NotPlain("a redirection that is not understood")
-        target, *more = [self._word(child) for child in children]
+        target = _alone(self._words(children[0]))
+        more = [word for child in children[1:] for word in self._words(child)]
         inputs, outputs = command.inputs, command.outputs
         if operator == ">&":
             if target not in (Word("1"), Word("2")):
                 raise NotPlain("it writes to a file")
         elif operator == "<":
             inputs = (*inputs, target)
+        elif target.holes:
+            raise NotPlain("it writes to a file whose name is not known")
         elif target != Word("/dev/null"):
             outputs = (*outputs, target)
-        return Command((*command.words, *more), inputs, outputs)
+        return Command((*command.words, *more), inputs, outputs, command.texts)
 
-    def _herestring(self, node: Node) -> None:
-        """Check that a here-string is plain text; it is nothing but input then."""
-        children = self._checked(node, _GAP, {"<<<"})
-        if len(children) != 2 or self._word(children[1]).is_home:
+    def _herestring(self, node: Node) -> Word:
+        """Return the text of a here-string, which is nothing but input."""
+        children = self.checked(node, BLANKS, {"<<<"})
+        word = _alone(self._words(children[1])) if len(children) == 2 else Word("~", is_home=True)
+        if word.is_home:
             raise NotPlain("a here-string that is not understood")
+        return word
 
     def _heredoc(self, node: Node) -> list[Script]:
         """Check that a here-document is plain text; return what its line pipes into.
@@ -268,22 +326,21 @@ class _Reader:
         Where it ends is found once more without the tree: there is one in the whole command, its mark is plain, and the
         body is the lines up to the mark.
         """
-        found = _HEREDOC.match(self._text(node))
-        if found is None or self.heredocs != 1:
+        found = _HEREDOC.match(self.text(node))
+        if found is None or self.heredocs != 1 or self.inside:
             raise NotPlain("a here-document that is not understood")
         after: list[Script] = []
         body = ""
         for child in node.children:
             if child.type == "pipeline":
-                parts = [part for part in self._checked(child, _LINES, {"|"}) if part.is_named]
-                after += [self.statement(part) for part in parts]
+                after += [self.statement(part) for part in self.named(child, LINES, {"|"})]
             elif child.type == "heredoc_body":
-                body = self._text(child)
+                body = self.text(child)
             elif child.type not in ("<<", "heredoc_start", "heredoc_end"):
                 raise NotPlain("a here-document that is not understood")
         line, _, rest = self.source[node.start_byte :].decode("utf-8").partition("\n")
         mark = found["mark"]
-        if "\\" in line or "#" in line or f"{body}{mark}" != self._text(node)[len(line) + 1 :]:
+        if "\\" in line or "#" in line or f"{body}{mark}" != self.text(node)[len(line) + 1 :]:
             raise NotPlain("a here-document that is not understood")
         expected = rest.split("\n")[: body.count("\n") + 1]
         if expected[-1:] != [mark] or mark in expected[:-1]:
@@ -292,30 +349,38 @@ class _Reader:
             raise NotPlain("it holds an expansion")
         return after
 
-    def _word(self, node: Node) -> Word:
-        pending = [node]
-        while pending:
-            one = pending.pop()
-            if one.type not in _WORD_LEAVES:
-                raise NotPlain(_WHY.get(one.type, "a word that is not understood"))
-            pending += one.children
-        return read_word(self._text(node))
+    def _words(self, node: Node) -> tuple[Word, ...]:
+        return read_words(*self._marked(node))
 
-    def _text(self, node: Node) -> str:
-        return self.source[node.start_byte : node.end_byte].decode("utf-8")
+    def _marked(self, node: Node, *, checks: bool = True) -> tuple[str, tuple[Hole, ...]]:
+        """Return the text of a node with a mark in place of each hole, and the holes."""
+        pieces: list[bytes] = []
+        holes: list[Hole] = []
+        at = node.start_byte
+        for hole in self.holes(node, checks=checks):
+            if hole.type == "process_substitution" and hole != node:
+                raise NotPlain("it holds an expansion that is not understood")
+            pieces += [self.source[at : hole.start_byte], MARK.encode()]
+            holes.append(self._hole(hole))
+            at = hole.end_byte
+        return b"".join([*pieces, self.source[at : node.end_byte]]).decode("utf-8"), tuple(holes)
 
-    def _checked(self, node: Node, gap: re.Pattern[str], tokens: set[str]) -> list[Node]:
-        """Return the children of `node` where its other tokens are among `tokens` and only blanks lie between them."""
-        at = 0 if node.type == "program" else node.start_byte
-        end = len(self.source) if node.type == "program" else node.end_byte
-        for child in node.children:
-            self._check_gap(at, child.start_byte, gap)
-            if child.is_missing or child.is_error or not (child.is_named or child.type in tokens):
-                raise NotPlain(_WHY.get(child.type, "its syntax was not understood"))
-            at = child.end_byte
-        self._check_gap(at, end, gap)
-        return list(node.children)
-
-    def _check_gap(self, start: int, end: int, gap: re.Pattern[str]) -> None:
-        if start != end and gap.fullmatch(self.source[start:end].decode("utf-8", "replace")) is None:
-            raise NotPlain("it holds something that is not understood")
+    def _hole(self, node: Node) -> Hole:
+        text = self.text(node)
+        if node.type in ("simple_expansion", "expansion"):
+            found = _VALUE.fullmatch(text)
+            follower = self.follower(node)
+            if found is None or (found["name"] and (follower.isalnum() or follower == "_")):
+                raise NotPlain("it holds an expansion that is not understood")
+            return Hole(found["name"] or found["braced"] or "")
+        if node.type == "arithmetic_expansion":
+            if _ARITHMETIC.fullmatch(text) is None:
+                raise NotPlain("it holds arithmetic")
+            return Hole()
+        is_file, is_tick = text.startswith("<("), text.startswith("`")
+        if text.startswith("$((") or (is_tick and set(text[1:-1]) & set('`\\"$')):
+            raise NotPlain("it holds an expansion that is not understood")
+        self.inside += 1
+        script = self.script_of(node, "$(", "`", "<(")
+        self.inside -= 1
+        return Hole(script=script, is_file=is_file)

@@ -7,39 +7,29 @@ is asked of `Looks`, which the caller brings.
 
 from __future__ import annotations
 
-import glob
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
 
-from qcode.safety.paths import Ground, anchored, home_of, judge_on
+from qcode.safety.paths import Ground, anchored, home_of
 from qcode.safety.places import is_within
-from qcode.safety.shell import git
+from qcode.safety.shell import git, running
+from qcode.safety.shell.forms import MARK, Found, Word
 from qcode.safety.shell.programs import PROGRAMS, VERSIONS, WRAPPERS
+from qcode.safety.shell.reads import Complaint, Reader, Reads, Walked
 from qcode.safety.shell.script import Part, Places, target_of_cd
-from qcode.safety.shell.trees import Sieve, Tree
+from qcode.safety.shell.trees import Sieve
 from qcode.safety.shell.usage import Program, Role, Use, is_number, read_use
-from qcode.safety.shell.words import Word
 from qcode.safety.verdict import Level, Verdict
 
-_MOST_MATCHES = 300
 _VERSION_FILES = (
     ".python-version", ".ruby-version", ".node-version", ".nvmrc", ".tool-versions", ".java-version", ".go-version",
     ".perl-version", ".php-version", "mise.toml", ".mise.toml", ".mise", ".config/mise.toml", "mise.local.toml",
 )  # fmt: skip
 """Files by which pyenv, asdf, mise and their kin let a folder choose what a shim runs."""
-_WILD = re.compile(r"[*?]")
-
-
-Reader: TypeAlias = Callable[[str], Verdict]
-"""Says whether a path may be read."""
 
 ALLOWED = "shell:read-only"
-PATH = "shell:path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +62,23 @@ class Looks:
     levels: Callable[[], tuple[Level, ...]] = tuple
 
 
-class Complaint(Exception):  # noqa: N818  # a finding, not a failure
-    """Why a command has to be asked for; `rule` names what decided."""
-
-    rule = "shell:not-read-only"
-
-
-class _PathComplaint(Complaint):
-    """A file it names may not be read unasked, whatever the program."""
-
-    rule = PATH
-
-
 def judge_part(
-    ground: Ground, part: Part, search_path: str = "", reader: Reader | None = None, looks: Looks | None = None
+    ground: Ground,
+    part: Part,
+    search_path: str = "",
+    reader: Reader | None = None,
+    looks: Looks | None = None,
+    walked: Walked | None = None,
 ) -> Verdict:
     """Judge one simple command of a pipe or list, taken to run by bash in one of its folders, without its outputs.
 
     Return `allow` for one that only reads what may be read, else `ask` with the reason. `search_path` is the PATH it
     will run with: a program found in the workspace first asks. `reader` replaces the path layer's answer for reading.
+    `walked` is what the judging of other parts of the same command found out about folders; more is added to it.
     """
     try:
         for place in sorted(part.places):
-            Check(ground, search_path, reader, looks or Looks(), place, len(part.places) == 1).command(part)
+            Check(ground, search_path, reader, looks or Looks(), place, {} if walked is None else walked).command(part)
     except Complaint as found:
         return Verdict("ask", str(found), found.rule)
     return Verdict("allow", "it only reads", ALLOWED)
@@ -104,8 +88,7 @@ def judge_inputs(ground: Ground, part: Part, reader: Reader | None = None) -> Ve
     """Judge only the files that a simple command reads through `<`."""
     try:
         for place in part.places:
-            for word in part.command.inputs:
-                Check(ground, "", reader, Looks(), place).file(word)
+            Check(ground, "", reader, Looks(), place, {}).inputs(part.command.inputs)
     except Complaint as found:
         return Verdict("ask", str(found), "shell:input")
     return Verdict("allow", "its input may be read", "shell:input")
@@ -126,21 +109,31 @@ class Check:
     reader: Reader | None
     looks: Looks
     place: str
-    is_certain: bool = True
+    walked: Walked
     roots: tuple[str, ...] = field(init=False)
+    reads: Reads = field(init=False)
 
     def __post_init__(self) -> None:
         folders = (self.ground.root, *self.ground.added)
         object.__setattr__(self, "roots", tuple(os.path.realpath(folder) for folder in folders))
+        object.__setattr__(self, "reads", Reads(self.ground, self.reader, self.place, self.walked))
 
     def command(self, part: Part) -> None:
         command = part.command
-        for word in command.inputs:
-            self.file(word)
-        if command.words[0] == Word("cd"):
+        self.inputs(command.inputs)
+        if command.words[0] in (Word("cd"), Word("pushd")):
             self._cd(target_of_cd(command))
-            return
-        words = command.words
+        elif command.words != (Word("popd"),):
+            self._simple(command.words, part.feed)
+
+    def inputs(self, words: tuple[Word, ...]) -> None:
+        for word in words:
+            if word.may_be_several:
+                raise Complaint("the name of its input is not known")
+            self.reads.file(word)
+
+    def _simple(self, words: tuple[Word, ...], feed: Found | None) -> None:
+        """Judge one program with its arguments, or what it runs with them."""
         while True:
             name = words[0].text
             if words[0] != Word(name):
@@ -150,28 +143,47 @@ class Check:
             if wrapper is None:
                 break
             words = self._unwrapped(name, wrapper, words[1:])
-        self._program(name, words[1:])
+        if name == "xargs":
+            self._started(name, running.read_xargs(words[1:], feed))
+        elif name == "find" and any(word.text == "-exec" for word in words):
+            self._find(words[1:])
+        else:
+            self._program(name, words[1:])
+
+    def _started(self, name: str, words: tuple[Word, ...] | str) -> None:
+        """Judge what a program starts with names that it was given."""
+        if isinstance(words, str):
+            raise Complaint(f"{name}: {words}")
+        if words[0].text in ("xargs", "find"):
+            raise Complaint(f"{name}: what it runs runs something else")
+        self._simple(words, None)
+
+    def _find(self, words: tuple[Word, ...]) -> None:
+        rest, started = running.split_find(words)
+        self._program("find", rest)
+        for inner in started:
+            self._started("find", inner)
 
     def _cd(self, target: str | None) -> None:
         """Allow a `cd` to a folder inside, without links on the way: bash and the kernel differ on `..` after one."""
         if target is None:
             raise Complaint("this form of cd is not understood")
-        path = os.path.normpath(f"{'' if target.startswith('/') else self.place}/{target}")
+        path = os.path.normpath(os.path.join(self.place, target))  # noqa: PTH118  # plain text, as bash joins it
         spelled = (*self.roots, *(os.path.normpath(folder) for folder in (self.ground.root, *self.ground.added)))
         base = max((folder for folder in spelled if is_within(path, folder)), key=len, default="")
         if not base or os.path.realpath(path) != os.path.normpath(f"{os.path.realpath(base)}/{path[len(base) :]}"):
             raise Complaint(f"{target}: it leaves the workspace")
-        self._readable(path)
+        self.reads.folder(path)
 
     def _unwrapped(self, name: str, wrapper: Program, words: tuple[Word, ...]) -> tuple[Word, ...]:
         """Return what a wrapper such as timeout runs."""
         use = read_use(replace(wrapper, is_ordered=True), words)
         if isinstance(use, str):
             raise Complaint(f"{name}: {use}")
-        self._words(name, [(word, wrapper.values[option]) for option, word in use.options if word is not None])
+        self._words(name, wrapper, [(word, wrapper.values[option]) for option, word in use.options if word is not None])
         inner = use.operands
         if wrapper.operands[0] == "number":
-            self._words(name, [(word, "number") for word in inner[:1]])
+            self._words(name, wrapper, [(word, "number") for word in inner[:1]])
             inner = inner[1:]
         if not inner:
             raise Complaint(f"{name} has nothing to run")
@@ -190,9 +202,11 @@ class Check:
             self._origin(helper)
         self._apply(name, known, words)
 
-    def _apply(self, name: str, known: Program, words: tuple[Word, ...]) -> Use:
+    def _apply(self, name: str, known: Program, words: tuple[Word, ...]) -> None:
         use: Use | str
         if known.whole is not None:
+            if not known.is_inert and not all(word.is_known for word in words):
+                raise Complaint(f"{name}: what is not known could become other arguments")
             whole = known.whole(words)
             if isinstance(whole, str):
                 raise Complaint(f"{name}: {whole}")
@@ -205,17 +219,16 @@ class Check:
         complaint = known.check(use) if known.check is not None else ""
         if complaint:
             raise Complaint(f"{name}: {complaint}")
+        is_open = any(word.text == "--" for word in words)
         read: list[tuple[Word, Role]] = [(word, known.values[option]) for option, word in use.options if word]
-        is_open = Word("--") in words
         read += zip(use.operands, roles, strict=True)
         if "tree" in known.all_roles(use) and "tree" not in roles:
             read.append((Word("."), "tree"))
-        self._words(name, read, use, may_lead=known.is_mild or is_open)
-        return use
+        self._words(name, known, read, use, may_lead=known.is_mild or known.is_tame or is_open)
 
     def _git(self, words: tuple[Word, ...]) -> None:
         here = (os.path.normpath(self.ground.root), self.roots[0])
-        if self.place not in here or not self.is_certain:
+        if self.place not in here and not self._is_plain_folder(here):
             raise Complaint("git: the configuration of another folder than the workspace was not looked at")
         asked = git.asked_by(words, here)
         if isinstance(asked, str):
@@ -231,78 +244,38 @@ class Check:
         if asked.reads == "configuration" and seen.has_credentials:
             raise Complaint("git: the configuration holds credentials")
 
-    def _words(self, name: str, words: list[tuple[Word, Role]], use: Use | None = None, may_lead: bool = False) -> None:
+    def _is_plain_folder(self, roots: tuple[str, ...]) -> bool:
+        """Return whether git takes the repository of the workspace in this folder below it, for it meets no other."""
+        root = next((one for one in roots if is_within(self.place, one)), "")
+        if not root or not os.path.isdir(self.place):  # noqa: PTH112  # plain text
+            return False
+        below = Path(self.place).relative_to(root).parts
+        folders = [Path(root, *below[: depth + 1]) for depth in range(len(below))]
+        # A folder with these names in it is a repository of its own to git, whatever it is called.
+        return not any(os.path.lexists(folder / name) for folder in folders for name in (".git", "HEAD", "gitdir"))
+
+    def _words(
+        self,
+        name: str,
+        known: Program,
+        words: list[tuple[Word, Role]],
+        use: Use | None = None,
+        *,
+        may_lead: bool = False,
+    ) -> None:
         for word, role in words:
-            if role == "number" and not is_number(word.text):
+            if role == "number" and not is_number(word.text) and not (word.unknown == "number" and word.text == MARK):
                 raise Complaint(f"{name}: {word.text!r} is no number")
-            if role in ("text", "number") and word.has_glob:
+            if role in ("text", "number") and word.has_glob and not (word.is_one and known.is_inert):
                 raise Complaint(f"{name}: a wildcard could become other arguments")
+            if role == "text" and not word.is_known and not known.is_inert:
+                raise Complaint(f"{name}: it depends on text that is not known")
             if role == "tracked":
-                self._tracked(name, word)
-            if role in ("file", "tree"):
-                for path in self.file(word, may_lead=may_lead):
-                    if role == "tree":
-                        self._tree(path, Sieve.of(name, use or Use()))
-
-    def file(self, word: Word, *, may_lead: bool = False) -> list[str]:
-        """Return the paths that `word` means, all of which may be read."""
-        if word.text == "-" or word == Word("/dev/null"):
-            return []
-        path = word.text
-        if path.startswith("~") and not word.is_home:
-            path = f"./{path}"
-        paths = self._matches(path, may_lead=may_lead) if word.has_glob else [path]
-        for one in paths:
-            self._readable(one)
-        return paths
-
-    def _tracked(self, name: str, word: Word) -> None:
-        """Judge a revision or path: git reads no file outside the repository, unless it is told to by such a path."""
-        if word.has_glob or word.is_home:
-            raise Complaint(f"{name}: a wildcard or home folder could become other arguments")
-        revision, colon, below = word.text.rpartition(":")
-        path = git.without_magic(word.text) if word.text.startswith(":") else below if colon else word.text
-        del revision
-        if path.startswith(("/", "~")) or ".." in path.split("/"):
-            raise Complaint(f"{name}: {word.text!r} may be outside the workspace")
-        if path:
-            self._readable(f"./{path}")
-
-    def _readable(self, path: str) -> None:
-        verdict = self._verdict(path)
-        if not verdict.is_allowed:
-            raise _PathComplaint(f"{path}: {verdict.reason}")
-
-    def _verdict(self, path: str) -> Verdict:
-        # The path layer takes paths relative to the root; a command may run below it.
-        if self.place != str(self.ground.root):
-            path = self._absolute(path)
-        return judge_on(self.ground, path, "read") if self.reader is None else self.reader(path)
-
-    def _matches(self, pattern: str, *, may_lead: bool) -> list[str]:
-        """Return what bash would make of a pattern with `*` and `?`: its matches, or itself where there are none.
-
-        A pattern at the start of a word could become an option, unless options mean nothing here; then it must at least
-        say how the names end.
-        """
-        parts = pattern.split("/")
-        is_leading = _WILD.search(parts[0]) is not None
-        ending = re.split(_WILD, pattern)[-1]
-        if pattern.startswith("-") or (is_leading and not (may_lead and len(ending) > 1)):
-            raise Complaint("a wildcard at the start of a word could become an option")
-        if any(part.startswith(".") and _WILD.search(part) for part in parts) or "**" in pattern:
-            raise Complaint("a wildcard whose meaning is not certain")
-        start = anchored(pattern, glob.escape(self.place), glob.escape(home_of(self.ground)))
-        matches = glob.iglob(start)  # noqa: PTH207  # bash's rules for dots, not pathlib's
-        found = list(islice(matches, _MOST_MATCHES + 1))
-        if len(found) > _MOST_MATCHES:
-            raise Complaint("a wildcard with very many matches")
-        if is_leading and any(os.path.basename(one).startswith("-") for one in found):  # noqa: PTH119  # plain text
-            raise Complaint("a wildcard that becomes an option")
-        return found or [pattern]
-
-    def _absolute(self, path: str) -> str:
-        return anchored(path, self.place, home_of(self.ground))
+                self.reads.tracked(name, word)
+            if role == "file":
+                self.reads.file(word, may_lead=may_lead)
+            if role == "tree":
+                self.reads.tree(word, Sieve.of(name, use or Use()), may_lead=may_lead)
 
     def _origin(self, name: str) -> None:
         """Raise where bash would take `name` from the workspace, or from a shim that lets a project choose."""
@@ -323,8 +296,3 @@ class Check:
     def _chooses_versions(self) -> bool:
         folders = (Path(self.place), *Path(self.place).parents)
         return any(os.path.lexists(folder / name) for folder in folders for name in _VERSION_FILES)
-
-    def _tree(self, path: str, sieve: Sieve) -> None:
-        reason = Tree(self._verdict, sieve, judges_all=self.reader is not None).why_not(self._absolute(path))
-        if reason:
-            raise _PathComplaint(reason)

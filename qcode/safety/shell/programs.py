@@ -10,7 +10,7 @@ from __future__ import annotations
 from qcode.safety.shell import special
 from qcode.safety.shell.usage import Program, Role, program
 
-_TEXT = program("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", whole=special.whole_text)
+_TEXT = program(whole=special.whole_text, is_inert=True)
 _FILTER_FILE: tuple[Role, ...] = ("file",)
 
 _GREP_SHORT = "EFGPivwxclLnHhoqsaIrzZbTU"
@@ -24,7 +24,16 @@ _GREP_VALUES = (
     "e|regexp f|file:file m|max-count:number A|after-context:number B|before-context:number C|context:number "
     "include exclude exclude-dir exclude-from:file label"
 )
-_GREP = program(_GREP_SHORT, _GREP_LONG, _GREP_VALUES, roles=special.roles_of_grep, has_number_flag=True)
+_GREP = program(
+    _GREP_SHORT,
+    _GREP_LONG,
+    _GREP_VALUES,
+    roles=special.roles_of_grep,
+    check=special.check_globs,
+    has_number_flag=True,
+    is_inert=True,
+    is_tame=True,
+)
 _RG = program(
     "niIlcwvoSsFNHxUpqP0.uab",
     "line-number no-line-number files-with-matches files-without-match count count-matches word-regexp invert-match "
@@ -36,6 +45,7 @@ _RG = program(
     "C|context:number m|max-count:number M|max-columns:number d|max-depth:number sort sortr r|replace color "
     "context-separator max-filesize j|threads:number path-separator type-add",
     roles=special.roles_of_rg,
+    check=special.check_globs,
 )
 _LS = program(
     "aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ1",
@@ -57,7 +67,7 @@ _DIFF = program(
     roles=special.roles_of_diff,
 )
 _AWK = program("", "", "F|field-separator v|assign", ("text", "file"), check=special.check_awk, is_ordered=True)
-_SUMS = program("bztw", "binary text tag zero", "", _FILTER_FILE)
+_SUMS = program("bztw", "binary text tag zero", "", _FILTER_FILE, is_tame=True)
 _UNPACKERS = ("gzip", "bzip2", "xz", "zstd")
 _HEAD = program(
     "qvz",
@@ -81,15 +91,21 @@ _READING = {
     "head": _HEAD,
     "tail": _HEAD,
     "wc": program("clmLw", "bytes chars lines words max-line-length total=", "", _FILTER_FILE, is_mild=True),
-    "nl": program("p", "", "b|body-numbering s|number-separator w|number-width:number v n i:number", _FILTER_FILE),
-    "tac": program("", "", "", _FILTER_FILE),
-    "rev": program("", "", "", _FILTER_FILE),
+    "nl": program(
+        "p", "", "b|body-numbering s|number-separator w|number-width:number v n i:number", _FILTER_FILE, is_tame=True
+    ),
+    "tac": program("", "", "", _FILTER_FILE, is_tame=True),
+    "rev": program("", "", "", _FILTER_FILE, is_tame=True),
     "fold": program("bs", "bytes spaces", "w|width:number", _FILTER_FILE),
     "fmt": program("cstu", "", "w|width:number", _FILTER_FILE),
     "expand": program("i", "initial", "t|tabs", _FILTER_FILE),
     "unexpand": program("a", "all first-only", "t|tabs", _FILTER_FILE),
     "cut": program(
-        "snz", "complement only-delimited", "d|delimiter f|fields c|characters b|bytes output-delimiter", _FILTER_FILE
+        "snz",
+        "complement only-delimited",
+        "d|delimiter f|fields c|characters b|bytes output-delimiter",
+        _FILTER_FILE,
+        is_tame=True,
     ),
     "paste": program("sz", "serial", "d|delimiters", _FILTER_FILE),
     "tr": program("cCdst", "complement delete squeeze-repeats truncate-set1", "", ("text",), most=2),
@@ -114,13 +130,13 @@ _READING = {
     "shuf": program("ez", "echo", "n|head-count:number i|input-range", _FILTER_FILE),
     "diff": _DIFF,
     "cmp": program("blsn", "print-bytes verbose silent quiet", "n|bytes:number", _FILTER_FILE, most=2),
-    "od": program("abcdfilosxv", "output-duplicates", "A|address-radix t|format N j", _FILTER_FILE),
+    "od": program("abcdfilosxv", "output-duplicates", "A|address-radix t|format N j", _FILTER_FILE, is_tame=True),
     "hexdump": program("bcCdovx", "canonical no-squeezing", "n|length:number s|skip:number", _FILTER_FILE),
     "xxd": program("abeipuE", "", "l|len s|seek c|cols:number g:number", _FILTER_FILE, most=1, is_ordered=True),
     "base64": program("di", "decode ignore-garbage", "w|wrap:number", _FILTER_FILE, most=1),
     "base32": program("di", "decode ignore-garbage", "w|wrap:number", _FILTER_FILE, most=1),
     **dict.fromkeys(("md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum"), _SUMS),
-    "cksum": program("", "", "", _FILTER_FILE),
+    "cksum": program("", "", "", _FILTER_FILE, is_tame=True),
     "sum": program("rs", "", "", _FILTER_FILE),
     "stat": program("Lft", "dereference file-system terse", "c|format printf", _FILTER_FILE, is_mild=True),
     "file": program(
@@ -142,9 +158,11 @@ _READING = {
         "adfishpugDFCnxvtcrUNQJX", "dirsfirst gitignore noreport prune du si inodes", "L:number I P", ("file",)
     ),
     "readlink": program("femnqsvz", "canonicalize canonicalize-existing canonicalize-missing", "", _FILTER_FILE),
-    "realpath": program("eLmPqsz", "canonicalize-existing strip no-symlinks", "relative-to relative-base", ("file",)),
-    "basename": program("az", "multiple zero", "s|suffix", ("text",)),
-    "dirname": program("z", "zero", "", ("text",)),
+    "realpath": program(
+        "eLmPqsz", "canonicalize-existing strip no-symlinks", "relative-to:file relative-base:file", ("file",)
+    ),
+    "basename": program("az", "multiple zero", "s|suffix", ("text",), is_mild=True, is_inert=True),
+    "dirname": program("z", "zero", "", ("text",), is_mild=True, is_inert=True),
     "grep": _GREP,
     "egrep": _GREP,
     "fgrep": _GREP,
@@ -179,18 +197,36 @@ _READING = {
             ("text", "file"),
         ),
     ),
-    "bat": program(
-        "pnA",
-        "plain number show-all style= color= decorations=",
-        "l|language r|line-range",
-        ("file",),
-        exact="--paging=never",
+    **dict.fromkeys(
+        ("bat", "batcat"),
+        program(
+            "pnA",
+            "plain number show-all style= color= decorations=",
+            "l|language r|line-range",
+            ("file",),
+            exact="--paging=never",
+        ),
     ),
+    **dict.fromkeys(
+        ("eza", "exa"),
+        program(
+            "1lGRTaAdFhgHimnSuUrxDf",
+            "oneline long grid recurse tree all almost-all list-dirs classify header group inode links modified "
+            "created accessed reverse only-dirs only-files git git-ignore no-permissions no-user no-time no-filesize "
+            "icons group-directories-first color= colour= icons= time-style= sort= level= ignore-glob=",
+            "L|level:number I|ignore-glob s|sort",
+            ("file",),
+        ),
+    ),
+    **dict.fromkeys(("tokei", "scc"), program("", "", "", ("file",))),
     "strings": program("aw", "all", "n|bytes:number t|radix e|encoding", _FILTER_FILE, has_number_flag=True),
     "nm": program("aAgnopruCDS", "demangle extern-only undefined-only dynamic", "", ("file",)),
     "size": program("ABdotx", "totals", "", ("file",)),
     "readelf": program("ahlSstendrVAIW", "all file-header sections symbols dynamic wide", "", ("file",)),
     "iconv": program("cl", "list", "f|from-code t|to-code", _FILTER_FILE),
+    "look": program("adf", "", "t|terminate", ("text", "file"), most=2),
+    "objdump": program("CdDhfprRtTxw", "disassemble", "j M", ("file",)),
+    "shellcheck": program("", "", "f|format s|shell e|exclude i|include S|severity", ("file",)),
     "bc": program("lqsi", "mathlib quiet standard", "", ("file",)),
     "tsort": program("", "", "", ("file",), most=1),
     **dict.fromkeys(("zcat", "bzcat", "xzcat", "zstdcat"), program("", "", "", ("file",), helpers=_UNPACKERS)),
@@ -198,7 +234,8 @@ _READING = {
         ("gzip", "xz", "zstd", "bzip2"),
         program("clvdtkq", "list decompress stdout to-stdout test", "", ("file",), check=special.check_unpacker),
     ),
-    "unzip": program("lvZ1", "", "", ("file", "text"), check=special.check_unzip, is_ordered=True),
+    "gunzip": program("clt", "list stdout to-stdout test", "", ("file",), check=special.check_gunzip),
+    "unzip": program("lvZ1pc", "", "", ("file", "text"), check=special.check_unzip, is_ordered=True),
     "zipinfo": program("1smlvhtz", "", "", ("file", "text"), is_ordered=True),
     "tar": program(
         "tvzjJ",
@@ -228,9 +265,26 @@ _TELLING = {
     "locale": program("am", "all-locales charmaps"),
     "getconf": program("", "", "", ("text",), most=2),
     "cal": program("13jmy", "", "", ("text",), most=3),
+    "printenv": program("", "", "", ("text",), check=special.check_printenv),
+    "pgrep": program("acfilnovwx", "list-full list-name", "u|euid P|parent", ("text",), most=1, is_inert=True),
+    "pidof": program("s", "", "", ("text",)),
+    "pstree": program("aclnpsu"),
+    "netstat": program("ltunpaesrn", check=special.check_netstat),
+    "vmstat": program("asw"),
+    "lsmod": program(),
+    "lspci": program("nvk"),
+    "lsusb": program("tv"),
+    "tput": program("", "", "", ("text",), most=1, check=special.check_tput),
+    "whereis": program("bms", "", "", ("text",)),
+    "dpkg": program(
+        operands=("text",),
+        exact="-l --list -s --status -L --listfiles -S --search",
+        check=special.check_dpkg,
+    ),
+    **dict.fromkeys(("pip", "pip3"), program(whole=special.whole_pip)),
     "date": program(
         "uRI", "utc universal rfc-email iso-8601= iso-8601 rfc-3339=", "d|date r|reference:file", ("text",), most=1,
-        exact="-Idate -Ihours -Iminutes -Iseconds -Ins", check=special.check_date,
+        exact="-Idate -Ihours -Iminutes -Iseconds -Ins", check=special.check_date, is_inert=True,
     ),
     "seq": program("w", "equal-width", "s|separator", ("text",), most=3, check=special.check_numbers),
     "sleep": program("", "", "", ("text",), most=1, check=special.check_sleep),
@@ -256,11 +310,12 @@ _BUILTINS = {
     "pwd": program("LP"),
     "type": program("aptP", "", "", ("text",), is_ordered=True),
     "command": program("vV", "", "", ("text",), check=special.check_lookup, is_ordered=True),
-    "printf": program(whole=special.whole_printf),
-    "test": program(whole=special.whole_test),
-    "[": program(whole=special.whole_bracket),
-    "[[": program(whole=special.whole_double_bracket),
-    "exit": program("", "", "", ("number",), most=1),
+    "printf": program(whole=special.whole_printf, is_inert=True),
+    "test": program(whole=special.whole_test, is_inert=True),
+    "[": program(whole=special.whole_bracket, is_inert=True),
+    "[[": program(whole=special.whole_double_bracket, is_inert=True),
+    "exit": program("", "", "", ("number",), most=1, is_mild=True),
+    "dirs": program(),
     "umask": program("S"),
     "ulimit": program("SHacdefilmnpqrstuv"),
 }
@@ -275,12 +330,14 @@ VERSIONS: dict[str, frozenset[str]] = {
         (
             "gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "bash", "zsh", "fish", "make", "cmake", "tar", "git",
             "curl", "wget", "sqlite3", "psql", "mysql", "deno", "ruff", "pip", "pip3", "vim", "emacs", "nano", "gdb",
-            "rsync", "zip", "tmux", "ffmpeg", "pandoc", "protoc", "ninja",
+            "rsync", "zip", "tmux", "pandoc", "protoc", "ninja", "ldd", "docker", "gh", "mypy", "black", "uv", "split",
+            "csplit", "rustup", "openssl", "ssh-keygen", "hyperfine", "systemctl", "xargs", "env",
         ),
         frozenset({"--version"}),
     ),
     **dict.fromkeys(("java", "javac"), frozenset({"--version", "-version"})),
     "perl": frozenset({"--version", "-v"}),
+    **dict.fromkeys(("ffmpeg", "ffprobe"), frozenset({"-version"})),
     "ssh": frozenset({"-V"}),
     "lua": frozenset({"-v"}),
     **dict.fromkeys((*_READING, *_TELLING), frozenset({"--version", "--help"})),

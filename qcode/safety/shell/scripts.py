@@ -39,7 +39,8 @@ _AWK_DIVISION = re.compile(
 _AWK_UNKNOWN = re.compile(r"[@#\\`'\"]|\bgetline\b|(?<!\|)\|(?!\|)")
 
 _JQ_PLAIN = re.compile(r"[\w.\[\]|,:;@$\s(){}?<>=!+*/%-]*")
-_JQ_STRING = re.compile(r'"(?:[^"\\\n]|\\["/bfnrt])*"')
+_JQ_PIECES = re.compile(r'"(?:[^"\\\n]|\\["\\/bfnrt])*(?P<opens>"|\\\()|[()]|[^"()]+')
+_JQ_AFTER = re.compile(r'(?:[^"\\\n]|\\["\\/bfnrt])*(?P<opens>"|\\\()')
 _JQ_REACHES_OUT = re.compile(
     r"\b(env|include|import|input|inputs|input_filename|debug|stderr|halt|halt_error|modulemeta|"
     r"get_search_list|ENV|__prog_args)\b"
@@ -68,8 +69,30 @@ def is_reading_awk(script: str) -> bool:
 
 def is_reading_jq(script: str) -> bool:
     """Return whether a jq filter reaches nothing but its input."""
-    bare = _JQ_STRING.sub('""', script).replace('""', "")
-    return len(script) < 2_000 and _JQ_PLAIN.fullmatch(bare) is not None and _JQ_REACHES_OUT.search(bare) is None
+    bare = _jq_code(script) if len(script) < 2_000 else None
+    return bare is not None and _JQ_PLAIN.fullmatch(bare) is not None and _JQ_REACHES_OUT.search(bare) is None
+
+
+def _jq_code(script: str) -> str | None:
+    """Return a filter without the text of its strings but with what is computed inside them; None if it is unclear."""
+    at, code, rounds = 0, list[str](), [0]
+    while at < len(script):
+        is_back = rounds[-1] == 0 and len(rounds) > 1 and script[at] == ")"
+        found = (_JQ_AFTER if is_back else _JQ_PIECES).match(script, at + is_back)
+        if found is None:
+            return None
+        at = found.end()
+        if is_back:
+            rounds.pop()
+        if found["opens"] is not None:
+            code.append(" ")
+            rounds += [0] if found["opens"] != '"' else []
+            continue
+        code.append(found[0])
+        rounds[-1] += (found[0] == "(") - (found[0] == ")")
+        if rounds[-1] < 0:
+            return None
+    return "".join(code) if len(rounds) == 1 else None
 
 
 def _redirects(bare: str) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+from qcode.safety import names
 from qcode.safety.shell import scripts
+from qcode.safety.shell.forms import TELLING, Word
 from qcode.safety.shell.usage import Role, Use, is_number
-from qcode.safety.shell.words import Word
 
 _FIND_ALONE = frozenset(
     {
@@ -41,6 +43,10 @@ _TEST_NUMBER = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _PS_VALUED = ("-o", "-p", "-u", "-C", "--sort", "--pid", "--ppid", "-eo", "-Ao", "-axo", "axo", "-efo")
 _PS_OPTION = re.compile(r"(?=.)a?u?x?f?w{0,2}|-aux|-[eAfFlajHTLw]+|--sort=-?[%\w,+-]+|--no-headers?|--forest|\d+")
 _PS_VALUE = re.compile(r"[A-Za-z0-9_%,:=+.-]+")
+_PIP_OPTIONS = frozenset(
+    {"--user", "--local", "--not-required", "--editable", "--format=columns", "--format=freeze", "--format=json"}
+)
+_TPUT = frozenset({"cols", "lines", "colors", "bold", "sgr0"})
 _IP_WORDS = frozenset(
     {
         "a",
@@ -94,8 +100,8 @@ def whole_find(words: tuple[Word, ...]) -> Whole | str:
 
 def whole_test(words: tuple[Word, ...]) -> Whole | str:
     """Read `test` in its forms of one operator, perhaps behind a `!`; anything longer is not known."""
-    if any(word.has_glob for word in words):
-        return "a wildcard in a test"
+    if any(word.may_be_several for word in words):
+        return "a test of what could become several words"
     if len(words) > 1 and words[0] == Word("!"):
         words = words[1:]
     if len(words) == 1 and not words[0].text.startswith("-"):
@@ -117,7 +123,20 @@ def whole_double_bracket(words: tuple[Word, ...]) -> Whole | str:
     """Read `[[ ... ]]`, where a pattern may stand on the right."""
     if not words or words[-1].text != "]]":
         return "the bracket is not closed"
-    return whole_test(words[:-1])
+    inside = tuple(replace(word, unknown="text") if word.unknown == "words" else word for word in words[:-1])
+    if len(inside) == 3 and inside[1].text in _TEST_TEXT and inside[2].has_glob:
+        inside = (*inside[:2], replace(inside[2], has_glob=False))
+    return whole_test(inside)
+
+
+def whole_pip(words: tuple[Word, ...]) -> Whole | str:
+    """Read `pip list` and `pip show` where they ask no index: what is installed is looked up."""
+    command, *rest = words or (Word(""),)
+    options = {word.text for word in rest if word.text.startswith("-")}
+    is_known = command in (Word("list"), Word("show")) and not any(word.has_glob or word.is_home for word in rest)
+    if not is_known or not options <= _PIP_OPTIONS or (command.text == "list" and len(options) < len(rest)):
+        return "only lists of what is installed are known to only read"
+    return Use((), ()), ()
 
 
 def whole_ps(words: tuple[Word, ...]) -> Whole | str:
@@ -154,7 +173,7 @@ def whole_bracket(words: tuple[Word, ...]) -> Whole | str:
 
 def whole_printf(words: tuple[Word, ...]) -> Whole | str:
     """Read bash's `printf`, which can assign with `-v` and with `%n`."""
-    if not words or words[0].text.startswith("-") or _STORING_FORMAT.search(words[0].text):
+    if not words or not words[0].is_known or words[0].text.startswith("-") or _STORING_FORMAT.search(words[0].text):
         return "this form of printf is not known to only print"
     return Use((), words), _texts(words)
 
@@ -186,6 +205,13 @@ def roles_of_diff(_: Use) -> tuple[Role, ...]:
 def roles_of_script(use: Use) -> tuple[Role, ...]:
     """The first operand of sed is its script unless `-e` brought it."""
     return ("file",) if use.has("-e", "--expression") else ("text", "file")
+
+
+def check_globs(use: Use) -> str:
+    """A search may be told to look where it would not, and only there."""
+    globs = use.values("-g", "--glob", "--iglob", "--include")
+    looks_for = any(names.is_secret(glob.rsplit("/", 1)[-1]) for glob in globs if not glob.startswith("!"))
+    return "it looks for files that hold secrets" if looks_for else ""
 
 
 def check_sed(use: Use) -> str:
@@ -222,8 +248,30 @@ def check_unpacker(use: Use) -> str:
     return "" if is_output or is_look else "it would replace files"
 
 
+def check_gunzip(use: Use) -> str:
+    """gunzip replaces files unless it lists, tests, or is told to write to the output."""
+    return "" if use.has("-c", "--stdout", "--to-stdout", "-l", "--list", "-t", "--test") else "it would replace files"
+
+
+def check_printenv(use: Use) -> str:
+    names = [word.text for word in use.operands]
+    return "" if names and TELLING.issuperset(names) else "it may show secrets"
+
+
+def check_netstat(use: Use) -> str:
+    return "" if use.has("-n") else "it would ask the network for names"
+
+
+def check_tput(use: Use) -> str:
+    return "" if use.operands and use.operands[0].text in _TPUT else "this capability is not known to only print"
+
+
+def check_dpkg(use: Use) -> str:
+    return "" if use.options else "it is not told to list"
+
+
 def check_unzip(use: Use) -> str:
-    return "" if use.has("-l", "-v", "-Z") else "it would unpack files"
+    return "" if use.has("-l", "-v", "-Z", "-p", "-c") else "it would unpack files"
 
 
 def check_tar(use: Use) -> str:

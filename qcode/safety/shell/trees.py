@@ -27,6 +27,7 @@ class Sieve:
     includes: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     skips_hidden: bool = False
+    skips_links: bool = False
 
     @staticmethod
     def of(name: str, use: Use) -> Sieve:
@@ -50,11 +51,18 @@ class Sieve:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Everything below a folder, links not followed. `judges_all`: `judge` has to be asked about every file."""
+    """Everything below a folder. `judges_all`: `judge` has to be asked about every file.
+
+    `follows`: a link may be read as well, and `enters`: so may all that is in a folder it leads to. Nothing is left out
+    then: packages somebody published hold links too. `splitting` are characters no name may hold.
+    """
 
     judge: Callable[[str], Verdict]
     sieve: Sieve
     judges_all: bool = False
+    follows: bool = False
+    enters: bool = False
+    splitting: str = ""
 
     def why_not(self, folder: str) -> str:
         """Return why reading all of the absolute `folder` needs asking, empty where it does not."""
@@ -69,13 +77,24 @@ class Tree:
             if left < 0:
                 return "it reads more files than can be looked at before"
             for entry in entries:
-                if entry.is_symlink() or self.sieve.is_skipped(entry.name):
+                if self.splitting and not set(self.splitting).isdisjoint(entry.name):
+                    return f"{entry.path!r}: a name that could become other arguments"
+                if self.sieve.is_skipped(entry.name):
                     continue
-                if entry.is_dir(follow_symlinks=False):
-                    pending += [] if self.sieve.is_left_out(entry.name) else [entry.path]
+                if entry.is_symlink():
+                    if self.follows and not self.sieve.skips_links and (reason := self._why_not_link(entry)):
+                        return reason
+                elif entry.is_dir(follow_symlinks=False):
+                    pending += [] if not self.follows and self.sieve.is_left_out(entry.name) else [entry.path]
                 elif self.sieve.is_searched(entry.name) and (reason := self._why_not_entry(entry)):
                     return reason
         return ""
+
+    def _why_not_link(self, entry: os.DirEntry[str]) -> str:
+        if self.enters and entry.is_dir():
+            return f"{entry.path}: a link to a folder"
+        verdict = self.judge(entry.path)
+        return "" if verdict.is_allowed or not self.sieve.is_searched(entry.name) else f"{entry.path}: {verdict.reason}"
 
     def _why_not_entry(self, entry: os.DirEntry[str]) -> str:
         try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from qcode.safety.shell.words import Word
+from qcode.safety.shell.forms import Word
 
 Role: TypeAlias = Literal["text", "number", "file", "tree", "tracked"]
 """What a word is to a program: any text, a number, a file or folder it reads, a folder it reads all of, a revision or
@@ -44,7 +44,9 @@ class Program:
     order, the last for all that follow; `most` bounds their number; `roles` decides them from the options instead.
     `exact` are whole words that are options although they are not spelled like the rest. `is_ordered`: options end
     with the first operand. `check` returns what is wrong, or nothing. `whole` reads all words itself. `helpers` are
-    programs that it starts itself. `is_mild`: no option of it, whatever its name, can do more than it does.
+    programs that it starts itself. `is_mild`: no option of it, whatever its name, can do more than it does. `is_inert`:
+    what is text to it is only printed, compared or looked for, so that any will do. `is_tame`: no option of it that is
+    the name of a file can.
     """
 
     flags: frozenset[str] = frozenset()
@@ -56,6 +58,8 @@ class Program:
     has_number_flag: bool = False
     is_ordered: bool = False
     is_mild: bool = False
+    is_inert: bool = False
+    is_tame: bool = False
     roles: Roles | None = None
     check: Callable[[Use], str] | None = None
     whole: Callable[[tuple[Word, ...]], tuple[Use, tuple[Role, ...]] | str] | None = None
@@ -104,6 +108,9 @@ def read_use(program: Program, words: tuple[Word, ...]) -> Use | str:
     rest = list(words)
     while rest:
         word = rest.pop(0)
+        is_safe = program.is_mild or (program.is_tame and word.found is not None)
+        if not word.is_known and (word.text.startswith("-") or (word.may_lead and not is_safe)):
+            return "what is not known could become an option"
         if word.text == "--" and not word.has_glob:
             operands += rest
             break
@@ -121,6 +128,8 @@ def read_use(program: Program, words: tuple[Word, ...]) -> Use | str:
             return complaint
     if program.most is not None and len(operands) > program.most:
         return f"the operand {operands[program.most].text!r} is not known"
+    if program.most is not None and any(word.may_be_several for word in operands):
+        return "a word that could become several operands"
     if operands and not program.operands and program.roles is None:
         return f"the operand {operands[0].text!r} is not known"
     return Use(tuple(options), tuple(operands))
@@ -142,8 +151,8 @@ def _read_option(program: Program, word: Word, rest: list[Word], options: list[t
         name = f"-{letter}"
         if name in program.values:
             value = text[index + 1 :]
-            if not value and not rest:
-                return f"the option {name} has no value"
+            if not value and (not rest or rest[0].may_be_several):
+                return f"the option {name} has no value of its own"
             options.append((name, _attached(program, name, word, value) if value else rest.pop(0)))
             return ""
         if name not in program.flags:
@@ -160,7 +169,7 @@ def _read_long(program: Program, word: Word, rest: list[Word], options: list[tup
             return ""
         is_known = f"{name}=" in program.flags
     else:
-        if name in program.values and rest and not word.has_glob:
+        if name in program.values and rest and not word.has_glob and not rest[0].may_be_several:
             options.append((name, rest.pop(0)))
             return ""
         is_known = name in program.flags

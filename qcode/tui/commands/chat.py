@@ -1,17 +1,8 @@
-"""The commands of the conversation: its model, its mode, a new session, trust."""
+"""The commands of the conversation: its provider, its mode, a new session, trust."""
 
 from __future__ import annotations
 
 from qcode.tui.commands.command import MODES, Command, CommandHost
-
-
-def _model(host: CommandHost, name: str) -> None:
-    if name:
-        host.use_model(name)
-        return
-    others = [other for other in host.model_names if other != host.conversation.model]
-    lines = [f"Model: {host.conversation.model}", *(f"  {other}" for other in others)]
-    host.say("info", "\n".join([*lines, "/model NAME switches, from the next turn on."]))
 
 
 def _mode(host: CommandHost, name: str) -> None:
@@ -19,10 +10,29 @@ def _mode(host: CommandHost, name: str) -> None:
     if mode is not None:
         host.use_mode(mode)
         return
+    if not name and host.has_screens:
+        _pick_mode(host)
+        return
     lines = [f"  {mode}: {meaning}" for mode, meaning in MODES.items()]
     head = f"Mode: {host.conversation.mode}" if not name else f"No mode {name!r} to switch to here."
     tail = "auto and bypass are chosen at the start, with --permission-mode."
     host.say("info" if not name else "warning", "\n".join([head, *lines, tail]))
+
+
+def _pick_mode(host: CommandHost) -> None:
+    from qcode.tui.screens.picker import Picker, Row
+
+    current = host.conversation.mode
+    rows = [Row(mode, mode, meaning, mode == current) for mode, meaning in MODES.items()]
+    if current not in MODES:
+        rows.insert(0, Row(current, current, "chosen at the start", is_current=True))
+
+    def picked(name: str | None) -> None:
+        mode = next((mode for mode in MODES if mode == name), None)
+        if mode is not None:
+            host.use_mode(mode)
+
+    host.open_screen(Picker("Permission mode", rows), picked)
 
 
 def _next_mode(host: CommandHost, _argument: str) -> None:
@@ -40,15 +50,6 @@ def _clear(host: CommandHost, _argument: str) -> None:
 
 CHAT: tuple[Command, ...] = (
     Command(
-        "model",
-        "Switch the model",
-        "Show the models, or switch to one from the next turn on.",
-        _model,
-        ("model",),
-        "[name]",
-        lambda host: host.model_names,
-    ),
-    Command(
         "connect",
         "Connect a provider",
         "Add a key: choose a provider, paste its key, switch to its model.",
@@ -65,6 +66,7 @@ CHAT: tuple[Command, ...] = (
         ("mode",),
         "[name]",
         lambda _: tuple(MODES),
+        has_screen=True,
     ),
     Command(
         "next-mode", "Next permission mode", "Go on to plan, default or accept-edits.", _next_mode, keys=("shift+tab",)

@@ -15,8 +15,10 @@ from textual.screen import Screen
 
 from qcode.protocol.conversation import ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import Level
+from qcode.protocol.model import Effort
 from qcode.protocol.servers import ServerStatus
 from qcode.tools.todo import Item
+from qcode.tui.configuring import Setting
 from qcode.tui.setup import AppSetup
 
 Result = TypeVar("Result")
@@ -83,6 +85,16 @@ class CommandHost(Protocol):
     def model_names(self) -> tuple[str, ...]: ...
 
     @property
+    def effort(self) -> Effort | None:
+        """How much the person wants the model to think; None: as much as it likes."""
+        ...
+
+    @property
+    def has_screens(self) -> bool:
+        """Whether a screen can be laid over the app; without, a command says in lines what it would show."""
+        ...
+
+    @property
     def provider_names(self) -> tuple[str, ...]: ...
 
     @property
@@ -124,9 +136,19 @@ class CommandHost(Protocol):
     def compact(self, focus: str) -> None: ...
     def clear_conversation(self) -> None: ...
     def use_model(self, name: str) -> None: ...
+    def use_effort(self, effort: Effort | None) -> None: ...
+
+    def choose_model(self, name: str, effort: Effort | None) -> None:
+        """Use a model and an effort that were chosen together; what did not change is left alone."""
+        ...
+
     def connect(self, provider: str) -> None: ...
     def use_mode(self, mode: ApprovalMode) -> None: ...
     def use_theme(self, name: str) -> None: ...
+
+    def apply_setting(self, setting: Setting) -> bool:
+        """Let a setting that was changed hold at once, where it can; return whether it does."""
+        ...
 
     def try_theme(self, name: str) -> None:
         """Show a theme that is there, for as long as somebody looks at it."""
@@ -147,6 +169,19 @@ class CommandHost(Protocol):
     def redraw(self) -> None: ...
     def scroll_transcript(self, to: Scroll) -> None: ...
     def open_palette(self) -> None: ...
+
+    @property
+    def recent_commands(self) -> tuple[str, ...]:
+        """The ids of the commands that were used last, the latest first."""
+        ...
+
+    def run_command(self, command: Command, argument: str) -> None:
+        """Run a command and remember that it was used."""
+        ...
+
+    def write_prompt(self, text: str) -> None:
+        """Put `text` into the prompt to be finished; what is there goes where Up finds it."""
+        ...
 
     def send(self, text: str, shown: str, options: TurnOptions) -> None:
         """Send `text` as a prompt that is shown as `shown`; while a turn runs it waits for its end."""
@@ -175,6 +210,7 @@ class Command:
 
     `names` are typed after the slash, the first is its name and the others are aliases; none: by key or palette only.
     `choices` are what `argument` may be, offered while it is typed. `run` gets the argument, stripped.
+    `has_screen`: without an argument it opens a screen to choose on.
     `when` False: its keys do what they did before.
     """
 
@@ -187,6 +223,7 @@ class Command:
     choices: Callable[[CommandHost], Sequence[str]] = _nothing
     keys: tuple[str, ...] = ()
     when: Callable[[CommandHost], bool] = _always
+    has_screen: bool = False
 
     @property
     def usage(self) -> str:

@@ -10,9 +10,6 @@ from qcode.protocol.library import EXPORT_FORMS, ExportForm
 from qcode.protocol.rewinding import OwnMessage, RewindPlan, What
 from qcode.tui.commands.command import Command, CommandHost
 from qcode.tui.report_text import context_text, cost_text_of
-from qcode.tui.screens.changes import ChangesScreen
-from qcode.tui.screens.rewind import DoubtPicker, RewindPicker, WhatPicker
-from qcode.tui.screens.sessions import SessionPicker
 from qcode.tui.text import one_line
 
 _RUNNING = "A turn is running. Press Esc to interrupt it first."
@@ -39,6 +36,8 @@ async def _take_step(host: CommandHost, planning: Coroutine[Any, Any, RewindPlan
             return
         chosen = plan.doubtful if answer == "overwrite" else ()
         host.run_later(_perform(host, plan, tuple(file.path for file in chosen)))
+
+    from qcode.tui.screens.rewind import DoubtPicker
 
     host.open_screen(DoubtPicker(plan), answered)
 
@@ -74,6 +73,8 @@ def _rewind(host: CommandHost, _argument: str) -> None:
         if message is not None:
             _ask_what(host, message)
 
+    from qcode.tui.screens.rewind import RewindPicker
+
     host.open_screen(RewindPicker(messages), picked)
 
 
@@ -81,6 +82,8 @@ def _ask_what(host: CommandHost, message: OwnMessage) -> None:
     def picked(what: str | None) -> None:
         if what is not None:
             _step(host, host.conversation.rewinds.plan_rewind(message.number, cast("What", what)))
+
+    from qcode.tui.screens.rewind import WhatPicker
 
     host.open_screen(WhatPicker(message), picked)
 
@@ -101,6 +104,8 @@ def _diff(host: CommandHost, _argument: str) -> None:
             host.say("info", str(refusal))
             return
         if changes:
+            from qcode.tui.screens.changes import ChangesScreen
+
             host.open_screen(ChangesScreen(changes), lambda _: None)
         else:
             host.say("info", "This session changed no files that are still changed.")
@@ -121,6 +126,8 @@ def _resume(host: CommandHost, wanted: str) -> None:
     elif wanted:
         _open(host, wanted)
     else:
+        from qcode.tui.screens.sessions import SessionPicker
+
         picker = SessionPicker(host.conversation.library, time.time)
         host.open_screen(picker, lambda chosen: _open(host, chosen) if chosen is not None else None)
 
@@ -217,6 +224,7 @@ SESSIONS: tuple[Command, ...] = (
         _resume,
         ("resume", "sessions"),
         "[id]",
+        has_screen=True,
     ),
     Command("rename", "Rename the session", "Give this session a name.", _rename, ("rename",), "name"),
     Command("fork", "Fork the session", "Go on in a copy of this session.", _fork, ("fork",)),

@@ -12,14 +12,27 @@ from qcode.tui.commands.command import Command
 from qcode.tui.commands.custom import as_command
 from qcode.tui.commands.help import HELP
 from qcode.tui.commands.leaving import LEAVING
+from qcode.tui.commands.models import MODELS
 from qcode.tui.commands.prompt import PROMPT
 from qcode.tui.commands.servers import SERVERS
 from qcode.tui.commands.sessions import SESSIONS
+from qcode.tui.commands.settings import SETTINGS
 from qcode.tui.commands.todos import TODOS
 from qcode.tui.commands.view import VIEW
 from qcode.tui.setup import AppSetup
 
-COMMANDS: tuple[Command, ...] = (*HELP, *CHAT, *SESSIONS, *SERVERS, *TODOS, *PROMPT, *VIEW, *LEAVING)
+COMMANDS: tuple[Command, ...] = (
+    *HELP,
+    *MODELS,
+    *CHAT,
+    *SESSIONS,
+    *SERVERS,
+    *TODOS,
+    *PROMPT,
+    *VIEW,
+    *SETTINGS,
+    *LEAVING,
+)
 
 
 def enabled(setup: AppSetup) -> Iterator[Command]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from qcode.tui.commands.command import Command, CommandHost
-from qcode.tui.screens.theme import ThemePicker
 
 
 def _theme(host: CommandHost, name: str) -> None:
     if name:
         host.use_theme(name)
         return
+    from qcode.tui.screens.theme import ThemePicker
+
     host.open_screen(
         ThemePicker(host.themes, host.theme_name, host.try_theme),
         lambda chosen: host.use_theme(chosen) if chosen is not None else None,
@@ -25,6 +26,7 @@ VIEW: tuple[Command, ...] = (
         ("theme",),
         "[name]",
         lambda host: host.theme_names,
+        has_screen=True,
     ),
     Command(
         "copy",

@@ -103,7 +103,7 @@ class SessionPicker(Picker):
     def _stop_renaming(self) -> None:
         self._renaming = ""
         self.query_one("#session-name").display = False
-        self.query_one("#picker-query", Input).focus()
+        self.finder.take_focus()
 
     def _read(self) -> tuple[Row, ...]:
         return tuple(session_row(info, self._now()) for info in self._library.sessions())

@@ -61,6 +61,8 @@ class Card(Foldable):
         self._hint = ""
         self._output: list[str] = []
         self._rest = ""
+        self._long: list[str] = []
+        self._long_rest = ""
         self._diff: list[Row] = []
         self._unfolded_rows: list[list[Line]] = []
         self._unfolded_width = 0
@@ -75,10 +77,12 @@ class Card(Foldable):
         diff: str | None = None,
         summary: str | None = None,
         hint: str | None = None,
+        detail: str | None = None,
     ) -> None:
         """Change what is given. `output` replaces all output so far, `append` goes on after it.
 
-        `hint` is shown while it runs long.
+        `detail` goes on with the long form: where there is one, the unfolded card shows it in the place of the output.
+        `hint` is shown while the call runs long.
         """
         if state is not None:
             self._set_state(state)
@@ -90,6 +94,9 @@ class Card(Foldable):
             self._take(output)
         if append is not None:
             self._take(append)
+        if detail is not None:
+            *complete, self._long_rest = (self._long_rest + detail).split("\n")
+            self._long += complete
         if diff is not None:
             self._diff = parse_diff(diff) if diff else []
         if hint is not None:
@@ -100,12 +107,13 @@ class Card(Foldable):
 
     def size(self) -> tuple[int, int]:
         if self.is_unfolded:
-            return len(self._argument), len(self._output) + len(self._diff)
+            return len(self._argument), len(self._long or self._output) + len(self._diff)
         folded = min(len(self._output), _HEAD + _TAIL + 1) + min(len(self._diff), _DIFF_HEAD + _DIFF_TAIL + 1)
         return min(len(self._argument), 80), folded
 
     def source(self) -> str:
-        return "\n".join([self._argument, *self._output, self._rest, *(row.text for row in self._diff)])
+        output = self._source()
+        return "\n".join([self._argument, *output[0], output[1], *(row.text for row in self._diff)])
 
     def lay_out(self, width: int) -> list[Line]:
         lines = self._title(width)
@@ -165,8 +173,13 @@ class Card(Foldable):
             return lines
         return lines + prefix(wrap([(status, paint)], max(1, width - 2)), _INDENT, _INDENT)
 
+    def _source(self) -> tuple[list[str], str]:
+        """Return the complete lines of what the unfolded card shows, and the line that is not complete."""
+        return (self._long, self._long_rest) if self._long or self._long_rest else (self._output, self._rest)
+
     def _output_rows(self, width: int) -> list[Line]:
-        source = self._output if not self._rest else [*self._output, self._rest]
+        lines, rest = self._source() if self.is_unfolded else (self._output, self._rest)
+        source = lines if not rest else [*lines, rest]
         first, last = 0, len(source)
         while last > first and not source[last - 1].strip():
             last -= 1
@@ -189,7 +202,7 @@ class Card(Foldable):
         if width != self._unfolded_width:
             kept.clear()
             self._unfolded_width = width
-        kept += [self._output_line(text, width) for text in source[len(kept) : len(self._output)]]
+        kept += [self._output_line(text, width) for text in source[len(kept) : len(self._source()[0])]]
         return [*kept, *(self._output_line(text, width) for text in source[len(kept) :])]
 
     def _output_line(self, text: str, width: int) -> list[Line]:

@@ -169,6 +169,7 @@ class Content:
         diff: str | None = None,
         summary: str | None = None,
         hint: str | None = None,
+        detail: str | None = None,
     ) -> None:
         """Change a card; one that went with its attempt is ignored. Raise `ValueError` for a state that is none."""
         if state is not None and state not in _STATES:
@@ -186,6 +187,7 @@ class Content:
             diff=diff,
             summary=summary,
             hint=hint,
+            detail=detail,
         )
         if card.state != "writing":
             self._live = [entry for entry in self._live if entry is not card]

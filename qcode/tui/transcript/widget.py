@@ -96,6 +96,7 @@ class Transcript(SearchingPane):
         diff: str | None = None,
         summary: str | None = None,
         hint: str | None = None,
+        detail: str | None = None,
     ) -> None:
         """Change what is given of a card; one that went with its attempt is ignored.
 
@@ -111,6 +112,7 @@ class Transcript(SearchingPane):
             diff=diff,
             summary=summary,
             hint=hint,
+            detail=detail,
         )
         self.schedule()
 
@@ -119,6 +121,10 @@ class Transcript(SearchingPane):
         self.content.toggle_folds()
         self.drop_selection()
         self.schedule()
+
+    def show_thinking(self, thinking: Thoughts) -> None:
+        """Fold, expand or hide what is thought from now on."""
+        self._thinking = self.content.thinking = thinking
 
     def clear(self) -> None:
         """Take everything away."""

@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from textual.app import App
+from textual.events import MouseScrollDown, MouseScrollUp
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from qcode.tui.screens.picker import Picker, PickerList, Row, foot
+from qcode.tui.screens.picker import Picker, Row, foot
+from qcode.tui.screens.rows import Column, PickerList
 from tests.tui.harness import ROOT_CSS
 
 ROWS = tuple(Row(f"id{n}", f"name {n}", f"detail [b]{n}", n == 3) for n in range(40))
@@ -115,8 +117,8 @@ def test_each_row_that_is_highlighted_is_told_once() -> None:
     picker = Recording()
 
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        await pilot.press("down", "up", "ctrl+home", "up", "ctrl+end", "down")
-        assert picker.seen == ["id3", "id4", "id3", "id0", "id39"]
+        await pilot.press("down", "up", "home", "home", "end", "ctrl+end", "ctrl+home")
+        assert picker.seen == ["id3", "id4", "id3", "id0", "id39", "id0"]
 
     play(scene, picker)
 
@@ -170,6 +172,91 @@ def test_everything_fits_and_brackets_are_text(size: tuple[int, int]) -> None:
         assert isinstance(stage.focused, Input)
 
     play(scene, size=size)
+
+
+def test_arrows_go_around_the_ends_and_pages_do_not() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        await pilot.press("home", "up")
+        assert stage.picker.row == ROWS[-1]
+        await pilot.press("pagedown")
+        assert stage.picker.row == ROWS[-1]
+        await pilot.press("down", "pageup")
+        assert stage.picker.row == ROWS[0]
+
+    play(scene)
+
+
+def test_the_wheel_moves_the_highlight() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        await pilot._post_mouse_events([MouseScrollDown], PickerList, offset=(3, 2))
+        assert stage.picker.row == ROWS[4]
+        await pilot._post_mouse_events([MouseScrollUp], PickerList, offset=(3, 2))
+        assert stage.picker.row == ROWS[3]
+
+    play(scene)
+
+
+GROUPED = (
+    Row("a", "alpha", cells=("200k", "64k", "$3 / $15"), group="one · ready"),
+    Row("b", "beta [b]", cells=("8k", "", ""), group="one · ready"),
+    Row("c", "alpine", cells=("1M", "128k", ""), also="two/alpine", group="two"),
+    Row("d", "delta", "/connect", group="more", is_dim=True),
+)
+
+
+class Grouped(Picker):
+    COLUMNS = (Column("window", 3), Column("output", 2), Column("price", 1))
+
+    def __init__(self) -> None:
+        super().__init__("Grouped", GROUPED)
+
+
+def test_groups_have_headings_and_columns_line_up() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        lines = stage.lines()
+        head = next(line for line in lines if "window" in line)
+        first = next(line for line in lines if "alpha" in line)
+        last = next(line for line in lines if "alpine" in line)
+        assert head.index("window") + len("window") == first.index("200k") + 4 == last.index("1M") + 2
+        assert first.endswith("$3 / $15")
+        order = [
+            line.strip(" ▌›█▊") for line in lines if any(word in line for word in ("one ·", "beta", "two", "delta"))
+        ]
+        assert [text.split()[0] for text in order] == ["one", "beta", "two", "delta"]
+
+    play(scene, Grouped())
+
+
+def test_narrow_lists_leave_the_least_telling_columns_out_first() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = "\n".join(stage.lines())
+        assert "window" in shown and "200k" in shown
+        assert "price" not in shown
+
+    play(scene, Grouped(), size=(30, 20))
+
+
+def test_a_filter_keeps_groups_together_and_finds_what_is_not_shown() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        await pilot.press(*"al")
+        await pilot.pause()
+        assert [row.id for row in stage.picker.rows][:2] == ["a", "c"]
+        await pilot.press("escape", *"two/")
+        await pilot.pause()
+        assert [row.id for row in stage.picker.rows] == ["c"]
+
+    play(scene, Grouped())
+
+
+def test_a_click_on_a_heading_takes_nothing() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        await pilot.click(PickerList, offset=(5, 0))
+        await pilot.click(PickerList, offset=(5, 1))
+        assert (stage.picker.row, stage.results) == (GROUPED[0], [])
+        await pilot.click(PickerList, offset=(5, 5))
+        assert stage.picker.row == GROUPED[2]
+
+    play(scene, Grouped())
 
 
 def test_the_foot_has_as_many_keys_as_fit_and_never_half_a_key() -> None:

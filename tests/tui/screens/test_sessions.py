@@ -105,7 +105,7 @@ def test_sessions_are_previewed_renamed_deleted_and_resumed(tmp_path: Path) -> N
         assert it.store.load(first).title == "Name"
         await run.pilot.press("escape")
         await run.until(lambda: len(screen.rows) == 2)
-        screen._move_to([row.id for row in screen.rows].index(first))
+        screen.finder.move_to([row.id for row in screen.rows].index(first))
         await run.pilot.press("enter")
         await run.until(lambda: it.conversation.session_id == first)
         assert "Written." in run.text

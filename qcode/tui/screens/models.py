@@ -1,0 +1,186 @@
+"""The model picker: what every provider that can be used serves, what it costs and can do, and how much it thinks.
+
+Hosts that no table knows are asked while the screen is up; their models join the list as they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import Static
+
+from qcode.protocol.model import EFFORTS, Effort, ModelFacts
+from qcode.protocol.usage import Price
+from qcode.tui.figures import dollars_text, tokens_text
+from qcode.tui.offering import OfferedModel, OfferedProvider, Offering
+from qcode.tui.screens.picker import ListScreen
+from qcode.tui.screens.rows import Column, Row
+
+CONNECT = "/connect "
+"""What the id of a row begins with that stands for a provider without a key."""
+_NOT_READY = "no key yet: Enter connects"
+_LEVELS: tuple[Effort | None, ...] = (None, *EFFORTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What was chosen: a model or a provider to connect, and the effort."""
+
+    model: str = ""
+    provider: str = ""
+    effort: Effort | None = None
+
+
+class ModelPicker(ListScreen[Chosen]):
+    """Picks a model by `provider/model`, typed in full where no list has it; Left and Right change the effort."""
+
+    ENTER = "use it"
+    KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("←→", "effort"),)
+    COLUMNS = (
+        Column("context", 5),
+        Column("output", 2),
+        Column("$/M in", 4),
+        Column("out", 3),
+        Column("", 1, is_number=False),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "effort(-1)", "Less effort", priority=True, show=False),
+        Binding("right", "effort(1)", "More effort", priority=True, show=False),
+    ]
+
+    def __init__(self, offering: Offering, current: str, effort: Effort | None) -> None:
+        self._offering = offering
+        self._current = current
+        self._providers = {provider.name: provider for provider in offering.providers()}
+        self._asked = {name for name, provider in self._providers.items() if provider.is_to_ask}
+        self._level = _LEVELS.index(effort)
+        empty = "No provider can be used yet. /connect adds one."
+        super().__init__("Model", self._made(), empty=empty)
+        self.finder.unlisted = self._typed_row
+        self.finder.missed = "No model of that name is known. Name it as PROVIDER/MODEL."
+
+    @property
+    def effort(self) -> Effort | None:
+        return _LEVELS[self._level]
+
+    def compose_more(self) -> ComposeResult:
+        yield Static(id="model-facts", markup=False)
+        yield Static(id="model-effort", markup=False)
+
+    def on_mount(self) -> None:
+        self._paint_effort()
+        for name in self._asked:
+            self.run_worker(self._ask(name), exit_on_error=False, group="models")
+
+    def show_row(self, row: Row | None) -> None:
+        facts = self._facts(row.id) if row is not None else None
+        said = row.id if row is not None and row.is_dim else facts_text(facts) if facts is not None else ""
+        self.query_one("#model-facts", Static).update(Content.styled(said, "$muted"))
+        self._paint_effort()
+
+    def take(self, row: Row) -> None:
+        if row.id.startswith(CONNECT):
+            self.dismiss(Chosen(provider=row.id.removeprefix(CONNECT), effort=self.effort))
+        else:
+            self.dismiss(Chosen(row.id, effort=self.effort))
+
+    def title_note(self) -> str:
+        return f"asking {', '.join(sorted(self._asked))}" if self._asked else ""
+
+    def action_effort(self, step: int) -> None:
+        self._level = max(0, min(self._level + step, len(_LEVELS) - 1))
+        self._paint_effort()
+
+    async def _ask(self, name: str) -> None:
+        try:
+            found = await self._offering.served(name)
+        finally:
+            self._asked.discard(name)
+        provider = self._providers[name]
+        known = {model.name for model in provider.models}
+        models = (*provider.models, *(model for model in found if model.name not in known))
+        self._providers[name] = replace(provider, models=models)
+        self.set_rows(self._made())
+
+    def _made(self) -> list[Row]:
+        providers = tuple(self._providers.values())
+        # The one in use comes first, then the others as they were offered.
+        first = self._current.partition("/")[0]
+        ready = sorted((one for one in providers if one.is_ready), key=lambda one: one.name != first)
+        rows = [model_row(provider, model, self._current) for provider in ready for model in provider.models]
+        rows += [connect_row(provider) for provider in providers if not provider.is_ready]
+        if all(row.id != self._current for row in rows):
+            group = next((row.group for row in rows if row.id.startswith(f"{first}/")), first)
+            rows.insert(0, Row(self._current, self._current.partition("/")[2], is_current=True, group=group))
+        return rows
+
+    def _facts(self, name: str) -> ModelFacts | None:
+        provider, _, model = name.partition("/")
+        offered = self._providers.get(provider)
+        return next((one.facts for one in offered.models if one.name == model), None) if offered is not None else None
+
+    def _typed_row(self, typed: str, rows: Sequence[Row]) -> tuple[Row, bool] | None:
+        """Return a row for a name that is typed in full and in no list; it goes first where no listed name holds it."""
+        provider, slash, model = typed.partition("/")
+        offered = self._providers.get(provider)
+        if not (slash and model) or offered is None or any(row.id == typed for row in rows):
+            return None
+        is_first = not any(typed.lower() in row.id.lower() for row in rows)
+        return Row(typed, typed, group="as typed"), is_first
+
+    def _paint_effort(self) -> None:
+        row = self.finder.row
+        facts = self._facts(row.id) if row is not None and not row.is_dim else None
+        name = self.effort or "as the model likes"
+        less, more = ("‹" if self._level else " "), ("›" if self._level < len(_LEVELS) - 1 else " ")
+        line = Content.assemble(("Effort ", "bold"), (f"{less} {name} {more}", "$text-accent"))
+        if self.effort is not None and facts is not None and not facts.thinking:
+            line = Content.assemble(line, ("  not sent: it is not known that this one thinks", "$muted"))
+        self.query_one("#model-effort", Static).update(line)
+
+
+def model_row(provider: OfferedProvider, model: OfferedModel, current: str) -> Row:
+    name, facts = f"{provider.name}/{model.name}", model.facts
+    group = f"{provider.name} · {provider.state}" if provider.state else provider.name
+    return Row(name, model.name, is_current=name == current, cells=cells_of(facts), also=name, group=group)
+
+
+def connect_row(provider: OfferedProvider) -> Row:
+    command = f"{CONNECT}{provider.name}"
+    return Row(command, command, group=_NOT_READY, is_dim=True)
+
+
+def cells_of(facts: ModelFacts) -> tuple[str, ...]:
+    """Return the columns: context window, output limit, price of input and output, abilities. Unknown is empty."""
+    price = facts.price
+    words = ("think" if facts.thinking else "", "img" if facts.images else "")
+    return (
+        tokens_text(facts.context_window) if facts.context_window else "",
+        tokens_text(facts.max_output_tokens) if facts.max_output_tokens else "",
+        dollars_text(price.input) if price is not None else "",
+        dollars_text(price.output) if price is not None else "",
+        " ".join(word for word in words if word),
+    )
+
+
+def facts_text(facts: ModelFacts) -> str:
+    """Return all that is known in words."""
+    parts = (
+        f"context {facts.context_window:,}" if facts.context_window else "",
+        f"output {facts.max_output_tokens:,}" if facts.max_output_tokens else "",
+        _price_text(facts.price) if facts.price is not None else "",
+        "takes images" if facts.images else "takes no images" if facts.images is False else "",
+        "thinks" if facts.thinking else "",
+    )
+    return " · ".join(part for part in parts if part) or "Nothing is known of its limits and price."
+
+
+def _price_text(price: Price) -> str:
+    if price.input == price.output == 0:
+        return "free"
+    return f"${dollars_text(price.input)} in, ${dollars_text(price.output)} out per million tokens"

@@ -1,0 +1,183 @@
+"""The settings: every one with its value and where that comes from; those of one value can be changed in place.
+
+A change goes into the person's own file. What it does at once is the app's, which is told with `changed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import Input, Static
+
+from qcode.tui.configuring import AT_ONCE, Configuring, Setting, outcome_text
+from qcode.tui.screens.picker import ListScreen
+from qcode.tui.screens.rows import Column, Row
+from qcode.tui.text import one_line, shorten
+
+_VALUE_CELLS = 28
+_FAMILIES = {"providers": "providers", "models": "models", "mcp_servers": "tool servers"}
+
+
+class SettingsScreen(ListScreen[None]):
+    """Shows the settings; `themes` are those there are.
+
+    `changed` is told each setting that was changed, as it is then, and returns whether it holds at once.
+    """
+
+    ENTER = "change"
+    KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("←→", "next value"), ("Ctrl+X", "default"))
+    COLUMNS = (Column("value", 2, is_number=False), Column("from", 1, is_number=False))
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "turn(-1)", "Value before", show=False, priority=True),
+        Binding("right", "turn(1)", "Next value", show=False, priority=True),
+        Binding("ctrl+x", "unset", "Back to the default", show=False, priority=True),
+    ]
+
+    def __init__(
+        self, configuring: Configuring, themes: Sequence[str], changed: Callable[[Setting], bool], *, wanted: str = ""
+    ) -> None:
+        self._configuring = configuring
+        self._themes = tuple(themes)
+        self._changed = changed
+        self._editing = ""
+        self._settings = {one.name: one for one in configuring.settings()}
+        super().__init__("Settings", self._made(), highlighted=wanted)
+
+    def compose_more(self) -> ComposeResult:
+        yield Input(id="setting-field", compact=True)
+        yield Static(id="setting-about", markup=False)
+
+    def on_mount(self) -> None:
+        # Textual calls the handler of the list screen as well.
+        self.query_one("#setting-field").display = False
+
+    def show_row(self, row: Row | None) -> None:
+        if not self._editing:
+            self._tell("")
+
+    def take(self, row: Row) -> None:
+        """Turn a setting with choices on, and open a field for any other."""
+        setting = self._settings[row.id]
+        if setting.fixed:
+            self._tell(f"{setting.name} is {setting.fixed}.")
+        elif self._choices(setting):
+            self.action_turn(1)
+        else:
+            self._edit(setting)
+
+    def title_note(self) -> str:
+        return self._configuring.file
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave the arrows to the field while something is typed."""
+        return not (self._editing and action in ("turn", "unset"))
+
+    def action_turn(self, step: int) -> None:
+        """Go on to the next value there is."""
+        setting = self._highlighted
+        choices = self._choices(setting) if setting is not None else ()
+        if setting is None or setting.fixed or not choices:
+            return
+        now = setting.own or _plain(setting.value)
+        at = choices.index(now) + step if now in choices else 0
+        self._change(setting, choices[at % len(choices)])
+
+    def action_unset(self) -> None:
+        """Take the setting out of the person's file."""
+        setting = self._highlighted
+        if setting is None or setting.fixed:
+            return
+        if setting.own:
+            self._change(setting, None)
+        else:
+            self._tell(f"Your file says nothing about {setting.name}.")
+
+    def action_leave(self) -> None:
+        if self._editing:
+            self._stop_editing()
+            self._tell("")
+        else:
+            super().action_leave()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if event.input.id != "setting-field":
+            return
+        event.stop()
+        setting = self._settings[self._editing]
+        if self._change(setting, event.value if event.value.strip() else None):
+            self._stop_editing()
+
+    @property
+    def _highlighted(self) -> Setting | None:
+        return self._settings.get(self.row.id) if self.row is not None else None
+
+    def _choices(self, setting: Setting) -> tuple[str, ...]:
+        return (*self._themes, "auto") if setting.name == "ui.theme" else setting.choices
+
+    def _edit(self, setting: Setting) -> None:
+        self._editing = setting.name
+        field = self.query_one("#setting-field", Input)
+        field.placeholder, field.value = "Enter alone takes it out of your file", setting.own
+        field.display = True
+        field.focus()
+        self._tell(f"New value of {setting.name}, then Enter; Esc leaves it.")
+
+    def _stop_editing(self) -> None:
+        self._editing = ""
+        self.query_one("#setting-field").display = False
+        self.finder.take_focus()
+
+    def _change(self, setting: Setting, typed: str | None) -> bool:
+        """Write the change; return whether it could be made."""
+        try:
+            now = self._configuring.change(setting.name, typed)
+            self._settings = {one.name: one for one in self._configuring.settings()}
+        except ValueError as refusal:
+            self._tell(str(refusal), is_wrong=True)
+            return False
+        self.set_rows(self._made())
+        self._tell(outcome_text(now, is_now=self._changed(now)))
+        return True
+
+    def _made(self) -> list[Row]:
+        return [setting_row(setting) for setting in self._settings.values()]
+
+    def _tell(self, text: str, *, is_wrong: bool = False) -> None:
+        """Say what happened, or what the highlighted setting means."""
+        setting = self._highlighted
+        about = Content.styled(text, "$text-error" if is_wrong else "$text-success")
+        if not text and setting is not None:
+            about = about_setting(setting, self.size.width - 4)
+        self.query_one("#setting-about", Static).update(about)
+
+
+def setting_row(setting: Setting) -> Row:
+    """Return a row: the key within its table, its value, whose that is."""
+    table, _, label = setting.name.partition(".")
+    group = _FAMILIES.get(table, table) if label else "model"
+    cells = (shorten(setting.shown, _VALUE_CELLS), shorten(setting.whose, 16))
+    return Row(
+        setting.name,
+        label or setting.name,
+        cells=cells,
+        also=f"{setting.name} {setting.meaning}",
+        group=group,
+        is_dim=bool(setting.fixed),
+    )
+
+
+def about_setting(setting: Setting, width: int) -> Content:
+    """Return what a setting means, where its value comes from, and when a change would hold."""
+    moment = "at once" if setting.name in AT_ONCE else "from the next start on"
+    when = setting.fixed or f"a change holds {moment}"
+    origin = f"from {setting.origin}" if setting.origin != "default" else "the default"
+    lines = [one_line(setting.meaning or setting.name), one_line(f"{setting.name} · {origin} · {when}")]
+    return Content.styled("\n".join(shorten(line, max(20, width * 2)) for line in lines), "$muted")
+
+
+def _plain(value: object) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)

@@ -1,0 +1,123 @@
+"""Which models the app offers, from the catalog, the configuration, what hosts taught and what they serve."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from qcode.cli.arguments import parse
+from qcode.cli.offering import AppOffering, newest_first
+from qcode.cli.surroundings import surroundings
+from qcode.engine.knowledge import HostKnowledge
+from qcode.providers.registry import PROVIDERS
+from qcode.runtime.choices import Choices
+from qcode.runtime.limits import LimitStore
+from qcode.tui.offering import OfferedProvider
+from tests.fakes.server import FakeServer
+
+CONFIG = """
+[providers.lab]
+type = "openai"
+base_url = "http://127.0.0.1:{port}/v1"
+[models."lab/big"]
+context_window = 5000
+thinking = true
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("QCODE_MODEL", raising=False)
+    for spec in PROVIDERS.values():
+        for variable in (*spec.key_variables, *spec.base_url_variables):
+            monkeypatch.delenv(variable, raising=False)
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+def offering(home: Path, config: str = "") -> AppOffering:
+    (home / "config.toml").write_text(config)
+    return AppOffering(surroundings(parse(["--trust"]), home.parent, is_attended=True))
+
+
+def named(found: AppOffering, name: str) -> OfferedProvider:
+    return next(one for one in found.providers() if one.name == name)
+
+
+def test_a_provider_with_a_key_offers_its_catalog_with_its_default_first(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k" * 20)
+    found = named(offering(home), "anthropic")
+    assert (found.is_ready, found.state, found.is_to_ask) == (True, "ANTHROPIC_API_KEY is set", False)
+    assert len(found.models) > 10
+    assert found.models[0].name == "claude-sonnet-5-5"
+    assert found.models[0].facts.price is not None
+
+
+def test_a_provider_without_a_key_offers_nothing_and_is_not_ready(home: Path) -> None:
+    found = named(offering(home), "anthropic")
+    assert (found.is_ready, found.models) == (False, ())
+
+
+def test_what_is_configured_and_what_a_host_taught_is_offered(home: Path) -> None:
+    host = "http://127.0.0.1:1/v1"
+    found = offering(home, CONFIG.format(port=1))
+    LimitStore(home / "state").remember(host, "taught", HostKnowledge(window=9_000, output=700))
+    LimitStore(home / "state").remember(host, "big", HostKnowledge(output=800))
+    models = {model.name: model.facts for model in named(found, "lab").models}
+    assert (models["big"].context_window, models["big"].max_output_tokens, models["big"].thinking) == (5_000, 800, True)
+    assert (models["taught"].context_window, models["taught"].max_output_tokens) == (9_000, 700)
+
+
+def test_a_host_that_no_table_knows_is_asked(home: Path) -> None:
+    with FakeServer("openai", [], models=("new-2", "new-10", "embed-x")) as server:
+        port = int(server.base_url.rpartition(":")[2].partition("/")[0])
+        found = offering(home, CONFIG.format(port=port))
+        assert named(found, "lab").is_to_ask
+        assert [model.name for model in asyncio.run(found.served("lab"))] == ["new-10", "new-2"]
+
+
+def test_a_server_that_does_not_answer_serves_nothing(home: Path) -> None:
+    assert asyncio.run(offering(home, CONFIG.format(port=9)).served("lab")) == ()
+
+
+def test_of_openais_two_protocols_each_has_its_own_models(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k" * 20)
+    found = offering(home)
+    chat, responses = ({model.name for model in named(found, name).models} for name in ("openai", "openai-responses"))
+    assert "gpt-4o" in chat - responses
+    assert "o3-pro" in responses - chat
+
+
+def test_a_choice_is_kept_and_a_model_the_configuration_names_is_said_to_win(home: Path) -> None:
+    assert offering(home).keep_model("anthropic/x") == ""
+    assert Choices(home / "state").model == "anthropic/x"
+    said = offering(home, 'model = "openai/y"\n').keep_model("anthropic/z")
+    assert said == f"The next start takes openai/y again: {home / 'config.toml'}:1 names it."
+
+
+def test_a_flag_is_for_one_run_and_stands_against_nothing(home: Path) -> None:
+    around = surroundings(parse(["--trust", "-m", "openai/y"]), home.parent, is_attended=True)
+    assert AppOffering(around).keep_model("anthropic/z") == ""
+
+
+def test_the_demo_is_not_what_the_next_start_begins_with(home: Path) -> None:
+    offering(home).keep_model("demo/demo")
+    assert Choices(home / "state").model == ""
+
+
+def test_an_effort_is_kept_until_it_is_given_up(home: Path) -> None:
+    found = offering(home)
+    found.keep_effort("high")
+    assert offering(home).effort == "high"
+    found.keep_effort(None)
+    assert found.effort is None
+
+
+def test_higher_numbers_of_a_family_come_first() -> None:
+    names = ["gpt-4.1", "gpt-5", "gpt-10", "gpt-4o", "a-1"]
+    assert sorted(names, key=newest_first, reverse=True) == ["gpt-10", "gpt-5", "gpt-4.1", "gpt-4o", "a-1"]

@@ -1,0 +1,72 @@
+"""When the host of a model is asked to search the web: only where the person switched it on, and only where it can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qcode.cli.failure import StartError
+from qcode.cli.searching import hosted_tools, search_key
+from qcode.config.settings import Settings, Tools
+from qcode.protocol.model import ModelFacts
+from qcode.safety.rules import Rules
+from tests.safety.judging import policy_for
+
+ON = Settings(tools=Tools(web_search="host"))
+OWN = {
+    "anthropic": "https://api.anthropic.com",
+    "openai-responses": "https://api.openai.com/v1",
+    "gemini": "https://generativelanguage.googleapis.com",
+    "openai": "https://api.openai.com/v1",
+}
+
+
+def is_offered(
+    protocol: str, model: str, settings: Settings = ON, host: str = "", facts: ModelFacts | None = None
+) -> bool:
+    return bool(hosted_tools(settings, protocol, host or OWN[protocol], model, facts or ModelFacts()))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "model", "expected"),
+    [
+        ("anthropic", "claude-x", True),
+        ("openai-responses", "gpt-5", True),
+        ("gemini", "gemini-3-pro-preview", True),
+        ("gemini", "gemini-2.5-pro", False),
+        ("openai", "gpt-5", False),
+    ],
+)
+def test_it_is_offered_where_the_own_host_takes_it_beside_functions(protocol: str, model: str, expected: bool) -> None:
+    assert is_offered(protocol, model) is expected
+    assert not is_offered(protocol, model, Settings())
+
+
+def test_another_host_is_believed_only_by_the_configuration() -> None:
+    host = "https://models.example.org"
+    assert not is_offered("anthropic", "m", host=host)
+    assert is_offered("anthropic", "m", host=host, facts=ModelFacts(web_search=True))
+    assert not is_offered("anthropic", "m", facts=ModelFacts(web_search=False))
+    assert not is_offered("openai", "m", facts=ModelFacts(web_search=True))
+
+
+def test_what_would_have_to_be_asked_is_not_offered(tmp_path: Path) -> None:
+    policy = policy_for(tmp_path)
+    assert policy.lets_host_search
+    assert not replace(policy, is_trusted=False).lets_host_search
+    for rules in (Rules.of(deny=["fetch"]), Rules.of(ask=["fetch(*)"])):
+        assert not replace(policy, rules=rules).lets_host_search
+        assert not policy.limited_by(replace(policy, rules=rules)).lets_host_search
+    assert replace(policy, rules=Rules.of(deny=["fetch(example.org)"])).lets_host_search
+
+
+def test_a_service_without_its_key_is_said_at_the_start_and_the_key_is_not() -> None:
+    chosen = Settings(tools=Tools(web_search="tavily"))
+    with pytest.raises(StartError, match="TAVILY_API_KEY is not set"):
+        search_key(chosen, {})
+    found = search_key(chosen, {"TAVILY_API_KEY": " k "})
+    assert found is not None
+    assert (found[0].name, found[1]) == ("tavily", "k")
+    assert search_key(Settings(), {"TAVILY_API_KEY": "k"}) is None

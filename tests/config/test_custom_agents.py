@@ -1,0 +1,67 @@
+"""Kinds of sub-agents from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qcode.config.custom_agents import CustomAgent, CustomAgents, load_custom_agents
+from qcode.runtime.agents.kinds import own_kind
+from qcode.tools.agent import EXPLORE
+from qcode.tools.registry import specs
+
+WHOLE = 'description = "Reviews."\nprompt = "Look."\nonly_reads = true\ntools = ["read"]\nmodel = "small"\n'
+LEAST = 'description = "Reviews."\nprompt = "Look."\n'
+
+
+def load(base: Path, own: dict[str, str], project: dict[str, str], *, is_trusted: bool = True) -> CustomAgents:
+    for folder, files in ((base / "config/agents", own), (base / "work/.qcode/agents", project)):
+        folder.mkdir(parents=True)
+        for name, text in files.items():
+            (folder / f"{name}.toml").write_text(text)
+    return load_custom_agents(base / "config", base / "work", is_trusted=is_trusted, taken=(EXPLORE,))
+
+
+def test_a_file_is_a_kind(tmp_path: Path) -> None:
+    found = load(tmp_path, {"reviewer": WHOLE}, {"writer": LEAST})
+    assert found.agents == (
+        CustomAgent("reviewer", "Reviews.", "Look.", only_reads=True, tools=("read",), model="small"),
+        CustomAgent("writer", "Reviews.", "Look."),
+    )
+    assert found.problems == ()
+
+
+def test_a_project_that_is_not_trusted_has_none(tmp_path: Path) -> None:
+    assert load(tmp_path, {}, {"writer": LEAST}, is_trusted=False).agents == ()
+
+
+def test_a_name_is_given_once_and_the_persons_own_wins(tmp_path: Path) -> None:
+    found = load(tmp_path, {"reviewer": WHOLE, EXPLORE: LEAST}, {"reviewer": LEAST})
+    assert [one.model for one in found.agents] == ["small"]
+    assert len(found.problems) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("prompt = 'x'", "description must be"),
+        ("description = 'x'", "prompt must be"),
+        (f"{LEAST}mode = 'bypass'", ":3: unknown key mode; the nearest is model"),
+        (f"{LEAST}model = 'opus'", "same or small"),
+        (f"{LEAST}tools = 'read'", "list of names"),
+        (f"{LEAST}only_reads = 1", "true or false"),
+        ("no toml", "bad.toml"),
+    ],
+)
+def test_one_that_cannot_be_used_is_a_line_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+    found = load(tmp_path, {"bad": text}, {})
+    assert found.agents == ()
+    assert said in found.problems[0]
+    assert "\n" not in found.problems[0]
+
+
+def test_its_tools_are_those_of_the_conversation_that_it_names_and_no_others() -> None:
+    kind = own_kind("x", "p", "Look.", only_reads=True, tools=("read", "agent", "nothing"), model="same")
+    assert [spec.name for spec in kind.offered(specs())] == ["read"]
+    assert kind.role.endswith("Look.")

@@ -1,0 +1,169 @@
+"""Changing one key leaves everything else as the person wrote it."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qcode.config.editing import with_value, without_value
+from qcode.config.errors import ConfigError
+from qcode.config.meanings import MEANINGS
+from qcode.config.own_settings import change, is_changeable, read_typed
+from qcode.config.schema import KEYS, find_key
+
+FILE = """\
+# mine
+model = "a/b"  # the good one
+
+[ui]  # looks
+theme = "dark"
+# why
+bell = false
+
+[output]
+max_tokens = 5
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value", "wanted"),
+    [
+        (FILE, ("ui", "bell"), True, FILE.replace("bell = false", "bell = true")),
+        (FILE, ("model",), "c/d", FILE.replace('"a/b"  #', '"c/d"  #')),
+        (FILE, ("ui", "mouse"), False, FILE.replace("bell = false\n", "bell = false\nmouse = false\n")),
+        (FILE, ("small_model",), "x/y", FILE.replace("good one\n", 'good one\nsmall_model = "x/y"\n')),
+        (FILE, ("network", "max_retries"), 2, None),
+        ("", ("ui", "bell"), True, "[ui]\nbell = true\n"),
+        ("", ("model",), "a/b", 'model = "a/b"\n'),
+        ("[ui]\n# nothing yet", ("ui", "bell"), True, "[ui]\nbell = true\n# nothing yet"),
+        ("[ui]", ("ui", "bell"), True, "[ui]\nbell = true\n"),
+        ("[ui]\nbell = false", ("model",), "a/b", 'model = "a/b"\n\n[ui]\nbell = false'),
+        ("ui = { theme = 'x' }\n", ("ui", "bell"), True, "ui = { bell = true, theme = 'x' }\n"),
+        ("ui = {}\n", ("ui", "bell"), True, "ui = { bell = true }\n"),
+        ("ui.theme = 'x'\n", ("ui", "bell"), True, "ui.theme = 'x'\nui.bell = true\n"),
+        ("[ui]\r\nbell = false\r\n", ("ui", "title"), True, "[ui]\r\nbell = false\r\ntitle = true\r\n"),
+        ("[ui]\n  theme = '''a\nb'''\n", ("ui", "theme"), 'q"\\', '[ui]\n  theme = "q\\"\\\\"\n'),
+        ("[ui.keys]\nfold = 'x'\n", ("ui", "bell"), True, "[ui.keys]\nfold = 'x'\n\n[ui]\nbell = true\n"),
+    ],
+)
+def test_a_key_is_set_where_a_person_would(text: str, path: tuple[str, ...], value: object, wanted: str | None) -> None:
+    changed = with_value(text, path, value)
+    assert changed == wanted or wanted is None
+    found: object = tomllib.loads(changed)
+    for part in path:
+        assert isinstance(found, dict)
+        found = found[part]
+    assert found == value
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "wanted"),
+    [
+        (FILE, ("ui", "bell"), FILE.replace("bell = false\n", "")),
+        (FILE, ("model",), FILE.replace('model = "a/b"  # the good one\n', "")),
+        (FILE, ("ui", "mouse"), FILE),
+        ("ui = { bell = true, theme = 'x' }\n", ("ui", "bell"), "ui = { theme = 'x' }\n"),
+        ("ui = { theme = 'x', bell = true }\n", ("ui", "bell"), "ui = { theme = 'x' }\n"),
+        ("ui.bell = true", ("ui", "bell"), ""),
+    ],
+)
+def test_a_key_is_taken_out_with_its_line(text: str, path: tuple[str, ...], wanted: str) -> None:
+    assert without_value(text, path) == wanted
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["ui.bell", "ui.mouse", "model", "output.x"]), st.booleans()), max_size=6),
+    st.sampled_from([FILE, "", "ui = { title = true }\n", "ui.title = true\n[output]\n", "[ui]\n[output]\n# end"]),
+)
+def test_any_changes_say_what_they_should_and_lose_no_comment(steps: list[tuple[str, bool]], text: str) -> None:
+    comments = [line.partition("#")[2] for line in text.split("\n") if "#" in line]
+    wanted = tomllib.loads(text)
+    for name, value in steps:
+        path = tuple(name.split("."))
+        text = with_value(text, path, value)
+        table = wanted.setdefault(path[0], {}) if len(path) > 1 else wanted
+        table[path[-1]] = value
+    assert tomllib.loads(text) == wanted
+    assert [line.partition("#")[2] for line in text.split("\n") if "#" in line] == comments
+
+
+def test_the_file_a_link_leads_to_is_changed_and_keeps_its_mode(tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles" / "qcode.toml"
+    real.parent.mkdir()
+    real.write_text(FILE)
+    real.chmod(0o640)
+    link = tmp_path / "config.toml"
+    link.symlink_to(real)
+    change(link, ("ui", "bell"), True)
+    assert link.is_symlink()
+    assert "bell = true" in real.read_text()
+    assert real.stat().st_mode & 0o777 == 0o640
+    change(link, ("ui", "bell"), None)
+    assert "bell" not in real.read_text()
+    assert [path.name for path in real.parent.iterdir()] == ["qcode.toml"]
+
+
+def test_a_file_that_is_not_there_is_made_for_its_owner_only(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "config.toml"
+    change(file, ("ui", "theme"), None)
+    assert not file.exists()
+    change(file, ("ui", "theme"), "light")
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ('[ui]\ntheme = "light"\n', 0o600)
+
+
+def test_a_broken_file_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("[ui\n")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        change(file, ("ui", "bell"), True)
+    assert file.read_text() == "[ui\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "value"),
+    [
+        ("ui.bell", "true", True),
+        ("network.max_retries", " 7 ", 7),
+        ("network.idle_timeout_s", "1.5", 1.5),
+        ("model", "anthropic/x", "anthropic/x"),
+        ("model", "7", "7"),
+        ("output.policy", "continue", "continue"),
+        ("ui.theme", "dark", "dark"),
+    ],
+)
+def test_what_is_typed_is_read_as_the_key_wants_it(name: str, typed: str, value: object) -> None:
+    key = find_key(tuple(name.split(".")))
+    assert key is not None
+    assert read_typed(key, typed) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "said"),
+    [
+        ("network.max_retries", "-1", "a whole number of at least 0"),
+        ("network.max_retries", "many", "not text"),
+        ("ui.bell", "yes", "true or false"),
+        ("output.policy", "contnue", 'did you mean "continue"'),
+        ("permissions.mode", "bypass", "no mode for a file"),
+        ("model", "  ", "must be text"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_the_words_of_the_schema(name: str, typed: str, said: str) -> None:
+    key = find_key(tuple(name.split(".")))
+    assert key is not None
+    with pytest.raises(ConfigError, match=said):
+        read_typed(key, typed)
+
+
+def test_every_key_that_has_one_place_has_a_meaning() -> None:
+    assert sorted(MEANINGS) == sorted(key.name for key in KEYS if "*" not in key.path)
+
+
+def test_lists_and_tables_are_not_changed_line_by_line() -> None:
+    names = {key.name for key in KEYS if not is_changeable(key) and "*" not in key.path}
+    assert names == {"permissions.allow", "permissions.ask", "permissions.deny"}

@@ -1,0 +1,131 @@
+"""Both search programs give the same answer, whatever the tree, what git ignores, and what is asked for."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from qcode.protocol.json import Json
+from qcode.tools import grep, search
+from qcode.tools.workspace import Workspace
+from tests.tools.conftest import Bench
+
+RIPGREP = shutil.which("rg")
+NEEDED = pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
+
+NAMES = st.sampled_from(["a.py", "b.txt", "src/a.py", "src/deep/c.ts", "-x.py", ".hidden", "log/x.log", "src/ä b.txt"])
+TEXTS = st.lists(st.sampled_from(["foo", "bar", "foo bar", "", "  x", "Foo(", "b\tfoo", "é foo", "end"]), max_size=8)
+ENDS = st.sampled_from(["\n", ""])
+FILES = st.dictionaries(NAMES, st.builds(lambda lines, end: "\n".join(lines) + end, TEXTS, ENDS), max_size=5)
+IGNORED = st.lists(
+    st.sampled_from(["*.log", "src/", "!a.py", "/a.py", "deep", "*.txt", "# x", "log/*", "**/c.ts"]), max_size=3
+)
+PATTERNS = st.sampled_from(
+    [
+        "foo", "^foo", "foo$", "^$", "o+", "(foo|bar)", "[^a-z]", "b.r", r"\bfoo\b", "x*", "nowhere", r"\s+x",
+        r"Foo\(", "é",
+    ]
+)  # fmt: skip
+ACROSS = st.sampled_from(
+    [
+        r"foo\nbar", "foo.*bar", r"(?s)foo.bar", r"^foo$\n^bar$", r"\n", r"bar\n", "x*", r"o\s+b", "foo",
+        r"\n\n+", "bar\nfoo", "^$",
+    ]
+)  # fmt: skip
+ASKED = st.fixed_dictionaries(
+    {},
+    optional={
+        "glob": st.sampled_from(
+            [
+                "*.py",
+                "!*.py",
+                "src/**",
+                "*.{py,ts}",
+                "**/c.ts",
+                "/a.py",
+                "nothing",
+                "*.log",
+                "!src",
+                "!deep/",
+                "src/*/c.ts",
+                "[ab].*",
+            ]
+        ),
+        "ignore_case": st.booleans(),
+        "context": st.integers(0, 3),
+        "output": st.sampled_from(["content", "files", "count"]),
+        "path": st.sampled_from(["src", ".", "log"]),
+    },
+)
+
+
+@NEEDED
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(FILES, IGNORED, ASKED, st.booleans(), st.data())
+def test_both_programs_answer_alike(
+    tmp_path: Path,
+    files: dict[str, str],
+    ignored: list[str],
+    asked: dict[str, Json],
+    multiline: bool,
+    data: st.DataObject,
+) -> None:
+    root = tmp_path / "repo"
+    shutil.rmtree(root, ignore_errors=True)
+    (root / "src").mkdir(parents=True)
+    (root / "log").mkdir()
+    bench = Bench(Workspace(root))
+    for name, text in {**files, ".gitignore": "\n".join(ignored) + "\n"}.items():
+        bench.add(name, text)
+    arguments = {**asked, "pattern": data.draw(ACROSS if multiline else PATTERNS), "multiline": multiline}
+    with pytest.MonkeyPatch.context() as patch:
+        with_ripgrep = bench.run("grep", **arguments)
+        patch.setattr(grep, "find_program", lambda *_: None)
+        assert bench.run("grep", **arguments) == with_ripgrep
+    assert not with_ripgrep.is_error
+
+
+@pytest.mark.parametrize("has_ripgrep", [pytest.param(True, marks=NEEDED), False])
+class TestAcrossLines:
+    @pytest.fixture(autouse=True)
+    def choose(self, monkeypatch: pytest.MonkeyPatch, has_ripgrep: bool) -> None:
+        if not has_ripgrep:
+            monkeypatch.setattr(grep, "find_program", lambda *_: None)
+
+    def test_a_match_shows_all_of_its_lines(self, bench: Bench) -> None:
+        bench.add("a.py", "def f(\n    x,\n):\n    pass\nf()\n")
+        outcome = bench.run("grep", pattern=r"def f\(.*?\):", multiline=True, context=1)
+        assert outcome.content == "a.py\n1:def f(\n2:    x,\n3:):\n4-    pass"
+        assert bench.run("grep", pattern=r"f\(\n", multiline=True).content == "a.py\n1:def f("
+
+    def test_line_ends_of_other_systems_are_characters(self, bench: Bench) -> None:
+        bench.add("a.txt", "one\r\ntwo\r\n")
+        assert bench.run("grep", pattern=r"one\r?\ntwo", multiline=True).content == "a.txt\n1:one\n2:two"
+        assert bench.run("grep", pattern=r"one\ntwo", multiline=True).content == "[no matches]"
+
+    def test_a_pattern_within_a_line_cannot_hold_a_line_end(self, bench: Bench) -> None:
+        bench.add("a.txt", "one\ntwo\n\\n\n")
+        for pattern in ("one\ntwo", r"one\ntwo", r"[\n]", r"\x0a"):
+            outcome = bench.run("grep", pattern=pattern)
+            assert outcome.is_error
+            assert "multiline" in outcome.content
+        assert bench.run("grep", pattern=r"\\n").content == "a.txt\n3:\\n"
+        assert bench.run("grep", pattern=r"^o[^\n]e$").content == "a.txt\n1:one"
+
+    def test_a_match_of_very_many_lines_is_bounded(self, bench: Bench) -> None:
+        bench.add("a.txt", "line\n" * 100_000)
+        outcome = bench.run("grep", pattern=".*", multiline=True)
+        assert len(outcome.content.split("\n")) == grep.MOST_MATCHES + 2
+        assert outcome.content.endswith("[there are more; narrow the pattern, path or glob]")
+
+    def test_a_very_large_file_is_not_searched_across_lines(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(search, "LARGEST", 10)
+        bench.add("large.txt", "0123456789\n0123456789\n")
+        outcome = bench.run("grep", pattern=r"9\n0", multiline=True, path="large.txt")
+        assert outcome.content.endswith("large.txt is too large to be searched across lines")

@@ -1,0 +1,56 @@
+"""Models to switch to, as a test says, and what was kept of them."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+
+from qcode.protocol.model import Effort, ModelFacts
+from qcode.protocol.usage import Price
+from qcode.tui.offering import OfferedModel, OfferedProvider
+
+
+def facts(window: int, output: int, price: tuple[str, str] | None, *, thinks: bool, sees: bool | None) -> ModelFacts:
+    given = Price(Decimal(price[0]), Decimal(price[1])) if price is not None else None
+    return ModelFacts(window, output, given, thinking=thinks, images=sees)
+
+
+DEMO = OfferedProvider("demo", models=(OfferedModel("scripted", ModelFacts()), OfferedModel("other", ModelFacts())))
+ANTHROPIC = OfferedProvider(
+    "anthropic",
+    "ANTHROPIC_API_KEY is set",
+    models=(
+        OfferedModel("claude-sonnet-4-5", facts(200_000, 64_000, ("3", "15"), thinks=True, sees=True)),
+        OfferedModel("claude-3-5-haiku-20241022", facts(200_000, 8_192, ("0.8", "4"), thinks=False, sees=None)),
+    ),
+)
+ROUTER = OfferedProvider("openrouter", "OPENROUTER_API_KEY is set", is_to_ask=True)
+GROQ = OfferedProvider("groq", is_ready=False)
+FULL = (ANTHROPIC, ROUTER, DEMO, GROQ)
+
+
+class ScriptedOffering:
+    """Offers `providers`; a host that is asked answers once `answered` is set."""
+
+    def __init__(self, *offered: OfferedProvider, effort: Effort | None = None, hindrance: str = "") -> None:
+        self.offered = offered or (DEMO,)
+        self.effort: Effort | None = effort
+        self.hindrance = hindrance
+        self.kept: list[str] = []
+        self.asked: list[str] = []
+        self.answered = asyncio.Event()
+
+    def providers(self) -> tuple[OfferedProvider, ...]:
+        return self.offered
+
+    async def served(self, provider: str) -> tuple[OfferedModel, ...]:
+        self.asked.append(provider)
+        await self.answered.wait()
+        return (OfferedModel("qwen/[b]coder", ModelFacts(context_window=131_072)),)
+
+    def keep_model(self, name: str) -> str:
+        self.kept.append(name)
+        return self.hindrance
+
+    def keep_effort(self, effort: Effort | None) -> None:
+        self.effort = effort

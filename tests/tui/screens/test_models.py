@@ -1,0 +1,247 @@
+"""Choosing a model and an effort."""
+
+from __future__ import annotations
+
+import pytest
+
+from qcode.protocol.model import ModelFacts
+from qcode.tui.connect import ConnectScreen
+from qcode.tui.screens.models import ModelPicker, facts_text
+from tests.tui.connecting import ScriptedConnecting
+from tests.tui.harness import Running, drive
+from tests.tui.offering import ANTHROPIC, DEMO, FULL, ScriptedOffering
+from tests.tui.scripted import ScriptedConversation
+
+SONNET = "anthropic/claude-sonnet-4-5"
+
+
+async def opened(run: Running) -> ModelPicker:
+    await run.send("/model")
+    await run.until(lambda: isinstance(run.app.screen, ModelPicker))
+    await run.pilot.pause()
+    screen = run.app.screen
+    assert isinstance(screen, ModelPicker)
+    return screen
+
+
+async def closed(run: Running) -> None:
+    await run.until(lambda: len(run.app.screen_stack) == 1)
+    await run.pilot.pause()
+
+
+def painted(run: Running) -> str:
+    return "\n".join("".join(segment.text for segment in strip) for strip in run.app.screen._compositor.render_strips())
+
+
+def test_the_model_in_use_is_highlighted_and_enter_switches_to_another() -> None:
+    offering = ScriptedOffering(*FULL)
+
+    async def test(run: Running) -> None:
+        picker = await opened(run)
+        assert picker.row is not None
+        assert (picker.row.id, picker.row.is_current) == ("demo/scripted", True)
+        await run.pilot.press(*"sonnet", "enter")
+        await closed(run)
+        assert run.conversation.model == SONNET
+        assert offering.kept == [SONNET]
+        assert "Model: anthropic/claude-sonnet-4-5, from the next turn on." in run.text
+        assert "claude-sonnet-4-5" in run.status
+
+    drive(test, offering=offering)
+
+
+def test_rows_show_context_output_price_and_abilities() -> None:
+    async def test(run: Running) -> None:
+        await opened(run)
+        shown = painted(run)
+        line = next(line for line in shown.split("\n") if "claude-sonnet-4-5" in line)
+        assert line.split()[-6:] == ["200k", "64k", "3", "15", "think", "img"]
+        assert "anthropic · ANTHROPIC_API_KEY is set" in shown
+
+    drive(test, offering=ScriptedOffering(*FULL), size=(80, 40))
+
+
+def test_at_forty_columns_the_context_stays_and_the_facts_are_said_below() -> None:
+    async def test(run: Running) -> None:
+        await opened(run)
+        await run.pilot.press(*"sonnet")
+        await run.pilot.pause()
+        shown = " ".join(painted(run).replace("▌", " ").split())
+        assert "200k" in shown
+        assert "$3 in, $15 out per million tokens" in shown
+        assert "takes images" in shown
+
+    drive(test, offering=ScriptedOffering(*FULL), size=(40, 24))
+
+
+def test_hosts_no_table_knows_are_asked_and_their_models_join() -> None:
+    offering = ScriptedOffering(*FULL)
+
+    async def test(run: Running) -> None:
+        picker = await opened(run)
+        assert offering.asked == ["openrouter"]
+        assert "asking openrouter" in painted(run)
+        before = picker.row
+        offering.answered.set()
+        await run.until(lambda: any(row.id.startswith("openrouter/") for row in picker.rows))
+        await run.pilot.pause()
+        assert "asking" not in painted(run)
+        assert picker.row is not None
+        assert before is not None
+        assert picker.row.id == before.id
+        await run.pilot.press(*"coder", "enter")
+        await closed(run)
+        assert run.conversation.model == "openrouter/qwen/[b]coder"
+
+    drive(test, offering=offering)
+
+
+def test_a_name_no_list_has_can_be_typed() -> None:
+    async def test(run: Running) -> None:
+        await opened(run)
+        await run.pilot.press(*"openrouter/foo/bar", "enter")
+        await closed(run)
+        assert run.conversation.model == "openrouter/foo/bar"
+
+    drive(test, offering=ScriptedOffering(*FULL))
+
+
+def test_a_name_of_no_provider_finds_nothing_and_enter_does_nothing() -> None:
+    async def test(run: Running) -> None:
+        await opened(run)
+        await run.pilot.press(*"nope/zzz", "enter")
+        await run.pilot.pause()
+        assert "PROVIDER/MODEL" in painted(run)
+        assert run.conversation.model == "demo/scripted"
+
+    drive(test, offering=ScriptedOffering(*FULL))
+
+
+def test_a_provider_without_a_key_leads_to_its_key() -> None:
+    async def test(run: Running) -> None:
+        picker = await opened(run)
+        await run.pilot.press("end")
+        assert picker.row is not None
+        assert (picker.row.label, picker.row.is_dim) == ("/connect groq", True)
+        await run.pilot.press("home", *"groq", "enter")
+        await run.until(lambda: isinstance(run.app.screen, ConnectScreen) or "no provider" in run.text)
+        assert "There is no provider 'groq'" in run.text  # the scripted ones have none
+
+    drive(test, offering=ScriptedOffering(*FULL), connect=ScriptedConnecting())
+
+
+def test_left_and_right_change_the_effort_and_enter_on_the_same_model_keeps_only_that() -> None:
+    offering = ScriptedOffering(ANTHROPIC, DEMO)
+    conversation = ScriptedConversation(model=SONNET)
+    conversation.thinking_models = (SONNET,)
+
+    async def test(run: Running) -> None:
+        picker = await opened(run)
+        await run.pilot.press("right", "right", "right", "right", "left", "right")
+        assert picker.effort == "medium"
+        assert "‹ medium ›" in painted(run)
+        await run.pilot.press("enter")
+        await closed(run)
+        assert conversation.effort == "medium"
+        assert (offering.effort, offering.kept) == ("medium", [])
+        assert "medium" in run.status
+        await opened(run)
+        await run.pilot.press("right", "escape")
+        await closed(run)
+        assert conversation.effort == "medium"
+
+    drive(test, conversation, offering=offering)
+
+
+@pytest.mark.parametrize(("key", "times", "effort"), [("left", 3, None), ("right", 12, "max")])
+def test_the_effort_stops_at_both_ends(key: str, times: int, effort: str | None) -> None:
+    async def test(run: Running) -> None:
+        picker = await opened(run)
+        await run.pilot.press(*[key] * times)
+        assert picker.effort == effort
+
+    drive(test, offering=ScriptedOffering(*FULL))
+
+
+def test_an_effort_goes_along_to_models_that_think_and_to_no_other() -> None:
+    conversation = ScriptedConversation(model=SONNET)
+    conversation.thinking_models = (SONNET,)
+
+    async def test(run: Running) -> None:
+        seen = [conversation.effort]
+        for command in ("/model demo/other", f"/model {SONNET}", "/effort low"):
+            await run.send(command)
+            seen.append(conversation.effort)
+        assert seen == ["high", None, "high", "low"]
+        assert "The effort (high) is not sent" in run.text
+
+    drive(test, conversation, offering=ScriptedOffering(*FULL, effort="high"))
+
+
+def test_the_effort_is_shown_only_where_the_model_thinks() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/effort high")
+        assert run.conversation.effort == "high"
+        assert "high" not in run.status
+        assert "its host may refuse it" in " ".join(run.text.split())
+
+    drive(test, offering=ScriptedOffering(*FULL))
+
+
+def test_effort_alone_opens_a_list_and_a_wrong_one_names_the_nearest() -> None:
+    offering = ScriptedOffering(*FULL, effort="high")
+
+    async def test(run: Running) -> None:
+        await run.send("/effort hihg")
+        assert "Did you mean high?" in run.text
+        await run.send("/effort")
+        await run.until(lambda: len(run.app.screen_stack) == 2)
+        await run.pilot.press("down", "enter")
+        await closed(run)
+        assert offering.effort == "max"
+        await run.send("/effort auto")
+        assert offering.effort is None
+
+    drive(test, offering=offering)
+
+
+def test_an_effort_chosen_with_a_model_that_does_not_think_is_kept_and_not_sent() -> None:
+    offering = ScriptedOffering(*FULL)
+
+    async def test(run: Running) -> None:
+        await opened(run)
+        await run.pilot.press("right", "right", *"haiku")
+        await run.pilot.pause()
+        assert "not sent" in painted(run)
+        await run.pilot.press("enter")
+        await closed(run)
+        assert (run.conversation.effort, offering.effort) == (None, "minimal")
+        assert run.text.count("Effort") + run.text.count("effort") == 1
+        await opened(run)
+        await run.pilot.press("right", "enter")
+        await closed(run)
+        assert (run.conversation.effort, offering.effort) == (None, "low")
+        assert "for models that are known to think" in " ".join(run.text.split())
+
+    drive(test, offering=offering)
+
+
+def test_what_stands_against_the_choice_at_the_next_start_is_said() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/model demo/other")
+        assert "The next start takes openai/x again" in run.text
+
+    drive(test, offering=ScriptedOffering(*FULL, hindrance="The next start takes openai/x again: a.toml:1 names it."))
+
+
+def test_a_model_that_is_in_no_list_is_still_the_marked_one() -> None:
+    async def test(run: Running) -> None:
+        picker = await opened(run)
+        assert [row.id for row in picker.rows if row.is_current] == ["openrouter/a/b"]
+
+    drive(test, ScriptedConversation(model="openrouter/a/b"), offering=ScriptedOffering(*FULL))
+
+
+def test_what_is_not_known_is_not_said() -> None:
+    assert facts_text(ModelFacts()) == "Nothing is known of its limits and price."
+    assert facts_text(ModelFacts(images=False, context_window=8_000)) == "context 8,000 · takes no images"

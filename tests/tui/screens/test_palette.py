@@ -1,0 +1,133 @@
+"""The palette: commands by what they do, and then what they take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qcode.config.custom_commands import CustomCommand
+from qcode.runtime.choices import Choices
+from qcode.tui.screens.models import ModelPicker
+from qcode.tui.screens.palette import ArgumentPicker, PalettePicker
+from tests.tui.harness import Running, drive
+from tests.tui.offering import FULL, ScriptedOffering
+
+
+async def opened(run: Running) -> PalettePicker:
+    await run.pilot.press("ctrl+p")
+    await run.until(lambda: isinstance(run.app.screen, PalettePicker))
+    await run.pilot.pause()
+    screen = run.app.screen
+    assert isinstance(screen, PalettePicker)
+    return screen
+
+
+def painted(run: Running) -> str:
+    return "\n".join("".join(segment.text for segment in strip) for strip in run.app.screen._compositor.render_strips())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 20)])
+def test_commands_are_listed_with_how_they_are_typed(size: tuple[int, int]) -> None:
+    async def test(run: Running) -> None:
+        await opened(run)
+        await run.pilot.press(*"switch", "space", *"theme")
+        await run.pilot.pause()
+        assert "Switch the theme" in painted(run)
+        assert "/theme" in painted(run)
+
+    drive(test, size=size)
+
+
+def test_keys_a_person_has_rebound_are_the_ones_shown() -> None:
+    async def test(run: Running) -> None:
+        picker = await opened(run)
+        assert next(row.cells for row in picker.rows if row.id == "fold") == ("", "Ctrl+Y")
+
+    drive(test, keys={"fold": "ctrl+y"})
+
+
+def test_what_was_used_last_comes_first_also_in_the_next_run(tmp_path: Path) -> None:
+    usage = Choices(tmp_path)
+
+    async def use(run: Running) -> None:
+        await run.send("/copy")
+        await run.send("/clear")
+
+    async def look(run: Running) -> None:
+        picker = await opened(run)
+        assert [row.id for row in picker.rows[:2]] == ["clear", "copy"]
+        await run.pilot.press("down", "enter")
+        await run.until(lambda: "no reply to copy" in run.text)
+        assert usage.recent == ("copy", "clear")
+
+    drive(use, usage=usage)
+    drive(look, usage=usage)
+
+
+def test_a_command_with_choices_asks_for_one() -> None:
+    async def test(run: Running) -> None:
+        await opened(run)
+        await run.pilot.press(*"/help", "enter")
+        await run.until(lambda: isinstance(run.app.screen, ArgumentPicker))
+        await run.pilot.press(*"demo", "enter")
+        await run.until(lambda: run.app.parts.help.is_open)
+        assert run.app.parts.help.heading == "demo"
+
+    drive(test)
+
+
+def test_a_command_that_can_do_without_runs_as_it_is() -> None:
+    async def test(run: Running) -> None:
+        await opened(run)
+        await run.pilot.press(*"/help", "enter")
+        await run.until(lambda: isinstance(run.app.screen, ArgumentPicker))
+        await run.pilot.press("enter")
+        await run.until(lambda: run.app.parts.help.is_open)
+        assert run.app.parts.help.heading == "Help"
+
+    drive(test)
+
+
+def test_a_command_with_a_screen_of_its_own_opens_that() -> None:
+    async def test(run: Running) -> None:
+        await opened(run)
+        await run.pilot.press(*"/model", "enter")
+        await run.until(lambda: isinstance(run.app.screen, ModelPicker))
+
+    drive(test, offering=ScriptedOffering(*FULL))
+
+
+def test_a_command_that_needs_a_word_is_put_into_the_prompt() -> None:
+    async def test(run: Running) -> None:
+        await run.type("half a thought")
+        await opened(run)
+        await run.pilot.press(*"/rename", "enter")
+        await run.until(lambda: run.app.parts.prompt.text == "/rename ")
+        await run.pilot.press("ctrl+c", "up")
+        assert run.app.parts.prompt.text in ("/rename ", "half a thought")
+
+    drive(test)
+
+
+def test_commands_from_files_are_there_too() -> None:
+    command = CustomCommand("fix:it", "Fix it.", Path("fix.toml"), "Fixes [it]")
+
+    async def test(run: Running) -> None:
+        await opened(run)
+        await run.pilot.press(*"/fix:it", "enter")
+        await run.until(lambda: bool(run.conversation.prompts))
+        assert run.conversation.prompts == ["Fix it."]
+
+    drive(test, custom_commands=(command,))
+
+
+@pytest.mark.parametrize("key", ["escape", "ctrl+c"])
+def test_leaving_runs_nothing(key: str) -> None:
+    async def test(run: Running) -> None:
+        await opened(run)
+        await run.pilot.press(key)
+        await run.until(lambda: len(run.app.screen_stack) == 1)
+        assert run.app.focused is run.app.parts.prompt
+
+    drive(test)

@@ -1,0 +1,215 @@
+"""The settings screen, over real files."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from textual.widgets import Static
+
+from qcode.cli.arguments import parse
+from qcode.cli.configuring import AppConfiguring
+from qcode.cli.surroundings import surroundings
+from qcode.tui.screens.settings import SettingsScreen
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import ScriptedConversation
+
+FILE = '# mine\n[ui]\nbell = false  # quiet\n\n[providers.lab]\ntype = "openai"\nbase_url = "http://localhost:1/v1"\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    for variable in ("QCODE_MODEL", "QCODE_MAX_OUTPUT_TOKENS"):
+        monkeypatch.delenv(variable, raising=False)
+    found = tmp_path / "home" / "config.toml"
+    found.parent.mkdir()
+    found.write_text(FILE)
+    return found
+
+
+def configuring(file: Path, *argv: str) -> AppConfiguring:
+    project = file.parent.parent / "project"
+    project.mkdir(exist_ok=True)
+    return AppConfiguring(surroundings(parse([*argv, "--trust"]), project, is_attended=True))
+
+
+def play(
+    test: Callable[[Running, SettingsScreen], Awaitable[None]],
+    source: AppConfiguring,
+    wanted: str = "",
+    size: tuple[int, int] = (80, 24),
+) -> None:
+    async def body(run: Running) -> None:
+        await run.send(f"/config {wanted}".rstrip())
+        await run.until(lambda: isinstance(run.app.screen, SettingsScreen))
+        await run.pilot.pause()
+        screen = run.app.screen
+        assert isinstance(screen, SettingsScreen)
+        await test(run, screen)
+
+    drive(body, ScriptedConversation(), size=size, configuring=source)
+
+
+def about(screen: SettingsScreen) -> str:
+    return " ".join(str(screen.query_one("#setting-about", Static).content).split())
+
+
+def cells(screen: SettingsScreen, name: str) -> tuple[str, ...]:
+    return next(row.cells for row in screen.rows if row.id == name)
+
+
+def test_every_setting_is_listed_with_value_and_origin(file: Path) -> None:
+    async def test(run: Running, screen: SettingsScreen) -> None:
+        assert cells(screen, "ui.bell") == ("false", "yours")
+        assert cells(screen, "ui.theme") == ('"light"', "--theme")
+        assert cells(screen, "network.max_retries") == ("5", "default")
+        assert any(row.id == "providers.lab.base_url" and row.is_dim for row in screen.rows)
+
+    play(test, configuring(file, "--theme", "light"))
+
+
+def test_a_truth_value_toggles_in_the_file_and_holds_at_once(file: Path) -> None:
+    async def test(run: Running, screen: SettingsScreen) -> None:
+        await run.pilot.press("enter")
+        await run.pilot.pause()
+        rings.append(run.app.setup.has_bell)
+        assert file.read_text() == FILE.replace("bell = false", "bell = true")
+        assert about(screen) == "ui.bell = true, now."
+        await run.pilot.press("right")
+        assert file.read_text() == FILE
+        rings.append(run.app.setup.has_bell)
+
+    rings: list[bool] = []
+    play(test, configuring(file), "ui.bell")
+    assert rings == [True, False]
+
+
+def test_choices_go_round_and_back_to_the_default(file: Path) -> None:
+    async def test(run: Running, screen: SettingsScreen) -> None:
+        seen = []
+        for key in ("right", "right", "right", "left", "ctrl+x"):
+            await run.pilot.press(key)
+            await run.pilot.pause()
+            seen.append(cells(screen, "ui.show_thinking"))
+        expanded, hidden, folded = ('"expanded"', "yours"), ('"hidden"', "yours"), ('"folded"', "yours")
+        assert seen == [expanded, hidden, folded, hidden, ('"folded"', "default")]
+        assert run.app.parts.transcript.content.thinking == "folded"
+        assert file.read_text() == FILE
+
+    play(test, configuring(file), "ui.show_thinking")
+
+
+def test_a_number_is_typed_and_a_wrong_one_is_refused_in_place(file: Path) -> None:
+    async def test(run: Running, screen: SettingsScreen) -> None:
+        await run.pilot.press("enter", *"-3", "enter")
+        await run.pilot.pause()
+        assert "a whole number of at least 0" in about(screen)
+        assert file.read_text() == FILE
+        await run.pilot.press("ctrl+u", *"12", "left", "1", "enter")
+        await run.pilot.pause()
+        assert cells(screen, "network.max_retries") == ("112", "yours")
+        assert about(screen) == "network.max_retries = 112, from the next start on."
+        await run.pilot.press("enter", "ctrl+u", "enter")
+        await run.pilot.pause()
+        assert cells(screen, "network.max_retries") == ("5", "default")
+
+    play(test, configuring(file), "network.max_retries")
+
+
+def test_escape_leaves_the_field_then_the_screen(file: Path) -> None:
+    async def test(run: Running, screen: SettingsScreen) -> None:
+        await run.pilot.press("enter", "9", "escape")
+        await run.pilot.pause()
+        assert run.app.screen is screen
+        assert cells(screen, "network.max_retries") == ("5", "default")
+        await run.pilot.press("escape")
+        await run.until(lambda: len(run.app.screen_stack) == 1)
+
+    play(test, configuring(file), "network.max_retries")
+
+
+def test_what_goes_before_the_file_is_said(file: Path) -> None:
+    async def test(run: Running, screen: SettingsScreen) -> None:
+        await run.pilot.press("right")
+        await run.pilot.pause()
+        assert '--theme goes before your file: ui.theme is still "light"' in about(screen)
+        assert "theme = " in file.read_text()
+
+    play(test, configuring(file, "--theme", "light"), "ui.theme")
+
+
+def test_lists_and_tables_are_left_to_an_editor(file: Path) -> None:
+    async def test(run: Running, screen: SettingsScreen) -> None:
+        for key in ("enter", "right", "ctrl+x"):
+            await run.pilot.press(key)
+        await run.pilot.pause()
+        assert "edit it in" in about(screen)
+        assert file.read_text() == FILE
+
+    play(test, configuring(file), "permissions.allow")
+
+
+def test_the_mode_changes_now_and_a_mode_only_a_start_may_set_does_not(file: Path) -> None:
+    async def test(run: Running, screen: SettingsScreen) -> None:
+        await run.pilot.press("right")
+        await run.pilot.pause()
+        assert (run.conversation.mode, cells(screen, "permissions.mode")[0]) == ("accept-edits", '"accept-edits"')
+        await run.pilot.press("right")
+        await run.pilot.pause()
+        assert (run.conversation.mode, cells(screen, "permissions.mode")[0]) == ("accept-edits", '"auto"')
+        assert "from the next start on" in about(screen)
+
+    play(test, configuring(file), "permissions.mode")
+
+
+def test_meanings_are_searched(file: Path) -> None:
+    async def test(run: Running, screen: SettingsScreen) -> None:
+        await run.pilot.press(*"ring", "space", *"turn")
+        await run.pilot.pause()
+        assert screen.rows[0].id == "ui.bell"
+
+    play(test, configuring(file), size=(40, 20))
+
+
+def test_a_project_file_is_shown_and_never_written(file: Path) -> None:
+    project = file.parent.parent / "project" / ".qcode" / "config.toml"
+    project.parent.mkdir(parents=True)
+    project.write_text("[ui]\nmouse = false\n")
+
+    async def test(run: Running, screen: SettingsScreen) -> None:
+        assert cells(screen, "ui.mouse") == ("false", "project")
+        await run.pilot.press("enter")
+        await run.pilot.pause()
+        assert project.read_text() == "[ui]\nmouse = false\n"
+        assert "mouse = true" in file.read_text()
+        assert "goes before your file" in about(screen)
+
+    play(test, configuring(file), "ui.mouse")
+
+
+def test_a_broken_file_is_said_and_nothing_opens(file: Path) -> None:
+    source = configuring(file)
+    file.write_text("[ui\n")
+
+    async def test(run: Running) -> None:
+        await run.send("/config")
+        await run.pilot.pause()
+        assert "not valid TOML" in run.text
+        assert len(run.app.screen_stack) == 1
+
+    drive(test, configuring=source)
+
+
+def test_a_setting_can_be_typed_in_one_line(file: Path) -> None:
+    async def test(run: Running) -> None:
+        await run.send("/config ui.bell true")
+        assert run.app.setup.has_bell
+        assert "ui.bell = true, now." in run.text
+        await run.send("/config ui.bxll")
+        assert "Did you mean ui.bell?" in run.text
+        await run.send("/config ui.bell perhaps")
+        assert "must be true or false" in run.text
+
+    drive(test, configuring=configuring(file))

@@ -1,0 +1,109 @@
+"""Sub-agents on the screen: in the card of the call that started them, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qcode.protocol.events import (
+    AgentEvent,
+    ApprovalRequested,
+    Notice,
+    StepStarted,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+    TurnStarted,
+    UsageUpdated,
+)
+from qcode.protocol.reply import Source, TextDelta, WebSearched
+from qcode.protocol.tools import ToolOutcome
+from qcode.protocol.usage import Usage
+from qcode.tui.approval import asked_by
+from qcode.tui.transcript.cards import Card
+from tests.tui.scripted import FixedClock, call, ended, reply
+from tests.tui.test_presenter import present
+from tests.tui.transcript.test_cards import rows
+
+STARTS = call("agent", '{"description": "look around", "prompt": "Look.", "kind": "explore"}', "a1")
+READ = call("read", '{"path": "src/app.py"}', "a1/c1")
+
+
+def inside(*events: TurnEvent) -> list[TurnEvent]:
+    return [AgentEvent("a1", event) for event in events]
+
+
+def updates(*events: TurnEvent) -> list[dict[str, str]]:
+    shown = present(reply("", STARTS), ToolStarted(STARTS), *events)
+    return [changes for _, call_id, changes in shown.of("update") if call_id == "a1"]
+
+
+def joined(given: list[dict[str, str]], key: str) -> str:
+    return "".join(one[key] for one in given if key in one)
+
+
+def test_each_call_of_it_is_a_line_of_the_card_with_how_it_ended() -> None:
+    denied = ToolFinished(call("shell", '{"command": "rm x"}', "a1/c2"), ToolOutcome("Denied", is_error=True), "denied")
+    done = ToolFinished(READ, ToolOutcome("1\tcode"), "done")
+    given = updates(*inside(StepStarted(1), ToolStarted(READ), done, denied))
+    assert joined(given, "append") == "✓ read src/app.py\n✗ shell rm x  denied\n"
+
+
+def test_its_steps_and_tokens_are_said_while_it_works() -> None:
+    spent = UsageUpdated(Usage(input=12_000, output=300), None, 0, 0)
+    given = updates(*inside(StepStarted(3), spent))
+    assert given[-1] == {"summary": "3 steps, 12.3k tokens"}
+
+
+def test_no_card_of_its_own_is_made_for_a_call_inside() -> None:
+    question = ApprovalRequested(READ, "Read it?", "", agent="look around")
+    shown = present(reply("", STARTS), ToolStarted(STARTS), *inside(ToolStarted(READ)), question)
+    assert [made[1] for made in shown.of("card")] == ["a1"]
+    assert shown.of("ask") == [("ask", "a1/c1")]
+
+
+def test_a_question_of_it_is_taken_back_when_its_call_or_all_of_it_is_over() -> None:
+    question = ApprovalRequested(READ, "Read it?", "", agent="look around")
+    over = ToolFinished(STARTS, ToolOutcome("done"), "done")
+    for last in (*inside(ToolFinished(READ, ToolOutcome(""), "cancelled")), over, ended()):
+        shown = present(reply("", STARTS), ToolStarted(STARTS), *inside(StepStarted(1)), question, last)
+        assert ("withdraw", "a1/c1") in shown.of("withdraw")
+
+
+def test_a_question_says_which_sub_agent_asks() -> None:
+    question = ApprovalRequested(READ, "Read it?", "", agent="look\naround \x1b[31m")
+    assert asked_by(question).startswith("The sub-agent “look")
+    assert "\x1b" not in asked_by(question)
+    assert "\n" not in asked_by(question)
+
+
+def test_unfolded_the_card_shows_task_words_and_results_in_the_place_of_the_lines() -> None:
+    given = updates(
+        *inside(TurnStarted("Find it."), reply("I look."), ToolFinished(READ, ToolOutcome("1\tcode"), "done")),
+        *inside(Notice("warning", "careful")),
+    )
+    card = Card("agent", "look around", FixedClock())
+    for changes in given:
+        kept: dict[str, Any] = {key: text for key, text in changes.items() if key in ("append", "detail")}
+        card.change(**kept)
+    folded = "\n".join(rows(card))
+    assert "✓ read src/app.py" in folded
+    assert "Find it." not in folded
+    card.unfold(is_unfolded=True)
+    unfolded = "\n".join(rows(card))
+    assert [part in unfolded for part in ("Task: Find it.", "I look.", "✓ read src/app.py", "code", "! careful")] == [
+        True
+    ] * 5
+
+
+def test_a_search_of_the_host_is_told_under_the_reply() -> None:
+    search = WebSearched(
+        ("newest",), (Source("https://a.example/x", "A [b]page[/b]\nof it"), Source("https://b.example"))
+    )
+    shown = present(TextDelta(0, "It is 3."), search, reply("It is 3."))
+    told = [entry for entry in shown.calls if entry[0] in ("settle", "notice")]
+    assert [entry[0] for entry in told] == ["settle", "notice"]
+    assert told[1][2].splitlines() == [
+        "Searched the web for “newest”.",
+        "1. A [b]page[/b]⏎of it https://a.example/x",
+        "2. https://b.example",
+    ]
