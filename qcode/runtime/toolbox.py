@@ -13,7 +13,7 @@ from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.runtime.mcp.servers import Servers
 from qcode.runtime.scratch import Scratch
 from qcode.runtime.walls import Walls
-from qcode.safety.policy import paths_of
+from qcode.safety.calls import paths_of
 from qcode.safety.verdict import Level
 from qcode.tools import registry
 from qcode.tools.agent import Agent
