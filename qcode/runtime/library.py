@@ -29,8 +29,8 @@ class Opener(Protocol):
     @property
     def is_busy(self) -> bool: ...
 
-    def open_session(self, session: Session) -> None:
-        """Leave the session that is open and go on with this one."""
+    def open_session(self, session: Session, *, is_copy: bool = False) -> None:
+        """Leave the session that is open and go on with this one; `is_copy`: with all that it holds."""
         ...
 
 
@@ -87,7 +87,7 @@ class Library:
         self._check_idle()
         with _one_line():
             session, _ = self._store.fork(self._opener.session.session_id, cwd=self._folder)
-        self._opener.open_session(session)
+        self._opener.open_session(session, is_copy=True)
         return session.session_id
 
     def export(self, form: ExportForm) -> str:

@@ -8,7 +8,7 @@ from qcode.protocol.patch import PatchError, patch_paths
 READERS = frozenset({"read", "ls", "glob", "grep"})
 WRITERS = frozenset({"write", "edit", "multi_edit", "notebook_edit"})
 # Each call of a sub-agent is judged for itself; starting one only asks the model.
-HARMLESS = frozenset({"todo", "ask_person", "jobs", "agent"})
+HARMLESS = frozenset({"todo", "ask_person", "jobs", "agent", "exit_plan_mode"})
 
 
 def paths_of(call_name: str, arguments: JsonObject) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import ApprovalRequested, Level, TurnEnded, TurnEvent
 from qcode.protocol.model import Effort
-from qcode.tui.approval import Option, asked_by, options_for
+from qcode.tui.approval import Option, answer_of, asked_by, options_for
 from qcode.tui.commands.command import MODES, Command, CommandHost, find, split_command, unknown_command
 from qcode.tui.commands.custom import is_custom
 from qcode.tui.commands.table import enabled
@@ -27,7 +27,7 @@ from qcode.tui.setup import AppSetup
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal import BELL
 from qcode.tui.text import visible
-from qcode.tui.turns import close_events, what_happened
+from qcode.tui.turns import close_events, noticed, what_happened
 from qcode.tui.welcome import welcome_lines
 
 
@@ -47,7 +47,12 @@ class Lines(Protocol):
         ...
 
 
-_COMMANDS = frozenset({"help", "model", "effort", "mode", "config", "clear", "trust", "quit", "copy"})
+_COMMANDS = frozenset(
+    {
+        "help", "model", "effort", "mode", "config", "clear", "trust", "quit", "copy", "plan", "permissions", "tools",
+        "memory", "init", "doctor",
+    }
+)  # fmt: skip
 
 
 class LinearHost:
@@ -111,6 +116,9 @@ class LinearHost:
     def send(self, text: str, shown: str, options: TurnOptions) -> None:
         self._app.waiting = (text, options)
 
+    def run_later(self, work: Coroutine[Any, Any, None]) -> None:
+        self._app.following.append(noticed(work, self.say))
+
     def leave(self) -> None:
         self._app.is_over = True
 
@@ -129,8 +137,8 @@ class LinearApp:
         self._questions: list[ApprovalRequested] = []
         self._is_cancelling = False
         self.waiting: tuple[str, TurnOptions] | None = None
-        self._following: list[Coroutine[Any, Any, None]] = []
-        self._shell = ShellLines(conversation, setup, self.view, spawn=self._following.append)
+        self.following: list[Coroutine[Any, Any, None]] = []
+        self._shell = ShellLines(conversation, setup, self.view, spawn=self.following.append)
         self._presenter = Presenter(self.view, self.view, self, setup.clock, max_continuations=setup.max_continuations)
 
     async def run(self) -> int:
@@ -203,6 +211,8 @@ class LinearApp:
         else:
             # The commands here use only what this host has.
             command.run(cast("CommandHost", self._host), argument)
+            while self.following:
+                await self.following.pop()
             if self.waiting is not None:
                 (text, options), self.waiting = self.waiting, None
                 await self._turn(text, options)
@@ -211,8 +221,8 @@ class LinearApp:
         """Run a line in the shell and wait for its end."""
         if line:
             self._shell.start(line)
-        while self._following:
-            await self._following.pop()
+        while self.following:
+            await self.following.pop()
 
     async def _turn(self, text: str, options: TurnOptions = NO_OPTIONS) -> None:
         self._host.is_turn_running = True
@@ -251,7 +261,7 @@ class LinearApp:
             question = asked_by(request) if request.agent else request.question
             self.say("\n".join([f"Question: {visible(question)}", visible(request.preview), *choices]))
             chosen = await self._choose(options)
-            answer = await self._answer_for(chosen)
+            answer = await self._answer_for(chosen, request)
         self.withdraw(request.call.call_id)
         self.conversation.answer(request.call.call_id, answer)
 
@@ -265,12 +275,16 @@ class LinearApp:
                 return options[int(line) - 1]
         return None
 
-    async def _answer_for(self, option: Option | None) -> Answer:
-        if option is None or option.kind == "no":
+    async def _answer_for(self, option: Option | None, request: ApprovalRequested) -> Answer:
+        if option is None:
             return Answer(is_allowed=False)
-        if option.kind == "tell":
-            return Answer(is_allowed=False, reason=(await self._lines.ask("What should it do instead? ") or "").strip())
-        return Answer(is_allowed=True, scope="always" if option.kind == "always" else "once")
+        if option.kind != "tell":
+            return answer_of(option, request)
+        is_question = request.kind == "question"
+        written = (
+            await self._lines.ask("Your answer: " if is_question else "What should it do instead? ") or ""
+        ).strip()
+        return Answer(is_allowed=True, text=written) if is_question and written else Answer(False, reason=written)
 
 
 def run_linear(conversation: Conversation, setup: AppSetup) -> int:

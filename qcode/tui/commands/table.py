@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from qcode.tui.commands.chat import CHAT
 from qcode.tui.commands.command import Command
+from qcode.tui.commands.controls import CONTROLS
 from qcode.tui.commands.custom import as_command
 from qcode.tui.commands.help import HELP
 from qcode.tui.commands.leaving import LEAVING
@@ -20,7 +21,18 @@ from qcode.tui.commands.settings import SETTINGS
 from qcode.tui.commands.view import VIEW
 from qcode.tui.setup import AppSetup
 
-COMMANDS: tuple[Command, ...] = (*HELP, *MODELS, *CHAT, *SESSIONS, *SERVERS, *PROMPT, *VIEW, *SETTINGS, *LEAVING)
+COMMANDS: tuple[Command, ...] = (
+    *HELP,
+    *MODELS,
+    *CHAT,
+    *CONTROLS,
+    *SESSIONS,
+    *SERVERS,
+    *PROMPT,
+    *VIEW,
+    *SETTINGS,
+    *LEAVING,
+)
 
 
 def enabled(setup: AppSetup) -> Iterator[Command]:
