@@ -23,6 +23,7 @@ Usage:
   qcode trust [show]|accept|forget [DIR]|list     what this folder brings, and what changed since you trusted it
   qcode mcp list|show NAME|approve NAME      tool servers, and what of them waits for you; takes -C, --trust
                                   and --mcp-config FILE; starts none
+  qcode permissions [list]        the mode and every rule that counts here, with where each comes from
   qcode permissions check shell CMD|read PATH|write PATH|fetch URL      what would be allowed here, and why
                                   (--jsonl: {"kind","value"} lines on stdin); takes -C, --trust, --settings,
                                   --add-dir and the flags of Permissions; runs nothing

@@ -34,8 +34,8 @@ class AppTrust:
         if complaint:
             return complaint
         return (
-            f"This folder is trusted now{_with(standing)}: your rules and modes hold. "
-            "What it brings is read from the next start on."
+            f"This folder is trusted now{_with(standing)}: your rules and modes hold, its instructions from the next "
+            "turn on. What else it brings is read from the next start on."
         )
 
 

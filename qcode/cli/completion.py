@@ -58,7 +58,7 @@ def _commands(takers: tuple[str, ...]) -> dict[str, _Words]:
         "config": _Words(after={"config": ("path", "show")}),
         "mcp": _Words(MCP_FLAGS, MCP_SWITCHES, {"mcp": ("list", "show", "approve")}),
         "models": _Words(after={"models": ("forget",)}),
-        "permissions": _Words(FLAGS, SWITCHES, {"permissions": ("check",), "check": KINDS}),
+        "permissions": _Words(FLAGS, SWITCHES, {"permissions": ("list", "check"), "check": KINDS}),
         "sessions": _Words(after={"sessions": ("list", "show", "export", "delete")}),
         "trust": _Words(after={"trust": ("show", "accept", "forget", "list")}),
     }

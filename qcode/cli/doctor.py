@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from qcode import __version__
@@ -18,6 +20,7 @@ from qcode.runtime.trust import TrustStore
 from qcode.safety.sandbox.finding import find_sandbox
 from qcode.tools.environment import find_program
 from qcode.tools.workspace import Workspace
+from qcode.tui.terminal_facts import Terminal, terminal_lines
 
 _PROGRAMS = {
     "git": "the branch and the state of the repository; without it neither is known",
@@ -26,11 +29,13 @@ _PROGRAMS = {
 }
 
 
-def report(around: Surroundings) -> list[str]:
-    """Return the report as lines."""
+def report(around: Surroundings, *, is_in_app: bool = False, is_trusted: bool | None = None) -> list[str]:
+    """Return the report as lines, titles at the margin; `is_trusted` where that has changed since the start."""
+    if is_trusted is not None:
+        around = replace(around, is_trusted=is_trusted)
     sections: dict[str, Iterator[str]] = {
         "qcode": _itself(),
-        "terminal": _terminal(around.env),
+        "terminal": _terminal(around, is_in_app),
         "folder": _folder(around),
         "configuration": _configuration(around),
         "credentials": (f"{row.provider}: {row.text}" for row in rows_of(around.settings, around.keys)),
@@ -49,17 +54,26 @@ def _itself() -> Iterator[str]:
     yield f"models: {catalog_source()}"
 
 
-def _terminal(env: Mapping[str, str]) -> Iterator[str]:
-    if not sys.stdout.isatty():
+def _terminal(around: Surroundings, is_in_app: bool) -> Iterator[str]:
+    # The app has put its own streams in the place of the terminal's.
+    output = sys.__stdout__ if is_in_app else sys.stdout
+    is_terminal = is_in_app or (output is not None and output.isatty())
+    if not is_terminal:
         yield "standard output is no terminal: qcode runs in pipe mode here"
-    yield f"TERM={env.get('TERM') or 'not set'}, COLORTERM={env.get('COLORTERM') or 'not set'}"
-    if "NO_COLOR" in env:
-        yield "NO_COLOR is set: nothing is coloured"
-    through = [name for name, variable in (("tmux", "TMUX"), ("SSH", "SSH_CONNECTION")) if env.get(variable)]
-    if through:
-        yield f"inside {' and '.join(through)}"
-    if "UTF-8" not in (sys.stdout.encoding or "").upper():
-        yield f"the encoding is {sys.stdout.encoding}, not UTF-8: marks and boxes may not show"
+    encoding = (output.encoding if output is not None else "") or "unknown"
+    yield from terminal_lines(Terminal(around.env, encoding, _size(is_terminal), around.settings.ui.mouse))
+
+
+def _size(is_terminal: bool) -> tuple[int, int] | None:
+    if not is_terminal:
+        return None
+    for descriptor in (1, 0, 2):
+        try:
+            size = os.get_terminal_size(descriptor)
+        except OSError:
+            continue
+        return size.columns, size.lines
+    return None
 
 
 def _folder(around: Surroundings) -> Iterator[str]:

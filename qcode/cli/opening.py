@@ -9,6 +9,7 @@ from dataclasses import replace
 from qcode.cli.app_trust import AppTrust
 from qcode.cli.configuring import AppConfiguring
 from qcode.cli.connecting import AppConnecting
+from qcode.cli.controls import controls_of
 from qcode.cli.exporting import save_export
 from qcode.cli.failure import StartError
 from qcode.cli.offering import AppOffering
@@ -93,6 +94,7 @@ def setup_of(around: Surroundings, ready: Wired, first: AppSetup) -> AppSetup:
         has_sandbox=ready.toolbox.has_sandbox,
         save=lambda name, text: save_export(around.folder, name, text),
         servers=ready.servers,
+        controls=controls_of(around, ready),
         notices=tuple(notices),
     )
 

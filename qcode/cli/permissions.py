@@ -1,6 +1,7 @@
-"""`qcode permissions check`: what would happen to a call here, and why. Judges as a session would, and runs none of it.
+"""`qcode permissions`: the rules that count here and where they come from; with `check`, what would happen to a call.
 
-With `--jsonl` one line is answered after the other, and a line that cannot be judged does not end the stream.
+Judges as a session would, and runs none of it. With `--jsonl` one line is answered after the other, and a line that
+cannot be judged does not end the stream.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -18,9 +19,10 @@ from qcode.cli.arguments import MODES, UsageError
 from qcode.cli.arguments import parse as parse_arguments
 from qcode.cli.folder import working_folder
 from qcode.cli.output import one_line, put
-from qcode.cli.policy import policy_of
+from qcode.cli.rules import permissions_of
 from qcode.cli.surroundings import surroundings
 from qcode.protocol.json import JsonObject
+from qcode.runtime.permissions import Permissions
 from qcode.safety.policy import Policy
 from qcode.safety.verdict import Verdict
 
@@ -37,7 +39,9 @@ FLAGS = {
 """Flags that take a value, with the values there are."""
 SWITCHES = ("--jsonl", "--trust", "--yolo")
 
-_USE = "use: qcode permissions check shell CMD | read PATH | write PATH | fetch URL, or --jsonl with lines on stdin"
+_USE = (
+    "use: qcode permissions [list], or check shell CMD | read PATH | write PATH | fetch URL | --jsonl (lines on stdin)"
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -48,7 +52,13 @@ class _Parser(argparse.ArgumentParser):
 def run_permissions(rest: Sequence[str]) -> int:
     """Answer and return 0, whatever the verdict; raise `UsageError` or `StartError`."""
     given, words = _read(rest)
-    if words[:1] != ["check"]:
+    if words in ([], ["list"]):
+        if given.jsonl:
+            raise UsageError(f"--jsonl is for check; {_USE}")
+        permissions, _ = _permissions(given)
+        put("".join(f"{line}\n" for line in listed(permissions)))
+        return 0
+    if words[0] != "check":
         raise UsageError(_USE)
     asked = words[1:]
     if given.jsonl and asked:
@@ -59,7 +69,8 @@ def run_permissions(rest: Sequence[str]) -> int:
         )
         quoting = "; put a command with blanks in quotes" if len(asked) > 2 else ""
         raise UsageError(f"{what}{quoting}; {_USE}")
-    judge = Judge(*_policy(given))
+    permissions, has_mode = _permissions(given)
+    judge = Judge(permissions.policy, has_mode)
     if given.jsonl:
         for line in sys.stdin.buffer:
             if line.strip():
@@ -90,8 +101,8 @@ def _read(rest: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     return given, [*given.words, *rest[at + 1 :]]
 
 
-def _policy(given: argparse.Namespace) -> tuple[Policy, bool]:
-    """Return the policy that a session with these flags would begin with, and whether its mode was chosen."""
+def _permissions(given: argparse.Namespace) -> tuple[Permissions, bool]:
+    """Return the rules that a session with these flags would begin with, and whether its mode was chosen."""
     argv: list[str] = []
     for name in ("allowed_tools", "disallowed_tools", "add_dir"):
         argv += [f"--{name.replace('_', '-')}={value}" for value in getattr(given, name)]
@@ -102,7 +113,19 @@ def _policy(given: argparse.Namespace) -> tuple[Policy, bool]:
     argv += [flag for flag, is_set in (("--trust", given.trust), ("--yolo", given.yolo)) if is_set]
     arguments = parse_arguments(argv)
     around = surroundings(arguments, working_folder(given.cwd), is_attended=False)
-    return policy_of(around), around.settings.origin("permissions.mode").kind != "default"
+    return permissions_of(around), around.settings.origin("permissions.mode").kind != "default"
+
+
+def listed(permissions: Permissions) -> Iterator[str]:
+    """Yield the mode and every rule in force as lines, each with its origin."""
+    yield f"mode {permissions.mode} ({permissions.mode_origin})"
+    if not permissions.is_trusted:
+        yield "this folder is not trusted: rules that allow do not count here, and everything but reading asks"
+    rules = permissions.rules()
+    for rule in rules:
+        yield one_line(f"{rule.effect} {rule.text} ({rule.origin})")
+    if not rules:
+        yield "no rules: what the mode does not allow asks"
 
 
 @dataclass(frozen=True, slots=True)

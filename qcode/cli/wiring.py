@@ -14,6 +14,7 @@ from qcode.cli.arguments import LATEST
 from qcode.cli.failure import StartError
 from qcode.cli.model_facts import facts_of, output_settings
 from qcode.cli.policy import policy_of
+from qcode.cli.rules import origins_of
 from qcode.cli.searching import hosted_tools, search_key
 from qcode.cli.selection import Selection, address_of, named
 from qcode.cli.servers import header_values, named_servers
@@ -34,7 +35,7 @@ from qcode.providers.transport import Timeouts, is_local
 from qcode.runtime.agents.kinds import Kind
 from qcode.runtime.attachments import mentions
 from qcode.runtime.briefing.environment import Environment, read_environment
-from qcode.runtime.briefing.instructions import Instructions, load_instructions
+from qcode.runtime.briefing.instructions import Instructions
 from qcode.runtime.briefing.prompt import Briefing, build_agent_prompt, build_system_prompt
 from qcode.runtime.conversation import Connected, Conversation, PromptLimits, Wiring
 from qcode.runtime.debug_log import DebugLog
@@ -43,6 +44,7 @@ from qcode.runtime.limits import LimitStore
 from qcode.runtime.mcp.connection import Place
 from qcode.runtime.mcp.pins import Pins
 from qcode.runtime.mcp.servers import Servers
+from qcode.runtime.memory import Memory
 from qcode.runtime.scratch import Scratch
 from qcode.runtime.store.session import Session
 from qcode.runtime.store.store import SessionStore
@@ -69,6 +71,7 @@ class Wired:
     environment: Environment
     instructions: Instructions
     toolbox: Toolbox
+    memory: Memory
     notices: tuple[str, ...] = ()
 
     @property
@@ -82,9 +85,9 @@ class Wirer:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         arguments, settings = around.arguments, around.settings
-        self.instructions = load_instructions(
-            around.folder, around.root, around.paths.config_dir, is_trusted=around.is_trusted
-        )
+        self._conversation: Conversation | None = None
+        self.memory = Memory(around.folder, around.root, around.paths.config_dir, self._is_trusted)
+        self.instructions = self.memory.read()
         self.environment = read_environment(
             around.folder,
             around.root,
@@ -112,7 +115,9 @@ class Wirer:
         kinds, problems = kinds_of(around)
         session, messages, notices = self._session(connected.name)
         self._prune(session.session_id)
-        toolbox = self._toolbox(lambda: conversation.policy, scratch, walls, search, kinds)
+        toolbox = self._toolbox(
+            lambda: policy if self._conversation is None else self._conversation.policy, scratch, walls, search, kinds
+        )
         wiring = Wiring(
             connect=self._connect_named,
             new_session=lambda model: self.store.create(model, around.folder, is_kept=arguments.keeps_session),
@@ -125,16 +130,22 @@ class Wirer:
             mentioned=self._mentioned,
             sessions=self.store if arguments.keeps_session else None,
             summarizer=self._summarizer,
-            instruction_chars=len(self.instructions.text),
+            instruction_chars=lambda: len(self.memory.read().text),
             tokens=TokenCounter(),
             kinds=kinds,
             tuned=self._tuned,
             check=around.check,
             approved=partial(TrustStore(around.paths.state_dir).accepting, around.root),
+            origins=origins_of(around),
+            is_attended=around.is_attended,
         )
-        conversation = Conversation(wiring, connected, session, messages)
-        shown = (self.environment, self.instructions, toolbox, problems + notices)
+        self._conversation = conversation = Conversation(wiring, connected, session, messages)
+        shown = (self.environment, self.instructions, toolbox, self.memory, problems + notices)
         return Wired(conversation, connected.provider, selection, *shown)
+
+    def _is_trusted(self) -> bool:
+        """Whether the folder is trusted now: the person may trust it while the session runs."""
+        return self._around.is_trusted if self._conversation is None else self._conversation.policy.is_trusted
 
     def _toolbox(
         self,
@@ -219,7 +230,7 @@ class Wirer:
                 Briefing(
                     name,
                     self.environment,
-                    self.instructions,
+                    self.memory.read(),
                     mode,
                     self._around.is_attended,
                     arguments.system_prompt or "",

@@ -26,8 +26,11 @@ _LARGEST = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Value:
+    """`items` are the origins of the items of a list that all layers join, in its order."""
+
     value: object
     origin: Origin
+    items: tuple[Origin, ...] = ()
 
 
 @dataclass(slots=True)
@@ -62,7 +65,9 @@ def flag_layer(flags: Mapping[str, object]) -> Layer:
         if key is None:
             raise ConfigError(f"no key {name}; the nearest is {nearest(path)}")
         origin = Origin("flag", key.meta.flag or f"--{path[-1].replace('_', '-')}")
-        layer.values[path] = Value(checked(key, path, value, origin.where), origin)
+        found = checked(key, path, value, origin.where)
+        items = (origin,) * len(found) if key.meta.is_joined and isinstance(found, tuple) else ()
+        layer.values[path] = Value(found, origin, items)
     return layer
 
 
@@ -96,7 +101,7 @@ class _FileReader:
             place = canonical(path)
             if place in layer.values:
                 self._fail(path, f"{dotted(place)} is set twice, directly and in a network table; keep one")
-            layer.values[place] = Value(value, self._origin(path))
+            layer.values[place] = Value(value, self._origin(path), self._items(path, value))
         return layer
 
     def _walk(self, table: Mapping[str, object], prefix: KeyPath, layer: Layer) -> Iterator[tuple[KeyPath, object]]:
@@ -142,6 +147,15 @@ class _FileReader:
 
     def _origin(self, path: KeyPath) -> Origin:
         return Origin("file", f"{self._file}:{self._line(path)}", self._scope == "project")
+
+    def _items(self, path: KeyPath, value: object) -> tuple[Origin, ...]:
+        key = find_key(canonical(path))
+        if key is None or not key.meta.is_joined or not isinstance(value, tuple):
+            return ()
+        from qcode.config.lines import find_item_lines
+
+        lines = find_item_lines(self._text).get(path, ())
+        return tuple(Origin("file", f"{self._file}:{line}", self._scope == "project") for line in lines)
 
     def _line(self, path: KeyPath) -> int:
         if self._lines is None:

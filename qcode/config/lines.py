@@ -23,6 +23,13 @@ def find_lines(text: str) -> dict[Path, int]:
     return scanner.lines
 
 
+def find_item_lines(text: str) -> dict[Path, tuple[int, ...]]:
+    """Return for each key whose value is a list the line on which each of its items begins."""
+    scanner = _Scanner(text)
+    scanner.document()
+    return {path: tuple(lines) for path, lines in scanner.items.items()}
+
+
 def parse_key(raw: str) -> Path:
     """Return the parts of a dotted key as TOML reads it; raise `ValueError` if it is none."""
     import tomllib
@@ -67,6 +74,7 @@ class _Scanner:
         self.lines: dict[Path, int] = {}
         self.pairs: dict[Path, Pair] = {}
         self.sections: dict[Path, int] = {}
+        self.items: dict[Path, list[int]] = {}
 
     def document(self) -> None:
         table: Path = ()
@@ -114,12 +122,17 @@ class _Scanner:
         if char in ('"', "'"):
             self._string(char)
         elif char == "[":
-            self._sequence("]", lambda: self._value(path, is_kept=False))
+            lines = self.items.setdefault(path, []) if is_kept else []
+            self._sequence("]", lambda: self._item(path, lines))
         elif char == "{":
             self._sequence("}", lambda: self._pair(path, is_kept=is_kept))
         else:
             while self._peek() not in ("", ",", "]", "}", "#", "\n"):
                 self.at += 1
+
+    def _item(self, path: Path, lines: list[int]) -> None:
+        lines.append(self.text.count("\n", 0, self.at) + 1)
+        self._value(path, is_kept=False)
 
     def _sequence(self, end: str, item: Callable[[], None]) -> None:
         self.at += 1

@@ -97,10 +97,13 @@ def _refuse_takeover(path: KeyPath, found: Value, below: Mapping[KeyPath, Value]
 def _joined(below: Value, above: Value) -> Value:
     assert isinstance(below.value, tuple)
     assert isinstance(above.value, tuple)
-    items = dict.fromkeys((*below.value, *above.value))
+    items: dict[object, Origin] = {}
+    for item, origin in zip((*below.value, *above.value), (*below.items, *above.items), strict=True):
+        items.setdefault(item, origin)
     places = dict.fromkeys((below.origin.where, above.origin.where))
     is_project = below.origin.is_project or above.origin.is_project
-    return Value(tuple(items), Origin(above.origin.kind, ", ".join(places), is_project))
+    joined = Origin(above.origin.kind, ", ".join(places), is_project)
+    return Value(tuple(items), joined, tuple(items.values()))
 
 
 def _tables(layers: Iterable[Layer]) -> dict[KeyPath, Origin]:
@@ -129,6 +132,7 @@ def _settings(merged: Mapping[KeyPath, Value], tables: Mapping[KeyPath, Origin],
         sessions=Sessions(**leaves(values, "sessions")),
         warnings=warnings,
         origins=MappingProxyType(origins),
+        item_origins=MappingProxyType({dotted(path): found.items for path, found in merged.items() if found.items}),
         given=MappingProxyType(given),
     )
     names: dict[str, list[str]] = {"providers": [], "models": [], "mcp_servers": []}

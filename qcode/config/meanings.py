@@ -28,6 +28,8 @@ MEANINGS: Mapping[str, str] = {
     "tools.shell_timeout_s": "seconds a command may run",
     "tools.max_output_chars": "how much of a result the model sees; not set: each tool's own limit",
     "tools.tool_timeout_s": "seconds any other tool may run; not set: each tool's own limit",
+    "tools.agents": "the model may hand tasks to sub-agents",
+    "tools.web_search": "who searches the web: nobody, the host of the model, or a service you have a key for",
     "tools.sandbox": "required: do not start without a sandbox",
     "ui.theme": "colours; auto: light or dark as the terminal says",
     "ui.linear": "lines instead of a screen, for screen readers and logs",

@@ -212,7 +212,8 @@ DEFAULT = Origin("default")
 class Settings:
     """Everything that was set, merged. `warnings` are lines for a person about what was ignored, shown once.
 
-    `origins` and `given` hold the origin and the value of each key that was set, by its dotted name as TOML writes it.
+    `origins` and `given` hold the origin and the value of each key that was set, by its dotted name as TOML writes it;
+    `item_origins` the origin of each item of a list that is joined (rules), in its order.
     """
 
     model: str | None = key(None, kinds.text(), flag="--model")
@@ -228,6 +229,7 @@ class Settings:
     mcp_servers: Mapping[str, McpServer] = field(default_factory=lambda: MappingProxyType({}))
     warnings: tuple[str, ...] = ()
     origins: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
+    item_origins: Mapping[str, tuple[Origin, ...]] = field(default_factory=lambda: MappingProxyType({}))
     given: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     def origin(self, name: str) -> Origin:

@@ -26,14 +26,16 @@ ApprovalMode: TypeAlias = Literal["plan", "default", "accept-edits", "auto", "by
 class Answer:
     """A person's answer to `ApprovalRequested`.
 
-    `scope` `always` adds the rule the request proposed for the rest of the session. `reason` goes to the model
-    with a denial. `text` is the result of the call, which then does not run: the answer to a question.
+    `scope` `always` adds the rule the request proposed for the rest of the session, `folder` keeps it for this folder
+    beyond that. `reason` goes to the model with a denial. `text` is the result of the call, which then does not run:
+    the answer to a question. `mode` is the one the person goes on in where a plan is approved; None: `default`.
     """
 
     is_allowed: bool
-    scope: Literal["once", "always"] = "once"
+    scope: Literal["once", "always", "folder"] = "once"
     reason: str = ""
     text: str = ""
+    mode: ApprovalMode | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,18 +111,20 @@ class ApprovalRequested:
 
     `rule` is the narrow rule that "always" would add, empty where none is offered. `kind`: `approval`, may the call
     run; `repeat`, may it run although the same call has just brought the same result several times; `question`, the
-    model asks something, and the answer, one of `choices` or any text, is the result of the call; `server`, of a tool
-    server and no call at all: may it run, or may its tools be offered. `agent` is what the sub-agent does whose
-    call it is, in the words of the model that started it; empty for a call of the conversation itself.
+    model asks something, and the answer, one of `choices` or any text, is the result of the call; `plan`, `preview` is
+    a plan as Markdown, and a yes ends plan mode; `server`, of a tool server and no call at all: may it run, or may its
+    tools be offered. `agent` is what the sub-agent does whose call it is, in the words of the model that started it;
+    empty for a call of the conversation itself. `is_keepable`: "always" can also be kept for this folder.
     """
 
     call: ToolCall
     question: str
     preview: str
     rule: str = ""
-    kind: Literal["approval", "repeat", "question", "server"] = "approval"
+    kind: Literal["approval", "repeat", "question", "plan", "server"] = "approval"
     choices: tuple[Choice, ...] = ()
     agent: str = ""
+    is_keepable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

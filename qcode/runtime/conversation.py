@@ -6,7 +6,6 @@ The composition root wires it and is the only one that knows which provider, too
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
@@ -49,8 +48,8 @@ from qcode.runtime.checkpoints.keeper import Checkpoints
 from qcode.runtime.driver import Driver
 from qcode.runtime.judged import JudgedCalls
 from qcode.runtime.library import Library
-from qcode.runtime.metrics import RecoveryMetrics
 from qcode.runtime.models import Models, refused_turn
+from qcode.runtime.permissions import Permissions
 from qcode.runtime.preparing import Preparation
 from qcode.runtime.reached import Reached
 from qcode.runtime.reports import context_report, earlier_usage, turn_usage
@@ -58,8 +57,10 @@ from qcode.runtime.store.session import Session
 from qcode.runtime.surroundings import Connected, PromptLimits, Wiring
 from qcode.runtime.transcript import SessionTranscript
 from qcode.runtime.waiting import Waiting
+from qcode.runtime.watching import Watching
 from qcode.safety.policy import Policy
 from qcode.tools.agent import NAME as AGENT
+from qcode.tools.exit_plan_mode import ExitPlanMode
 
 __all__ = ["Connected", "Conversation", "PromptLimits", "Wiring"]
 
@@ -72,22 +73,25 @@ class Conversation:
     ) -> None:
         self._wiring = wiring
         self._connected = connected
-        self._policy = wiring.policy
+        self.permissions = Permissions(wiring.policy, wiring.origins)
         self.effort = wiring.effort
         self._driver: Driver | None = None
         self._agents: Agents | None = None
         self.background = Background(wiring.toolbox)
+        self._turn: Turn | None = None
         self._models = Models(wiring)
         self._waiting = Waiting(wiring.mentioned)
         self._own: Connected | None = None
-        self.metrics = RecoveryMetrics()
+        self._watching = Watching(wiring.debug_log, lambda: self.model)
+        self._seen = self._watching.seen
         self._preparation = Preparation(self.model, self._connected.window, self._wiring.tokens)
         self._is_opening = False
         self._checkpoints = Checkpoints(
             wiring.toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy
         )
-        self._calls = JudgedCalls(wiring.toolbox, self._checkpoints.watched, wiring.approved)
-        self.library = Library(self, wiring.sessions, wiring.toolbox.workspace.root, self._models.small)
+        self._calls = JudgedCalls(wiring.toolbox, self._checkpoints.watched, wiring.approved, self.permissions)
+        root, small = wiring.toolbox.workspace.root, self._models.small
+        self.library = Library(self, wiring.sessions, root, small, lambda used: self._usage.append(used))
         self._begin(session, messages)
 
     def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
@@ -109,12 +113,12 @@ class Conversation:
 
     @property
     def mode(self) -> ApprovalMode:
-        return self._policy.mode
+        return self.permissions.mode
 
     @property
     def policy(self) -> Policy:
         """The rules as they are now, with the mode and the answers of the person."""
-        return self._policy
+        return self.permissions.policy
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -167,7 +171,7 @@ class Conversation:
         settings = self._turn_settings(writer, options)
         turn = Turn(settings, self._known_model(), self._transcript.messages, self._counter, number=self._turns)
         summaries = None if writer is None else Reached(self._wiring, writer).provider
-        self._driver = Driver(turn, self._reached.provider, self, writer=summaries)
+        self._turn, self._driver = turn, Driver(turn, self._reached.provider, self, writer=summaries)
         self._agents = self._agents_of(turn, self._driver)
         await self._checkpoints.settle()
         complaints = self._waiting.complaints
@@ -179,7 +183,7 @@ class Conversation:
                     if isinstance(event, TurnEnded):
                         self._transcript.session.sync()
                         self._usage.append(turn_usage(prompt, self.model, event))
-                    for source in (self._transcript.session, self._checkpoints, self._wiring.toolbox):
+                    for source in (self._transcript.session, self._checkpoints, self._wiring.toolbox, self._calls):
                         for warning in source.take_warnings():
                             yield self._seen(Notice("warning", warning))
                     if isinstance(event, ToolFinished):
@@ -190,7 +194,7 @@ class Conversation:
                     while complaints and not isinstance(event, TurnEnded):
                         yield self._seen(Notice("warning", complaints.pop(0)))
         finally:
-            self._driver = self._agents = None
+            self._driver = self._agents = self._turn = None
             self._calls.clear()
             self._waiting.turn_over()
             if self._own is not None:
@@ -199,13 +203,12 @@ class Conversation:
             self._transcript.session.sync()
 
     def answer(self, call_id: str, answer: Answer) -> None:
-        rule = self._calls.answered(call_id)
-        if rule is not None and self._driver is not None:
-            self._driver.give(ApprovalAnswered(call_id, answer.is_allowed, answer.reason, answer.text))
+        settled = self._calls.answered(call_id, answer)
+        if settled is not None and self._driver is not None:
+            self._tell_mode()
+            self._driver.give(settled)
         elif self._agents is not None:
-            rule = self._agents.answer(call_id, answer)
-        if rule and answer.is_allowed and answer.scope == "always":
-            self._policy = self._policy.with_allow(rule)
+            self._agents.answer(call_id, answer)
 
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         if self._driver is not None:
@@ -237,12 +240,13 @@ class Conversation:
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """Every tool the model is offered now."""
-        return self._reached.tools(self._wiring.toolbox, self._policy)
+        """Every tool the model is offered now: in plan mode also the one that ends it, where somebody can answer."""
+        tools = self._reached.tools(self._wiring.toolbox, self.policy)
+        return (*tools, ExitPlanMode.spec) if self.mode == "plan" and self._wiring.is_attended else tools
 
     def context(self) -> ContextReport:
         connected, specs = self._connected, self.tools
-        system, briefed = connected.system(self.mode), self._wiring.instruction_chars
+        system, briefed = connected.system(self.mode), self._wiring.instruction_chars()
         return context_report(
             self._known_model(), system, briefed, specs, self._transcript.messages, self._counter, connected.output
         )
@@ -254,16 +258,15 @@ class Conversation:
     def session(self) -> Session:
         return self._transcript.session
 
-    def count(self, used: TurnUsage) -> None:
-        self._usage.append(used)
-
     @property
     def is_busy(self) -> bool:
         """Whether a turn runs."""
         return self._driver is not None
 
-    def open_session(self, session: Session) -> None:
-        """Leave the session that is open and go on with another one."""
+    def open_session(self, session: Session, *, is_copy: bool = False) -> None:
+        """Leave the session that is open and go on with another one; in a copy what was answered still holds."""
+        if not is_copy:
+            self.permissions.forget_session()
         self._transcript.session.close()
         self._checkpoints.follow(session)
         self._begin(session)
@@ -284,11 +287,18 @@ class Conversation:
 
     def trust_folder(self) -> None:
         """Let rules and modes hold from the next call on: the person trusts the folder."""
-        self._policy = self._policy.with_trust()
+        self.permissions.trust_folder()
         self._wiring.toolbox.trust_folder()
 
     def set_mode(self, mode: ApprovalMode) -> None:
-        self._policy = self._policy.with_mode(mode)
+        self.permissions.set_mode(mode)
+        self._tell_mode()
+
+    def _tell_mode(self) -> None:
+        """Have a turn that runs tell the model of the mode from its next step on."""
+        if self._turn is not None:
+            system = self._connected.system(self.mode)
+            self._turn.settings = replace(self._turn.settings, system=system, tools=self.tools)
 
     async def close(self) -> None:
         """Release the session file and every connection; nothing may be submitted after this."""
@@ -302,20 +312,19 @@ class Conversation:
         self._transcript.session.close()
         self._checkpoints.close()
         self._wiring.toolbox.close()
-        if self._wiring.debug_log is not None:
-            self._wiring.debug_log.close()
+        self._watching.close()
 
     # What the driver asks for
 
     async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | ApprovalRequested:
-        return await self._calls.judge(self._policy, call, arguments, repeats)
+        return await self._calls.judge(self.policy, call, arguments, repeats)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         judged = self._calls.take(call, arguments)
         if self._agents is not None and judged.name == AGENT:
             return await self._agents.run(call, judged.arguments)
         with self.background.running(call.call_id, judged.name) as goes_on:
-            return await self._calls.run(self._policy, judged, output, self._connected.model.name, goes_on)
+            return await self._calls.run(self.policy, judged, output, self._connected.model.name, goes_on)
 
     def append(self, effect: Append) -> None:
         self._transcript.append(effect, is_own=self._is_opening)
@@ -343,7 +352,7 @@ class Conversation:
         toolbox, session = self._wiring.toolbox, self._transcript.session
         if toolbox.agent is None:
             return None
-        parent = Parent(turn, driver, self._reached, toolbox, session, self._checkpoints, lambda: self._policy)
+        parent = Parent(turn, driver, self._reached, toolbox, session, self._checkpoints, self.permissions)
         return Agents(toolbox.agent, self._wiring.kinds, parent, lambda: self._models.writer()[0])
 
     async def _prepare(self, turn: Turn, first: UserSubmitted | CompactRequested) -> tuple[str, ...]:
@@ -387,12 +396,3 @@ class Conversation:
             CompactionSettings(None if writer is None else writer.model),
             wiring.check,
         )
-
-    def _seen(self, event: TurnEvent) -> TurnEvent:
-        self.metrics.observe(event, self.model, time.monotonic())
-        log = self._wiring.debug_log
-        if log is not None:
-            log.event(event)
-            if isinstance(event, TurnEnded):
-                log.metrics(self.metrics.as_json())
-        return event

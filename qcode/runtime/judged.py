@@ -9,17 +9,30 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from qcode.engine.effects import ApprovalAnswered
+from qcode.protocol.controls import Decided
+from qcode.protocol.conversation import Answer, ApprovalMode
 from qcode.protocol.events import ApprovalRequested
 from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import ToolOutcome
 from qcode.runtime.masking import mask_diff
+from qcode.runtime.permissions import Permissions
 from qcode.runtime.questions import question_about
 from qcode.runtime.toolbox import Toolbox
 from qcode.safety.paths import GUARDED
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.safety.verdict import Level
+from qcode.tools.exit_plan_mode import NAME as EXIT_PLAN_MODE
+
+_AFTER_A_PLAN: tuple[ApprovalMode, ...] = ("default", "accept-edits")
+_MODES: dict[ApprovalMode, str] = {
+    "default": "the person is asked before each change",
+    "accept-edits": "edits inside the folder run without asking, everything else asks",
+}
+_NO_PLAN_MODE = "Plan mode is over already: the mode is {mode}. Go on with the work."
+_PLAN_APPROVED = "The person approved the plan and ended plan mode. The mode is {mode} now: {meaning}. Carry it out."
+_KEEP_PLANNING = "the plan is not approved and plan mode goes on; change nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +56,7 @@ def holds_secrets(policy: Policy, path: str) -> bool:
 
 
 class JudgedCalls:
-    """Keeps them by id until they run, and which rule "always" would add for a question that is open.
+    """Keeps them by id until they run, and the questions that are open. Notes what became of each call.
 
     `watched` finds out what a run changes in files, `approved` wraps one that a person approved for some files.
     """
@@ -53,18 +66,23 @@ class JudgedCalls:
         toolbox: Toolbox,
         watched: Callable[[Awaitable[ToolOutcome]], Awaitable[ToolOutcome]],
         approved: Callable[[frozenset[str]], AbstractContextManager[None]],
+        permissions: Permissions,
     ) -> None:
         self._toolbox = toolbox
         self._watched = watched
         self._approved = approved
+        self._permissions = permissions
         self._judged: dict[str, Judged] = {}
-        self._open_rules: dict[str, str] = {}
+        self._open: dict[str, ApprovalRequested] = {}
+        self._warnings: list[str] = []
 
     async def judge(
         self, policy: Policy, call: ToolCall, arguments: JsonObject, repeats: int
     ) -> ApprovalAnswered | ApprovalRequested:
         """Return the verdict of the rules, or the question to put to the person."""
-        toolbox, call_id = self._toolbox, call.call_id
+        permissions, toolbox, call_id = self._permissions, self._toolbox, call.call_id
+        if call.name == EXIT_PLAN_MODE and policy.mode != "plan":
+            return ApprovalAnswered(call_id, is_allowed=True, text=_NO_PLAN_MODE.format(mode=policy.mode))
         # What is judged and shown is what runs, also where files that it depends on change in between.
         name, spelled = await toolbox.spelled_out(call.name, arguments)
         targets = await asyncio.to_thread(toolbox.targets, name, spelled)
@@ -75,24 +93,57 @@ class JudgedCalls:
         self._judged[call_id] = judged = Judged(name, spelled, level)
         is_question = toolbox.asks_person(call.name)
         if verdict.verdict == "deny" or (verdict.verdict == "allow" and not repeats and not is_question):
+            permissions.note(call, "ran" if verdict.is_allowed else "refused", verdict.reason, verdict.rule)
             return ApprovalAnswered(call_id, verdict.verdict == "allow", verdict.reason)
         preview = await toolbox.preview(name, spelled)
         if preview.refusal and not repeats:
             self._judged[call_id] = replace(judged, refusal=preview.refusal)
+            permissions.note(call, "ran", "it can only fail, and changes nothing", "tool:refusal")
             return ApprovalAnswered(call_id, is_allowed=True)
         self._judged[call_id] = replace(judged, targets=targets)
         preview = replace(preview, detail=mask_diff(preview.detail, partial(holds_secrets, policy)))
-        is_plain = not is_question and not repeats
-        self._open_rules[call_id] = rule = verdict.proposed_rule if is_plain else ""
-        return question_about(call, preview, rule=rule, repeats=repeats, is_question=is_question)
+        rule = "" if is_question or repeats else verdict.proposed_rule
+        self._open[call_id] = question = question_about(
+            call, preview, rule=rule, repeats=repeats, is_question=is_question, is_keepable=permissions.can_keep
+        )
+        return question
 
-    def answered(self, call_id: str) -> str | None:
-        """Return the rule of a question that was answered, empty where it offered none; None where none is open."""
-        return self._open_rules.pop(call_id, None)
+    def answered(self, call_id: str, answer: Answer) -> ApprovalAnswered | None:
+        """Settle an open question as the person answered it; None where none of this id is open."""
+        question = self._open.pop(call_id, None)
+        if question is None:
+            return None
+        if question.kind == "plan":
+            return self._plan_answered(question.call, answer)
+        decided: Decided = "answered" if answer.text else "allowed" if answer.is_allowed else "denied"
+        rule = question.rule if answer.is_allowed and answer.scope != "once" else ""
+        if rule:
+            decided = "always"
+            warning = self._permissions.always(rule, question.call, is_kept=answer.scope == "folder")
+            self._warnings += [warning] if warning else []
+        self._permissions.note(question.call, decided, answer.reason or answer.text, rule)
+        return ApprovalAnswered(call_id, answer.is_allowed, answer.reason, answer.text)
+
+    def _plan_answered(self, call: ToolCall, answer: Answer) -> ApprovalAnswered:
+        """End plan mode where the person says so, in the mode the person chose: nothing of the call counts."""
+        if not answer.is_allowed:
+            self._permissions.note(call, "denied", answer.reason)
+            said = f". They say: {answer.reason}" if answer.reason else ". Ask what to change, or end your reply"
+            return ApprovalAnswered(call.call_id, is_allowed=False, reason=f"{_KEEP_PLANNING}{said}")
+        mode = answer.mode if answer.mode in _AFTER_A_PLAN else "default"
+        self._permissions.set_mode(mode)
+        self._permissions.note(call, "approved", f"mode {mode}")
+        text = _PLAN_APPROVED.format(mode=mode, meaning=_MODES[mode])
+        return ApprovalAnswered(call.call_id, is_allowed=True, text=text)
 
     def take(self, call: ToolCall, arguments: JsonObject) -> Judged:
         """Return what a call that may run stands for; each is taken once."""
         return self._judged.pop(call.call_id, Judged(call.name, arguments))
+
+    def take_warnings(self) -> tuple[str, ...]:
+        """Return what could not be done as the person answered, since the last time."""
+        warnings, self._warnings = tuple(self._warnings), []
+        return warnings
 
     async def run(
         self,
@@ -126,5 +177,7 @@ class JudgedCalls:
 
     def clear(self) -> None:
         """The turn is over: nothing waits to run and no question is open."""
+        for question in self._open.values():
+            self._permissions.note(question.call, "unanswered")
         self._judged.clear()
-        self._open_rules.clear()
+        self._open.clear()

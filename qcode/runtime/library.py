@@ -36,28 +36,30 @@ class Opener(Protocol):
     @property
     def is_busy(self) -> bool: ...
 
-    def count(self, used: TurnUsage) -> None:
-        """Count what was used beside the turns."""
-        ...
-
-    def open_session(self, session: Session) -> None:
-        """Leave the session that is open and go on with this one."""
+    def open_session(self, session: Session, *, is_copy: bool = False) -> None:
+        """Leave the session that is open and go on with this one; `is_copy`: with all that it holds."""
         ...
 
 
 class Library:
     """The real `protocol.library.Library`. `store` None: no sessions are kept in this run.
 
-    `small_model` gives the model for small tasks, None where there is none.
+    `small_model` gives the model for small tasks, None where there is none; `count` is told what it used.
     """
 
     def __init__(
-        self, opener: Opener, store: SessionStore | None, folder: Path, small_model: Callable[[], Connected | None]
+        self,
+        opener: Opener,
+        store: SessionStore | None,
+        folder: Path,
+        small_model: Callable[[], Connected | None],
+        count: Callable[[TurnUsage], None],
     ) -> None:
         self._opener = opener
         self._known = store
         self._folder = folder
         self._small_model = small_model
+        self._count = count
         self._tried: set[str] = set()
 
     @property
@@ -98,7 +100,7 @@ class Library:
             session.set_title(naming.title)
         cost = cost_of(naming.usage, small.model.facts.price)
         used = TurnUsage("(a name for the session)", small.name, naming.usage, cost, ApiCalls(initial=1))
-        self._opener.count(used)
+        self._count(used)
         return used
 
     def _is_to_be_named(self, session: Session) -> bool:
@@ -125,7 +127,7 @@ class Library:
         self._check_idle()
         with _one_line():
             session, _ = self._store.fork(self._opener.session.session_id, cwd=self._folder)
-        self._opener.open_session(session)
+        self._opener.open_session(session, is_copy=True)
         return session.session_id
 
     def export(self, form: ExportForm) -> str:

@@ -20,6 +20,7 @@ from qcode.providers.local import WindowQuestion
 from qcode.runtime.agents.kinds import KINDS, Kind
 from qcode.runtime.debug_log import DebugLog
 from qcode.runtime.limits import LimitStore
+from qcode.runtime.permissions import Origins
 from qcode.runtime.preparing import TokenCounting
 from qcode.runtime.store.session import Session
 from qcode.runtime.store.store import SessionStore
@@ -66,7 +67,8 @@ class Wiring:
     session file for a model's name; `mentioned` gives the files that a typed prompt names, and a line for each that
     cannot be attached. `sessions` are those of this folder, None where none are kept. `summarizer`
     gives the model that writes summaries, None: the conversation's own; it may raise `ValueError` with one line.
-    `instruction_chars` is how much of the system prompt comes from instruction files.
+    `instruction_chars` says how much of the system prompt comes from instruction files, `origins` where the rules of
+    `policy` were written. `is_attended`: a person can answer, so a plan can be put to them.
     `approved` wraps the run of a call that a person approved for the files it is given.
     `tuned` gives the output settings of a model's name with the keys of one turn on top; answers pass `check`.
     `kinds` are those of the sub-agents that the toolbox offers.
@@ -84,8 +86,10 @@ class Wiring:
     tokens: TokenCounting | None = None
     sessions: SessionStore | None = None
     summarizer: Callable[[], Connected | None] = lambda: None
-    instruction_chars: int = 0
+    instruction_chars: Callable[[], int] = lambda: 0
     check: AnswerCheck | None = None
     approved: Callable[[frozenset[str]], AbstractContextManager[None]] = lambda targets: nullcontext()
     kinds: tuple[Kind, ...] = KINDS
     tuned: Callable[[str, Mapping[str, object]], OutputSettings] = lambda name, given: OutputSettings()
+    origins: Origins = field(default_factory=Origins)
+    is_attended: bool = False

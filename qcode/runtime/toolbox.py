@@ -13,11 +13,12 @@ from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.runtime.mcp.servers import Servers
 from qcode.runtime.scratch import Scratch
 from qcode.runtime.walls import Walls
-from qcode.safety.policy import paths_of
+from qcode.safety.calls import paths_of
 from qcode.safety.verdict import Level
 from qcode.tools import registry
 from qcode.tools.agent import Agent
 from qcode.tools.diagnostics import Diagnostics
+from qcode.tools.exit_plan_mode import ExitPlanMode
 from qcode.tools.fetch import Fetch, Gate
 from qcode.tools.jobs import Jobs
 from qcode.tools.refusal import Refused
@@ -61,7 +62,7 @@ class Toolbox:
     ) -> None:
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
         self._scratch = scratch
-        self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in registry.BUILTIN}
+        self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in (*registry.BUILTIN, ExitPlanMode())}
         self.agent = agent
         self._further: tuple[Tool, ...] = (
             *(() if gate is None else (Fetch(gate),)),

@@ -15,6 +15,7 @@ from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.json import JsonObject
 from qcode.protocol.patch import PatchError, patch_paths
 from qcode.safety.addresses import read_url
+from qcode.safety.calls import HARMLESS, READERS, WRITERS
 from qcode.safety.covering import covers_target, first_rule, is_rule, may_reach, mentions, reaches, ruled
 from qcode.safety.paths import Ground, anchored, home_of, judge_on
 from qcode.safety.proposals import propose_edit, propose_shell
@@ -28,24 +29,7 @@ from qcode.safety.trail import follow
 from qcode.safety.verdict import Access, Verdict, strictest
 from qcode.safety.walled import SEEING, walled, without_walls
 
-READERS = frozenset({"read", "ls", "glob", "grep"})
-WRITERS = frozenset({"write", "edit", "multi_edit", "notebook_edit"})
-# Each call of a sub-agent is judged for itself; starting one only asks the model.
-HARMLESS = frozenset({"todo", "ask_person", "jobs", "agent"})
-
 _PROTECTED = frozenset({"path:git", "path:credentials", "path:start-up", "path:own", "path:history"})
-
-
-def paths_of(call_name: str, arguments: JsonObject) -> tuple[str, ...]:
-    """Return the paths a call to a file tool names; none where it is another tool or malformed."""
-    if call_name == "apply_patch":
-        patch = arguments.get("input")
-        try:
-            return tuple(dict.fromkeys(patch_paths(patch))) if isinstance(patch, str) else ()
-        except PatchError:
-            return ()
-    path = arguments.get("path") or ("." if call_name in READERS else None)
-    return (path,) if call_name in READERS | WRITERS and isinstance(path, str) else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,13 @@
-"""The narrow allow rule that "always" would add; none where a rule would be worth more than it says. Pure."""
+"""The narrow allow rule that "always" would add, and which rules a person may add with a few keys. Pure.
+
+Neither is ever worth more than it says: nothing is allowed that runs whatever it is given, or that is not named.
+"""
 
 from __future__ import annotations
 
 import shlex
 
+from qcode.safety.rules import Rule
 from qcode.safety.shell.forms import Command
 
 _NEVER = frozenset(
@@ -35,22 +39,55 @@ _NEVER_SECOND = frozenset(
     }
 )  # fmt: skip
 _RUNNERS = frozenset({"uv", "poetry", "pipenv", "hatch", "pdm", "rye", "pixi"})
+_MANY_IN_ONE = frozenset({"git", "npm", "pnpm", "yarn", "cargo", "go", "dotnet", "mvn", "gradle", "composer", "bundle"})
 
 
 def propose_shell(command: Command) -> str:
     """Return the rule that allows exactly this command again, or nothing."""
     words = [word.text for word in command.words]
     name = words[0]
+    if _why_never(words):
+        return ""
     is_odd = any(word.has_glob or word.is_home or not word.text.isprintable() for word in command.words)
     if is_odd or command.inputs or command.outputs or "/" in name or "=" in name or not name.isascii():
         return ""
-    if name in _NEVER or name.startswith(("python", "pypy", "ruby", "perl", "lua", "php")):
-        return ""
-    if len(words) > 1 and (words[1] in _NEVER_SECOND or (name == "git" and words[1].startswith("-"))):
-        return ""
-    if name in _RUNNERS and "run" in words:
-        return ""
     return f"shell({shlex.join(words)})"
+
+
+def why_not_allow(rule: Rule) -> str:
+    """Return why an allow rule is refused where a person adds it in passing; empty where it may be added.
+
+    A configuration file may hold such rules: somebody wrote them there on purpose.
+    """
+    if rule.kind == "read":
+        return "no rule is needed to read in the workspace, and none opens what lies outside or holds secrets"
+    if not rule.body and rule.kind in ("shell", "fetch", "mcp"):
+        return f"{rule.text} alone covers whatever there is; name what you mean, or write it into your config.toml"
+    if rule.kind == "fetch" and rule.body.startswith("*."):
+        return "an address is allowed by its exact host; a wider rule belongs into your config.toml"
+    if rule.kind != "shell":
+        return ""
+    words = [word.text for word in rule.words]
+    why = _why_never(words)
+    if why or len(words) < 2 or not rule.words[1].has_glob:
+        return why
+    if words[0] in _MANY_IN_ONE or words[0] in _RUNNERS:
+        return f"it would cover every command of {words[0]}, those that run programs or reach the network too"
+    return ""
+
+
+def _why_never(words: list[str]) -> str:
+    """Return why no rule is offered for a command of these words, empty where one may be."""
+    name = words[0].rsplit("/", 1)[-1]
+    if name in _NEVER or name.startswith(("python", "pypy", "ruby", "perl", "lua", "php")):
+        return f"{name} runs, destroys or reaches whatever it is given, so each use of it is asked about"
+    if len(words) > 1 and words[1] in _NEVER_SECOND:
+        return f"{name} {words[1]} runs or reaches more than the rule would say, so each use of it is asked about"
+    if len(words) > 1 and name == "git" and words[1].startswith("-"):
+        return "an option of git before its command can make it run anything"
+    if name in _RUNNERS and "run" in words:
+        return f"{name} run starts whatever it is given, so each use of it is asked about"
+    return ""
 
 
 def propose_edit(below_root: str) -> str:

@@ -48,12 +48,14 @@ class Preview:
 
     `refusal` is not empty where running the call would only give this error and change nothing: there is nothing to
     approve then, and the call may run at once to get its result. `choices` are answers to what a tool asks.
+    `is_plan`: `detail` is a plan as Markdown, and a yes ends plan mode.
     """
 
     question: str
     detail: str
     refusal: str = ""
     choices: tuple[Choice, ...] = ()
+    is_plan: bool = False
 
 
 class Tool(Protocol):

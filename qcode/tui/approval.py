@@ -15,11 +15,13 @@ from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.message import Message
+from textual.visual import VisualType
 from textual.widgets import Input, Static
 
-from qcode.protocol.conversation import Answer
+from qcode.protocol.conversation import Answer, ApprovalMode
 from qcode.protocol.events import ApprovalRequested
 from qcode.tui.figures import count_text
+from qcode.tui.markdown_text import MarkdownText
 from qcode.tui.preview import preview_content
 from qcode.tui.text import one_line, visible
 
@@ -27,20 +29,30 @@ GUARD_SECONDS = 0.3
 
 _REASON_HINT = "What should it do instead? Enter sends, Esc goes back"
 _ANSWER_HINT = "Your answer. Enter sends, Esc goes back"
+_PLAN_HINT = "What to change in the plan? Enter sends, Esc goes back"
 
-Kind: TypeAlias = Literal["once", "always", "no", "tell", "choice"]
+Kind: TypeAlias = Literal["once", "always", "folder", "plan", "no", "tell", "choice"]
 AGAIN = "it has brought the same result several times; change the approach"
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One row: the keys that choose it, and for an answer to a question what it means."""
+    """One row: the keys that choose it, what it means where that is to be said, the mode an approved plan brings."""
 
     kind: Kind
     label: str
     number: str
     letter: str = ""
     detail: str = ""
+    mode: ApprovalMode | None = None
+
+
+_PLAN_OPTIONS = (
+    Option("plan", "Yes, and accept edits", "1", "y", "edits in this folder run without asking", "accept-edits"),
+    Option("plan", "Yes, and ask before each change", "2", "a", mode="default"),
+    Option("no", "No, keep planning", "3", "n"),
+    Option("tell", "No, and say what to change in the plan", "4", "t"),
+)
 
 
 def asked_by(request: ApprovalRequested) -> str:
@@ -54,6 +66,8 @@ def options_for(request: ApprovalRequested) -> tuple[Option, ...]:
     """Return the choices in their order; "always" only where a rule was proposed."""
     if request.kind == "question":
         return _answers_to(request)
+    if request.kind == "plan":
+        return _PLAN_OPTIONS
     # A kind keeps its number also where "always" is not offered: fingers remember numbers.
     if request.kind == "server":
         return Option("once", "Yes, from now on", "1", "y"), Option("no", "No, not in this session", "3", "n")
@@ -62,12 +76,30 @@ def options_for(request: ApprovalRequested) -> tuple[Option, ...]:
     else:
         yes, no = "Yes, once", "No"
     always = Option("always", f"Yes, always this session: {one_line(request.rule)}", "2", "a")
+    folder = Option("folder", "Yes, always in this folder, later sessions too", "5", "f")
     return (
         Option("once", yes, "1", "y"),
         *((always,) if request.rule else ()),
         Option("no", no, "3", "n"),
         Option("tell", "No, and tell it what to do", "4", "t"),
+        *((folder,) if request.rule and request.is_keepable else ()),
     )
+
+
+def answer_of(option: Option, request: ApprovalRequested | None) -> Answer:
+    """Return what choosing an option answers, where nothing more is to be written."""
+    match option.kind:
+        case "choice":
+            return Answer(is_allowed=True, text=option.label)
+        case "plan":
+            return Answer(is_allowed=True, mode=option.mode)
+        case "always" | "folder":
+            return Answer(is_allowed=True, scope=option.kind)
+        case "once":
+            return Answer(is_allowed=True)
+        case "no" | "tell":
+            is_repeat = request is not None and request.kind == "repeat"
+            return Answer(is_allowed=False, reason=AGAIN if is_repeat else "")
 
 
 def _answers_to(request: ApprovalRequested) -> tuple[Option, ...]:
@@ -193,14 +225,23 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._index = 0
         self._quiet_until = self._clock() + GUARD_SECONDS
         self.query_one("#approval-question", Static).update(Content(one_line(asked_by(request))))
-        is_question = request.kind == "question"
-        shown = Content(visible(request.preview)) if is_question else preview_content(request.preview)
-        self.query_one("#approval-text", Static).update(shown)
-        self._reason.placeholder = _ANSWER_HINT if is_question else _REASON_HINT
+        self._show_preview(request)
+        hints = {"question": _ANSWER_HINT, "plan": _PLAN_HINT}
+        self._reason.placeholder = hints.get(request.kind, _REASON_HINT)
         self._preview.display = bool(request.preview.strip())
         self._preview.scroll_home(animate=False)
         self._show_choices()
         self.call_after_refresh(self._show_extent)
+
+    def _show_preview(self, request: ApprovalRequested) -> None:
+        text = self.query_one("#approval-text", Static)
+        if request.kind == "plan":
+            shown: VisualType = MarkdownText(request.preview, text)
+        elif request.kind == "question":
+            shown = Content(visible(request.preview))
+        else:
+            shown = preview_content(request.preview)
+        text.update(shown)
 
     def _is_guarded(self) -> bool:
         """Whether a key comes too early to be meant; each one that does pushes the moment on."""
@@ -222,12 +263,8 @@ class ApprovalPanel(Vertical, can_focus=True):
                 self._reason.value = ""
                 self._reason.display = True
                 self._reason.focus()
-            case "choice":
-                self._answer(Answer(is_allowed=True, text=option.label))
-            case "no" if self.request is not None and self.request.kind == "repeat":
-                self._answer(Answer(is_allowed=False, reason=AGAIN))
-            case kind:
-                self._answer(Answer(is_allowed=kind != "no", scope="always" if kind == "always" else "once"))
+            case _:
+                self._answer(answer_of(option, self.request))
 
     def _answer(self, answer: Answer) -> None:
         request = self.request

@@ -44,14 +44,30 @@ def edit_text(text: str, command: tuple[str, ...]) -> str:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
             file.write(text)
-        try:
-            code = subprocess.run((*command, str(path)), check=False).returncode
-        except OSError as error:
-            raise EditorError(f"{command[0]} could not be started: {os.strerror(error.errno or 0)}") from None
-        if code != 0:
-            how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
-            raise EditorError(f"{command[0]} {how}; the prompt is as it was")
+        problem = _run(path, command)
+        if problem:
+            raise EditorError(f"{problem}; the prompt is as it was")
         return _read(path)
+
+
+def edit_in_place(path: str, command: tuple[str, ...]) -> str:
+    """Open a file in the editor and return when that has ended: what went wrong as one line, empty for nothing."""
+    try:
+        Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        return f"{path} cannot be made: {error.strerror}"
+    return _run(Path(path), command)
+
+
+def _run(path: Path, command: tuple[str, ...]) -> str:
+    """Run the editor to its end; return what went wrong, empty for nothing."""
+    try:
+        code = subprocess.run((*command, str(path)), check=False).returncode
+    except OSError as error:
+        return f"{command[0]} could not be started: {os.strerror(error.errno or 0)}"
+    if code == 0:
+        return ""
+    return f"{command[0]} " + (f"was ended by signal {-code}" if code < 0 else f"ended with code {code}")
 
 
 def _read(path: Path) -> str:

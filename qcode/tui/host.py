@@ -360,6 +360,9 @@ class Host:
     def open_editor(self) -> None:
         self.run_later(self._outside.edit())
 
+    def edit_file(self, path: str) -> None:
+        self.run_later(self._outside.edit_file(path))
+
     def search_history(self) -> None:
         self._widgets.prompt.search_history()
 

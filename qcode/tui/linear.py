@@ -15,12 +15,12 @@ from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, Conver
 from qcode.protocol.events import ApprovalRequested, Level, ToolFinished, TurnEnded, TurnEvent
 from qcode.protocol.model import Effort
 from qcode.tools.todo import Item
-from qcode.tui.approval import Option, asked_by, options_for
+from qcode.tui.approval import Option, answer_of, asked_by, options_for
 from qcode.tui.commands.command import MODES, Command, CommandHost, find, split_command, unknown_command
 from qcode.tui.commands.custom import is_custom
 from qcode.tui.commands.table import enabled
 from qcode.tui.configuring import Setting
-from qcode.tui.failures import what_happened
+from qcode.tui.failures import Failures, what_happened
 from qcode.tui.linear_view import LinearView
 from qcode.tui.model_use import ModelUse
 from qcode.tui.presenter import Presenter
@@ -50,7 +50,12 @@ class Lines(Protocol):
         ...
 
 
-_COMMANDS = frozenset({"help", "model", "effort", "mode", "config", "clear", "trust", "quit", "copy", "todos"})
+_COMMANDS = frozenset(
+    {
+        "help", "model", "effort", "mode", "config", "clear", "trust", "quit", "copy", "plan", "permissions", "tools",
+        "memory", "init", "doctor", "todos",
+    }
+)  # fmt: skip
 
 
 class LinearHost:
@@ -125,6 +130,9 @@ class LinearHost:
     def send(self, text: str, shown: str, options: TurnOptions) -> None:
         self._app.waiting = (text, options)
 
+    def run_later(self, work: Coroutine[Any, Any, None]) -> None:
+        self._app.following.append(Failures(self.setup.report, self.say).noticed(work))
+
     def leave(self) -> None:
         self._app.is_over = True
 
@@ -144,8 +152,8 @@ class LinearApp:
         self._questions: list[ApprovalRequested] = []
         self._is_cancelling = False
         self.waiting: tuple[str, TurnOptions] | None = None
-        self._following: list[Coroutine[Any, Any, None]] = []
-        self._shell = ShellLines(conversation, setup, self.view, spawn=self._following.append)
+        self.following: list[Coroutine[Any, Any, None]] = []
+        self._shell = ShellLines(conversation, setup, self.view, spawn=self.following.append)
         self._presenter = Presenter(self.view, self.view, self, setup.clock, max_continuations=setup.max_continuations)
 
     async def run(self) -> int:
@@ -221,6 +229,8 @@ class LinearApp:
         else:
             # The commands here use only what this host has.
             command.run(cast("CommandHost", self._host), argument)
+            while self.following:
+                await self.following.pop()
             if self.waiting is not None:
                 (text, options), self.waiting = self.waiting, None
                 await self._turn(text, options)
@@ -229,8 +239,8 @@ class LinearApp:
         """Run a line in the shell and wait for its end."""
         if line:
             self._shell.start(line)
-        while self._following:
-            await self._following.pop()
+        while self.following:
+            await self.following.pop()
 
     async def _turn(self, text: str, options: TurnOptions = NO_OPTIONS) -> None:
         self._host.is_turn_running = True
@@ -278,7 +288,7 @@ class LinearApp:
             question = asked_by(request) if request.agent else request.question
             self.say("\n".join([f"Question: {visible(question)}", visible(request.preview), *choices]))
             chosen = await self._choose(options)
-            answer = await self._answer_for(chosen)
+            answer = await self._answer_for(chosen, request)
         self.withdraw(request.call.call_id)
         self.conversation.answer(request.call.call_id, answer)
 
@@ -292,12 +302,16 @@ class LinearApp:
                 return options[int(line) - 1]
         return None
 
-    async def _answer_for(self, option: Option | None) -> Answer:
-        if option is None or option.kind == "no":
+    async def _answer_for(self, option: Option | None, request: ApprovalRequested) -> Answer:
+        if option is None:
             return Answer(is_allowed=False)
-        if option.kind == "tell":
-            return Answer(is_allowed=False, reason=(await self._lines.ask("What should it do instead? ") or "").strip())
-        return Answer(is_allowed=True, scope="always" if option.kind == "always" else "once")
+        if option.kind != "tell":
+            return answer_of(option, request)
+        is_question = request.kind == "question"
+        written = (
+            await self._lines.ask("Your answer: " if is_question else "What should it do instead? ") or ""
+        ).strip()
+        return Answer(is_allowed=True, text=written) if is_question and written else Answer(False, reason=written)
 
 
 def run_linear(conversation: Conversation, setup: AppSetup) -> int:

@@ -12,8 +12,9 @@ from textual.app import App, SuspendNotSupported
 from qcode.protocol.events import Level
 from qcode.runtime.attachments import InputError
 from qcode.tui.attaching import Attaching
-from qcode.tui.editor import EditorError, edit_text, editor_command
+from qcode.tui.editor import EditorError, edit_in_place, edit_text, editor_command
 from qcode.tui.prompt import Prompt
+from qcode.tui.text import one_line
 
 
 class Outside:
@@ -69,6 +70,18 @@ class Outside:
                 self._say("warning", str(written))
             elif written != prompt.whole_text:
                 prompt.replace_text(written)
+
+    async def edit_file(self, path: str) -> None:
+        """Hand the terminal to the person's editor with a file of theirs."""
+        try:
+            command = editor_command(os.environ)
+            with self._lend():
+                problem = await asyncio.to_thread(edit_in_place, path, command)
+        except EditorError as refusal:
+            problem = str(refusal)
+        except SuspendNotSupported:
+            problem = "This terminal cannot be lent to an editor."
+        self._say("warning" if problem else "info", problem or f"{one_line(path)} holds from the next turn on.")
 
 
 def _edited(text: str, command: tuple[str, ...]) -> str | EditorError:

@@ -42,7 +42,7 @@ from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.stops import Outcome
 from qcode.protocol.usage import Usage
 from qcode.tui.agents import AgentCards
-from qcode.tui.calls import main_argument
+from qcode.tui.calls import main_argument, plan_of
 from qcode.tui.endings import ending_notice, requests_note
 from qcode.tui.figures import tokens_text
 from qcode.tui.searched import searched_text
@@ -308,12 +308,14 @@ class Presenter:
         self._agents.end(call.call_id)
         self._person.withdraw(call.call_id)
         self._card(call, event.state)
+        # What was planned stays to be read; its result only says what the person decided.
+        content = plan_of(call) or outcome.content
         has_output = not outcome.diff and call.call_id not in self._streamed
         # Of a call that did not run, the state says all that a summary could.
         has_run = event.state in ("done", "failed")
         self._transcript.update_card(
             call.call_id,
-            output=outcome.content if has_output and outcome.content else None,
+            output=content if has_output and content else None,
             diff=outcome.diff or None,
             summary=(one_line(outcome.summary) or None) if has_run else None,
         )

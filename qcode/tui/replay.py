@@ -7,7 +7,7 @@ from typing import Protocol
 
 from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.runtime.attachments import split_attached
-from qcode.tui.calls import main_argument
+from qcode.tui.calls import main_argument, plan_of
 from qcode.tui.presenter import TranscriptView
 from qcode.tui.text import one_line
 
@@ -20,6 +20,7 @@ class ReplayView(TranscriptView, Protocol):
 
 def replay(messages: Iterable[Message], transcript: ReplayView) -> None:
     """Add `messages` to `transcript`, each call with the result that followed it."""
+    plans: dict[str, str] = {}
     for message in messages:
         if message.role == "user":
             _show_user(message, transcript)
@@ -31,11 +32,12 @@ def replay(messages: Iterable[Message], transcript: ReplayView) -> None:
                     transcript.append_reasoning(text)
                 case ToolCall():
                     transcript.settle()
+                    plans[block.call_id] = plan_of(block)
                     transcript.add_card(block.call_id, one_line(block.name, 60), main_argument(block))
                     transcript.update_card(block.call_id, state="cancelled")
                 case ToolResult():
                     state = "failed" if block.is_error else "done"
-                    transcript.update_card(block.call_id, state=state, output=block.content)
+                    transcript.update_card(block.call_id, state=state, output=plans.get(block.call_id) or block.content)
                 case _:
                     pass
         transcript.settle()

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qcode.config.custom_commands import CustomCommand
+    from qcode.protocol.controls import Controls
     from qcode.protocol.conversation import ApprovalMode, Conversation
     from qcode.protocol.events import Notice
     from qcode.protocol.servers import ToolServers
@@ -94,6 +95,7 @@ class AppSetup:
     servers          the tool servers, started once the first screen is painted; None where there are none
     notices          shown below the welcome
     painted          called once the first screen is painted
+    controls         rules, tools, instruction files and findings, for the commands about them; None: there are none
     save             writes an export to a new file and returns where; raises `ValueError` with one line; None: nowhere
     report           keeps the details of a failure nobody foresaw and says in one line what it was and where they are
     is_kept          whether sessions are kept, so that one can be gone on with
@@ -134,6 +136,7 @@ class AppSetup:
     servers: ToolServers | None = None
     notices: tuple[Notice, ...] = ()
     painted: Callable[[], None] | None = None
+    controls: Controls | None = None
     save: Callable[[str, str], str] | None = None
     report: Report = plain_report
     is_kept: bool = False

@@ -110,6 +110,8 @@ class Turns:
     def answer(self, call_id: str, answer: Answer) -> None:
         """Pass on what the person answered."""
         self._conversation.answer(call_id, answer)
+        # An approved plan ends plan mode.
+        self._widgets.status.change(mode=self._conversation.mode)
         self.after_question()
 
     def ask(self, request: ApprovalRequested) -> None:

@@ -36,7 +36,7 @@ def completed(*words: str) -> list[str]:
         (("auth", "login", "an"), ["anthropic"]),
         (("auth", "login", "m"), ["mine"]),
         (("auth", "login", "mine", "--"), ["--no-check", "--json"]),
-        (("permissions", ""), ["check"]),
+        (("permissions", ""), ["list", "check"]),
         (("permissions", "check", ""), ["shell", "read", "write", "fetch"]),
         (("permissions", "check", "--js"), ["--jsonl"]),
         (("permissions", "check", "--permission-mode", "p"), ["plan"]),

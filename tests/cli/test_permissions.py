@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from qcode.cli import main
+from qcode.runtime.kept_rules import KeptRule, KeptRules
 
 
 class Asked:
@@ -90,8 +91,8 @@ def test_it_runs_nothing_of_the_folder(asked: Asked) -> None:
 @pytest.mark.parametrize(
     ("argv", "hint"),
     [
-        ((), "use: qcode permissions check"),
-        (("list",), "use: qcode permissions check"),
+        (("show",), "use: qcode permissions [list]"),
+        (("list", "--jsonl"), "--jsonl is for check"),
         (("check",), "a kind and one value"),
         (("check", "shell"), "a kind and one value"),
         (("check", "run", "x"), "no kind 'run'"),
@@ -143,3 +144,25 @@ def test_a_stream_answers_line_by_line_and_goes_on_after_a_bad_one(asked: Asked,
     shown = [answer.get("verdict", "error") for answer in answers]
     assert shown == ["allow", "error", "error", "error", "error", "deny", "ask", "error", "deny", "allow"]
     assert all(set(answer) in ({"error"}, {"verdict", "reason", "rule"}) for answer in answers)
+
+
+def test_the_rules_are_listed_with_the_line_each_stands_on_and_those_kept_for_the_folder(
+    asked: Asked, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir(exist_ok=True)
+    (home / "config.toml").write_text(
+        '[permissions]\nmode = "accept-edits"\nallow = [\n  "shell(make test)",\n  "shell(make lint)",\n]\n'
+    )
+    KeptRules(home / "state", asked.work).add(KeptRule("allow", "shell(make doc)", 0.0, "shell make doc"))
+    flags = ("-C", str(asked.work), "--trust", "--disallowed-tools", "shell(rm *)")
+    for words in ((), ("list",)):
+        lines = asked(*words, *flags).splitlines()
+        assert lines[0] == f"mode accept-edits ({home / 'config.toml'}:2)"
+        assert lines[1] == "deny shell(rm *) (--disallowed-tools)"
+        assert lines[2] == f"allow shell(make test) ({home / 'config.toml'}:4)"
+        assert lines[3] == f"allow shell(make lint) ({home / 'config.toml'}:5)"
+        assert lines[4].startswith("allow shell(make doc) (kept for this folder, answered to shell make doc, ")
+    assert asked.verdict("shell", "make doc", *flags) == "allow"
+    assert "rules that allow do not count" in asked("-C", str(asked.work))
+    assert asked.verdict("shell", "make doc", "-C", str(asked.work)) == "ask"

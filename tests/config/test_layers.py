@@ -146,3 +146,13 @@ def test_values_cannot_be_changed_afterwards(folders: Folders) -> None:
         settings.providers["x"].headers["A"] = "c"  # type: ignore[index]  # that it is refused is the point
     with pytest.raises(AttributeError):
         settings.output.max_tokens = 1  # type: ignore[misc]  # that it is refused is the point
+
+
+def test_each_rule_keeps_the_line_it_stands_on_through_all_layers(tmp_path: Path) -> None:
+    folders = Folders(tmp_path).user('[permissions]\ndeny = ["shell(a)", # one\n  "shell(b)",\n]\n')
+    folders.in_project('permissions.deny = ["shell(b)", { rule = "shell(c)", examples = ["c", "c d"] }]\n')
+    settings = folders.load(flags={"permissions.deny": ("shell(d)",)})
+    origins = [str(origin) for origin in settings.item_origins["permissions.deny"]]
+    user, project = folders.user_file, folders.project_file
+    assert [str(rule) for rule in settings.permissions.deny] == ["shell(a)", "shell(b)", "shell(c)", "shell(d)"]
+    assert origins == [f"{user}:2", f"{user}:3", f"{project}:1", "--disallowed-tools"]

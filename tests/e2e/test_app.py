@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-import time
 
 import pytest
 
 from qcode.protocol.stops import StopReason
 from tests.e2e.running import HELLO, KEY, KEY_VARIABLES, PROTOCOLS, Place
-from tests.e2e.terminal import TRUST_QUESTION, Terminal
+from tests.e2e.terminal import TRUST_QUESTION, Answering, Terminal
 from tests.fakes.by_hand import SCENARIOS
 from tests.fakes.server import FakeServer, ProtocolName
 from tests.fakes.turns import Faults, Turn
@@ -25,21 +24,6 @@ def at(server: FakeServer, protocol: ProtocolName, place: Place, *more: str) -> 
 
 def is_restored(terminal: Terminal) -> bool:
     return ALTERNATE_SCREEN_OFF in terminal.raw and CURSOR_ON in terminal.raw
-
-
-class Answering:
-    """Presses `y` now and then until `wanted` shows: keys pressed too early after a question are ignored on purpose."""
-
-    def __init__(self, terminal: Terminal, wanted: str) -> None:
-        self._terminal = terminal
-        self._wanted = wanted
-        self._pressed_at = time.monotonic()
-
-    def __call__(self, text: str) -> bool:
-        if "Yes, once" in text and time.monotonic() - self._pressed_at > 0.6:
-            self._pressed_at = time.monotonic()
-            self._terminal.press("y")
-        return self._wanted in text
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.e2e.running import HELLO, Finished, Place
-from tests.e2e.terminal import Terminal
+from tests.e2e.terminal import Answering, Terminal
 
 ALLOWED = ("--trust", "--permission-mode", "bypass")
 
@@ -160,3 +160,18 @@ def test_the_app_shows_a_rejected_write_and_its_split(place: Place) -> None:
     with Terminal(place, "write a huge file", *flags, rows=60) as terminal:
         terminal.wait_for("write")
         terminal.wait_for(lambda text: "edit" in text and "Done" in text)
+
+
+def test_the_app_plans_and_writes_instructions_with_approval(place: Place) -> None:
+    with Terminal(place, "-m", "demo/demo", "--trust", rows=50) as terminal:
+        terminal.wait_for("/ commands")
+        terminal.press("/plan make a plan\r")
+        terminal.wait_for("1 Yes, and accept edits")
+        assert not (place.work / "hello.py").exists()
+        terminal.wait_for(Answering(terminal, "as planned: hello.py"))
+        assert "accept-edits" in terminal.text
+        assert (place.work / "hello.py").exists()
+        terminal.press("/init\r")
+        terminal.wait_for("Create AGENTS.md")
+        terminal.wait_for(Answering(terminal, "Done: AGENTS.md"))
+    assert "- `hello.py`" in (place.work / "AGENTS.md").read_text()

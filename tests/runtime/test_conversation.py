@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,10 @@ def other_model(name: str, connected: Connected) -> Connected:
     return connected
 
 
-def talk(base: Path, *replies: Sequence[object], mode: ApprovalMode = "default", max_retries: int = 5) -> Talk:
+def talk(
+    base: Path, *replies: Sequence[object], mode: ApprovalMode = "default", max_retries: int = 5, **changes: Any
+) -> Talk:
+    """Return a conversation that gets these replies; `changes` are of its wiring."""
     work = base / "work"
     work.mkdir(exist_ok=True)
     provider = ScriptedProvider(replies)  # type: ignore[arg-type]  # builders of the fake give its own steps
@@ -89,7 +93,14 @@ def talk(base: Path, *replies: Sequence[object], mode: ApprovalMode = "default",
     limits = LimitStore(base / "state")
     scratch = Scratch()
     policy = Policy(mode=mode, rules=Rules.of(), is_trusted=True, root=work, read_only=(scratch.path,), looks=CLEAN)
-    toolbox = Toolbox(work, (), Tools(), {"PATH": "/usr/bin:/bin"}, judge=policy.judge_file, scratch=scratch)
+    toolbox = Toolbox(
+        work,
+        (),
+        Tools(),
+        {"PATH": "/usr/bin:/bin"},
+        judge=lambda path, access: conversation.policy.judge_file(path, access),
+        scratch=scratch,
+    )
     retries = RetrySettings(max_retries=max_retries)
     connected = Connected(provider, KnownModel(provider.name, "m"), lambda mode: f"Be brief ({mode}).", retries=retries)
     wiring = Wiring(
@@ -100,7 +111,7 @@ def talk(base: Path, *replies: Sequence[object], mode: ApprovalMode = "default",
         limits=limits,
         tuned=lambda name, given: OutputSettings(override=1_000 * int(str(given["max_tokens"]))),
     )
-    conversation = Conversation(wiring, connected, store.create("test/m", work))
+    conversation = Conversation(replace(wiring, **changes), connected, store.create("test/m", work))
     return Talk(conversation, provider, store, limits, work)
 
 

@@ -329,3 +329,66 @@ def test_keys_of_the_first_moment_do_not_choose_an_answer() -> None:
         await run.until_idle()
 
     drive(test, conversation)
+
+
+PLAN = ApprovalRequested(
+    call("exit_plan_mode", '{"plan": "# Cache"}'), "Go on with it?", "# Cache\n\n1. **add** it", kind="plan"
+)
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (("1",), Answer(True, mode="accept-edits")),
+        (("y",), Answer(True, mode="accept-edits")),
+        (("2",), Answer(True, mode="default")),
+        (("3",), Answer(False)),
+        (("t", *"less", "enter"), Answer(False, reason="less")),
+    ],
+)
+def test_a_plan_is_approved_with_a_mode_or_sent_back(keys: tuple[str, ...], answer: Answer) -> None:
+    conversation = ScriptedConversation([reply("", PLAN.call), PLAN, UntilAnswered("c1"), ended()], mode="plan")
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press(*keys)
+        await run.until_idle()
+        assert conversation.answers == [("c1", answer)]
+
+    drive(test, conversation)
+
+
+def test_the_status_line_shows_the_mode_that_an_approved_plan_brought() -> None:
+    class Planning(ScriptedConversation):
+        def answer(self, call_id: str, answer: Answer) -> None:
+            self.mode = answer.mode or self.mode
+            super().answer(call_id, answer)
+
+    conversation = Planning([reply("", PLAN.call), PLAN, UntilAnswered("c1"), ended()], mode="plan")
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("1")
+        await run.until_idle()
+        assert run.app.parts.status.status.mode == "accept-edits"
+
+    drive(test, conversation)
+
+
+def test_always_in_this_folder_is_offered_last_and_only_where_it_can_be_kept() -> None:
+    request = replace(_request(), is_keepable=True)
+    assert [option.number for option in options_for(request)] == ["1", "2", "3", "4", "5"]
+    assert [option.kind for option in options_for(_request())] == ["once", "always", "no", "tell"]
+    assert [option.kind for option in options_for(replace(request, rule=""))] == ["once", "no", "tell"]
+    conversation = ScriptedConversation(_asking(request))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("f")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Answer(True, "folder"))]
+
+    drive(test, conversation)

@@ -15,8 +15,10 @@ from typing import Any
 import pexpect
 import pytest
 
+from qcode.protocol.conversation import Answer
 from qcode.protocol.events import (
     ApprovalRequested,
+    Choice,
     OutputEscalated,
     PartialRestored,
     Retry,
@@ -30,6 +32,7 @@ from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.protocol.stops import Outcome, StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.tui.linear import LinearApp
+from tests.tui.controlling import Project
 from tests.tui.harness import SETUP
 from tests.tui.scripted import FixedClock, Script, ScriptedConversation, UntilAnswered, call, ended, reply, said, says
 from tests.tui.test_todos import listed
@@ -308,3 +311,39 @@ def test_changes_of_the_list_of_todos_are_told_in_words() -> None:
     assert said[at + 1 : at + 3] == ["done: read", "now: fix"]
     assert len([line for line in said if line.startswith("Todos: 1/2")]) == 1
     assert said[said.index("Todos:") + 1] == "1/2 · doing: fix"
+
+
+def test_a_plan_is_approved_by_number_with_its_mode() -> None:
+    asks = call("exit_plan_mode", '{"plan": "# Cache"}')
+    request = ApprovalRequested(asks, "Go on with it?", "# Cache\n\n1. add it", kind="plan")
+    conversation = ScriptedConversation([reply("", asks), request, UntilAnswered("c1"), ended()])
+    lines = talk(conversation, "plan it", "2")
+    assert "1. add it" in lines
+    assert "1. Yes, and accept edits" in lines
+    assert conversation.answers == [("c1", Answer(True, mode="default"))]
+
+
+def test_a_choice_answers_the_models_question_with_its_label() -> None:
+    asks = call("ask_person", '{"question": "Where?"}')
+    request = ApprovalRequested(asks, "Where?", "", kind="question", choices=(Choice("here"), Choice("there")))
+    conversation = ScriptedConversation([reply("", asks), request, UntilAnswered("c1"), ended()])
+    talk(conversation, "go", "2")
+    assert conversation.answers == [("c1", Answer(True, text="there"))]
+    own = ScriptedConversation([reply("", asks), request, UntilAnswered("c1"), ended()])
+    talk(own, "go", "3", "elsewhere")
+    assert own.answers == [("c1", Answer(True, text="elsewhere"))]
+
+
+def test_rules_tools_instructions_and_findings_are_said_as_lines(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    typed = ("/permissions", "/permissions check make doc", "/tools", "/memory", "/memory both", "/doctor")
+    text = "\n".join(talk(ScriptedConversation(), *typed, controls=project.controls))
+    assert "  deny read(private/**)  (~/config.toml:5)" in text
+    assert "denied: shell make doc (build it later)" in text
+    assert "shell make doc: asks you first" in text
+    assert "write: asks first (built in, " in text
+    assert "AGENTS.md: this project's; not there yet" in text
+    assert "Say whose file it goes to" in text
+    assert "bubblewrap" in text
+    talk(ScriptedConversation(), "/memory project: be brief", controls=project.controls)
+    assert (project.work / "AGENTS.md").read_text() == "- be brief\n"

@@ -8,6 +8,7 @@ from textual import events
 
 from qcode.tui.pastes import Pastes, pasted
 from qcode.tui.prompt_history import PromptHistory
+from qcode.tui.screens.theme import ThemePicker
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation
 
@@ -183,7 +184,7 @@ def test_tab_completes_a_command_and_then_its_argument() -> None:
     drive(test)
 
 
-def test_enter_on_a_menu_row_runs_it_or_offers_its_choices() -> None:
+def test_enter_on_a_menu_row_runs_it_opens_its_screen_or_offers_its_choices() -> None:
     async def test(run: Running) -> None:
         await run.type("/k")
         await run.pilot.press("enter")
@@ -191,10 +192,14 @@ def test_enter_on_a_menu_row_runs_it_or_offers_its_choices() -> None:
         assert run.app.parts.help.is_open
         await run.type("/the")
         await run.pilot.press("enter")
-        assert run.app.parts.prompt.text == "/theme "
-        await run.pilot.press("down", "down", "down", "enter")
-        await run.pilot.pause()
-        assert run.app.theme == run.app.host.theme_names[2] != "dark"
+        await run.until(lambda: isinstance(run.app.screen, ThemePicker))
+        assert run.app.parts.prompt.text == ""
+        await run.pilot.press("escape")
+        await run.until(lambda: len(run.app.screen_stack) == 1)
+        await run.type("/expo")
+        await run.pilot.press("enter")
+        assert run.app.parts.prompt.text == "/export "
+        assert run.app.parts.menu.is_open
 
     drive(test)
 

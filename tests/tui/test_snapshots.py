@@ -243,7 +243,7 @@ def test_forty_columns(snap_compare: Compare) -> None:
 def test_slash_menu(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation())
     assert snap_compare(app, press=["slash", "m"], run_before=_when(lambda _: True))
-    assert [choice.text for choice in app.parts.menu.choices] == ["/model ", "/mode ", "/mcp "]
+    assert [choice.text for choice in app.parts.menu.choices] == ["/model ", "/mode ", "/memory ", "/mcp "]
 
 
 class _Files:

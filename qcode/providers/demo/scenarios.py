@@ -15,13 +15,13 @@ from qcode.protocol.json import Json
 from qcode.protocol.messages import Reasoning, Text, ToolCall
 from qcode.providers.demo import prose
 from qcode.providers.demo.edits import Edit, comment, new_file, plan_edit, text_read, without_replacement
-from qcode.providers.demo.scene import Scene, Step, paragraphs
+from qcode.providers.demo.projects import play_init, play_plan
+from qcode.providers.demo.saying import call, failed, fenced, file_in, last_match, say
+from qcode.providers.demo.scene import Scene, paragraphs
 from qcode.providers.demo.script import Script
 
-_FILE = re.compile(r"`([^`\s]*[./][^`\s]*)`|(?<![\w/.-])((?:[\w~.-]+/)*[\w-]*\.?[\w-]+\.[A-Za-z][A-Za-z0-9]{0,7})\b")
 _COMMAND = re.compile(r"^\W*(?:(?:please|can you|could you)\s+)?(?:run|execute)\s+(?!into\b)(.+)$", re.I | re.M)
 _NOT_THERE = re.compile(r"no such|not exist|not found|missing|cannot find|no file", re.IGNORECASE)
-_SHOWN_LINES = 12
 _HUGE_PARTS = 3
 
 
@@ -50,7 +50,7 @@ def find_scenario(wish: str) -> Scenario | None:
 def play_help(scene: Scene) -> Script:
     """Say what this is, what to try and how to get a real model; the answer to everything that is not in the table."""
     tries = "\n".join(f"- **{each.request}**: {each.shows}" for each in SCENARIOS)
-    return _say(
+    return say(
         "I am the **built-in demo model** of qcode. I follow a script on this machine, without a network and without "
         "a key, so that you can see how qcode behaves. I cannot think about what you wrote.\n\n"
         f"Things to type:\n\n{tries}\n\n"
@@ -61,41 +61,41 @@ def play_help(scene: Scene) -> Script:
 
 def _play_list(scene: Scene) -> Script:
     if scene.last is None:
-        return _call(scene, "I will look at the folder with the `glob` tool.", "glob", pattern="*")
-    return _failed(scene.last) or _say(f"This is what is in the folder:\n\n{_fenced(scene.last.result.content)}\n")
+        return call(scene, "I will look at the folder with the `glob` tool.", "glob", pattern="*")
+    return failed(scene.last) or say(f"This is what is in the folder:\n\n{fenced(scene.last.result.content)}\n")
 
 
 def _play_read(scene: Scene) -> Script:
-    path = _file_in(scene.wish, "README.md")
+    path = file_in(scene.wish, "README.md")
     if scene.last is None:
-        return _call(scene, f"I will read `{path}`.", "read", path=path)
-    problem = _failed(scene.last)
+        return call(scene, f"I will read `{path}`.", "read", path=path)
+    problem = failed(scene.last)
     if problem:
         return problem
     text = text_read(scene.last.result.content)
     lines = text.split("\n") if text else []
     first = next((line.strip() for line in lines if line.strip()), "nothing but white space")
-    return _say(f"I read {len(lines)} lines of `{path}`. It begins with:\n\n{_fenced(first)}\n")
+    return say(f"I read {len(lines)} lines of `{path}`. It begins with:\n\n{fenced(first)}\n")
 
 
 def _play_edit(scene: Scene) -> Script:
-    path = _file_in(without_replacement(scene.wish), "hello.py")
+    path = file_in(without_replacement(scene.wish), "hello.py")
     step = scene.last
     if step is None:
-        return _call(scene, f"I will read `{path}` before I change it.", "read", path=path)
+        return call(scene, f"I will read `{path}` before I change it.", "read", path=path)
     if step.call.name == "read" and step.result.is_error and _NOT_THERE.search(step.result.content):
-        return _call(scene, f"There is no `{path}`, so I will write it.", "write", path=path, content=new_file(path))
+        return call(scene, f"There is no `{path}`, so I will write it.", "write", path=path, content=new_file(path))
     if step.result.is_error:
-        return _failed(step)
+        return failed(step)
     text = text_read(step.result.content) if scene.steps[0].call.name == "read" else ""
     if step.call.name == "read" and not text.strip():
-        return _call(scene, f"`{path}` is empty, so I will write it.", "write", path=path, content=new_file(path))
+        return call(scene, f"`{path}` is empty, so I will write it.", "write", path=path, content=new_file(path))
     if step.call.name == "write":
-        return _say(f"Done: `{path}` is new. Ask me to *add a docstring to {path}* to see an edit with its diff.\n")
+        return say(f"Done: `{path}` is new. Ask me to *add a docstring to {path}* to see an edit with its diff.\n")
     edit = plan_edit(scene.wish, path, text_read(scene.steps[0].result.content))
     if step.call.name == "read":
-        return _edit(scene, path, edit) if edit else _say(f"There is nothing of that kind to change in `{path}`.\n")
-    return _say(f"Done: I {edit.summary if edit else 'made the edit'} in `{path}`.\n")
+        return _edit(scene, path, edit) if edit else say(f"There is nothing of that kind to change in `{path}`.\n")
+    return say(f"Done: I {edit.summary if edit else 'made the edit'} in `{path}`.\n")
 
 
 def _play_agents(scene: Scene) -> Script:
@@ -110,27 +110,25 @@ def _play_agents(scene: Scene) -> Script:
             for place, (description, prompt) in enumerate(tasks)
         )
         return (Text("I will give two tasks to sub-agents, which work side by side.\n"), *calls)
-    answers = "\n\n".join(_fenced(step.result.content) for step in scene.steps)
-    return _say(
-        f"This is what the sub-agents answered; what they read for it is not part of my context:\n\n{answers}\n"
-    )
+    answers = "\n\n".join(fenced(step.result.content) for step in scene.steps)
+    return say(f"This is what the sub-agents answered; what they read for it is not part of my context:\n\n{answers}\n")
 
 
 def _play_shell(scene: Scene) -> Script:
     command = _command_in(scene.wish)
     if scene.last is None:
-        return _call(scene, "I will run this with the `shell` tool.", "shell", command=command)
-    return _failed(scene.last) or _say(f"The command answered:\n\n{_fenced(scene.last.result.content)}\n")
+        return call(scene, "I will run this with the `shell` tool.", "shell", command=command)
+    return failed(scene.last) or say(f"The command answered:\n\n{fenced(scene.last.result.content)}\n")
 
 
 def _play_failure(scene: Scene) -> Script:
-    path = _file_in(scene.wish, "no-such-file.txt")
+    path = file_in(scene.wish, "no-such-file.txt")
     if scene.last is None:
-        return _call(scene, f"I will read `{path}`, which should fail.", "read", path=path)
+        return call(scene, f"I will read `{path}`, which should fail.", "read", path=path)
     if not scene.last.result.is_error:
-        return _say(f"That worked after all: `{path}` is there.\n")
-    return _say(
-        f"As expected, the tool failed and told me why:\n\n{_fenced(scene.last.result.content)}\n\n"
+        return say(f"That worked after all: `{path}` is there.\n")
+    return say(
+        f"As expected, the tool failed and told me why:\n\n{fenced(scene.last.result.content)}\n\n"
         "A failed call costs nothing but a step: its result goes back to the model, which can try another way.\n"
     )
 
@@ -151,93 +149,59 @@ def _play_overthinking(scene: Scene) -> Script:
 
 
 def _play_long(scene: Scene) -> Script:
-    return _say(prose.guide(prose.LONG_CHARS))
+    return say(prose.guide(prose.LONG_CHARS))
 
 
 def _play_very_long(scene: Scene) -> Script:
-    return _say(prose.guide(prose.VERY_LONG_CHARS))
+    return say(prose.guide(prose.VERY_LONG_CHARS))
 
 
 def _play_huge_write(scene: Scene) -> Script:
-    path = _file_in(scene.wish, "huge_demo.md")
+    path = file_in(scene.wish, "huge_demo.md")
     step = scene.last
     if step is None:
         text = f"I will write all of `{path}` in one call, which is more than one reply can hold."
-        return _call(scene, text, "write", path=path, content=prose.guide(prose.HUGE_CHARS))
+        return call(scene, text, "write", path=path, content=prose.guide(prose.HUGE_CHARS))
     was_rejected = any(each.result.is_error for each in scene.steps)
     if step.result.is_error:
         if step.call.name != "write" or "split" not in step.result.content.lower() or len(scene.steps) > 1:
-            return _failed(step)
+            return failed(step)
         skeleton = "".join(f"{_part_mark(path, part)}\n" for part in range(1, _HUGE_PARTS + 1))
         content = f"{comment(path, 'A file in three parts, by the qcode demo model.')}\n\n{skeleton}"
-        return _call(scene, "That was cut. First a skeleton, then its parts.", "write", path=path, content=content)
+        return call(scene, "That was cut. First a skeleton, then its parts.", "write", path=path, content=content)
     done = sum(each.call.name == "edit" for each in scene.steps)
     if not was_rejected or done == _HUGE_PARTS:
         how = f"a skeleton and {_HUGE_PARTS} edits" if was_rejected else "one call"
-        return _say(f"Done: `{path}` is written, in {how}. Nothing was lost to the output limit.\n")
+        return say(f"Done: `{path}` is written, in {how}. Nothing was lost to the output limit.\n")
     mark = _part_mark(path, done + 1)
     lines = [comment(path, f"Part {done + 1}, line {number}.") for number in range(1, 6)]
     return _edit(scene, path, Edit(mark, "\n".join([mark, *lines]), f"filled part {done + 1}"))
 
 
 def _play_rate_limit(scene: Scene) -> Script:
-    return _say(
+    return say(
         "The first try of this request was refused with a rate limit and a wait of three seconds; this is the second "
         "try, which went through. You did not have to do anything, and Esc would have stopped the wait.\n"
     )
 
 
-def _say(text: str) -> Script:
-    return (Text(text),)
-
-
 def _thinking(scene: Scene, thought: str, answer: str) -> Script:
-    return _say(answer) if scene.is_sparing else (Reasoning(thought), Text(answer))
-
-
-def _call(scene: Scene, text: str, name: str, **arguments: Json) -> Script:
-    encoded = json.dumps(arguments, ensure_ascii=False)
-    return (Text(f"{text}\n"), ToolCall(f"demo_{scene.number}", name, encoded))
+    return say(answer) if scene.is_sparing else (Reasoning(thought), Text(answer))
 
 
 def _edit(scene: Scene, path: str, edit: Edit) -> Script:
     arguments: dict[str, Json] = {"path": path, "old_text": edit.old_text, "new_text": edit.new_text}
     if edit.replace_all:
         arguments["replace_all"] = True
-    return _call(scene, "This is the change.", "edit", **arguments)
-
-
-def _failed(step: Step) -> Script:
-    """Return what to say about a call that failed or was denied, nothing where it did not."""
-    if not step.result.is_error:
-        return ()
-    return _say(f"The `{step.call.name}` call came to nothing. Its result says:\n\n{_fenced(step.result.content)}\n")
-
-
-def _fenced(text: str) -> str:
-    lines = text.strip("\n").split("\n")
-    more = [f"... and {len(lines) - _SHOWN_LINES} more lines"] if len(lines) > _SHOWN_LINES else []
-    fence = "````" if "```" in text else "```"
-    return "\n".join([fence, *lines[:_SHOWN_LINES], *more, fence])
+    return call(scene, "This is the change.", "edit", **arguments)
 
 
 def _command_in(wish: str) -> str:
     """Return the command that `wish` names: what is in backquotes, else the rest of its line as a sentence."""
-    found = _last_match(_COMMAND, wish)
+    found = last_match(_COMMAND, wish)
     line = found[1].strip() if found else "ls"
     quoted = re.search(r"`([^`]+)`", line)
     return quoted[1] if quoted else re.sub(r"(?<=\w)[.!?]+$", "", line)
-
-
-def _file_in(wish: str, otherwise: str) -> str:
-    """Return the file that `wish` names, or `otherwise`."""
-    found = _last_match(_FILE, wish)
-    return str(found[1] or found[2]) if found else otherwise
-
-
-def _last_match(pattern: re.Pattern[str], wish: str) -> re.Match[str] | None:
-    """Return the first match in the last paragraph of `wish` that has one: what was piped in comes before it."""
-    return next((found for part in reversed(paragraphs(wish)) if (found := pattern.search(part))), None)
 
 
 def _part_mark(path: str, part: int) -> str:
@@ -255,6 +219,20 @@ SCENARIOS: tuple[Scenario, ...] = (
         "two tasks, each done by a model with a context of its own, side by side",
         _words(r"\bsub-?agents?\b"),
         _play_agents,
+    ),
+    Scenario(
+        "/init",
+        "A first AGENTS.md",
+        "the folder is looked at, and an AGENTS.md is written for your approval, or completed",
+        _words(r"^\s*/init\b|\b(write|create|make|improve|update)\b.*\b(agents|claude|gemini|qwen)\.md\b"),
+        play_init,
+    ),
+    Scenario(
+        "/plan make a plan",
+        "A plan to approve",
+        "plan mode: a plan with its choices, then what you approved",
+        _words(r"\b(make|write|show|hand in|have)\b.*\bplan\b"),
+        play_plan,
     ),
     Scenario(
         "rate limit",

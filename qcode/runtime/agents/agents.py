@@ -53,10 +53,9 @@ class Agents:
                 self._running.remove(run)
         return outcome_of(ended, most=parent.toolbox.max_output_chars, folder=lambda: parent.toolbox.workspace.scratch)
 
-    def answer(self, call_id: str, answer: Answer) -> str | None:
-        """Pass on an answer; return the rule that was proposed with the question, None where nobody here asked."""
-        found = (run.answer(call_id, answer) for run in self._running)
-        return next((rule for rule in found if rule is not None), None)
+    def answer(self, call_id: str, answer: Answer) -> bool:
+        """Pass on an answer; return whether somebody here had asked."""
+        return any(run.answer(call_id, answer) for run in self._running)
 
     def halt(self) -> None:
         """The turn is being cancelled: all end, and what they have used is counted before it does."""

@@ -37,6 +37,7 @@ from qcode.runtime.agents.kinds import MOST_STEPS, Kind
 from qcode.runtime.checkpoints.keeper import Checkpoints
 from qcode.runtime.driver import Driver
 from qcode.runtime.judged import JudgedCalls
+from qcode.runtime.permissions import Permissions
 from qcode.runtime.reached import Reached
 from qcode.runtime.store.session import Session
 from qcode.runtime.toolbox import Toolbox
@@ -48,7 +49,7 @@ _UNSHOWN = (TextDelta, ReasoningDelta, ToolCallProgress, ToolOutput)
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The turn that starts sub-agents, and what they share with it. `policy` gives the rights of the moment."""
+    """The turn that starts sub-agents, and what they share with it. `permissions` gives the rights of the moment."""
 
     turn: Turn
     driver: Driver
@@ -56,7 +57,7 @@ class Parent:
     toolbox: Toolbox
     session: Session
     checkpoints: Checkpoints
-    policy: Callable[[], Policy]
+    permissions: Permissions
 
 
 class AgentRun:
@@ -71,7 +72,9 @@ class AgentRun:
         self._kind = kind
         self._reached = reached
         self._toolbox = parent.toolbox.beside(lambda path, access: self._policy.judge_file(path, access))
-        self._calls = JudgedCalls(self._toolbox, parent.checkpoints.watched, reached.wiring.approved)
+        self._calls = JudgedCalls(
+            self._toolbox, parent.checkpoints.watched, reached.wiring.approved, parent.permissions
+        )
         self._open: dict[str, str] = {}
         specs = kind.offered(reached.tools(self._toolbox, self._policy))
         settings = replace(
@@ -92,7 +95,7 @@ class AgentRun:
 
     @property
     def _policy(self) -> Policy:
-        return self._kind.limited(self._parent.policy())
+        return self._kind.limited(self._parent.permissions.policy)
 
     async def whole(self) -> TurnEnded:
         """Work through the task; return how that ended. Cancelling ends it at once, with what it did on disk."""
@@ -109,14 +112,13 @@ class AgentRun:
         """Let nothing more be asked for; what the request under way has used is counted."""
         self._driver.halt()
 
-    def answer(self, call_id: str, answer: Answer) -> str | None:
-        """Pass on an answer to a question of this one; return the rule it was about, None where it is not its."""
+    def answer(self, call_id: str, answer: Answer) -> bool:
+        """Pass on an answer to a question of this one; return whether it was its."""
         inner = self._open.pop(call_id, None)
-        rule = None if inner is None else self._calls.answered(inner)
-        if inner is None or rule is None:
-            return None
-        self._driver.give(ApprovalAnswered(inner, answer.is_allowed, answer.reason, answer.text))
-        return rule
+        settled = None if inner is None else self._calls.answered(inner, answer)
+        if settled is not None:
+            self._driver.give(settled)
+        return settled is not None
 
     async def _tell(self, event: TurnEvent) -> None:
         show = self._parent.driver.show

@@ -18,11 +18,14 @@ from qcode.runtime.briefing.instructions import Instructions
 Family: TypeAlias = Literal["claude", "gpt", "gemini", "open"]
 
 _GPT_NAME = re.compile(r"(?:chat)?gpt-(?!oss)|codex|o\d+(?:-|$)")
-_NOTES: dict[ApprovalMode, str] = {
-    "plan": (
-        "Plan mode: read and think only. Calls that change anything will be refused. Work out how the task should be "
-        "done and end with a short plan that names files and steps; the person decides whether it is carried out."
-    )
+_PLAN = "Plan mode: read and think only. Calls that change anything will be refused. Work out how the task should be "
+_PLAN_ENDS = {
+    True: (
+        "done; then hand in a short plan that names files and steps with the `exit_plan_mode` tool. Only the person's "
+        "answer to it ends plan mode: until then change nothing, and if they want something else, plan again. A "
+        "question that needs no change just gets its answer."
+    ),
+    False: "done and end with a short plan that names files and steps: it is the answer, and nothing is carried out.",
 }
 _UNATTENDED = (
     "Nobody is watching this run: questions get no answer and calls that need approval are refused. Decide yourself, "
@@ -57,7 +60,7 @@ def build_system_prompt(briefing: Briefing) -> str:
             _text(model_family(briefing.model)),
             briefing.instructions.text,
             describe(briefing.environment, briefing.model),
-            _NOTES.get(briefing.mode, ""),
+            _PLAN + _PLAN_ENDS[briefing.is_attended] if briefing.mode == "plan" else "",
             "" if briefing.is_attended else _UNATTENDED,
             briefing.addition,
         ]

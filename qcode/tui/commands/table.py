@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from qcode.tui.commands.chat import CHAT
 from qcode.tui.commands.command import Command
+from qcode.tui.commands.controls import CONTROLS
 from qcode.tui.commands.custom import as_command
 from qcode.tui.commands.help import HELP
 from qcode.tui.commands.leaving import LEAVING
@@ -25,6 +26,7 @@ COMMANDS: tuple[Command, ...] = (
     *HELP,
     *MODELS,
     *CHAT,
+    *CONTROLS,
     *SESSIONS,
     *SERVERS,
     *TODOS,

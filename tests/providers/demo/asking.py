@@ -23,7 +23,10 @@ from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
 from qcode.providers.demo import DemoProvider
 
-TOOLS = tuple(ToolSpec(name, f"The {name} tool.", {}) for name in ("read", "write", "edit", "glob", "grep", "shell"))
+TOOLS = tuple(
+    ToolSpec(name, f"The {name} tool.", {})
+    for name in ("read", "write", "edit", "glob", "grep", "ls", "shell", "exit_plan_mode")
+)
 UNCUT = 1_000_000
 
 

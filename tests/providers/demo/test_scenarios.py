@@ -11,6 +11,7 @@ from qcode.protocol.json import JsonObject, parse_object
 from qcode.protocol.messages import Message, ToolCall, user
 from qcode.providers.demo import SCENARIOS, Scenario
 from qcode.providers.demo.scenarios import find_scenario
+from qcode.runtime.briefing.init import init_prompt
 from tests.providers.demo.asking import Reply, reply_to, request, result
 
 
@@ -150,3 +151,43 @@ def test_results_are_shown_in_short() -> None:
     assert "28 more lines" in text
     assert "On branch main" in _after("run git status", "On branch main").text
     assert "I read 2 lines of `README.md`" in _after("read README.md", "     1\t# Title\n     2\ttext").text
+
+
+LISTING = "/work/project/\n  src/\n    a.py  12\n  AGENTS.md  30\n  Makefile  1,024\n  my notes.txt  3\n"
+MAKEFILE = "     1\tall: build\n     2\t\techo\n     3\ttest:\n     4\tX := 1\n"
+
+
+def test_init_writes_what_can_be_seen_in_the_folder() -> None:
+    wish = init_prompt("", "say how to release hello.py")
+    assert find_scenario(wish) is find_scenario("/init")
+    assert _after(wish).call.name == "ls"
+    reply = _after(wish, LISTING.replace("  AGENTS.md  30\n", ""), MAKEFILE)
+    assert reply.call.name == "write"
+    arguments = _arguments(reply.call)
+    assert arguments["path"] == "AGENTS.md"
+    content = str(arguments["content"])
+    assert "- `make all`\n- `make test`\n" in content
+    assert "- `src/`\n- `Makefile`\n- `my notes.txt`\n" in content
+    assert "a.py" not in content
+    assert "X" not in content
+
+
+def test_init_keeps_what_is_there_and_adds_what_is_missing() -> None:
+    wish = init_prompt("AGENTS.md")
+    reply = _after(wish, LISTING, "     1\t# Mine\n     2\tuse tabs\n", MAKEFILE)
+    arguments = _arguments(reply.call)
+    assert str(arguments["content"]).startswith("# Mine\nuse tabs\n\n## Layout\n")
+    done = _after(wish, LISTING, "     1\t## Layout\n", MAKEFILE)
+    assert not done.has_calls
+
+
+def test_a_denied_agents_file_is_said_to_be_denied() -> None:
+    reply = _after(init_prompt(""), "/work/p/\n  a.py  1\n", "Denied by the person.", is_error=True)
+    assert "came to nothing" in reply.text
+
+
+def test_a_plan_is_handed_in_and_carried_out_only_once_it_is_approved() -> None:
+    assert _after("make a plan").call.name == "exit_plan_mode"
+    assert _after("make a plan", "The person approved the plan.").call.name == "write"
+    assert not _after("make a plan", "Denied: not yet", is_error=True).has_calls
+    assert "as planned" in _after("make a plan", "Approved.", "Written.").text

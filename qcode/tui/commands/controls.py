@@ -1,0 +1,230 @@
+"""The commands that show and change what the model may do and is told: rules, tools, instructions, plans, findings.
+
+What they show is made in `control_text`; screens load when one is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from qcode.protocol.conversation import NO_OPTIONS
+from qcode.tui.commands.command import Command, CommandHost, nearest
+from qcode.tui.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qcode.protocol.controls import Controls, MemoryFile, TriedKind
+
+_NOTHING = "There is nothing to show in this run."
+_EFFECTS = ("allow", "ask", "deny")
+
+
+def _controls(host: CommandHost) -> Controls | None:
+    controls = host.setup.controls
+    if controls is None:
+        host.say("warning", _NOTHING)
+    return controls
+
+
+def _permissions(host: CommandHost, argument: str) -> None:
+    controls = _controls(host)
+    if controls is None:
+        return
+    from qcode.tui import control_text
+
+    permissions = controls.permissions
+    first, _, rest = argument.partition(" ")
+    rest = rest.strip()
+    if not argument and host.has_screens:
+        from qcode.tui.screens.permissions import PermissionsScreen
+
+        host.open_screen(PermissionsScreen(permissions), lambda _: None)
+    elif first in ("", "list"):
+        host.show_panel("Permissions", control_text.permissions_text(permissions))
+    elif first == "check" and rest:
+        kind, value = control_text.read_tried(rest)
+        host.run_later(_check(host, controls, kind, value))
+    elif first in (*_EFFECTS, "undo", "keep") and rest:
+        try:
+            host.say("info", control_text.change_rules(permissions, first, rest))
+        except ValueError as refusal:
+            host.say("warning", one_line(str(refusal)))
+    else:
+        host.say("warning", "Use /permissions, or with list, allow|ask|deny RULE, undo RULE, keep RULE, check COMMAND.")
+
+
+async def _check(host: CommandHost, controls: Controls, kind: TriedKind, value: str) -> None:
+    from qcode.tui import control_text
+
+    tried = await asyncio.to_thread(controls.permissions.check, kind, value)
+    host.say("info", control_text.tried_text(kind, value, tried))
+
+
+def _permission_choices(host: CommandHost) -> Sequence[str]:
+    controls = host.setup.controls
+    own = [rule for rule in controls.permissions.rules() if rule.number] if controls is not None else []
+    undo = [f"undo {rule.text}" for rule in own]
+    keep = [f"keep {rule.text}" for rule in own if rule.scope == "session"]
+    return ("list", *undo, *keep, "allow shell(…)", "ask shell(…)", "deny shell(…)", "check …")
+
+
+def _tools(host: CommandHost, name: str) -> None:
+    controls = _controls(host)
+    if controls is None:
+        return
+    from qcode.tui import control_text
+
+    tools = controls.tools()
+    found = next((tool for tool in tools if tool.name == name), None)
+    if found is not None:
+        host.show_panel(f"Tool {one_line(found.name)}", control_text.tool_text(found))
+    elif name:
+        close = nearest(name, [tool.name for tool in tools])
+        host.say("warning", f"There is no tool {name!r}." + (f" Did you mean {close}?" if close else ""))
+    elif host.has_screens:
+        from qcode.tui.screens.tools import ToolPicker
+
+        host.open_screen(ToolPicker(tools), lambda chosen: _tools(host, chosen) if chosen is not None else None)
+    else:
+        host.show_panel("Tools", control_text.tools_text(tools))
+
+
+def _tool_choices(host: CommandHost) -> Sequence[str]:
+    controls = host.setup.controls
+    return [tool.name for tool in controls.tools()] if controls is not None else ()
+
+
+def _memory(host: CommandHost, text: str) -> None:
+    controls = _controls(host)
+    if controls is None:
+        return
+    from qcode.tui import control_text
+
+    memory = controls.memory
+    if not text and host.has_screens:
+        from qcode.tui.screens.memory import MemoryPicker
+
+        host.open_screen(MemoryPicker(memory), lambda path: host.edit_file(path) if path is not None else None)
+        return
+    if not text:
+        host.show_panel("Instructions", control_text.memory_text(memory))
+        return
+    wanted, line = control_text.place_and_line(text, memory.places())
+    if len(wanted) == 1:
+        _append(host, controls, wanted[0].path, line)
+    elif host.has_screens:
+        from qcode.tui.screens.memory import PlacePicker
+
+        host.open_screen(
+            PlacePicker(wanted, line),
+            lambda path: _append(host, controls, path, line) if path is not None else None,
+        )
+    else:
+        host.say("info", "Say whose file it goes to: /memory project: TEXT, or /memory yours: TEXT.")
+
+
+def _append(host: CommandHost, controls: Controls, path: str, line: str) -> None:
+    try:
+        host.say("info", one_line(controls.memory.append(path, line)))
+    except ValueError as refusal:
+        host.say("warning", one_line(str(refusal)))
+
+
+def _memory_choices(host: CommandHost) -> Sequence[str]:
+    controls = host.setup.controls
+    places: Sequence[MemoryFile] = controls.memory.places() if controls is not None else ()
+    return [f"{whose}: " for whose in dict.fromkeys(place.whose for place in places)]
+
+
+def _init(host: CommandHost, wish: str) -> None:
+    controls = _controls(host)
+    if controls is None:
+        return
+    try:
+        prompt = controls.memory.init_prompt(wish)
+    except ValueError as refusal:
+        host.say("warning", str(refusal))
+        return
+    if host.conversation.mode == "plan":
+        host.say("info", "Plan mode: it plans the file and asks before it writes one. Shift+Tab leaves plan mode.")
+    host.send(prompt, f"/init {wish}".rstrip(), NO_OPTIONS)
+
+
+def _plan(host: CommandHost, prompt: str) -> None:
+    host.use_mode("plan")
+    if prompt:
+        host.send(prompt, prompt, NO_OPTIONS)
+    else:
+        host.say("info", "Plan mode: it reads, thinks and hands in a plan; nothing is changed until you approve it.")
+
+
+def _doctor(host: CommandHost, _argument: str) -> None:
+    controls = _controls(host)
+    if controls is None:
+        return
+    if host.has_screens:
+        from qcode.tui.screens.findings import FindingsScreen
+
+        host.open_screen(FindingsScreen(controls.examine), lambda _: None)
+    else:
+        host.run_later(_show_findings(host, controls))
+
+
+async def _show_findings(host: CommandHost, controls: Controls) -> None:
+    host.show_panel("Doctor", "\n".join(await asyncio.to_thread(controls.examine)))
+
+
+CONTROLS: tuple[Command, ...] = (
+    Command(
+        "plan",
+        "Plan first",
+        "Go to plan mode, and plan what a prompt asks for; you approve the plan before anything is changed.",
+        _plan,
+        ("plan",),
+        "[prompt]",
+    ),
+    Command(
+        "permissions",
+        "Permissions",
+        "Show the rules and every decision of this session; add, take back, keep and try rules.",
+        _permissions,
+        ("permissions", "allowed-tools"),
+        "[list | allow|ask|deny|undo|keep|check …]",
+        _permission_choices,
+    ),
+    Command(
+        "tools",
+        "Tools",
+        "Show what the model is offered, what each tool may do now and what it costs.",
+        _tools,
+        ("tools",),
+        "[name]",
+        _tool_choices,
+    ),
+    Command(
+        "memory",
+        "Instruction files",
+        "Show the instruction files and open one in your editor; with a text: add it as a line.",
+        _memory,
+        ("memory",),
+        "[text]",
+        _memory_choices,
+    ),
+    Command(
+        "init",
+        "Write an AGENTS.md",
+        "Have the model look around and write this project's instruction file, or improve it.",
+        _init,
+        ("init",),
+        "[what matters]",
+    ),
+    Command(
+        "doctor",
+        "Doctor",
+        "Show what this machine, terminal and folder give to work with.",
+        _doctor,
+        ("doctor",),
+    ),
+)

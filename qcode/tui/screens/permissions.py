@@ -1,0 +1,191 @@
+"""Rules and decisions: what is in force and why, what became of each call; rules are added, kept, taken back, tried.
+
+Two lists under one filter; Tab changes between them. It decides nothing: `Permissions` refuses with its reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import ClassVar, Literal, TypeAlias
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import Input, Static
+
+from qcode.protocol.controls import Permissions, RuleInForce
+from qcode.tui import control_text
+from qcode.tui.screens.picker import Picker, Row, foot
+from qcode.tui.text import one_line
+
+_Asking: TypeAlias = Literal["", "add", "try"]
+_HINTS: dict[_Asking, str] = {
+    "add": "allow shell(make test), ask …, deny … then Enter",
+    "try": "make test, read PATH, write PATH, fetch URL … then Enter",
+}
+
+
+_KEYS = (("Ctrl+A", "add"), ("Ctrl+X", "undo"), ("Ctrl+S", "keep"), ("Ctrl+T", "try"))
+
+
+class PermissionsScreen(Picker):
+    """Shows the permissions of one session; every change holds from the next call on."""
+
+    ENTER = "close"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab,shift+tab", "turn", "Rules or decisions", priority=True, show=False),
+        Binding("ctrl+x", "undo", "Take back", priority=True, show=False),
+        Binding("ctrl+s", "keep", "Keep", priority=True, show=False),
+        Binding("ctrl+a", "ask('add')", "Add", priority=True, show=False),
+        Binding("ctrl+t", "ask('try')", "Try", priority=True, show=False),
+    ]
+
+    def __init__(self, permissions: Permissions) -> None:
+        self._permissions = permissions
+        self._asking: _Asking = ""
+        self._shows_decisions = False
+        self._news = ""
+        super().__init__(self._title, self._rule_rows(), empty="No call was decided in this session yet.")
+
+    def compose_more(self) -> ComposeResult:
+        yield Input(id="permission-field", compact=True)
+        yield Static(id="picker-said", markup=False)
+        yield Static(id="permission-keys", markup=False)
+
+    def on_mount(self) -> None:
+        # Textual calls the picker's own handler of the same event as well, here and below.
+        self.query_one("#permission-field").display = False
+
+    def on_resize(self) -> None:
+        turn = ("Tab", "rules" if self._shows_decisions else "decisions")
+        self.query_one("#permission-keys", Static).update(foot((turn, *_KEYS), self.size.width - 4))
+
+    def show_row(self, row: Row | None) -> None:
+        # That another row is highlighted is told late: it may be the one that a change has just led to.
+        if row is not None and row.id == self._news:
+            return
+        self._news = ""
+        self._show(self._about(row.id) if row is not None else "", "$muted")
+
+    def action_turn(self) -> None:
+        """Change between the rules and the decisions."""
+        self._shows_decisions = not self._shows_decisions
+        self._reload()
+        self.on_resize()
+
+    def action_undo(self) -> None:
+        self._change(control_text.undo)
+
+    def action_keep(self) -> None:
+        self._change(control_text.keep)
+
+    def action_ask(self, what: _Asking) -> None:
+        """Open the field for a rule to add, or something to try."""
+        field = self.query_one("#permission-field", Input)
+        self._asking, field.display = what, True
+        field.value, field.placeholder = "", _HINTS[what]
+        field.focus()
+
+    def action_leave(self) -> None:
+        if self._asking:
+            self._close_field()
+        else:
+            super().action_leave()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if event.input.id != "permission-field":
+            return
+        event.stop()
+        text = event.value.strip()
+        if not text:
+            self._close_field()
+        elif self._asking == "try":
+            self.run_worker(self._try(text), exclusive=True)
+        else:
+            self._add(text)
+
+    def _add(self, text: str) -> None:
+        effect, _, rule = text.partition(" ")
+        if effect not in control_text.EFFECTS:
+            effect, rule = "allow", text
+        try:
+            said = control_text.change_rules(self._permissions, effect, rule.strip())
+        except ValueError as refusal:
+            self._say(str(refusal))
+            return
+        self._close_field()
+        self._shows_decisions = False
+        self._reload()
+        self._say(f"{said} Ctrl+S keeps it for this folder.")
+
+    async def _try(self, text: str) -> None:
+        kind, value = control_text.read_tried(text)
+        # A verdict may look at the disk, and ask bash and git.
+        tried = await asyncio.to_thread(self._permissions.check, kind, value)
+        self._say(control_text.tried_text(kind, value, tried))
+
+    def _change(self, change: Callable[[Permissions, RuleInForce], str]) -> None:
+        rule = self._rules().get(self.row.id) if self.row is not None else None
+        if rule is None:
+            self._say("Highlight a rule for that; Tab shows the rules.")
+            return
+        try:
+            said = change(self._permissions, rule)
+        except ValueError as refusal:
+            self._say(str(refusal))
+            return
+        self._reload()
+        self._say(said)
+
+    def _rules(self) -> dict[str, RuleInForce]:
+        """Return the rules by the ids of their rows."""
+        return {f"rule:{place}:{rule.text}": rule for place, rule in enumerate(self._permissions.rules())}
+
+    def _about(self, row: str) -> str:
+        if row == "mode":
+            return f"{control_text.mode_line(self._permissions)}, {one_line(self._permissions.mode_origin)}"
+        rule = self._rules().get(row)
+        if rule is not None:
+            return f"{control_text.rule_line(rule)}\n{one_line(rule.origin)}"
+        decisions = self._permissions.decisions()
+        place = int(row.rpartition(":")[2]) if row.startswith("call:") else len(decisions)
+        return control_text.decision_text(decisions[place]) if place < len(decisions) else ""
+
+    @property
+    def _title(self) -> str:
+        what = "decisions, the latest first" if self._shows_decisions else "rules"
+        return f"Permissions: {what}"
+
+    def _reload(self) -> None:
+        self.heading = self._title
+        self.set_rows(self._decision_rows() if self._shows_decisions else self._rule_rows())
+
+    def _rule_rows(self) -> list[Row]:
+        mode = Row("mode", control_text.mode_line(self._permissions), self._permissions.mode_origin)
+        rules = self._rules().items()
+        return [mode, *(Row(place, control_text.rule_line(rule), one_line(rule.origin)) for place, rule in rules)]
+
+    def _decision_rows(self) -> list[Row]:
+        rows = [
+            Row(
+                f"call:{place}",
+                control_text.called(one),
+                f"{control_text.decided_words(one)}{f': {one_line(one.reason)}' if one.reason else ''}",
+            )
+            for place, one in enumerate(self._permissions.decisions())
+        ]
+        return rows[::-1]
+
+    def _close_field(self) -> None:
+        self._asking = ""
+        self.query_one("#permission-field").display = False
+        self.finder.take_focus()
+
+    def _say(self, text: str) -> None:
+        """Say what came of something, for as long as the highlight stays where it is."""
+        self._news = self.row.id if self.row is not None else ""
+        self._show(text, "")
+
+    def _show(self, text: str, style: str) -> None:
+        self.query_one("#picker-said", Static).update(Content.styled(text, style))

@@ -1,0 +1,60 @@
+"""Real rules, instruction files and tools in a small project, for tests of the screens about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qcode.protocol.controls import Controls, OfferedTool
+from qcode.protocol.messages import ToolCall
+from qcode.runtime.kept_rules import KeptRules
+from qcode.runtime.memory import Memory
+from qcode.runtime.offered import offered_tools
+from qcode.runtime.permissions import Origins, Permissions
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
+from qcode.tools import registry
+from tests.safety.judging import CLEAN
+
+FINDINGS = (
+    "terminal",
+    "  TERM=xterm-256color, COLORTERM=truecolor, kitty",
+    "  colours: 16 million",
+    "sandbox",
+    "  bubblewrap: read-only and workspace, with [brackets] that are no markup",
+)
+MORNING = 1_750_000_000.0
+
+
+@dataclass
+class Project:
+    """`controls` acts on the files below `base`; `permissions` holds two rules of the settings and one decision."""
+
+    base: Path
+    is_trusted: bool = True
+    examine: Callable[[], Sequence[str]] = lambda: FINDINGS
+    permissions: Permissions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.work = self.base / "work"
+        self.work.mkdir(exist_ok=True)
+        rules = Rules.of(allow=["shell(make test)"], deny=["read(private/**)"])
+        policy = Policy("default", rules, self.is_trusted, self.work, looks=CLEAN)
+        origins = Origins(
+            {"allow": ("~/config.toml:4",), "deny": ("~/config.toml:5",)},
+            "the default",
+            KeptRules(self.base / "state", self.work),
+        )
+        self.permissions = Permissions(policy, origins, lambda: MORNING)
+        call = ToolCall("c1", "shell", '{"command": "make doc"}')
+        self.permissions.note(call, "denied", "build it later")
+        self.permissions.note(ToolCall("c2", "read", '{"path": "a.py"}'), "ran", "it only reads", "path:workspace")
+
+    @property
+    def controls(self) -> Controls:
+        memory = Memory(self.work, self.work, self.base / "home", lambda: self.is_trusted)
+        return Controls(self.permissions, memory, self.tools, lambda: tuple(self.examine()))
+
+    def tools(self) -> tuple[OfferedTool, ...]:
+        return offered_tools(registry.specs(), self.permissions.policy, {})

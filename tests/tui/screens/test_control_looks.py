@@ -1,0 +1,147 @@
+"""How the screens about rules, tools, instruction files, plans and findings look, with what must be readable there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+from qcode.protocol.events import ApprovalRequested, StepStarted
+from qcode.protocol.reply import TextDelta
+from qcode.tui.app import QcodeApp
+from tests.tui.controlling import Project
+from tests.tui.harness import at_work, make_app
+from tests.tui.scripted import Script, ScriptedConversation, UntilAnswered, call, reply
+
+Compare = Callable[..., bool]
+
+LOOKS = [
+    pytest.param({}, (80, 24), id="dark"),
+    pytest.param({"theme": "light"}, (80, 24), id="light"),
+    pytest.param({}, (40, 24), id="narrow"),
+]
+PLAN = """\
+# Cache the index
+
+Reads get faster; **nothing else** changes.
+
+1. `store/index.py`: keep the last index in memory
+2. `tests/test_index.py`: a test that a changed file is seen
+
+| file | change |
+|---|---|
+| `store/index.py` | about 20 lines |
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def _doing(seen: list[str], command: str, *keys: str) -> Callable[[Pilot[int]], Awaitable[None]]:
+    """Return what types a command, waits for its screen, presses keys there, and adds what it shows to `seen`."""
+
+    async def do(pilot: Pilot[int]) -> None:
+        app = pilot.app
+        assert isinstance(app, QcodeApp)
+        await at_work(app, pilot)
+        app.parts.prompt.insert(command)
+        await pilot.press("enter")
+        while len(app.screen_stack) == 1:
+            await pilot.pause()
+        await pilot.pause()
+        for key in keys:
+            await pilot.press(key)
+        await pilot.app.workers.wait_for_complete()
+        await pilot.pause()
+        seen.extend(str(widget.content) for widget in app.screen.query(Static))
+
+    return do
+
+
+@pytest.mark.parametrize(("changes", "size"), LOOKS)
+def test_permissions(snap_compare: Compare, tmp_path: Path, changes: dict[str, Any], size: tuple[int, int]) -> None:
+    project = Project(tmp_path)
+    project.permissions.keep(project.permissions.add("allow", "shell(make doc)").number)
+    seen: list[str] = []
+    app = make_app(ScriptedConversation(), controls=project.controls, **changes)
+    assert snap_compare(app, run_before=_doing(seen, "/permissions", "down", "down", "down"), terminal_size=size)
+    assert "kept for this folder, added, 2025-06-15" in " ".join(seen)
+
+
+@pytest.mark.parametrize(("changes", "size"), LOOKS)
+def test_decisions(snap_compare: Compare, tmp_path: Path, changes: dict[str, Any], size: tuple[int, int]) -> None:
+    seen: list[str] = []
+    app = make_app(ScriptedConversation(), controls=Project(tmp_path).controls, **changes)
+    assert snap_compare(app, run_before=_doing(seen, "/permissions", "tab"), terminal_size=size)
+    assert "15:06:40 read a.py" in " ".join(seen)
+
+
+@pytest.mark.parametrize(("changes", "size"), LOOKS)
+def test_tools(snap_compare: Compare, tmp_path: Path, changes: dict[str, Any], size: tuple[int, int]) -> None:
+    seen: list[str] = []
+    app = make_app(ScriptedConversation(), controls=Project(tmp_path).controls, **changes)
+    assert snap_compare(app, run_before=_doing(seen, "/tools", "down"), terminal_size=size)
+    assert "tokens with each request" in " ".join(seen)
+
+
+@pytest.mark.parametrize(("changes", "size"), LOOKS)
+def test_memory(
+    snap_compare: Compare,
+    tmp_path: Path,
+    changes: dict[str, Any],
+    size: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    project = Project(tmp_path)
+    (project.work / "AGENTS.md").write_text("See @docs.md and @../out.md\n")
+    (project.work / "docs.md").write_text("More.\n")
+    controls = project.controls
+    # The folder has another name on every run.
+    files = tuple(file for file in controls.memory.files() if file.whose == "project")
+    monkeypatch.setattr(controls.memory, "files", lambda: files, raising=False)
+    seen: list[str] = []
+    app = make_app(ScriptedConversation(), controls=controls, **changes)
+    assert snap_compare(app, run_before=_doing(seen, "/memory"), terminal_size=size)
+    assert "leads out of the project" in " ".join(seen)
+
+
+@pytest.mark.parametrize(("changes", "size"), LOOKS)
+def test_findings(snap_compare: Compare, tmp_path: Path, changes: dict[str, Any], size: tuple[int, int]) -> None:
+    seen: list[str] = []
+    app = make_app(ScriptedConversation(), controls=Project(tmp_path).controls, **changes)
+    assert snap_compare(app, run_before=_doing(seen, "/doctor"), terminal_size=size)
+    assert "bubblewrap" in " ".join(seen)
+
+
+@pytest.mark.parametrize(("changes", "size"), LOOKS)
+def test_plan(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
+    asks = call("exit_plan_mode", '{"plan": "# Cache the index"}')
+    request = ApprovalRequested(asks, "The model's plan. Go on with it?", PLAN, kind="plan")
+    script: Script = [StepStarted(1), TextDelta(0, "I have a plan."), reply("", asks), request, UntilAnswered("c1")]
+    app = make_app(ScriptedConversation(script, mode="plan"), first_prompt="make it faster", **changes)
+
+    async def until_asked(pilot: Pilot[int]) -> None:
+        await at_work(app, pilot)
+        while app.parts.approval.request is None:
+            await pilot.pause()
+        await pilot.pause()
+        app.parts.transcript.flush()
+        await pilot.pause()
+        shown = app.parts.approval.query_one("#approval-text", Static)
+        rows.extend(shown.render_line(y).text.rstrip() for y in range(shown.size.height))
+
+    rows: list[str] = []
+    assert snap_compare(app, run_before=until_asked, terminal_size=size)
+    assert rows[0] == "Cache the index"
+    assert not any("**" in row or "|---" in row for row in rows)

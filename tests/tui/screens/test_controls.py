@@ -1,0 +1,315 @@
+"""The screens about rules, tools, instruction files and findings, as a person uses them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Input, Static
+
+from qcode.protocol.conversation import NO_OPTIONS
+from qcode.tui.screens.findings import FindingsScreen
+from qcode.tui.screens.memory import MemoryPicker, PlacePicker
+from qcode.tui.screens.permissions import PermissionsScreen
+from qcode.tui.screens.tools import ToolPicker
+from tests.tui.controlling import FINDINGS, Project
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import ScriptedConversation
+
+ScreenT = TypeVar("ScreenT", bound=Screen[Any])
+
+
+def plain(run: Running, selector: str) -> str:
+    content = run.app.screen.query_one(selector, Static).content
+    assert isinstance(content, Content)
+    return content.plain
+
+
+def said(run: Running) -> str:
+    return plain(run, "#picker-said")
+
+
+async def fill(run: Running, key: str, text: str) -> None:
+    """Open the field with `key` and enter `text`."""
+    await run.pilot.press(key)
+    run.app.screen.query_one("#permission-field", Input).value = text
+    await run.pilot.press("enter")
+    await run.pilot.pause()
+
+
+async def opened(run: Running, command: str, kind: type[ScreenT]) -> ScreenT:
+    await run.send(command)
+    await run.until(lambda: isinstance(run.app.screen, kind) and run.app.screen.is_mounted)
+    await run.pilot.pause()
+    screen = run.app.screen
+    assert isinstance(screen, kind)
+    return screen
+
+
+def labels(screen: PermissionsScreen) -> list[str]:
+    return [row.label for row in screen.rows]
+
+
+def go(project: Project, test: Callable[[Running], Awaitable[None]], size: tuple[int, int] = (80, 24)) -> None:
+    drive(test, size=size, controls=project.controls)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 20)])
+def test_rules_and_decisions_are_listed_with_where_they_come_from(tmp_path: Path, size: tuple[int, int]) -> None:
+    async def test(run: Running) -> None:
+        screen = await opened(run, "/permissions", PermissionsScreen)
+        assert labels(screen) == ["mode default", "deny read(private/**)", "allow shell(make test)"]
+        await run.pilot.press("down")
+        await run.pilot.pause()
+        assert said(run) == "deny read(private/**)\n~/config.toml:5"
+        await run.pilot.press("tab")
+        await run.pilot.pause()
+        assert labels(screen) == ["read a.py", "shell make doc"]
+        await run.pilot.press("ctrl+home")
+        await run.pilot.pause()
+        assert "ran without asking: it only reads [path:workspace]" in said(run)
+        await run.pilot.press("escape")
+        await run.until(lambda: len(run.app.screen_stack) == 1)
+
+    go(Project(tmp_path), test, size)
+
+
+def test_a_rule_is_added_kept_and_taken_back(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+
+    async def test(run: Running) -> None:
+        screen = await opened(run, "/permissions", PermissionsScreen)
+        await fill(run, "ctrl+a", "ask shell(make doc)")
+        assert labels(screen)[2] == "ask shell(make doc)"
+        assert "for this session" in said(run)
+        await run.pilot.press("ctrl+home", "down", "down")
+        await run.pilot.pause()
+        await run.pilot.press("ctrl+s")
+        await run.pilot.pause()
+        assert "Kept for this folder" in said(run)
+        assert [rule.scope for rule in Project(tmp_path).permissions.rules()] == ["settings", "folder", "settings"]
+        await run.pilot.press("ctrl+x")
+        await run.pilot.pause()
+        assert "Taken back: ask shell(make doc)" in said(run)
+        assert len(project.permissions.rules()) == 2
+        assert len(Project(tmp_path).permissions.rules()) == 2
+
+    go(project, test)
+
+
+def test_what_cannot_be_says_why_and_changes_nothing(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+
+    async def test(run: Running) -> None:
+        await opened(run, "/permissions", PermissionsScreen)
+        await fill(run, "ctrl+a", "shell(python *)")
+        assert "each use of it is asked about" in said(run)
+        assert run.app.screen.query_one("#permission-field", Input).value == "shell(python *)"
+        await run.pilot.press("escape", "down", "ctrl+x")
+        await run.pilot.pause()
+        assert "~/config.toml:5; change it there" in said(run)
+        await run.pilot.press("ctrl+home", "ctrl+s")
+        await run.pilot.pause()
+        assert "Highlight a rule" in said(run)
+        assert len(project.permissions.rules()) == 2
+
+    go(project, test)
+
+
+def test_something_is_tried_inside_the_screen(tmp_path: Path) -> None:
+    async def test(run: Running) -> None:
+        await opened(run, "/permissions", PermissionsScreen)
+        await fill(run, "ctrl+t", "make doc")
+        await run.until(lambda: "asks you first" in said(run))
+        assert "The rule that would allow it: shell(make doc)" in said(run)
+        field = run.app.screen.query_one("#permission-field", Input)
+        field.value = "https://127.0.0.1/"
+        await run.pilot.press("enter")
+        await run.until(lambda: "is denied" in said(run))
+        await run.pilot.press("escape")
+        await run.pilot.pause()
+        assert not field.display
+        assert isinstance(run.app.screen, PermissionsScreen)
+
+    go(Project(tmp_path), test)
+
+
+def test_tools_say_what_they_may_do_now_and_enter_tells_all_about_one(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.permissions.set_mode("plan")
+
+    async def test(run: Running) -> None:
+        screen = await opened(run, "/tools", ToolPicker)
+        standing = {row.label: row.detail.split(" · ")[0] for row in screen.rows}
+        assert standing["read"] == "runs"
+        assert standing["write"] == "denied"
+        assert standing["shell"] == "runs what only reads, all else is denied"
+        assert standing["ask_person"] == "asks you"
+        assert "tokens with each request" in screen.heading
+        await run.pilot.press(*"grep", "enter")
+        await run.until(lambda: len(run.app.screen_stack) == 1)
+        await run.pilot.pause()
+        assert run.app.parts.help.heading == "Tool grep"
+
+    go(project, test)
+
+
+def test_opening_an_instruction_file_hands_it_to_the_editor(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    (project.work / "AGENTS.md").write_text("Use tabs.\n")
+
+    async def test(run: Running) -> None:
+        edited: list[str] = []
+        run.app.host.edit_file = edited.append  # type: ignore[assignment,method-assign]  # a pilot has no terminal to lend
+        screen = await opened(run, "/memory", MemoryPicker)
+        assert [row.label for row in screen.rows] == ["AGENTS.md", str(tmp_path / "home/AGENTS.md")]
+        assert screen.rows[0].detail == "this project's; 10 bytes"
+        await run.pilot.press("enter")
+        await run.until(lambda: bool(edited))
+        assert edited == [str(project.work / "AGENTS.md")]
+
+    go(project, test)
+
+
+def test_a_line_is_added_to_the_file_the_person_picks(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+
+    async def test(run: Running) -> None:
+        screen = await opened(run, "/memory use tabs", PlacePicker)
+        assert len(screen.rows) == 2
+        await run.pilot.press("down", "enter")
+        await run.until(lambda: "holds from the next turn on" in run.text)
+        assert (tmp_path / "home/AGENTS.md").read_text() == "- use tabs\n"
+        await run.send("/memory project: write tests")
+        await run.pilot.pause()
+        assert (project.work / "AGENTS.md").read_text() == "- write tests\n"
+
+    go(project, test)
+
+
+def test_a_restricted_folder_says_why_nothing_is_read_and_what_init_needs(tmp_path: Path) -> None:
+    project = Project(tmp_path, is_trusted=False)
+    (project.work / "AGENTS.md").write_text("orders\n")
+
+    async def test(run: Running) -> None:
+        screen = await opened(run, "/memory", MemoryPicker)
+        assert [row.label for row in screen.rows] == [str(tmp_path / "home/AGENTS.md")]
+        assert "restricted" in said(run)
+        await run.pilot.press("escape")
+        await run.send("/init")
+        await run.pilot.pause()
+        assert "/trust it first" in run.text
+        assert run.conversation.prompts == []
+
+    go(project, test)
+
+
+def test_init_sends_its_prompt_and_shows_what_was_typed(tmp_path: Path) -> None:
+    async def test(run: Running) -> None:
+        await run.send("/init say how to release")
+        await run.until_idle()
+        assert "write an AGENTS.md" in run.conversation.prompts[0]
+        assert "say how to release" in run.conversation.prompts[0]
+        assert "/init say how to release" in run.text
+        assert "Find out first" not in run.text
+
+    go(Project(tmp_path), test)
+
+
+def test_plan_switches_the_mode_and_sends_the_prompt(tmp_path: Path) -> None:
+    async def test(run: Running) -> None:
+        await run.send("/plan")
+        await run.pilot.pause()
+        assert run.conversation.mode == "plan"
+        assert "Plan mode" in run.text
+        assert run.conversation.prompts == []
+        await run.send("/plan add a cache")
+        await run.until_idle()
+        assert run.conversation.prompts == ["add a cache"]
+        assert run.conversation.options == [NO_OPTIONS]
+
+    go(Project(tmp_path), test)
+
+
+def test_findings_are_looked_for_beside_the_app_and_can_be_copied(tmp_path: Path) -> None:
+    may_go, threads = threading.Event(), []
+
+    def examine() -> tuple[str, ...]:
+        threads.append(threading.current_thread())
+        assert may_go.wait(20)
+        return FINDINGS
+
+    async def test(run: Running) -> None:
+        await opened(run, "/doctor", FindingsScreen)
+        await run.until(lambda: bool(threads))
+        assert plain(run, "#findings-text") == "Looking around…"
+        may_go.set()
+        await run.until(lambda: "bubblewrap" in plain(run, "#findings-text"))
+        assert threads[0] is not threading.main_thread()
+        assert "[brackets]" in plain(run, "#findings-text")
+        await run.pilot.press("c")
+        assert run.app.clipboard == "\n".join(FINDINGS)
+        await run.pilot.press("q")
+        await run.until(lambda: len(run.app.screen_stack) == 1)
+
+    go(Project(tmp_path, examine=examine), test)
+
+
+def test_findings_that_fail_are_a_line_and_not_the_end_of_the_app(tmp_path: Path) -> None:
+    def examine() -> tuple[str, ...]:
+        raise OSError("no [disk]")
+
+    async def test(run: Running) -> None:
+        await opened(run, "/doctor", FindingsScreen)
+        await run.until(lambda: "no [disk]" in plain(run, "#findings-text"))
+
+    go(Project(tmp_path, examine=examine), test)
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("/permissions allow shell(make doc)", "allow shell(make doc) holds for this session"),
+        ("/permissions allow shell(sudo *)", "each use of it is asked about"),
+        ("/permissions undo shell(make test)", "change it there"),
+        ("/permissions undo shell(none)", "no rule shell(none) is in force"),
+        ("/permissions check make doc", "shell make doc: asks you first"),
+        ("/permissions check write a.py", "write a.py: asks you first"),
+        ("/permissions what", "Use /permissions, or with list"),
+        ("/tools gerp", "Did you mean grep?"),
+    ],
+)
+def test_each_is_typed_too(tmp_path: Path, typed: str, answer: str) -> None:
+    async def test(run: Running) -> None:
+        await run.send(typed)
+        await run.until(lambda: answer in " ".join(run.text.split()))
+
+    go(Project(tmp_path), test)
+
+
+@pytest.mark.parametrize("command", ["permissions", "tools", "memory", "init", "doctor"])
+def test_without_anything_to_act_on_a_command_says_so(command: str) -> None:
+    async def test(run: Running) -> None:
+        await run.send(f"/{command}")
+        await run.pilot.pause()
+        assert "nothing to show in this run" in run.text
+
+    drive(test, ScriptedConversation())
+
+
+def test_the_menu_offers_what_can_follow(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.permissions.add("deny", "shell(make doc)")
+
+    async def test(run: Running) -> None:
+        commands = {command.id: command for command in run.app.host.commands}
+        assert "undo shell(make doc)" in commands["permissions"].choices(run.app.host)
+        assert "grep" in commands["tools"].choices(run.app.host)
+        assert list(commands["memory"].choices(run.app.host)) == ["project: ", "yours: "]
+
+    go(project, test)

@@ -1,0 +1,72 @@
+"""What is told of a terminal by its environment alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from qcode.tui.terminal_facts import Terminal, program_of, terminal_lines
+
+
+def told(encoding: str = "utf-8", size: tuple[int, int] | None = (80, 24), **env: str) -> str:
+    return "\n".join(terminal_lines(Terminal(env, encoding, size)))
+
+
+@pytest.mark.parametrize(
+    ("env", "program"),
+    [
+        ({"TERM": "xterm-kitty", "KITTY_WINDOW_ID": "1"}, "kitty"),
+        ({"TERM": "xterm-ghostty"}, "ghostty"),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "WezTerm"}, "wezterm"),
+        ({"TERM": "tmux-256color", "TMUX": "/tmp/x,1,0", "TERM_PROGRAM": "tmux", "KITTY_WINDOW_ID": "1"}, "tmux"),
+        ({"TERM": "screen", "STY": "1.pts"}, "screen"),
+        ({"TERM": "xterm-256color", "VTE_VERSION": "7600"}, "vte"),
+        ({"TERM": "xterm-256color"}, "xterm"),
+        ({"TERM_PROGRAM": "e\x1b]0;vil"}, "e??0?vil"),
+        ({}, ""),
+    ],
+)
+def test_the_program_is_the_one_nearest_to_qcode(env: dict[str, str], program: str) -> None:
+    assert program_of(env) == program
+
+
+def test_a_capable_terminal_has_its_abilities_named() -> None:
+    text = told(TERM="xterm-kitty", COLORTERM="truecolor", LANG="de_DE.UTF-8")
+    assert "colours: 16 million" in text
+    assert "keys: Kitty's protocol; Shift+Enter" in text
+    assert "clipboard (OSC 52): yes" in text
+    assert "links (OSC 8): yes" in text
+    assert "notifications (OSC 9): yes" in text
+    assert "80 x 24" in text
+    assert "small" not in text
+
+
+def test_what_is_not_known_is_not_promised() -> None:
+    text = told(TERM="xterm-256color", size=(40, 20), LANG="C.UTF-8")
+    assert "colours: 256" in text
+    assert "Kitty's protocol is not known of this terminal" in text
+    assert "links (OSC 8): not known" in text
+    assert "40 x 20: small" in text
+    assert "Kitty" not in told(TERM="dumb")
+
+
+def test_tmux_and_ssh_say_what_they_need() -> None:
+    text = told(TERM="tmux-256color", TMUX="x", SSH_CONNECTION="a b")
+    for wanted in ("set-clipboard on", "allow-passthrough on", "extended-keys on", "terminal-features", "over SSH"):
+        assert wanted in text
+
+
+@pytest.mark.parametrize(
+    ("encoding", "env", "wanted"),
+    [
+        ("ascii", {}, "set LANG to a UTF-8 locale"),
+        ("utf-8", {"LANG": "C"}, "the locale is not UTF-8"),
+        ("utf-8", {"LC_ALL": "en_US.utf8"}, "text: utf-8, LC_ALL=en_US.utf8"),
+        ("utf-8", {"XMODIFIERS": "@im=ibus"}, "input methods (@im=ibus)"),
+    ],
+)
+def test_text_and_input_methods(encoding: str, env: dict[str, str], wanted: str) -> None:
+    assert wanted in "\n".join(terminal_lines(Terminal({"TERM": "xterm", **env}, encoding)))
+
+
+def test_no_colour_is_said() -> None:
+    assert "colours: none (NO_COLOR is set)" in told(TERM="xterm-256color", NO_COLOR="")
