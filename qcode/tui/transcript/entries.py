@@ -5,6 +5,7 @@ An entry is laid out only when its rows are asked for; until then its height is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -20,6 +21,7 @@ _THINKING_GUTTER: Span = ("│ ", ink("thinking-title"))
 _NOTABLE = 0.5
 _LONG_REST = 12
 _LONG_LINE = 2_000
+_LABEL = re.compile("· |\\S+ {2,}| {2,}")
 _Item = tuple[Literal["text", "mark"], str]
 
 
@@ -137,7 +139,16 @@ class Welcome(Entry):
 
     def lay_out(self, width: int) -> list[Line]:
         spans = [(text, ink("welcome-title" if index == 0 else "welcome")) for index, text in enumerate(self._texts)]
-        return [row for span in spans for row in wrap([span], width)]
+        return [row for text, paint in spans for row in _hanging(text, paint, width)]
+
+
+def _hanging(text: str, paint: Ink, width: int) -> list[Line]:
+    """Return the rows of a line whose continuations stand below its text, not below its label or mark."""
+    label = _LABEL.match(text)
+    head = label[0] if label is not None and len(label[0]) <= width // 3 else ""
+    first, *others = wrap([(text[len(head) :], paint)], width - len(head))
+    blank = (" " * len(head), paint)
+    return [Line(((head, paint), *first.spans), joint=first.joint) if head else first, *prefix(others, blank, blank)]
 
 
 class Mark(Entry):

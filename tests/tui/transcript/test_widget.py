@@ -31,6 +31,26 @@ def test_everything_said_is_shown_in_order() -> None:
     play(scene, (60, 20))
 
 
+def test_the_lines_of_the_welcome_go_on_below_their_text() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        note = "Model   a model with a long name of many words"
+        stage.transcript.add_welcome(["qcode", note, "        and more of the same to say about it", "· a tip of words"])
+        await settle(stage, pilot)
+        assert stage.transcript.plain_text().split("\n") == [
+            "qcode",
+            "Model   a model with a long",
+            "        name of many words",
+            "        and more of the",
+            "        same to say about",
+            "        it",
+            "· a tip of words",
+        ]
+        stage.screen.text_select_all()
+        assert f"\n{note}\n" in (stage.screen.get_selected_text() or "")
+
+    play(scene, (28, 20))
+
+
 def test_text_added_before_there_is_a_screen_is_shown_on_it() -> None:
     async def run() -> None:
         stage = Stage()
