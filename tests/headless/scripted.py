@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from qcode.headless import HeadlessSetup, OutputFormat, run_headless
-from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
+from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, Background, TurnOptions
 from qcode.protocol.events import ApiCalls, ReplyFinished, TurnEnded, TurnEvent
 from qcode.protocol.library import Library
 from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant
@@ -59,6 +59,10 @@ class Scripted:
 
     def unsteer(self, text: str) -> bool:
         raise AssertionError("nobody types in pipe mode")
+
+    @property
+    def background(self) -> Background:
+        raise AssertionError("nobody moves calls in pipe mode")
 
     @property
     def library(self) -> Library:

@@ -34,7 +34,7 @@ def test_everything_said_is_shown_in_order() -> None:
 def test_the_lines_of_the_welcome_go_on_below_their_text() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         note = "Model   a model with a long name of many words"
-        stage.transcript.add_welcome(["qcode", note, "        and more of the same to say about it", "· a tip of words"])
+        stage.transcript.add_welcome(["qcode", note, "        and more of the same to say about it", "· a tip"])
         await settle(stage, pilot)
         assert stage.transcript.plain_text().split("\n") == [
             "qcode",
@@ -43,7 +43,7 @@ def test_the_lines_of_the_welcome_go_on_below_their_text() -> None:
             "        and more of the",
             "        same to say about",
             "        it",
-            "· a tip of words",
+            "· a tip",
         ]
         stage.screen.text_select_all()
         assert f"\n{note}\n" in (stage.screen.get_selected_text() or "")
