@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Literal, NoReturn, TypeAlias
 
 from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.model import EFFORTS, Effort
+from qcode.protocol.values import dataclass
 
 MODES: tuple[ApprovalMode, ...] = ("plan", "default", "accept-edits", "auto", "bypass")
 SUBCOMMANDS = ("auth", "config", "doctor", "mcp", "models", "permissions", "sessions", "themes", "trust")

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from qcode.cli.arguments import UsageError
 from qcode.cli.asking import Left, ask, ask_unseen
@@ -20,6 +19,7 @@ from qcode.cli.selection import address_of, known_specs, needs_key
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ProviderError
+from qcode.protocol.values import dataclass
 from qcode.providers import registry
 from qcode.providers.key_check import Checked, check_key
 from qcode.providers.pasted_key import read_key

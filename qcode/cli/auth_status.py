@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from qcode.cli.keys import Keys
 from qcode.cli.selection import known_specs, needs_key
 from qcode.config.settings import Settings
+from qcode.protocol.values import dataclass
 from qcode.providers import registry
 from qcode.providers.registry import ProviderSpec
 from qcode.runtime.credentials.store import Place

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from qcode.cli.arguments import SUBCOMMANDS, option_strings, option_values
@@ -14,6 +14,7 @@ from qcode.cli.selection import known_specs
 from qcode.config.errors import ConfigError
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
+from qcode.protocol.values import dataclass
 from qcode.providers.registry import PROVIDERS, takes_key
 
 

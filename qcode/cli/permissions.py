@@ -11,7 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -22,6 +21,7 @@ from qcode.cli.output import one_line, put
 from qcode.cli.rules import permissions_of
 from qcode.cli.surroundings import surroundings
 from qcode.protocol.json import JsonObject
+from qcode.protocol.values import dataclass
 from qcode.runtime.permissions import Permissions
 from qcode.safety.policy import Policy
 from qcode.safety.verdict import Verdict

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ from qcode.headless.setup import HeadlessSetup
 from qcode.protocol.conversation import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.messages import Block
+from qcode.protocol.values import dataclass
 from qcode.runtime.attachments import InputError, attachments
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import cast
 
 from qcode.cli.failure import StartError
 from qcode.cli.keys import Keys
 from qcode.config.settings import ProviderSettings, Settings
+from qcode.protocol.values import dataclass
 from qcode.providers import registry
 from qcode.providers.errors import is_command
 from qcode.providers.openai_chat.quirks import MaxTokensField

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from qcode.cli.failure import StartError
 from qcode.config.errors import ConfigError
 from qcode.config.mcp_file import PROJECT_FILE, read_mcp_file
 from qcode.config.settings import McpServer, Settings
+from qcode.protocol.values import dataclass
 from qcode.runtime.mcp.spec import ServerSpec
 
 OWN = "own"

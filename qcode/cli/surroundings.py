@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from qcode.config.layers import flag_layer
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
+from qcode.protocol.values import dataclass
 from qcode.runtime.briefing.project import find_project_root
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Block, Message
 from qcode.protocol.provider import Provider
 from qcode.protocol.servers import ToolServers
+from qcode.protocol.values import dataclass
 from qcode.providers import registry
 from qcode.providers.counting import TokenCounter
 from qcode.providers.local import WindowQuestion, can_tell

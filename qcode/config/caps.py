@@ -5,10 +5,9 @@ In files the model's own cap beats the global one. Everywhere else the environme
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from qcode.config.schema import dotted
 from qcode.config.settings import Origin, Settings
+from qcode.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ trusted. Nothing in such a file gives a right: it can only take some away.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from qcode.config.custom_commands import is_same_folder, named_files, nearest_name
 from qcode.config.errors import ConfigError
 from qcode.config.paths import PROJECT_FOLDER
+from qcode.protocol.values import dataclass
 
 FOLDER = "agents"
 MODELS = ("same", "small")

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
 from qcode.config.errors import ConfigError
 from qcode.config.paths import PROJECT_FOLDER
+from qcode.protocol.values import dataclass
 
 FOLDER = "commands"
 ARGS = "{{args}}"

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from urllib.parse import urlsplit
 
 from qcode.protocol.rules import WrittenRule
+from qcode.protocol.values import dataclass
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")

@@ -7,8 +7,9 @@ to tell keys from values: https://toml.io/en/v1.0.0.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from qcode.protocol.values import dataclass
 
 Path: TypeAlias = "tuple[str, ...]"
 

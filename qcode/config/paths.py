@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from qcode.config.errors import ConfigError
+from qcode.protocol.values import dataclass
 
 CONFIG_NAME = "config.toml"
 PROJECT_FOLDER = ".qcode"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, TypeAlias
 
 from qcode.config import kinds
@@ -25,6 +25,7 @@ from qcode.config.settings import (
     Tools,
     Ui,
 )
+from qcode.protocol.values import dataclass
 
 Path: TypeAlias = "tuple[str, ...]"
 

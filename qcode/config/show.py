@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
 from qcode.config.lines import parse_key
 from qcode.config.schema import KEYS, Key, find_key, quoted
 from qcode.config.settings import Origin, Settings
+from qcode.protocol.values import dataclass
 
 HIDDEN = "(hidden)"
 

@@ -5,8 +5,9 @@ The constants are the defaults of `[output]` in the configuration and are named 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from qcode.protocol.values import dataclass
 
 CAPPED_DEFAULT_MAX_TOKENS = 8_000
 ESCALATED_MAX_TOKENS = 64_000

@@ -6,7 +6,7 @@ changes nothing: the transcript stays as it is until there is something shorter 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from qcode.engine import compaction
@@ -33,6 +33,7 @@ from qcode.protocol.reply import (
     UsageReported,
 )
 from qcode.protocol.tools import ToolSpec
+from qcode.protocol.values import dataclass
 
 MAX_SUMMARY_REQUESTS = 2
 SUMMARY_CAP = 8_000

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from qcode.engine.counting import estimate_text, size_messages
 from qcode.protocol.json import JsonObject, parse_object
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult, user
 from qcode.protocol.tools import ToolSpec
+from qcode.protocol.values import dataclass
 
 COMPACT_AT = 0.8
 """Share of the context window at which a conversation is compacted without being asked."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.tools import ToolSpec
+from qcode.protocol.values import dataclass
 
 BYTES_PER_TOKEN = 4
 TOKENS_PER_MESSAGE = 8

@@ -6,7 +6,8 @@ Pure questions on strings, asked by `seam`, `attempt` and `repetition`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from qcode.protocol.values import dataclass
 
 MAX_FENCE_LINE = 200
 

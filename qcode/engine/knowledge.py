@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from qcode.engine.effects import Learn
 from qcode.engine.learned import LearnedLimit
 from qcode.protocol.model import ModelFacts
+from qcode.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

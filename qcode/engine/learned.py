@@ -7,8 +7,9 @@ only from 256 upwards, so that an error about something else teaches nothing.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from qcode.protocol.values import dataclass
 
 MIN_LIMIT = 256
 

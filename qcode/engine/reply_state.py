@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from qcode.engine import caps, requests
 from qcode.engine.assembler import Draft, ReplyShape
@@ -26,6 +26,7 @@ from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.stops import Limit, StopReason
 from qcode.protocol.usage import Usage
+from qcode.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ What is asked for in a synthetic message stands only in the request built here, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 
 from qcode.engine import synthetic
@@ -18,6 +18,7 @@ from qcode.engine.transcript import sendable_blocks
 from qcode.protocol.messages import Block, Message, Reasoning, Text, ToolCall, assistant, user
 from qcode.protocol.model import Effort, ModelRequest
 from qcode.protocol.tools import ToolSpec
+from qcode.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
@@ -13,6 +12,7 @@ from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import Attempt
 from qcode.protocol.messages import Message, ToolCall
 from qcode.protocol.stops import Limit, StopReason
+from qcode.protocol.values import dataclass
 
 REPEATS = (
     "The model repeated itself without end, so qcode stopped it; the text so far is kept. "

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.values import dataclass
 
 MAX_TRANSPORT_CONTINUATIONS = 3
 QUICK_RETRY_S = 0.5

@@ -6,10 +6,10 @@ Pure. What is asked is given as a function (a JSON schema, say); how often the m
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from qcode.protocol.errors import ErrorInfo, ErrorKind
+from qcode.protocol.values import dataclass
 
 MAX_TRIES = 3
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from qcode.engine import caps
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
@@ -18,6 +17,7 @@ from qcode.protocol.events import Compacted, Notice
 from qcode.protocol.messages import Message
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.tools import ToolSpec
+from qcode.protocol.values import dataclass
 
 _GROWTH_SHARE = 0.1
 """How much of the window must fill anew before the next compaction, where the last one could not empty it further."""

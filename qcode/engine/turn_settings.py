@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 
 from qcode.engine.caps import OutputSettings
@@ -11,6 +11,7 @@ from qcode.engine.review import AnswerCheck
 from qcode.engine.room import CompactionSettings
 from qcode.protocol.model import Effort
 from qcode.protocol.tools import ToolSpec
+from qcode.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

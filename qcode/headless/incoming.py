@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from qcode.protocol.json import Json, JsonObject, parse_object
 from qcode.protocol.messages import Block, Image, Text
+from qcode.protocol.values import dataclass
 from qcode.runtime.attachments import MAX_IMAGE_BYTES
 from qcode.tools.pictures import image_type
 

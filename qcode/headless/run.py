@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import BinaryIO
 
 from qcode.headless import exits
@@ -36,6 +36,7 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.stops import Outcome
 from qcode.protocol.usage import Usage
+from qcode.protocol.values import dataclass
 from qcode.safety.cleaning import clean
 
 LAST_WORDS = 0.25

@@ -11,13 +11,13 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from qcode.engine.review import Complaint
 from qcode.headless.references import fault_of
 from qcode.protocol.json import Json
+from qcode.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import SchemaError as InvalidSchema

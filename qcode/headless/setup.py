@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from qcode.protocol.conversation import NO_OPTIONS, TurnOptions
 from qcode.protocol.messages import ToolCall
+from qcode.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.headless.schema import AnswerSchema

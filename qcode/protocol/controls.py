@@ -6,11 +6,11 @@ Front ends see these; the runtime room has the real ones.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.messages import ToolCall
+from qcode.protocol.values import dataclass
 
 RuleEffect: TypeAlias = Literal["allow", "ask", "deny"]
 RuleScope: TypeAlias = Literal["settings", "session", "folder"]

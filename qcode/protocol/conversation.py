@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+from qcode.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -11,8 +11,9 @@ ProviderError
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from qcode.protocol.values import dataclass
 
 
 class ErrorKind(StrEnum):

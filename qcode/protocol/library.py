@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from qcode.protocol.messages import Message
 from qcode.protocol.reports import TurnUsage
+from qcode.protocol.values import dataclass
 
 ExportForm: TypeAlias = Literal["md", "json", "html"]
 EXPORT_FORMS: tuple[ExportForm, ...] = ("md", "json", "html")

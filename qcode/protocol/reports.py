@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Protocol
 
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.usage import Usage
+from qcode.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
+
+from qcode.protocol.values import dataclass
 
 What: TypeAlias = Literal["conversation", "files", "both"]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from qcode.protocol.json import Json, JsonObject
 from qcode.protocol.messages import Image
+from qcode.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
+
+from qcode.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`dataclass(frozen=True, slots=True)`, made in a tenth of the time, for the modules that define values by the dozen.
+"""`dataclass(frozen=True, slots=True)`, made in a tenth of the time.
 
 Every start makes their classes before anything is sent, and the standard decorator compiles six methods for each.
 Here five are shared and the sixth, `__init__`, is compiled with the first instance. To a type checker it is the

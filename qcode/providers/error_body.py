@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 
 from qcode.protocol.json import Json, JsonObject
+from qcode.protocol.values import dataclass
 from qcode.providers.shapes import object_in, objects_in, text_in
 
 MAX_MESSAGE = 600

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.json import Json, JsonObject
+from qcode.protocol.values import dataclass
 from qcode.providers.error_body import ErrorBody, one_line, read_body, read_object
 
 _QUOTA = re.compile(

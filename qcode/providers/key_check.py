@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass
 from typing import Literal
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.provider import Provider
+from qcode.protocol.values import dataclass
 from qcode.providers.openai_sdk import OpenAISdkProvider
 
 LIMIT_S = 15.0

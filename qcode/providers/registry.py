@@ -9,11 +9,12 @@ from __future__ import annotations
 import difflib
 import importlib.util
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, TypeAlias, get_args
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.provider import Provider
+from qcode.protocol.values import dataclass
 from qcode.providers import azure
 from qcode.providers.errors import key_words
 from qcode.providers.openai_chat.quirks import COMPATIBLE, ChatQuirks, MaxTokensField, for_openai, is_openai

@@ -15,13 +15,14 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.values import dataclass
 from qcode.providers.errors import Origin, from_answer, redact
 
 if TYPE_CHECKING:

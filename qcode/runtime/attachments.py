@@ -11,11 +11,11 @@ import os
 import re
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from qcode.protocol.messages import Block, Image, Text
 from qcode.protocol.tools import ToolOutcome
+from qcode.protocol.values import dataclass
 from qcode.tools.pictures import image_type
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024

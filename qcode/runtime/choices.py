@@ -9,11 +9,11 @@ import contextlib
 import json
 import os
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from qcode.protocol.json import JsonObject, parse_object
 from qcode.protocol.model import EFFORTS, Effort
+from qcode.protocol.values import dataclass
 
 FILE_NAME = "choices.json"
 _MOST_RECENT = 12

@@ -9,9 +9,9 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from qcode.protocol.values import dataclass
 from qcode.runtime.attachments import MAX_IMAGE_BYTES
 from qcode.safety.launch.process import Unavailable, find_program, run
 

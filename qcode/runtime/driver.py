@@ -11,7 +11,6 @@ import random
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from qcode.engine.effects import (
@@ -43,6 +42,7 @@ from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReplyEnded
 from qcode.protocol.tools import ToolOutcome
+from qcode.protocol.values import dataclass
 
 QUEUED_EVENTS = 512
 

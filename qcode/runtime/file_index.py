@@ -11,9 +11,9 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from qcode.protocol.values import dataclass
 from qcode.runtime.file_ranking import Catalogue, FileMatch, Search
 
 _GIT_SECONDS = 20.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from qcode.engine.effects import ApprovalAnswered
@@ -15,6 +15,7 @@ from qcode.protocol.events import ApprovalRequested
 from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import ToolOutcome
+from qcode.protocol.values import dataclass
 from qcode.runtime.masking import mask_diff
 from qcode.runtime.permissions import Permissions
 from qcode.runtime.questions import question_about

@@ -6,12 +6,12 @@ nothing about what is put in its place. What could have been written by others h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from qcode.protocol.controls import RuleEffect
 from qcode.protocol.json import Json, JsonObject, parse_object
+from qcode.protocol.values import dataclass
 from qcode.runtime.own_file import read_own, write_own
 from qcode.safety.rules import parse_rule
 

@@ -10,11 +10,11 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from qcode.engine.knowledge import HostKnowledge
 from qcode.protocol.json import JsonObject, parse_object
+from qcode.protocol.values import dataclass
 
 FILE_NAME = "limits.json"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from itertools import count
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from qcode.protocol.controls import Decided, Decision, RuleEffect, RuleInForce, 
 from qcode.protocol.conversation import ApprovalMode
 from qcode.protocol.json import parse_object
 from qcode.protocol.messages import ToolCall
+from qcode.protocol.values import dataclass
 from qcode.runtime.kept_rules import KeptRule, KeptRules
 from qcode.safety.policy import Policy
 from qcode.safety.proposals import why_not_allow

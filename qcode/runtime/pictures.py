@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from qcode.protocol.messages import Image
+from qcode.protocol.values import dataclass
 from qcode.runtime.attachments import InputError, read_image
 from qcode.tools.pictures import image_type, picture
 from qcode.tools.refusal import Refused

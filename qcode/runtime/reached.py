@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import Learn
@@ -10,6 +10,7 @@ from qcode.engine.knowledge import KnownModel
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.provider import Provider
 from qcode.protocol.tools import ToolSpec
+from qcode.protocol.values import dataclass
 from qcode.runtime.debug_log import LoggedProvider
 from qcode.runtime.suggestions import with_nearest_models
 from qcode.runtime.surroundings import Connected, Wiring

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 
 from qcode.engine.caps import OutputSettings
@@ -16,6 +16,7 @@ from qcode.protocol.messages import Block
 from qcode.protocol.model import Effort
 from qcode.protocol.provider import Provider
 from qcode.protocol.tools import ToolSpec
+from qcode.protocol.values import dataclass
 from qcode.providers.local import WindowQuestion
 from qcode.runtime.agents.kinds import KINDS, Kind
 from qcode.runtime.debug_log import DebugLog

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.messages import Message, typed_text, user
@@ -14,6 +13,7 @@ from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReplyEnded, TextDelta, UsageReported
 from qcode.protocol.stops import StopReason
 from qcode.protocol.usage import Usage
+from qcode.protocol.values import dataclass
 from qcode.safety.cleaning import clean
 
 TIMEOUT_S = 30.0

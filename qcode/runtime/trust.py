@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
 from qcode.config.paths import PROJECT_FOLDER
 from qcode.protocol.json import Json, JsonObject, parse_object
+from qcode.protocol.values import dataclass
 from qcode.runtime.own_file import read_own, write_own
 from qcode.runtime.trust_pieces import Piece, Unpinnable, pieces_of
 

@@ -12,10 +12,10 @@ import os
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from qcode.config.paths import PROJECT_FOLDER
+from qcode.protocol.values import dataclass
 
 SETTINGS = f"{PROJECT_FOLDER}/config.toml"
 LARGEST = 1024 * 1024

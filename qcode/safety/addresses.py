@@ -9,10 +9,11 @@ from __future__ import annotations
 import ipaddress
 import re
 import unicodedata
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import TypeAlias
 from urllib.parse import urlsplit
+
+from qcode.protocol.values import dataclass
 
 Address: TypeAlias = "IPv4Address | IPv6Address"
 

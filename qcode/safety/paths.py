@@ -10,9 +10,9 @@ import os
 import re
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
+from qcode.protocol.values import dataclass
 from qcode.safety import names, places
 from qcode.safety.trail import Trail, follow
 from qcode.safety.verdict import Access, Verdict, strictest

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from qcode.protocol.values import dataclass
 from qcode.safety.shell.forms import NotPlain, Word
 from qcode.safety.shell.words import split_words
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import stat
 from collections import deque
-from dataclasses import dataclass
+
+from qcode.protocol.values import dataclass
 
 _MAX_LINKS = 40
 """Links followed before a path counts as a loop, as in Linux (path_resolution(7))."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from qcode.protocol.values import dataclass
 
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 Access: TypeAlias = Literal["read", "write"]

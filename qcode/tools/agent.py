@@ -6,10 +6,9 @@ no sub-agents and says so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from qcode.protocol.json import Json, JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.protocol.values import dataclass
 from qcode.tools.arguments import check
 from qcode.tools.refusal import Refused
 from qcode.tools.tool import Preview, ToolContext, failed

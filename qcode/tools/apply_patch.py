@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from qcode.protocol.json import JsonObject
 from qcode.protocol.patch import Added, Deleted, PatchError, Section, Updated, parse_patch
 from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.protocol.values import dataclass
 from qcode.tools import diffs, text
 from qcode.tools.arguments import Arguments
 from qcode.tools.change import Change, open_for_change, perform, preview_change

@@ -10,8 +10,9 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from qcode.protocol.values import dataclass
 
 _LARGEST_CONFIG = 1024 * 1024
 

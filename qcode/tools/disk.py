@@ -13,9 +13,9 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from qcode.protocol.values import dataclass
 from qcode.tools.refusal import Refused
 
 LARGEST = 64 * 1024 * 1024

@@ -11,12 +11,12 @@ import re
 import socket
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urljoin, urlsplit
 
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.protocol.values import dataclass
 from qcode.tools.arguments import check
 from qcode.tools.output import Collector
 from qcode.tools.pages import as_markdown

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from qcode.protocol.values import dataclass
 from qcode.tools.jobs import LONGEST_S, Job
 from qcode.tools.output import Collector, Live
 from qcode.tools.processes import Ended, TimeLimit, run_program

@@ -7,9 +7,9 @@ is refused: a patch that lands in the wrong place is worse than one that does no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from qcode.protocol.patch import Hunk
+from qcode.protocol.values import dataclass
 from qcode.tools.nearest import describe_nearest
 from qcode.tools.passages import Found, Passage, find_line, find_lines, line_of
 from qcode.tools.refusal import Refused

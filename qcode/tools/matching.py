@@ -6,8 +6,8 @@ Where it is not clear which passage is meant, nothing is changed, and the refusa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from qcode.protocol.values import dataclass
 from qcode.tools.nearest import describe_nearest
 from qcode.tools.passages import Found, Passage, find, line_of
 from qcode.tools.refusal import Refused

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from qcode.protocol.values import dataclass
 from qcode.tools.indentation import indent_of, pairs_of, reindented
 from qcode.tools.spellings import fold, fold_text
 

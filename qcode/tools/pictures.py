@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
-from dataclasses import dataclass
 
 from qcode.protocol.messages import Image
+from qcode.protocol.values import dataclass
 from qcode.tools.refusal import Refused
 
 MOST_BYTES = 3_500_000

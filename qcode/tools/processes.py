@@ -7,8 +7,9 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from qcode.protocol.values import dataclass
 
 _TERM_GRACE_S = 0.1
 _STEP_S = 0.01

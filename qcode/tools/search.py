@@ -12,10 +12,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from qcode.protocol.values import dataclass
 from qcode.tools import walk
 from qcode.tools.environment import MINIMAL
 from qcode.tools.patterns import compile_pattern

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 
+from qcode.protocol.values import dataclass
 from qcode.tools import text
 from qcode.tools.disk import Loaded, Snapshot
 from qcode.tools.refusal import Refused

@@ -6,9 +6,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from qcode.protocol.values import dataclass
 from qcode.tools.environment import MINIMAL
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from qcode.protocol.values import dataclass
 
 _NUMBERED = re.compile(r"[ ]*(\d+)(\t|→|: |:|\| |\|)")
 _ENTITY = re.compile(r"&(lt|gt|amp|quot|apos|#39|#x27|#34);")

@@ -10,9 +10,9 @@ import codecs
 import contextlib
 import re
 from collections import Counter
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from qcode.protocol.values import dataclass
 from qcode.tools.refusal import Refused
 
 _ENDING = re.compile(r"\r\n|\n")

@@ -5,11 +5,11 @@ The list is in the arguments of the call, and `items_of` reads it from there, fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.protocol.values import dataclass
 from qcode.tools.arguments import check
 from qcode.tools.refusal import Refused
 from qcode.tools.tool import Preview, ToolContext, failed

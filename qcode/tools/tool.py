@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from qcode.protocol.events import Choice
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.protocol.values import dataclass
 from qcode.tools.refusal import Refused, explain
 from qcode.tools.workspace import Workspace
 

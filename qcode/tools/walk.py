@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+
+from qcode.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from qcode.protocol.json import Json, JsonObject, parse_object
 from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.protocol.values import dataclass
 from qcode.tools.arguments import check
 from qcode.tools.fetch import LONGEST_S, Fetch, Gate, Page
 from qcode.tools.pages import as_markdown

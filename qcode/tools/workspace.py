@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
+from qcode.protocol.values import dataclass
 from qcode.tools import disk
 from qcode.tools.disk import Loaded, Part
 from qcode.tools.refusal import Refused, explain

@@ -11,9 +11,10 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from qcode.protocol.values import dataclass
 
 MOST_FOR_TERMINAL = 74_994
 """Bytes of base64 that terminals take in one OSC 52 (xterm.js and hterm are the strictest)."""

@@ -5,8 +5,9 @@ Only the person's own file is ever changed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
+
+from qcode.protocol.values import dataclass
 
 AT_ONCE = frozenset({"ui.theme", "ui.bell", "ui.title", "ui.show_thinking", "permissions.mode"})
 """The settings that hold at once when they are changed in the app; all others hold from the next start on."""

@@ -6,7 +6,6 @@ Esc goes back from the key and past everything else. The key is checked and stor
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 from textual import events
@@ -19,6 +18,7 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 from textual.worker import Worker, WorkerState
 
+from qcode.protocol.values import dataclass
 from qcode.tui.connecting import CheckedKey, Connecting, ProviderChoice
 from qcode.tui.screens.finder import Finder
 from qcode.tui.screens.rows import Row

@@ -5,9 +5,9 @@ A key passes through here in a type that does not print, and is kept by nobody i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from qcode.protocol.values import dataclass
 from qcode.safety.redaction import Secret
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qcode.protocol.json import parse_object
 from qcode.protocol.messages import Message, ToolCall
+from qcode.protocol.values import dataclass
 from qcode.safety.cleaning import clean
 from qcode.tui.slash_menu import Choice
 

@@ -6,7 +6,8 @@ Pure and linear in the length of the text, so that it can run over thousands of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from qcode.protocol.values import dataclass
 
 _WHOLE = 1_000
 _START = 100

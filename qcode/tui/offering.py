@@ -5,10 +5,10 @@ The composition root answers. Nothing here knows where a fact comes from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from qcode.protocol.model import Effort, ModelFacts
+from qcode.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual.content import Content
 from textual.widgets import Static
 
 from qcode.protocol.conversation import NO_OPTIONS, TurnOptions
+from qcode.protocol.values import dataclass
 from qcode.tui.text import shorten
 
 if TYPE_CHECKING:

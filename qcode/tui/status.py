@@ -5,13 +5,13 @@ Pure: `render_status` fits any width by leaving parts out, the least needed firs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from math import ceil
 
 from rich.cells import cell_len
 from textual.content import Content
 
+from qcode.protocol.values import dataclass
 from qcode.tui.figures import cost_text, duration_text, tokens_text
 from qcode.tui.text import one_line, shorten
 

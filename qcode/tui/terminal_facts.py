@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from qcode.protocol.values import dataclass
 
 _ENHANCED_KEYS = {
     "kitty": "kitty", "ghostty": "Ghostty", "wezterm": "WezTerm", "foot": "foot", "alacritty": "Alacritty",

@@ -53,6 +53,18 @@ def test_every_module_says_what_it_is_for_in_at_most_8_lines() -> None:
     assert {name: count for name, count in lines.items() if count > 8} == {}
 
 
+def test_values_are_made_the_cheap_way() -> None:
+    """A class of the standard decorator costs every start ten times as much."""
+    dear = set()
+    for name, path in modules().items():
+        text = path.read_text(encoding="utf-8")
+        decorators = [line.strip() for line in text.splitlines() if line.strip().startswith("@dataclass")]
+        is_plain = set(decorators) == {"@dataclass(frozen=True, slots=True)"} and "field(init=False" not in text
+        if is_plain and "from qcode.protocol.values import dataclass" not in text:
+            dear.add(name)
+    assert dear == set()
+
+
 def test_there_is_no_broad_except_but_at_the_edges() -> None:
     broad = set()
     for name, path in modules().items():

@@ -11,12 +11,13 @@ import importlib
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.model import ModelRequest
+from qcode.protocol.values import dataclass
 from qcode.providers.bedrock.codec import Decoder, encode
 from qcode.providers.bedrock.failures import SIGN_IN, of_sdk
 from qcode.providers.bedrock.frames import FrameParser

@@ -10,10 +10,10 @@ import importlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.values import dataclass
 from qcode.providers.bedrock.failures import INSTALL
 from qcode.providers.transport import Connection
 

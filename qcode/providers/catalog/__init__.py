@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
 
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.usage import Price
+from qcode.protocol.values import dataclass
 from qcode.providers.catalog.corrections import CORRECTIONS
 from qcode.providers.catalog.names import canonical_provider, exact_name, plain_name, without_region
 

@@ -6,11 +6,12 @@ Only facts that a host enforces or documents belong here. Read `qcode.providers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.usage import Price
+from qcode.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
 from pathlib import PurePosixPath
+
+from qcode.protocol.values import dataclass
 
 _NUMBERED = re.compile(r" *(\d+)\t(.*)")
 _REPLACE = re.compile(

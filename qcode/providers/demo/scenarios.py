@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from qcode.protocol.json import Json
 from qcode.protocol.messages import Reasoning, Text, ToolCall
+from qcode.protocol.values import dataclass
 from qcode.providers.demo import prose
 from qcode.providers.demo.edits import Edit, comment, new_file, plan_edit, text_read, without_replacement
 from qcode.providers.demo.projects import play_init, play_plan

@@ -7,10 +7,10 @@ that qcode makes on its own (go on, answer now, the rest of a call) are known by
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
+from qcode.protocol.values import dataclass
 
 _GO_ON = re.compile(r"\b(continue|resume|go on|carry on|pick up)\b", re.IGNORECASE)
 _WAS_CUT = re.compile(r"\b(limit|cut|stopped|broke|broken|interrupted)\b", re.IGNORECASE)

@@ -8,10 +8,10 @@ import ssl
 import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from qcode import __version__
+from qcode.protocol.values import dataclass
 from qcode.providers.direct.codings import ACCEPTED, coding_of
 from qcode.providers.direct.errors import BadHeader, BrokenOff, Refused
 from qcode.providers.direct.framing import Framing, Head, framing_of, read_head, write_head

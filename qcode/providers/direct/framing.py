@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from qcode.protocol.values import dataclass
 
 MAX_HEAD_BYTES = 256 * 1024
 MAX_LINE_BYTES = 16 * 1024

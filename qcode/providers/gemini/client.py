@@ -12,12 +12,12 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.model import ModelRequest
+from qcode.protocol.values import dataclass
 from qcode.providers.direct.client import Post
 from qcode.providers.direct.provider import DirectProvider
 from qcode.providers.gemini.codec import Decoder, encode

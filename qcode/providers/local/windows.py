@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
 from qcode.protocol.json import JsonObject
+from qcode.protocol.values import dataclass
 from qcode.providers.local.asking import ask
 from qcode.providers.shapes import count_in, object_in, objects_in, text_in
 from qcode.providers.transport import strip_version

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from qcode.protocol.values import dataclass
 from qcode.providers.azure import is_azure
 
 MaxTokensField: TypeAlias = Literal["max_tokens", "max_completion_tokens"]

@@ -6,8 +6,9 @@ Sources: the chat templates that models are published with (Qwen and Hermes, Qwe
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from qcode.protocol.values import dataclass
 
 FormName: TypeAlias = Literal["tag", "function", "llama", "mistral", "fence"]
 

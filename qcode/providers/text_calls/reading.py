@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 from qcode.protocol.json import Json, JsonObject
 from qcode.protocol.tools import ToolSpec
+from qcode.protocol.values import dataclass
 
 NO_NAME = "tool_call"
 """What a call is called that was cut before it named its tool."""

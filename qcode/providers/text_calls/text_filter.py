@@ -8,11 +8,11 @@ not be read, nothing more of the reply is taken: where its arguments end is unkn
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, TypeAlias
 
 from qcode.protocol.tools import ToolSpec
+from qcode.protocol.values import dataclass
 from qcode.providers.text_calls.candidate import Candidate
 from qcode.providers.text_calls.code_spans import CodeSpans
 from qcode.providers.text_calls.forms import END_TAG, Form, Mark, find_mark, is_mark_begun, undecided

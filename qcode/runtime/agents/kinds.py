@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from qcode.protocol.tools import ToolSpec
+from qcode.protocol.values import dataclass
 from qcode.safety.policy import Policy
 from qcode.tools.agent import EXPLORE, GENERAL, NAME, SAME
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from qcode.engine.effects import Append, ApprovalAnswered, Compact, Learn, UserSubmitted
 from qcode.engine.room import CompactionSettings
@@ -33,6 +33,7 @@ from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
 from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.protocol.tools import ToolOutcome
+from qcode.protocol.values import dataclass
 from qcode.runtime.agents.kinds import MOST_STEPS, Kind
 from qcode.runtime.checkpoints.keeper import Checkpoints
 from qcode.runtime.driver import Driver

@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from pathlib import Path
 
+from qcode.protocol.values import dataclass
 from qcode.runtime.briefing.git import read_git
 from qcode.runtime.briefing.head import GitState
 

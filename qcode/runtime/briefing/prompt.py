@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import pkgutil
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Literal, TypeAlias
 
 from qcode.protocol.conversation import ApprovalMode
+from qcode.protocol.values import dataclass
 from qcode.runtime.briefing.environment import Environment, describe
 from qcode.runtime.briefing.instructions import Instructions
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from qcode.protocol.values import dataclass
 from qcode.runtime.checkpoints.blobs import LARGEST, digest_of
 from qcode.runtime.store.line import Change, FileMove, FileState
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from qcode.protocol.values import dataclass
 from qcode.runtime.checkpoints.blobs import Blobs, digest_of
 from qcode.runtime.checkpoints.plan import FileStep
 from qcode.runtime.store.line import FileMove, FileState

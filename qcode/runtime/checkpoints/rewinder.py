@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
 from qcode.protocol.messages import typed_text
 from qcode.protocol.rewinding import FilePlan, OwnMessage, RewindPlan, RewindReport, What
+from qcode.protocol.values import dataclass
 from qcode.runtime.checkpoints.blobs import Blobs
 from qcode.runtime.checkpoints.plan import FileStep, steps_again, steps_back, steps_to_finish
 from qcode.runtime.checkpoints.restore import Ready, Restorer

@@ -10,10 +10,10 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from qcode.protocol.values import dataclass
 from qcode.runtime.checkpoints.blobs import digest_of
 from qcode.runtime.store.line import FileState
 from qcode.tools import walk

@@ -15,11 +15,11 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from qcode.protocol.json import JsonObject, parse_object
+from qcode.protocol.values import dataclass
 from qcode.runtime.credentials.errors import CredentialError
 from qcode.safety.redaction import Secret
 

@@ -5,10 +5,10 @@ A key is in one place only. The file knows which, so nothing of the keyring load
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from qcode.protocol.values import dataclass
 from qcode.runtime.credentials.errors import CredentialError, KeyringError
 from qcode.runtime.credentials.file import KeyFile
 from qcode.runtime.credentials.ring import Keyring

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from qcode import __version__
 from qcode.protocol.json import Json, JsonObject
 from qcode.protocol.library import ExportForm
 from qcode.protocol.messages import Image, Reasoning, Text, ToolCall, ToolResult
+from qcode.protocol.values import dataclass
 from qcode.runtime.export.html import html_page
 from qcode.runtime.store.codec import attempt_to_json, message_to_json
 from qcode.runtime.store.line import Entry

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qcode import __version__
 from qcode.config.settings import McpServer
 from qcode.protocol.json import JsonObject
+from qcode.protocol.values import dataclass
 from qcode.providers.transport import quiet
 from qcode.runtime.mcp.address import reaching
 from qcode.runtime.mcp.log import Log

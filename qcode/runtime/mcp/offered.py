@@ -12,10 +12,10 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from qcode.protocol.json import Json, JsonObject
 from qcode.protocol.tools import ToolSpec
+from qcode.protocol.values import dataclass
 from qcode.runtime.mcp.spec import digest
 from qcode.safety.cleaning import clean
 

@@ -7,10 +7,10 @@ seen it. What cannot be read, or could have been written by others, approves not
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from qcode.protocol.json import Json, JsonObject, parse_object
+from qcode.protocol.values import dataclass
 from qcode.runtime.mcp.offered import Offered
 from qcode.runtime.mcp.spec import ServerSpec, digest
 from qcode.runtime.own_file import read_own, write_own

@@ -12,10 +12,10 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qcode.protocol.values import dataclass
 from qcode.runtime.mcp.log import Log
 from qcode.runtime.mcp.spec import ServerError
 from qcode.tools.processes import end_surely

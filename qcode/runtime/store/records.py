@@ -7,9 +7,9 @@ reads it: control characters, U+0085, U+2028 and U+2029 are written as escapes.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 from qcode.protocol.json import JsonObject, parse_object
+from qcode.protocol.values import dataclass
 
 _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from qcode.protocol.json import JsonObject, parse_object
 from qcode.protocol.messages import Message, typed_text
+from qcode.protocol.values import dataclass
 from qcode.runtime.store.codec import message_from_json
 
 _FIRST_WORDS = 80

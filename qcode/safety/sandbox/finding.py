@@ -7,10 +7,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from qcode.protocol.values import dataclass
 from qcode.safety.sandbox import bubblewrap, landlock
 from qcode.safety.sandbox.confinement import Confinement
 from qcode.safety.verdict import Level

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from qcode.protocol.values import dataclass
 from qcode.safety.places import CREDENTIALS, is_history
 from qcode.safety.sandbox.confinement import Confinement
 from qcode.safety.verdict import Level

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from qcode.protocol.values import dataclass
 
 MARK = "\ue000"
 """Stands in the text of a word for what bash fills in; no command that is read holds this character itself."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
+from qcode.protocol.values import dataclass
 from qcode.safety.shell.forms import Word
 from qcode.safety.shell.usage import Program, Role, Use, program
 

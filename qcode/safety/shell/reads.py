@@ -6,10 +6,10 @@ import glob
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
 
+from qcode.protocol.values import dataclass
 from qcode.safety.paths import Ground, anchored, home_of, judge_on
 from qcode.safety.shell import git
 from qcode.safety.shell.forms import Found, Word

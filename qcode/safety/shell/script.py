@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
+from qcode.protocol.values import dataclass
 from qcode.safety.shell.feeds import feed_of
 from qcode.safety.shell.filling import STREAM, filled
 from qcode.safety.shell.forms import (

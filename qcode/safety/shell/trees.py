@@ -6,10 +6,10 @@ import os
 import re
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
 
+from qcode.protocol.values import dataclass
 from qcode.safety import names
 from qcode.safety.shell.usage import Use
 from qcode.safety.verdict import Verdict

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
+from qcode.protocol.values import dataclass
 from qcode.safety.shell.forms import Word
 
 Role: TypeAlias = Literal["text", "number", "file", "tree", "tracked"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from textual.screen import Screen
@@ -17,6 +16,7 @@ from qcode.protocol.conversation import ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import Level
 from qcode.protocol.model import Effort
 from qcode.protocol.servers import ServerStatus
+from qcode.protocol.values import dataclass
 from qcode.tools.todo import Item
 from qcode.tui.configuring import Setting
 from qcode.tui.setup import AppSetup

@@ -6,7 +6,7 @@ Hosts that no table knows are asked while the screen is up; their models join th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -16,6 +16,7 @@ from textual.widgets import Static
 
 from qcode.protocol.model import EFFORTS, Effort, ModelFacts
 from qcode.protocol.usage import Price
+from qcode.protocol.values import dataclass
 from qcode.tui.figures import dollars_text, tokens_text
 from qcode.tui.offering import OfferedModel, OfferedProvider, Offering
 from qcode.tui.screens.picker import ListScreen

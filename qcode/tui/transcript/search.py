@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from qcode.protocol.values import dataclass
 from qcode.tui.transcript.column import Column
 from qcode.tui.transcript.entries import Entry, Foldable
 from qcode.tui.transcript.line import GAP_CLASS, Line

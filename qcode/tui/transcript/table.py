@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from rich.cells import cell_len
 
+from qcode.protocol.values import dataclass
 from qcode.tui.transcript.line import Ink, Line, Span, over, prefix
 from qcode.tui.transcript.wrap import wrap
 
