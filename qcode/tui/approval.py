@@ -20,6 +20,7 @@ from textual.widgets import Input, Static
 
 from qcode.protocol.conversation import Answer, ApprovalMode
 from qcode.protocol.events import ApprovalRequested
+from qcode.tui.field import Field
 from qcode.tui.figures import count_text
 from qcode.tui.markdown_text import MarkdownText
 from qcode.tui.preview import preview_content
@@ -134,7 +135,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             yield Static(id="approval-text", markup=False)
         yield Static(id="approval-more", markup=False)
         yield Static(id="approval-options", markup=False)
-        yield Input(placeholder=_REASON_HINT, id="approval-reason", compact=True)
+        yield Field(placeholder=_REASON_HINT, id="approval-reason", compact=True)
 
     @property
     def request(self) -> ApprovalRequested | None:

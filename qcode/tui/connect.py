@@ -20,6 +20,7 @@ from textual.worker import Worker, WorkerState
 
 from qcode.protocol.values import dataclass
 from qcode.tui.connecting import CheckedKey, Connecting, ProviderChoice
+from qcode.tui.field import Field
 from qcode.tui.screens.finder import Finder
 from qcode.tui.screens.rows import Row
 from qcode.tui.text import one_line
@@ -55,12 +56,11 @@ class Connected:
     prompt: str = ""
 
 
-class KeyField(Input):
+class KeyField(Field):
     """A field whose text is never shown, copied or suggested; a paste goes in whole."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(password=True, placeholder="paste or type it here", compact=True, id=id)
-        self.cursor_blink = False
 
     def _on_paste(self, event: events.Paste) -> None:
         event.stop()

@@ -13,6 +13,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Static
 
+from qcode.tui.field import Field
 from qcode.tui.transcript import Found
 
 _ROOM_FOR_KEYS = 72
@@ -27,7 +28,7 @@ class Searchable(Protocol):
     def end_search(self, *, is_going_back: bool) -> None: ...
 
 
-class SearchField(Input):
+class SearchField(Field):
     """What to look for. Its keys go from one place to the next."""
 
     @dataclass

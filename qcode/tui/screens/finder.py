@@ -17,6 +17,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Static
 
+from qcode.tui.field import Field
 from qcode.tui.fuzzy import fold, rank
 from qcode.tui.screens.rows import Column, PickerList, Row
 
@@ -72,7 +73,7 @@ class Finder(Vertical):
         self._shown: str | None = ""
 
     def compose(self) -> ComposeResult:
-        yield Input(placeholder="Type to filter", classes="finder-query", compact=True)
+        yield Field(placeholder="Type to filter", classes="finder-query", compact=True)
         yield self._list
         yield Static(classes="finder-empty", markup=False)
 

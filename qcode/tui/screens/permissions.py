@@ -16,6 +16,7 @@ from textual.widgets import Input, Static
 
 from qcode.protocol.controls import Permissions, RuleInForce
 from qcode.tui import control_text
+from qcode.tui.field import Field
 from qcode.tui.screens.picker import Picker, Row, foot
 from qcode.tui.text import one_line
 
@@ -49,7 +50,7 @@ class PermissionsScreen(Picker):
         super().__init__(self._title, self._rule_rows(), empty="No call was decided in this session yet.")
 
     def compose_more(self) -> ComposeResult:
-        yield Input(id="permission-field", compact=True)
+        yield Field(id="permission-field", compact=True)
         yield Static(id="picker-said", markup=False)
         yield Static(id="permission-keys", markup=False)
 

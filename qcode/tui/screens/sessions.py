@@ -12,6 +12,7 @@ from textual.widgets import Input, Static
 
 from qcode.protocol.library import Library, SessionInfo
 from qcode.protocol.messages import Message
+from qcode.tui.field import Field
 from qcode.tui.figures import count_text, duration_text
 from qcode.tui.screens.picker import Picker, Row
 from qcode.tui.text import one_line, shorten
@@ -37,7 +38,7 @@ class SessionPicker(Picker):
         super().__init__("Sessions of this folder", self._read(), empty="This folder has no sessions yet.")
 
     def compose_more(self) -> ComposeResult:
-        yield Input(placeholder="New name, then Enter", id="session-name", compact=True)
+        yield Field(placeholder="New name, then Enter", id="session-name", compact=True)
         yield Static(id="session-preview", markup=False)
 
     def on_mount(self) -> None:

@@ -14,6 +14,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from qcode.tui.configuring import AT_ONCE, Configuring, Setting, outcome_text
+from qcode.tui.field import Field
 from qcode.tui.screens.picker import ListScreen
 from qcode.tui.screens.rows import Column, Row
 from qcode.tui.text import one_line, shorten
@@ -48,7 +49,7 @@ class SettingsScreen(ListScreen[None]):
         super().__init__("Settings", self._made(), highlighted=wanted)
 
     def compose_more(self) -> ComposeResult:
-        yield Input(id="setting-field", compact=True)
+        yield Field(id="setting-field", compact=True)
         yield Static(id="setting-about", markup=False)
 
     def on_mount(self) -> None:
