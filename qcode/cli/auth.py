@@ -21,10 +21,10 @@ from qcode.config.settings import Settings
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.values import dataclass
 from qcode.providers import registry
+from qcode.providers.connection import Timeouts
 from qcode.providers.key_check import Checked, check_key
 from qcode.providers.pasted_key import read_key
 from qcode.providers.registry import ProviderSpec
-from qcode.providers.transport import Timeouts
 from qcode.runtime.credentials.errors import CredentialError, KeyringError
 from qcode.runtime.credentials.store import Stored
 from qcode.safety.redaction import Secret

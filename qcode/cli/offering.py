@@ -14,9 +14,9 @@ from qcode.cli.selection import address_of, default_of, known_specs, needs_key, 
 from qcode.cli.surroundings import Surroundings
 from qcode.engine.knowledge import HostKnowledge
 from qcode.protocol.model import Effort, ModelFacts
+from qcode.providers.addresses import is_local
 from qcode.providers.registry import ProviderSpec
 from qcode.providers.threads import run_aside
-from qcode.providers.transport import is_local
 from qcode.runtime.choices import Choices
 from qcode.runtime.limits import LimitStore
 from qcode.tui.offering import OfferedModel, OfferedProvider

@@ -14,10 +14,10 @@ from qcode.cli.keys import Keys
 from qcode.config.settings import ProviderSettings, Settings
 from qcode.protocol.values import dataclass
 from qcode.providers import registry
-from qcode.providers.errors import is_command
+from qcode.providers.addresses import is_local
+from qcode.providers.connection import is_command
 from qcode.providers.openai_chat.quirks import MaxTokensField
 from qcode.providers.registry import PROVIDERS, ProviderSpec, WireProtocol
-from qcode.providers.transport import is_local
 
 NO_CREDENTIAL_TEXT = """\
 no model to talk to: no key is set or stored, and no local server answers

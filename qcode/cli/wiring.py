@@ -30,9 +30,10 @@ from qcode.protocol.provider import Provider
 from qcode.protocol.servers import ToolServers
 from qcode.protocol.values import dataclass
 from qcode.providers import registry
+from qcode.providers.addresses import is_local
+from qcode.providers.connection import Timeouts
 from qcode.providers.counting import TokenCounter
 from qcode.providers.local import WindowQuestion, can_tell
-from qcode.providers.transport import Timeouts, is_local
 from qcode.runtime.agents.kinds import Kind
 from qcode.runtime.attachments import mentions
 from qcode.runtime.briefing.environment import Environment, read_environment

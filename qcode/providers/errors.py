@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.json import Json, JsonObject
-from qcode.protocol.values import dataclass
+from qcode.providers.connection import Origin, is_command, key_words
 from qcode.providers.error_body import ErrorBody, one_line, read_body, read_object
 
 _QUOTA = re.compile(
@@ -85,24 +85,6 @@ _BY_AWS_TYPE: Mapping[str, ErrorKind] = {
     "resourcenotfoundexception": ErrorKind.UNKNOWN_MODEL,
 }
 """Amazon's words, where the status says less or something else (its API reference, "Common Errors" and Converse)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a request goes and with whose key: what a message may name.
-
-    `key_source` and `address_source` are the variables, settings or commands that supplied the key and the address,
-    empty where none did. `sign_in` says how to get in where credentials are no key. `proxy` names the variable a proxy
-    was taken from. The key itself is here to be taken out of messages, and never shown.
-    """
-
-    provider: str
-    address: str = ""
-    address_source: str = ""
-    key_source: str = ""
-    proxy: str = ""
-    sign_in: str = ""
-    key: str = field(default="", repr=False)
 
 
 def from_answer(
@@ -280,17 +262,6 @@ def _compose(origin: Origin, kind: ErrorKind, message: str, status: int | None) 
             return f"{origin.provider}: {text} ({status})"
         case _:
             return f"{origin.provider}: {text}"
-
-
-def key_words(source: str) -> str:
-    """Name a key by where it came from: a variable, or the command that stored it."""
-    if is_command(source):
-        return f"the key stored with {source}"
-    return f"the key from {source}" if source else "the key"
-
-
-def is_command(source: str) -> bool:
-    return source.startswith("qcode ")
 
 
 def is_error_object(sent: Mapping[str, Json]) -> bool:

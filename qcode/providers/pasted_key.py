@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from qcode.providers.addresses import is_local
 from qcode.providers.registry import PROVIDERS, ProviderSpec, is_sendable, key_name
-from qcode.providers.transport import is_local
 
 SHORTEST = 8
 

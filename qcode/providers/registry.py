@@ -16,9 +16,9 @@ from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.provider import Provider
 from qcode.protocol.values import dataclass
 from qcode.providers import azure
-from qcode.providers.errors import key_words
+from qcode.providers.addresses import check_address, is_local, strip_version
+from qcode.providers.connection import Connection, Timeouts, key_words
 from qcode.providers.openai_chat.quirks import COMPATIBLE, ChatQuirks, MaxTokensField, for_openai, is_openai
-from qcode.providers.transport import Connection, Timeouts, check_address, is_local, strip_version
 
 WireProtocol: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini", "bedrock", "demo"]
 PROTOCOLS: tuple[WireProtocol, ...] = get_args(WireProtocol)

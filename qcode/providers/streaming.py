@@ -20,12 +20,13 @@ from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.json import Json, JsonObject
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReplyEvent, ReplyStarted, UsageReported
+from qcode.providers.connection import Connection
 from qcode.providers.error_body import is_page, page_title
 from qcode.providers.errors import attributed
 from qcode.providers.marks import for_place, from_place, place_of
 from qcode.providers.sse import MAX_EVENT_BYTES, SseEvent, SseParser
 from qcode.providers.threads import run_aside
-from qcode.providers.transport import Connection, failure
+from qcode.providers.transport import failure
 
 if TYPE_CHECKING:
     import httpx2

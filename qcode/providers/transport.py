@@ -8,22 +8,20 @@ Redirects are not followed: a key is sent to the address it belongs to and to no
 from __future__ import annotations
 
 import errno
-import ipaddress
 import logging
 import os
 import re
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.values import dataclass
-from qcode.providers.errors import Origin, from_answer, redact
+from qcode.providers.addresses import host_of, is_loopback
+from qcode.providers.connection import Connection
+from qcode.providers.errors import from_answer, redact
 
 if TYPE_CHECKING:
     import httpx2
@@ -31,108 +29,6 @@ if TYPE_CHECKING:
 
 _HASHED = re.compile(r"[0-9a-fA-F]{8}\.[0-9]")
 _REDIRECTS = (301, 302, 303, 307, 308)
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Limits in seconds. Silence is time without a single byte; comments and pings end it.
-
-    `first_event`: silence before the first event of a reply (reasoning models think for minutes). `idle`: silence
-    after it; `idle_local` where the host is this machine or its network. `trailing`: silence after the stop reason,
-    when only usage may follow: the reply is complete, so it ends well.
-    """
-
-    connect: float = 10.0
-    first_event: float = 600.0
-    idle: float = 90.0
-    idle_local: float = 600.0
-    trailing: float = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """All a client needs: the name it goes by, an address, a key and where both came from.
-
-    `sign_in` says how to get in where credentials are no key. `ca_file` names certificates to trust besides those
-    of the environment.
-    """
-
-    name: str
-    base_url: str
-    api_key: str = field(default="", repr=False)
-    key_source: str = ""
-    base_url_source: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    timeouts: Timeouts = Timeouts()
-    sign_in: str = ""
-    ca_file: str = ""
-
-    @property
-    def origin(self) -> Origin:
-        return Origin(
-            provider=self.name,
-            address=self.base_url,
-            address_source=self.base_url_source,
-            key_source=self.key_source,
-            proxy=proxy_variable(self.base_url),
-            sign_in=self.sign_in,
-            key=self.api_key,
-        )
-
-    @property
-    def idle_limit(self) -> float:
-        return self.timeouts.idle_local if is_local(self.base_url) else self.timeouts.idle
-
-
-def is_loopback(url: str) -> bool:
-    host = host_of(url)
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def is_local(url: str) -> bool:
-    """Tell whether `url` is on this machine or its network: loopback, a private address, a name without a domain."""
-    host = host_of(url)
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return (bool(host) and "." not in host) or host.endswith((".local", ".localhost", ".lan", ".internal"))
-    return address.is_private or address.is_loopback or address.is_link_local
-
-
-def host_of(url: str) -> str:
-    return (urlsplit(url).hostname or "").lower()
-
-
-def check_address(name: str, url: str) -> str:
-    """Return `url` without a trailing slash; raise `ProviderError` where it is no HTTP address."""
-    parts = urlsplit(url.strip())
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ProviderError(
-            ErrorKind.BAD_REQUEST, f"the base URL of {name} is no address: {url!r}; it starts with http:// or https://"
-        )
-    return url.strip().rstrip("/")
-
-
-def strip_version(url: str) -> str:
-    """Return `url` without a version at its end: the Anthropic and Gemini SDKs add their own."""
-    head, _, last = url.rstrip("/").rpartition("/")
-    return head if last in ("v1", "v1beta", "v1alpha", "v1beta1") else url.rstrip("/")
-
-
-def proxy_variable(url: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the name of the variable a proxy for `url` is taken from, empty where there is none."""
-    if is_loopback(url):
-        return ""
-    for name in (f"{urlsplit(url).scheme}_proxy", "all_proxy"):
-        for spelling in (name, name.upper()):
-            if environ.get(spelling):
-                return spelling
-    return ""
 
 
 def http_client(connection: Connection) -> httpx2.AsyncClient:

@@ -132,6 +132,11 @@ class Terminal:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def running_seconds(self) -> float:
+        """Return the CPU time of its threads, to the nanosecond where ticks of 10 ms are too coarse."""
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
     def resident_mb(self) -> float:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) / 1000
@@ -165,14 +170,25 @@ def first_paint(folder: Path, script: str) -> float:
     """Return the CPU seconds up to the first paint: what else the machine does is not in them."""
     with running(folder, script) as terminal:
         terminal.until("ready-to-type")
-        return terminal.cpu_seconds()
+        return terminal.running_seconds()
+
+
+def program_paint(folder: Path) -> float:
+    """Return the CPU seconds up to the first paint of the program itself, on the demo model."""
+    terminal = Terminal([sys.executable, "-m", "qcode", "-m", "demo/demo", "--trust"], folder)
+    try:
+        terminal.until("demo/demo")
+        return terminal.running_seconds()
+    finally:
+        terminal.end()
 
 
 def test_the_first_paint(tmp_path: Path, bars: Bars) -> None:
-    # In turns, so that what else the machine does meets both alike.
-    pairs = [(first_paint(tmp_path, APP), first_paint(tmp_path, BARE)) for _ in range(TIMES)]
-    app, bare = (min(times) for times in zip(*pairs, strict=True))
-    bars.hold("first paint, against a bare Textual app with one input", app / bare, 1.3, known=2)
+    # In turns, so that what else the machine does meets all alike.
+    rows = [(first_paint(tmp_path, APP), program_paint(tmp_path), first_paint(tmp_path, BARE)) for _ in range(TIMES)]
+    app, program, bare = (min(times) for times in zip(*rows, strict=True))
+    bars.hold("first paint of the app, against a bare Textual app with one input", app / bare, 1.3, known=1.45)
+    bars.hold("first paint of the program, configuration read, against the same", program / bare, 1.3, known=1.6)
 
 
 def test_a_resumed_session_shows_its_end_soon(tmp_path: Path, bars: Bars) -> None:

@@ -12,8 +12,8 @@ import pytest
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReplyEvent
+from qcode.providers.connection import Timeouts
 from qcode.providers.registry import PROVIDERS, connect
-from qcode.providers.transport import Timeouts
 from tests.providers.cases import CASES, MODELS
 from tests.providers.events import SSE_PROTOCOLS, as_bytes, recording
 from tests.providers.loopback import Answer, Loopback

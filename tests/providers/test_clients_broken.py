@@ -12,7 +12,7 @@ import pytest
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReplyEnded, ReplyEvent, TextDelta
-from qcode.providers.transport import Timeouts
+from qcode.providers.connection import Timeouts
 from tests.providers.clients import (
     collect,
     each_protocol,

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.providers.connection import Timeouts
 from qcode.providers.key_check import Checked, check_key
 from qcode.providers.registry import PROVIDERS, connect
-from qcode.providers.transport import Timeouts
 from tests.fakes.server import PROTOCOLS, FakeServer, ProtocolName
 
 KEY = "sk-canary-0123456789abcdef"

@@ -11,6 +11,8 @@ import sys
 import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.providers.addresses import is_local, is_loopback, proxy_variable, strip_version
+from qcode.providers.connection import Connection, Timeouts
 from qcode.providers.registry import (
     PROTOCOLS,
     PROVIDERS,
@@ -23,7 +25,6 @@ from qcode.providers.registry import (
     quirks_of,
     suggestions,
 )
-from qcode.providers.transport import Connection, Timeouts, is_local, is_loopback, proxy_variable, strip_version
 
 SDKS = ("openai", "anthropic", "google.genai", "botocore", "boto3", "httpx2", "pydantic")
 LOCAL = ("ollama", "lmstudio", "llamacpp", "vllm", "sglang")

@@ -22,11 +22,12 @@ from qcode.providers.bedrock.codec import Decoder, encode
 from qcode.providers.bedrock.failures import SIGN_IN, of_sdk
 from qcode.providers.bedrock.frames import FrameParser
 from qcode.providers.bedrock.signing import Control, Signer, connect
+from qcode.providers.connection import Connection
 from qcode.providers.history import stripped_prefill
 from qcode.providers.shapes import objects_in, text_in
 from qcode.providers.streaming import SdkProvider
 from qcode.providers.threads import run_aside
-from qcode.providers.transport import Connection, http_client, quiet
+from qcode.providers.transport import http_client, quiet
 
 if TYPE_CHECKING:
     import httpx2

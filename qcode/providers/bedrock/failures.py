@@ -11,7 +11,8 @@ from datetime import datetime
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.json import JsonObject
-from qcode.providers.errors import Origin, attributed, from_answer
+from qcode.providers.connection import Origin
+from qcode.providers.errors import attributed, from_answer
 
 INSTALL = "Amazon Bedrock needs boto3, which is not installed: pip install 'qcode[bedrock]'"
 SIGN_IN = "check AWS_PROFILE or AWS_ACCESS_KEY_ID, and that the account may use the model"

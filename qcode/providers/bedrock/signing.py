@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.values import dataclass
 from qcode.providers.bedrock.failures import INSTALL
-from qcode.providers.transport import Connection
+from qcode.providers.connection import Connection
 
 if TYPE_CHECKING:
     from qcode.protocol.json import JsonObject

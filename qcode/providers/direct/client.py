@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 from qcode import __version__
 from qcode.protocol.values import dataclass
+from qcode.providers.connection import Connection as Place
 from qcode.providers.direct.codings import ACCEPTED, coding_of
 from qcode.providers.direct.errors import BadHeader, BrokenOff, Refused
 from qcode.providers.direct.framing import Framing, Head, framing_of, read_head, write_head
 from qcode.providers.direct.sockets import Connection, connect
 from qcode.providers.threads import run_aside
-from qcode.providers.transport import Connection as Place
 from qcode.providers.transport import tls_context
 
 IDLE_LIMIT_S = 30.0

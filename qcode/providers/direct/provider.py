@@ -10,20 +10,12 @@ from contextlib import asynccontextmanager
 
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.model import ModelRequest
+from qcode.providers.addresses import is_loopback, proxy_variable
+from qcode.providers.connection import Connection
 from qcode.providers.direct.client import DirectClient, Post
 from qcode.providers.direct.errors import BadHeader, BrokenOff, DirectError, NotReached, Refused
 from qcode.providers.streaming import Answer, ClientT, SdkProvider
-from qcode.providers.transport import (
-    Connection,
-    bad_header,
-    broken_off,
-    is_loopback,
-    late_reason,
-    proxy_variable,
-    reason_of,
-    refusal,
-    unreachable,
-)
+from qcode.providers.transport import bad_header, broken_off, late_reason, reason_of, refusal, unreachable
 
 _PLAIN = re.compile(
     r"https?://(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~/-]*)?"

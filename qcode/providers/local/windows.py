@@ -13,9 +13,9 @@ from urllib.parse import urlencode, urlsplit
 
 from qcode.protocol.json import JsonObject
 from qcode.protocol.values import dataclass
+from qcode.providers.addresses import strip_version
 from qcode.providers.local.asking import ask
 from qcode.providers.shapes import count_in, object_in, objects_in, text_in
-from qcode.providers.transport import strip_version
 
 SMALL_WINDOW = 32_000
 """Below so many tokens the instructions, the tools and a few files leave no room to work in."""

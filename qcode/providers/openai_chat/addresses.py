@@ -5,9 +5,9 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from qcode.protocol.model import ModelRequest
+from qcode.providers.addresses import strip_version
 from qcode.providers.azure import MODEL
 from qcode.providers.openai_chat.quirks import ChatQuirks
-from qcode.providers.transport import strip_version
 
 
 def base_for(base_url: str, request: ModelRequest, quirks: ChatQuirks) -> str:

@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from qcode.protocol.model import ModelRequest
+from qcode.providers.connection import Connection
 from qcode.providers.direct.client import Post
 from qcode.providers.openai_chat.addresses import base_for
 from qcode.providers.openai_chat.codec import Decoder, encode
 from qcode.providers.openai_chat.quirks import ChatQuirks
 from qcode.providers.openai_sdk import OpenAISdkProvider
-from qcode.providers.transport import Connection
 
 if TYPE_CHECKING:
     import httpx2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from qcode.tui.figures import duration_text
 from qcode.tui.transcript.diff import Row, parse_diff, render_diff
@@ -12,6 +12,7 @@ from qcode.tui.transcript.line import Line, Span, ink, keep_tabs, prefix, spread
 from qcode.tui.transcript.wrap import crop, wrap
 
 CardState = Literal["writing", "waiting", "running", "done", "failed", "denied", "rejected", "cancelled"]
+STATES = get_args(CardState)
 
 _ICONS = {
     "writing": "○",

@@ -6,17 +6,18 @@ The live blocks are those since the last `settle`: text, thinking, and cards of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, cast
 
-from qcode.tui.transcript.cards import Card, CardState
 from qcode.tui.transcript.entries import Entry, Foldable, Held, Mark, Passage, Prompted, Reply, Thinking, Welcome
 from qcode.tui.transcript.line import ink
+
+if TYPE_CHECKING:
+    from qcode.tui.transcript.cards import Card, CardState
 
 Level = Literal["info", "warning", "error"]
 Thoughts = Literal["folded", "expanded", "hidden"]
 
 _NOTICE_MARKS = {"info": "• ", "warning": "! ", "error": "✗ "}
-_STATES = get_args(CardState)
 
 
 class Content:
@@ -154,6 +155,9 @@ class Content:
         self._end_thinking()
         self._text = None
         self._goes_on = False
+        # Loaded with the first call: the first paint has none.
+        from qcode.tui.transcript.cards import Card
+
         card = Card(name, argument, self._clock)
         self._cards[call_id] = card
         self._add(card, at=None if self.held is None else self.entries.index(self.held))
@@ -172,8 +176,10 @@ class Content:
         detail: str | None = None,
     ) -> None:
         """Change a card; one that went with its attempt is ignored. Raise `ValueError` for a state that is none."""
-        if state is not None and state not in _STATES:
-            raise ValueError(f"a card has no state {state!r}; it is one of {', '.join(_STATES)}")
+        from qcode.tui.transcript.cards import STATES
+
+        if state is not None and state not in STATES:
+            raise ValueError(f"a card has no state {state!r}; it is one of {', '.join(STATES)}")
         card = self._cards.get(call_id)
         if card is None:
             return

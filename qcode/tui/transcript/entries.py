@@ -9,12 +9,14 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from qcode.tui.figures import duration_text
 from qcode.tui.transcript.line import Ink, Line, Span, ink, prefix, repaint, tidy
-from qcode.tui.transcript.markdown import MarkdownStream, mark_line
 from qcode.tui.transcript.wrap import wrap
+
+if TYPE_CHECKING:
+    from qcode.tui.transcript.markdown import MarkdownStream
 
 BLANK = Line()
 _THINKING_GUTTER: Span = ("│ ", ink("thinking-title"))
@@ -151,6 +153,12 @@ def _hanging(text: str, paint: Ink, width: int) -> list[Line]:
     return [Line(((head, paint), *first.spans), joint=first.joint) if head else first, *prefix(others, blank, blank)]
 
 
+def _mark_line(label: str, width: int) -> Line:
+    from qcode.tui.transcript.markdown import mark_line
+
+    return mark_line(label, width)
+
+
 class Mark(Entry):
     """A thin line of its own, where there is no live text to put it into."""
 
@@ -159,7 +167,7 @@ class Mark(Entry):
         self._label = label
 
     def lay_out(self, width: int) -> list[Line]:
-        return [mark_line(self._label, width)]
+        return [_mark_line(self._label, width)]
 
 
 class Reply(Entry):
@@ -193,6 +201,9 @@ class Reply(Entry):
         if self.is_laid_out(width):
             return self.gap + len(self._lines)
         if self._stream is None or width != self._width:
+            # What reads Markdown loads with the first reply: the first paint has none.
+            from qcode.tui.transcript.markdown import MarkdownStream
+
             self._stream, self._fed, self._width = MarkdownStream(width), 0, width
         stream = self._stream
         first = stream.settled
@@ -321,8 +332,8 @@ class Held(Entry):
         old = self._old_rows(width)
         rest = old[self._covered + 1 :]
         if len(rest) > _LONG_REST:
-            rest[-1] = mark_line(f"{self._label} · line {self._covered} of {len(old)}", width)
-        return [mark_line(self._label, width), *rest]
+            rest[-1] = _mark_line(f"{self._label} · line {self._covered} of {len(old)}", width)
+        return [_mark_line(self._label, width), *rest]
 
 
 def _joined(items: Sequence[_Item]) -> list[_Item]:

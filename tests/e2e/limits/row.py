@@ -20,7 +20,7 @@ from qcode.protocol.json import Json
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.stops import Outcome, StopReason
 from qcode.protocol.usage import Usage
-from qcode.providers.transport import Timeouts
+from qcode.providers.connection import Timeouts
 from tests.fakes.server import ProtocolName
 from tests.fakes.turns import Call, Faults, Turn
 

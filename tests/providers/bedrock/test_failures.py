@@ -10,7 +10,7 @@ import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers.bedrock.failures import SIGN_IN, of_sdk
-from qcode.providers.errors import Origin
+from qcode.providers.connection import Origin
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 ORIGIN = Origin("bedrock", sign_in=SIGN_IN)

@@ -13,10 +13,10 @@ import pytest
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReplyEnded
+from qcode.providers.connection import Connection, Timeouts
 from qcode.providers.direct import client, sockets
 from qcode.providers.direct.client import DirectClient, Post
 from qcode.providers.direct.errors import BrokenOff, Refused
-from qcode.providers.transport import Connection, Timeouts
 from tests.providers.clients import collect, provider_at, run_against, stream_of
 from tests.providers.loopback import Answer, Loopback, Stall, free_port
 

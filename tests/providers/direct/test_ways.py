@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from qcode.protocol.provider import Provider
+from qcode.providers.connection import Connection
 from qcode.providers.direct.provider import is_plain
 from qcode.providers.registry import PROVIDERS, connect
-from qcode.providers.transport import Connection
 from tests.providers.cases import CASES, MODELS
 from tests.providers.clients import FAST, KEY, collect, each_protocol_in_text, provider_at, run_against, stream_of
 from tests.providers.loopback import Answer, Loopback, Request

@@ -21,7 +21,7 @@ from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import ToolCall, user
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.tools import ToolOutcome
-from qcode.providers.transport import Timeouts
+from qcode.providers.connection import Timeouts
 from qcode.runtime.driver import Driver
 from tests.providers.cases import MODELS
 from tests.providers.clients import FAST, KEY, provider_at

@@ -12,7 +12,7 @@ import pytest
 from qcode.headless.exits import FAILED, INTERRUPTED, OK, TRANSIENT
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.stops import Outcome
-from qcode.providers.transport import Timeouts
+from qcode.providers.connection import Timeouts
 from tests.providers.clients import each_protocol, each_protocol_in_text, first_part, stream_of
 from tests.providers.events import recording, replay_bytes
 from tests.providers.faults.stage import run, text_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from qcode.protocol.events import ApiCalls
-from qcode.providers.transport import Timeouts
+from qcode.providers.connection import Timeouts
 from tests.e2e.limits.row import (
     BROKEN,
     COMPLETED,
