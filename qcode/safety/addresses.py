@@ -27,8 +27,8 @@ _REFUSED = tuple(
         "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
         "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24",
         "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4", "168.63.129.16/32",
-        "::/128", "::1/128", "::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16",
-        "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+        "::/128", "::1/128", "::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32",
+        "2002::/16", "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
     )
 )  # fmt: skip
 # Names that resolve to this machine, to the local network, or to the metadata of a cloud, whatever a resolver says.
@@ -117,7 +117,8 @@ def _ascii(host: str) -> str | None:
 def is_global(address: Address) -> bool:
     """Return whether an address is of the public internet: one that stands for another (v4-mapped, NAT64) by that one.
 
-    6to4, Teredo and the translated addresses of RFC 2765, which carry one to a relay of anybody's, are not, and neither are those of cloud metadata.
+    6to4, Teredo and what RFC 2765 translates, which carry an address to a relay of anybody's, are not, and neither are
+    those of cloud metadata.
     """
     if isinstance(address, IPv6Address):
         inner = _carried(address)

@@ -24,7 +24,8 @@ _KEY = re.compile(r"id_[^.]*")
 _TEMPLATE = re.compile(r"\.env[._-](.*[._-])?(example|sample|template|dist|defaults?)|.*\.pub")
 _STEERING_FILES = frozenset(
     {
-        ".mcp.json", "agents.md", "agents.override.md", "opencode.json", "opencode.jsonc", "claude.md", "claude.local.md", "gemini.md", "qwen.md", "copilot-instructions.md",
+        ".mcp.json", "agents.md", "agents.override.md", "opencode.json", "opencode.jsonc", "claude.md",
+        "claude.local.md", "gemini.md", "qwen.md", "copilot-instructions.md",
         ".cursorrules", ".windsurfrules", ".clinerules", ".aider.conf.yml", ".gitattributes", ".gitmodules",
         ".gitlab-ci.yml", ".pre-commit-config.yaml", ".npmrc", ".yarnrc", ".yarnrc.yml", "jenkinsfile",
     }
