@@ -10,6 +10,7 @@ from qcode.config.settings import Settings
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.tools import ToolSpec
 from qcode.providers.marks import place_of
+from qcode.providers.registry import is_sendable
 from qcode.providers.searches import WEB_SEARCH
 from qcode.tools.web_search import SERVICES, SearchService
 
@@ -27,6 +28,10 @@ def search_key(settings: Settings, env: Mapping[str, str]) -> tuple[SearchServic
     if not key:
         where = settings.origin("tools.web_search")
         raise StartError(f'{where}: tools.web_search is "{service.name}", and {service.key_variable} is not set', 41)
+    if not is_sendable(key):
+        raise StartError(
+            f"{service.key_variable} holds something that is in no key: a blank, a line end or the like", 41
+        )
     return service, key
 
 

@@ -104,10 +104,10 @@ def named_files(folder: Path, problems: list[str], *, inside: Path | None) -> It
         for entry in _entries(current):
             path = Path(entry.path)
             stem = path.stem if entry.name.endswith(".toml") else entry.name
-            is_folder = entry.is_dir()
+            is_folder = _is_folder(entry)
             if entry.name.startswith(".") or not (is_folder or entry.name.endswith(".toml")):
                 continue
-            if inside is not None and not path.resolve().is_relative_to(inside.resolve()):
+            if inside is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(inside)):
                 problems.append(f"{path}: is not used, for it leads outside the project")
             elif not _NAME.fullmatch(entry.name if is_folder else stem):
                 problems.append(f"{path}: is not used: a name has letters, digits, - and _, a letter first")
@@ -120,6 +120,13 @@ def named_files(folder: Path, problems: list[str], *, inside: Path | None) -> It
                     problems.append(f"{folder}: holds more than {_MOST} files; the rest is not read")
                     return
                 yield ":".join((*prefix, stem)), path
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link in a circle, too long, or to a place that may not be looked into
+        return False
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

@@ -123,7 +123,7 @@ def _folder_block(path: Path, shown: str) -> Text:
     """List a folder, its folders with a slash; what is in them is for the tools."""
     try:
         with os.scandir(path) as entries:
-            names = sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries)
+            names = sorted(f"{entry.name}/" if Path(entry).is_dir() else entry.name for entry in entries)
     except OSError as error:
         raise InputError(f"{shown} cannot be read: {error.strerror}") from None
     more = [f"[{len(names) - _MOST_NAMES:,} more]"] if len(names) > _MOST_NAMES else []

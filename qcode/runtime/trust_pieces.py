@@ -47,11 +47,11 @@ def pieces_of(root: Path, own: Path) -> dict[str, Piece]:
     end with `~` are left out, as nothing reads them.
     """
     folder = root / PROJECT_FOLDER
-    if own.resolve().is_relative_to(folder.resolve()):
+    if _real(own).is_relative_to(_real(folder)):
         return {}
     found: dict[str, Piece] = {}
     room = _ALL_TEXTS
-    for path in _files(folder, root.resolve()):
+    for path in _files(folder, _real(root)):
         name = path.relative_to(root).as_posix()
         if len(found) == MOST_PIECES:
             raise Unpinnable(f"{PROJECT_FOLDER} holds more than {MOST_PIECES:,} files")
@@ -65,22 +65,34 @@ def pieces_of(root: Path, own: Path) -> dict[str, Piece]:
 
 def _files(folder: Path, root: Path) -> Iterator[Path]:
     """Yield what is no folder in and below `folder`, in order; links to folders are followed inside the project."""
-    pending, seen = [(folder, 0)], {folder.resolve()}
+    pending, seen = [(folder, 0)], {_real(folder)}
     while pending:
         current, depth = pending.pop()
         for entry in _entries(current):
             path = Path(entry.path)
             if entry.name.startswith(".") or entry.name.endswith("~"):
                 continue
-            if not entry.is_dir():
+            if not _is_folder(entry):
                 yield path
                 continue
-            real = path.resolve()
+            real = _real(path)
             if real.is_relative_to(root) and real not in seen:
                 if depth == _DEEPEST:
                     raise Unpinnable(f"{PROJECT_FOLDER} is more than {_DEEPEST} folders deep")
                 seen.add(real)
                 pending.append((path, depth + 1))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link in a circle, too long, or to a place that may not be looked into
+        return False
+
+
+def _real(path: Path) -> Path:
+    """Return `path` with its links followed as far as they lead; unlike `Path.resolve` it takes links in a circle."""
+    return Path(os.path.realpath(path))
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -98,7 +110,7 @@ def _piece(name: str, path: Path, root: Path) -> Piece:
     if name == SETTINGS:
         data = _settings(data)
     digest = hashlib.sha256(data).hexdigest()
-    if not path.resolve().is_relative_to(root.resolve()):
+    if not _real(path).is_relative_to(_real(root)):
         return Piece(digest, "[leads out of the project]")
     return Piece(digest, data.decode("utf-8", "replace"))
 
@@ -124,10 +136,11 @@ def _settings(data: bytes) -> bytes:
     """Return what settings say, in order and without comments and tool servers; as they are where they say nothing."""
     try:
         table = tomllib.loads(data.decode("utf-8"))
+        table.pop("mcp_servers", None)
+        lines = sorted(_lines(table))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
         return data
-    table.pop("mcp_servers", None)
-    return "".join(f"{line}\n" for line in sorted(_lines(table))).encode("utf-8", "replace")
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
 
 def _lines(table: Mapping[str, object], prefix: str = "") -> Iterator[str]:

@@ -27,13 +27,13 @@ _REFUSED = tuple(
         "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
         "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24",
         "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4", "168.63.129.16/32",
-        "::/128", "::1/128", "::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16",
-        "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+        "::/128", "::1/128", "::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32",
+        "2002::/16", "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
     )
 )  # fmt: skip
 # Names that resolve to this machine, to the local network, or to the metadata of a cloud, whatever a resolver says.
 _PRIVATE_NAMES = re.compile(
-    r"(.+\.)?(localhost|localdomain|local|internal|intranet|lan|home|corp|private|home\.arpa|onion)|metadata"
+    r"(.+\.)?(localhost|localdomain|local|internal|intranet|lan|home|corp|private|svc|home\.arpa|onion)|metadata"
 )
 _LOOPBACK_NAME = re.compile(r"(.+\.)?localhost")
 
@@ -77,11 +77,11 @@ def read_url(url: str) -> Target | str:
         return "the URL holds a user name or password"
     if port == 0 or parts.netloc.endswith(":"):
         return "the port of the URL cannot be read"
-    return _target(parts.scheme, host, port or _PORTS[parts.scheme])
+    return _target(parts.scheme, host, port or _PORTS[parts.scheme], is_bracketed=parts.netloc.startswith("["))
 
 
-def _target(scheme: str, host: str, port: int) -> Target | str:
-    if ":" in host:
+def _target(scheme: str, host: str, port: int, *, is_bracketed: bool) -> Target | str:
+    if is_bracketed:
         try:
             address: Address = IPv6Address(host)
         except ValueError:
@@ -117,7 +117,8 @@ def _ascii(host: str) -> str | None:
 def is_global(address: Address) -> bool:
     """Return whether an address is of the public internet: one that stands for another (v4-mapped, NAT64) by that one.
 
-    6to4 and Teredo, which carry an address to a relay of anybody's, are not, and neither are those of cloud metadata.
+    6to4, Teredo and what RFC 2765 translates, which carry an address to a relay of anybody's, are not, and neither are
+    those of cloud metadata.
     """
     if isinstance(address, IPv6Address):
         inner = _carried(address)

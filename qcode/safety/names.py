@@ -15,15 +15,17 @@ _INVISIBLE_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\u2800
 
 _SHORT_GIT = re.compile(r"git~\d+")
 _SECRET = re.compile(
-    r"\.env([._-].*)?|\.envrc"
+    r"\.env([._~-].*)?|\.envrc(\..*)?"
     r"|.*\.(pem|key|p12|pfx|ppk|jks|keystore|kdbx|asc\.key)"
     r"|\.(netrc|pgpass|pypirc|htpasswd|git-credentials|s3cfg|boto)|credentials\.json"
 )
-_KEY = re.compile(r"id_(rsa|dsa|ecdsa|ed25519|xmss)(_sk)?([._-].*)?|id_[^.]*")
+_SSH_KEY = re.compile(r"id_(rsa|dsa|ecdsa|ed25519|xmss)(_sk)?([._-].*)?")
+_KEY = re.compile(r"id_[^.]*")
 _TEMPLATE = re.compile(r"\.env[._-](.*[._-])?(example|sample|template|dist|defaults?)|.*\.pub")
 _STEERING_FILES = frozenset(
     {
-        ".mcp.json", "agents.md", "claude.md", "claude.local.md", "gemini.md", "qwen.md", "copilot-instructions.md",
+        ".mcp.json", "agents.md", "agents.override.md", "opencode.json", "opencode.jsonc", "claude.md",
+        "claude.local.md", "gemini.md", "qwen.md", "copilot-instructions.md",
         ".cursorrules", ".windsurfrules", ".clinerules", ".aider.conf.yml", ".gitattributes", ".gitmodules",
         ".gitlab-ci.yml", ".pre-commit-config.yaml", ".npmrc", ".yarnrc", ".yarnrc.yml", "jenkinsfile",
     }
@@ -31,7 +33,7 @@ _STEERING_FILES = frozenset(
 _STEERING_FOLDERS = frozenset(
     {
         ".qcode", ".vscode", ".idea", ".husky", ".claude", ".cursor", ".gemini", ".qwen", ".codex", ".windsurf",
-        ".devcontainer", ".circleci",
+        ".devcontainer", ".circleci", ".opencode", ".zed", ".fleet", ".clinerules",
     }
 )  # fmt: skip
 _STEERING_PAIRS = frozenset({(".github", "workflows"), (".github", "actions")})
@@ -60,10 +62,15 @@ def is_secret(part: str) -> bool:
     return _SECRET.fullmatch(name) is not None and _TEMPLATE.fullmatch(name) is None
 
 
+def is_ssh_key(part: str) -> bool:
+    """Return whether this is a name that ssh itself gives to a private key."""
+    name = fold(part)
+    return _SSH_KEY.fullmatch(name) is not None and _TEMPLATE.fullmatch(name) is None
+
+
 def is_key(part: str) -> bool:
     """Return whether an existing file of this name is a private key by the convention of ssh (`id_*`)."""
-    name = fold(part)
-    return _KEY.fullmatch(name) is not None and _TEMPLATE.fullmatch(name) is None
+    return is_ssh_key(part) or _KEY.fullmatch(fold(part)) is not None
 
 
 def is_steering(parts: tuple[str, ...]) -> bool:

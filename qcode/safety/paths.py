@@ -172,9 +172,11 @@ def _judge_kind(trail: Trail, access: Access) -> Verdict:
 
 
 def _judge_existing(trail: Trail) -> Verdict:
-    """Judge names that only mean something where a file has them: `id_rsa` that is not there keeps no secret."""
+    """Judge names that only mean something where they can be: no secret is kept in a folder that is not there."""
     is_file = trail.info is not None and stat.S_ISREG(trail.info.st_mode)
-    if is_file and any(names.is_key(point.rsplit("/", 1)[-1]) for point in trail.points):
+    called = [point.rsplit("/", 1)[-1] for point in trail.points]
+    is_new = trail.info is None and os.path.isdir(os.path.dirname(trail.target))  # noqa: PTH112, PTH120  # text, as in `follow`
+    if (is_file and any(map(names.is_key, called))) or (is_new and any(map(names.is_ssh_key, called))):
         return Verdict("ask", "files of this name hold private keys", GUARDED)
     return Verdict("allow", "an ordinary file", "path:workspace")
 

@@ -19,8 +19,9 @@ from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.protocol.values import dataclass
 from qcode.tools.arguments import check
 from qcode.tools.output import Collector
-from qcode.tools.pages import as_markdown
+from qcode.tools.page_text import decode_page, html_text
 from qcode.tools.refusal import Refused
+from qcode.tools.side_process import SideProcess
 from qcode.tools.tool import Preview, ToolContext, failed, off_loop
 from qcode.tools.visible import visible
 from qcode.tools.workspace import Workspace
@@ -35,6 +36,7 @@ _TEXT = re.compile(
     r"text/.*|application/([\w.+-]*[+])?(json|xml|yaml|toml|javascript|ecmascript|x-sh|sql|graphql)|image/svg\+xml"
 )
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+_HTML = frozenset({"text/html", "application/xhtml+xml"})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
 """Window bits of zlib for each coding a server may use although it was asked for none."""
@@ -99,7 +101,8 @@ class Fetch:
             url = check(self.spec, arguments).text("url")
             async with asyncio.timeout(LONGEST_S):
                 page = await self._fetch(url)
-            text = await off_loop(page.text)
+            process = SideProcess()
+            text = await off_loop(lambda: page.text(process), process.stop)
         except Refused as refused:
             return failed(f"fetch: {refused}")
         except TimeoutError:
@@ -126,7 +129,10 @@ class Fetch:
             page = await self.visit(url, target)
             if page.status not in _REDIRECTS or not page.location:
                 return page
-            url = urljoin(url, page.location)
+            try:
+                url = urljoin(url, page.location)
+            except ValueError:
+                raise Refused(f"{url} redirects to something that is no address") from None
         raise Refused(f"more than {MOST_REDIRECTS} redirects")
 
     async def visit(
@@ -186,9 +192,13 @@ class Page:
     data: bytes
     charset: str
 
-    def text(self) -> str:
-        text = _decoded(self.data, self.charset)
-        return as_markdown(text, self.url) if self.kind in ("text/html", "application/xhtml+xml") else text
+    @property
+    def plain(self) -> str:
+        return _decoded(self.data, self.charset)
+
+    def text(self, process: SideProcess) -> str:
+        """Return it for a reader, HTML as Markdown; raise `Refused` where it cannot be converted."""
+        return html_text(self.plain, self.url, process) if self.kind in _HTML else self.plain
 
 
 async def _read(url: str, response: httpx2.Response) -> Page:
@@ -220,11 +230,7 @@ async def _read(url: str, response: httpx2.Response) -> Page:
 def _decoded(data: bytes, charset: str) -> str:
     if not charset and (found := re.search(rb"<meta[^>]{0,200}charset=[\"']?([\w.:-]+)", data[:2_048], re.IGNORECASE)):
         charset = found[1].decode("ascii", "replace")
-    try:
-        text = data.decode(charset or "utf-8", "replace")
-    except LookupError:
-        text = data.decode("utf-8", "replace")
-    return text.removeprefix("\ufeff")
+    return decode_page(data, charset).removeprefix("\ufeff")
 
 
 def _addresses(name: str, port: int) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from qcode.protocol.values import dataclass
 from qcode.tools.nearest import describe_nearest
-from qcode.tools.passages import Found, Passage, find, line_of
+from qcode.tools.passages import Found, Passage, find, lines_of
 from qcode.tools.refusal import Refused
 from qcode.tools.spellings import readings
 
@@ -35,7 +35,7 @@ def apply(text: str, old: str, new: str, shown: str, *, replaces_all: bool = Fal
     found, note = search(text, old, new)
     if not found.passages:
         raise Refused(describe_nearest(text, old, new, shown))
-    lines = tuple(line_of(text, passage.start) for passage in found.passages)
+    lines = tuple(lines_of(text, (passage.start for passage in found.passages)))
     if len(lines) > 1 and not replaces_all:
         raise Refused(_ambiguous(text, lines, shown, note))
     return Edited(replace(text, found.passages), lines, note)
@@ -48,7 +48,8 @@ def search(text: str, old: str, new: str) -> tuple[Found, str]:
         return found, f"Note: matched ignoring {found.ignored}." if found.ignored else ""
     for reading in readings(old, new):
         found = find(text, reading.old, reading.new)
-        at_line = tuple(one for one in found.passages if line_of(text, one.start) == reading.line)
+        numbers = lines_of(text, (one.start for one in found.passages))
+        at_line = tuple(one for one, line in zip(found.passages, numbers, strict=True) if line == reading.line)
         if found.passages:
             ignored = f", ignoring {found.ignored}" if found.ignored else ""
             return Found(at_line or found.passages, found.ignored), f"Note: matched {reading.what}{ignored}."

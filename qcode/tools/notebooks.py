@@ -17,6 +17,7 @@ MOST_CHARS = 200_000
 MOST_IMAGES = 4
 _MOST_IMAGE_CHARS = 4_000_000
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _INDENTS: tuple[int | str | None, ...] = (1, 2, 4, "\t", None)
 
 Mode: TypeAlias = Literal["replace", "insert", "delete"]
@@ -104,7 +105,7 @@ def find_cell(cells: Sequence[JsonObject], wanted: str, shown: str) -> int:
     for index, cell in enumerate(cells):
         if cell.get("id") == wanted:
             return index
-    if wanted.isdigit() and 1 <= int(wanted) <= len(cells):
+    if _NUMBER.fullmatch(wanted) and 1 <= int(wanted) <= len(cells):
         return int(wanted) - 1
     raise Refused(f"{shown} has no cell {wanted!r}; it has {len(cells)} cells. Nothing was changed")
 
@@ -150,4 +151,9 @@ def spell(notebook: JsonObject, old: JsonObject, text: str) -> str:
         for ascii_only in (False, True):
             if json.dumps(old, indent=indent, ensure_ascii=ascii_only) + tail == text:
                 return json.dumps(notebook, indent=indent, ensure_ascii=ascii_only) + tail
-    return json.dumps(notebook, indent=1, ensure_ascii=False) + tail
+    return json.dumps(notebook, indent=1, ensure_ascii=_has_half_characters(text)) + tail
+
+
+def _has_half_characters(text: str) -> bool:
+    """Return whether the JSON in `text` may hold lone surrogates, which can be written as escapes only."""
+    return re.search(r"\\u[dD][89a-fA-F]", text) is not None

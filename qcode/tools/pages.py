@@ -1,8 +1,15 @@
-"""A page of HTML as Markdown, without what is not its text: scripts, styles, navigation."""
+"""A page of HTML as Markdown, without what is not its text: scripts, styles, navigation.
+
+A long page can be made to take for ever, so it is converted by this file as a program of its own: see `page_text`.
+Therefore it imports nothing of qcode. Arguments of the program: the folder the parsers are in, and the URL. It takes
+HTML from standard input and prints one line of JSON.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 
 _LEFT_OUT = (
     "script",
@@ -18,13 +25,16 @@ _LEFT_OUT = (
     "footer",
     "aside",
 )
+_MEMORY = 2 * 1024**3
+_SECONDS = 20
 _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*){2,}")
 
 
 def as_markdown(html: str, url: str) -> str:
-    """Return the text of a page as Markdown, links made absolute; the title first where the text has no heading."""
-    from urllib.parse import urljoin
+    """Return the text of a page as Markdown, links made absolute; the title first where the text has no heading.
 
+    A page that is nested too deep for that comes as its bare text.
+    """
     from bs4 import BeautifulSoup
     from markdownify import MarkdownConverter
 
@@ -36,9 +46,37 @@ def as_markdown(html: str, url: str) -> str:
     for link in body("a"):
         address = link.get("href")
         if isinstance(address, str):
-            link["href"] = urljoin(url, address)
+            link["href"] = _absolute(url, address)
     for image in body("img"):
         image.replace_with(str(image.get("alt") or ""))
-    text: str = MarkdownConverter(heading_style="ATX", bullets="-").convert_soup(body)
+    try:
+        text: str = MarkdownConverter(heading_style="ATX", bullets="-").convert_soup(body)
+    except RecursionError:
+        text = body.get_text("\n")
     text = _BLANK_LINES.sub("\n\n", text).strip()
     return text if not title or re.search(r"^# ", text, re.MULTILINE) else f"# {title}\n\n{text}"
+
+
+def _absolute(url: str, address: str) -> str:
+    from urllib.parse import urljoin
+
+    try:
+        return urljoin(url, address)
+    except ValueError:  # what stands there is no address
+        return address
+
+
+def main() -> int:
+    import resource
+
+    folder, url = sys.argv[1:]
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
+    sys.path.append(folder)
+    html = sys.stdin.buffer.read().decode("utf-8", "replace")
+    sys.stdout.write(f"{json.dumps(as_markdown(html, url))}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

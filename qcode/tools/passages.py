@@ -7,13 +7,15 @@ lines that stay keep the form they have in the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 
 from qcode.protocol.values import dataclass
 from qcode.tools.indentation import indent_of, pairs_of, reindented
 from qcode.tools.spellings import fold, fold_text
 
+_BLANKS = re.compile(r"[ \t]+")
 _RESTORED = 4_000
 """Characters of a passage up to which its typographic characters are kept one by one."""
 
@@ -89,6 +91,15 @@ def find_line(lines: Sequence[str], wanted: str, first: int) -> int | None:
 def line_of(text: str, offset: int) -> int:
     """Return the number of the line, from 1, that `offset` is in."""
     return text.count("\n", 0, offset) + 1
+
+
+def lines_of(text: str, offsets: Iterable[int]) -> Iterator[int]:
+    """Yield the number of the line, from 1, of each offset; they are in order."""
+    line, last = 1, 0
+    for offset in offsets:
+        line += text.count("\n", last, offset)
+        last = offset
+        yield line
 
 
 def _exact(text: str, old: str, new: str) -> tuple[Passage, ...]:
@@ -179,9 +190,31 @@ def _piece_of_a_line(text: str, old: str, new: str) -> Iterator[Passage]:
     words = old.split()
     if "\n" in old.strip() or len(words) < 2:
         return
-    pattern = re.compile(r"[ \t]+".join(re.escape(word) for word in words))
-    for match in pattern.finditer(text):
-        yield Passage(match.start(), match.end(), new.strip() if new.strip() else new)
+    # Not by a regular expression: in a file of one long line that takes for ever, with everything else standing still.
+    wanted = " ".join(words)
+    single, behind, shifts = _with_single_blanks(text)
+    at = single.find(wanted)
+    while at >= 0:
+        after = at + len(wanted)
+        start, end = (place + shifts[bisect_right(behind, place)] for place in (at, after))
+        yield Passage(start, end, new.strip() if new.strip() else new)
+        at = single.find(wanted, after)
+
+
+def _with_single_blanks(text: str) -> tuple[str, list[int], list[int]]:
+    """Return `text` with each run of blanks as one, the places behind them, and how much is missing before each.
+
+    The first of `shifts` is for what is before all of them.
+    """
+    pieces, behind, shifts = [], [], [0]
+    last = size = 0
+    for run in _BLANKS.finditer(text):
+        pieces += [text[last : run.start()], " "]
+        size += run.start() - last + 1
+        last = run.end()
+        behind.append(size)
+        shifts.append(last - size)
+    return "".join([*pieces, text[last:]]), behind, shifts
 
 
 def _with_tabs_of(width: int) -> Callable[[str], str]:

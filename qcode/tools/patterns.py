@@ -8,6 +8,7 @@ from qcode.tools.refusal import Refused
 
 _MOST_ALTERNATIVES = 256
 _MAGIC = re.compile(r"[*?\[{]")
+_FOLDERS = "(?:[^/]+/)*"
 _INNER_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
@@ -42,33 +43,46 @@ def _expanded(pattern: str) -> list[str]:
 
 
 def _translated(pattern: str) -> str:
+    """Translate a pattern without braces.
+
+    What stands between two wildcards takes the first place it fits at and keeps it, which is enough and keeps the time
+    short: with plain wildcards a name can be made that takes for ever.
+    """
+    groups: list[list[str]] = [[]]
     parts = pattern.split("/")
-    result = ""
-    for index, part in enumerate(parts):
-        is_last = index == len(parts) - 1
-        if part == "**":
-            result += ".*" if is_last else "(?:[^/]+/)*"
-        else:
-            result += _translated_part(part) + ("" if is_last else "/")
-    return f"(?:{result})"
+    for part in parts[:-1]:
+        if part != "**":
+            groups[-1].append(f"{_translated_part(part)}/")
+        elif groups[-1] or len(groups) == 1:
+            groups.append([])
+    last = ".*" if parts[-1] == "**" else _translated_part(parts[-1])
+    first, *others = ["".join(group) for group in groups]
+    if not others:
+        return f"(?:{first}{last})"
+    middle = "".join(f"(?>{_FOLDERS}?{group})" for group in others[:-1])
+    return f"(?:{first}{middle}{_FOLDERS}{others[-1]}{last})"
 
 
 def _translated_part(part: str) -> str:
-    result, index = "", 0
+    pieces, index = [""], 0
     while index < len(part):
         char = part[index]
         end = part.find("]", index + 2) if char == "[" else -1
         if char == "*":
-            result += "" if result.endswith("[^/]*") else "[^/]*"
+            pieces += [""] if pieces[-1] or len(pieces) == 1 else []
         elif char == "?":
-            result += "[^/]"
+            pieces[-1] += "[^/]"
         elif end > 0:
-            result += _translated_class(part[index + 1 : end])
+            pieces[-1] += _translated_class(part[index + 1 : end])
             index = end
         else:
-            result += re.escape(char)
+            pieces[-1] += re.escape(char)
         index += 1
-    return result
+    first, *others = pieces
+    if not others:
+        return first
+    middle = "".join(f"(?>[^/]*?{piece})" for piece in others[:-1])
+    return f"{first}{middle}[^/]*{others[-1]}"
 
 
 def _translated_class(inside: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES = 300_000
 _LARGEST_RULES = 1024 * 1024
+_WILDCARDS = re.compile(r"\*+")
+_MOST_IN_A_NAME, _MOST_IN_A_RULE = 3, 5
 
 _Rules: TypeAlias = "tuple[tuple[str, GitIgnoreSpec], ...]"
 """Specs with the folder each is relative to, from the root down; the last that has an opinion decides."""
@@ -151,10 +154,19 @@ def _with_file(rules: _Rules, folder: str, path: Path) -> _Rules:
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST_RULES:
             return rules
-        lines = path.read_text("utf-8", errors="replace").split("\n")
+        lines = [line for line in path.read_text("utf-8", errors="replace").split("\n") if _is_quick(line)]
         return (*rules, (folder, GitIgnoreSpec.from_lines(lines)))
     except (OSError, ValueError):
         return rules
+
+
+def _is_quick(line: str) -> bool:
+    """Return whether a rule takes a short time for every name, also for one that was made to take for ever.
+
+    The time is the length of a name to the power of the wildcards. A rule that has too many leaves nothing out.
+    """
+    in_names = max(len(_WILDCARDS.findall(name)) for name in line.split("/"))
+    return in_names <= _MOST_IN_A_NAME and len(_WILDCARDS.findall(line)) <= _MOST_IN_A_RULE
 
 
 def _is_ignored(rules: _Rules, path: str, *, is_folder: bool) -> bool:

@@ -24,6 +24,7 @@ from qcode.tools.workspace import Workspace
 MOST_RESULTS = 10
 _LONGEST_QUERY = 400
 _LONGEST_PASSAGE = 1_000
+_LONGEST_PIECE = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,7 @@ def _results(service: SearchService, page: Page) -> list[JsonObject]:
         raise Refused(f"{service.name} takes no more searches for now (429)")
     if page.status != 200:
         raise Refused(f"{service.name} answered {page.status}")
-    found: Json = parse_object(page.text())
+    found: Json = parse_object(page.plain)
     if found is None:
         raise Refused(f"{service.name} answered with something that is not JSON")
     for name in service.path:
@@ -181,5 +182,6 @@ def _line(value: Json) -> str:
     """Return a text of a service on one line; some mark words with tags."""
     if not isinstance(value, str):
         return ""
-    text = as_markdown(value, "") if "<" in value else value
+    short = value[:_LONGEST_PIECE]
+    text = as_markdown(short, "") if "<" in short else short
     return " ".join(text.split())

@@ -70,3 +70,12 @@ def test_a_service_without_its_key_is_said_at_the_start_and_the_key_is_not() -> 
     assert found is not None
     assert (found[0].name, found[1]) == ("tavily", "k")
     assert search_key(Settings(), {"TAVILY_API_KEY": "k"}) is None
+
+
+@pytest.mark.parametrize("key", ["one\ntwo", "one two", "one\x01two", "schl\u00fcssel"])
+def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(key: str) -> None:
+    chosen = Settings(tools=Tools(web_search="brave"))
+    with pytest.raises(StartError) as refused:
+        search_key(chosen, {"BRAVE_API_KEY": key})
+    assert refused.value.code == 41
+    assert key not in str(refused.value)

@@ -138,3 +138,14 @@ def test_links_of_a_project_do_not_lead_out_of_it(place: Place, tmp_path: Path) 
 
 def test_no_folder_is_no_command(place: Place) -> None:
     assert place.load() == CustomCommands()
+
+
+def test_a_link_in_a_circle_is_a_problem_and_no_crash(place: Place) -> None:
+    place.write("good.toml", 'prompt = "x"', in_project=True)
+    folder = place.project / ".qcode/commands"
+    (folder / "a").symlink_to("a")
+    (folder / "b.toml").symlink_to("b.toml")
+    found = place.load()
+    assert [one.name for one in found.commands] == ["good"]
+    assert len(found.problems) == 1
+    assert "b.toml" in found.problems[0]

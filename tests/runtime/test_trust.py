@@ -281,3 +281,30 @@ def test_trust_can_be_taken_back(store: TrustStore, root: Path) -> None:
     assert store.forget(root)
     assert not store.is_trusted(root)
     assert not store.forget(root)
+
+
+@pytest.mark.parametrize("target", ["a", "x" * 4_000], ids=["in a circle", "too long to follow"])
+def test_a_link_that_leads_nowhere_stops_nothing(target: str, store: TrustStore, root: Path) -> None:
+    (root / ".qcode").mkdir()
+    (root / ".qcode/a").symlink_to(target)
+    store.remember(root)
+    assert store.is_trusted(root)
+    (root / ".qcode/a").unlink()
+    assert store.look(root).kind == "changed"
+
+
+def test_a_project_folder_that_leads_to_itself_brings_nothing(store: TrustStore, root: Path) -> None:
+    (root / ".qcode").symlink_to(".qcode")
+    assert store.look(root).kind == "unknown"
+    store.remember(root)
+    assert store.is_trusted(root)
+
+
+def test_settings_of_any_depth_are_kept(store: TrustStore, root: Path) -> None:
+    (root / ".qcode").mkdir()
+    deep = root / ".qcode/config.toml"
+    deep.write_text(f"a{'.a' * 3_000} = 1\n")
+    store.remember(root)
+    assert store.is_trusted(root)
+    deep.write_text(f"a{'.a' * 3_000} = 2\n")
+    assert store.look(root).kind == "changed"

@@ -25,6 +25,7 @@ from qcode.safety.addresses import Target, is_global, read_url
         ("64:ff9b::a9fe:a9fe", False), ("64:ff9b:1::1", False), ("2002:7f00:1::", False), ("2002:808:808::", False),
         ("2001:0:7f00:1::", False), ("2001:db8::1", False), ("fc00::1", False), ("fd00:ec2::254", False),
         ("fe80::1", False), ("fec0::1", False), ("ff02::1", False), ("100::1", False), ("5f00::1", False),
+        ("::ffff:0:127.0.0.1", False), ("::ffff:0:8.8.8.8", False),
     ],
 )  # fmt: skip
 def test_addresses(address: str, expected: bool) -> None:
@@ -56,7 +57,7 @@ def test_public_places(url: str, host: str, port: int) -> None:
         "https://0/", "https://127.0.0.1.:80x/", "https://a.example:0/", "https://a.example:99999/", "https://a b/",
         "https://a.example\\@b.example/", "https://a.example/\n", "https://a..example/", "https://-a.example/",
         "https://[::1%25eth0]/", "https://[::1/", "https://a_b.ex*mple/", "https://\u202ea.example/", "https://a.example:/",
-        "https://1.2.3/", "https://1.2.3.4.5/", "https://256.1.1.1/",
+        "https://[v1.x]/", "https://[a.example]/", "https://[1.2.3.4]/", "https://1.2.3/", "https://1.2.3.4.5/", "https://256.1.1.1/",
     ],
 )  # fmt: skip
 def test_what_is_never_fetched(url: str) -> None:

@@ -263,3 +263,24 @@ def test_a_file_replaced_by_a_link_meanwhile_is_not_followed(bench: Bench, tmp_p
     with pytest.raises(Refused):
         bench.workspace.write(place, b"x", loaded)
     assert not (tmp_path / "far.txt").exists()
+
+
+def test_a_miss_in_one_long_line_is_said_in_reasonable_time(bench: Bench) -> None:
+    bench.have_read("a.js", "ab " * 300_000)
+    outcome = bench.run("edit", path="a.js", old_text="ab " * 5_000 + "c", new_text="x")
+    assert outcome.is_error
+    assert "Nothing was changed" in outcome.content
+
+
+def test_very_many_places_are_replaced_in_reasonable_time(bench: Bench) -> None:
+    target = bench.have_read("a.txt", "a\n" * 200_000)
+    outcome = bench.run("edit", path="a.txt", old_text="a", new_text="b", replace_all=True)
+    assert not outcome.is_error
+    assert target.read_bytes() == b"b\n" * 200_000
+
+
+def test_blanks_between_words_are_found_in_any_number_behind_others(bench: Bench) -> None:
+    target = bench.have_read("a.txt", "one  \t two\nx  three\tfour   y three four z\n")
+    outcome = bench.run("edit", path="a.txt", old_text="three  four", new_text="five", replace_all=True)
+    assert not outcome.is_error
+    assert target.read_text() == "one  \t two\nx  five   y five z\n"

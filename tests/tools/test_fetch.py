@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from qcode.protocol.tools import ToolOutcome
-from qcode.tools import fetch
+from qcode.tools import fetch, page_text
 from qcode.tools.fetch import Fetch, Target
 from qcode.tools.tool import ToolContext
 from qcode.tools.workspace import Workspace
@@ -317,3 +317,41 @@ def test_what_the_person_approves_is_the_whole_url(tmp_path: Path) -> None:
     assert "https://docs.test/a" in shown.detail
     assert tool.preview({"url": "ftp://docs.test"}, workspace).refusal
     workspace.close()
+
+
+def test_a_page_that_is_nested_too_deep_comes_as_its_text(site: Site, tmp_path: Path) -> None:
+    site.pages["/"] = answer("<title>T</title>" + "<div>" * 3_000 + "found <b>it</b>", "text/html")
+    done = run(site.url(), tmp_path)
+    assert not done.is_error
+    assert "found" in done.content
+    assert "it" in done.content
+
+
+def test_a_link_that_is_no_address_spoils_no_page(site: Site, tmp_path: Path) -> None:
+    site.pages["/"] = answer('<p><a href="http://[x">one</a> <a href="/two">two</a></p>', "text/html")
+    done = run(site.url(), tmp_path)
+    assert "[one](http://[x)" in done.content
+    assert f"[two]({site.url('/two')})" in done.content
+
+
+def test_a_redirect_to_no_address_is_an_error_of_one_line(site: Site, tmp_path: Path) -> None:
+    site.pages["/"] = answer("", status=302, Location="http://[x/")
+    done = run(site.url(), tmp_path)
+    assert done.is_error
+    assert "no address" in done.content
+
+
+@pytest.mark.parametrize("charset", ["idna", "undefined", "punycode", "unicode-escape", "zlib", "nonsense"])
+def test_a_charset_that_is_none_of_the_web_is_taken_for_utf_8(site: Site, tmp_path: Path, charset: str) -> None:
+    site.pages["/"] = answer("gr\u00fcn \\x41-a", f"text/plain; charset={charset}")
+    done = run(site.url(), tmp_path)
+    assert not done.is_error
+    assert "gr\u00fcn \\x41-a" in done.content
+
+
+def test_a_page_that_takes_for_ever_is_given_up(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_text, "LIMIT_S", 0.2)
+    site.pages["/"] = answer("<!--" * 400_000, "text/html")
+    done = run(site.url(), tmp_path)
+    assert done.is_error
+    assert "took longer than 0.2 s" in done.content

@@ -237,3 +237,21 @@ def test_old_notebooks_get_no_ids(bench: Bench) -> None:
 def test_an_unread_notebook_is_not_changed(bench: Bench) -> None:
     bench.add("a.ipynb", notebook())
     assert "read it first" in bench.run("notebook_edit", path="a.ipynb", cell="1", source="x").content
+
+
+@pytest.mark.parametrize("number", ["\u00b2", "9" * 5_000, "-1", "0", "\u0663"])
+def test_a_number_that_is_no_cell_is_said_so(bench: Bench, number: str) -> None:
+    path = bench.have_read("a.ipynb", json.dumps({"nbformat": 4, "cells": [{"cell_type": "raw", "source": "x"}]}))
+    before = path.read_bytes()
+    outcome = bench.run("notebook_edit", path="a.ipynb", cell=number, source="y")
+    assert outcome.is_error
+    assert "has no cell" in outcome.content
+    assert path.read_bytes() == before
+
+
+def test_a_notebook_with_half_a_character_in_it_can_be_changed(bench: Bench) -> None:
+    cells = '[{"cell_type": "raw", "source": "\u00e9"}, {"cell_type": "raw", "source": "\\ud800"}]'
+    path = bench.have_read("a.ipynb", f'{{"nbformat":4,  "cells":{cells}}}')
+    assert not bench.run("notebook_edit", path="a.ipynb", cell="1", source="\u00fc").is_error
+    changed = json.loads(path.read_text("utf-8"))
+    assert [cell["source"] for cell in changed["cells"]] == ["\u00fc", "\ud800"]

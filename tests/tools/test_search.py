@@ -289,3 +289,22 @@ def test_cancelling_ends_a_search_at_once(tree: Bench, monkeypatch: pytest.Monke
         return time.monotonic() - begun
 
     assert asyncio.run(cancel_once_it_runs()) < 2
+
+
+@pytest.mark.parametrize("pattern", ["*a" * 40 + "*b", "**/" + "a*/**/" * 40 + "b", "{*a,a*}" * 5 + "*?*?*?*?*?*?*?*b"])
+def test_no_pattern_takes_for_ever(bench: Bench, pattern: str) -> None:
+    bench.add("a" * 200)
+    bench.add("a/" * 90 + "c")
+    assert "no file matches" in bench.run("glob", pattern=pattern).content
+
+
+@pytest.mark.parametrize("rule", ["*a" * 40 + "*b", "**/a/" * 40 + "b"])
+def test_no_rule_of_git_takes_for_ever(bench: Bench, rule: str) -> None:
+    bench.add(".gitignore", f"*.log\n{rule}\n**/*_out_*.txt\n")
+    bench.add("a" * 200)
+    bench.add("a/" * 90 + "c")
+    bench.add("x.log")
+    bench.add("d/my_out_1.txt")
+    found = bench.run("glob", pattern="**").content.splitlines()
+    assert sorted(len(name) for name in found) == [10, 181, 200]
+    assert "a" * 200 in bench.run("ls").content

@@ -99,14 +99,14 @@ class _Loader:
     def load_own(self, path: Path) -> None:
         """Load the person's own file, wherever its links lead; it may import what lies beside it."""
         if os.path.lexists(path):
-            real = path.resolve()
+            real = _real(path)
             self._load(real, str(path), real.parent, imported_by="", depth=0)
 
     def load_first(self, folder: Path, within: Path) -> None:
         path = next((folder / name for name in NAMES if os.path.lexists(folder / name)), None)
         if path is None:
             return
-        shown, real = _shown(path, within), path.resolve()
+        shown, real = _shown(path, within), _real(path)
         if not real.is_relative_to(within):
             self.notices.append(f"{shown} leads out of the project and was not read")
         elif not self.may_read(real):
@@ -165,6 +165,11 @@ class _Loader:
     def result(self) -> Instructions:
         text = "\n\n".join([_INTRODUCTION, *self.parts]) if self.parts else ""
         return Instructions(text, tuple(self.files), tuple(self.notices))
+
+
+def _real(path: Path) -> Path:
+    """Return `path` with its links followed as far as they lead; unlike `Path.resolve` it takes links in a circle."""
+    return Path(os.path.realpath(path))
 
 
 def _shown(path: Path, within: Path) -> str:

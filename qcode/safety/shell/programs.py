@@ -56,6 +56,7 @@ _LS = program(
     "I|ignore hide w|width:number T|tabsize:number",
     ("file",),
     is_mild=True,
+    check=special.check_ls,
 )
 _DIFF = program(
     "qsuyiEZbwBacrNpte",

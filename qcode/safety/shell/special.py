@@ -293,6 +293,12 @@ def roles_of_tar(use: Use) -> tuple[Role, ...]:
     return ("file", "text") if is_old else ("text",)
 
 
+def check_ls(use: Use) -> str:
+    """Links inside a listing may lead anywhere: told about one level deep, but not entered."""
+    is_entering = use.has("-R", "--recursive") and use.has("-L", "--dereference")
+    return "it follows links to wherever they lead" if is_entering else ""
+
+
 def check_date(use: Use) -> str:
     return "" if all(word.text.startswith("+") for word in use.operands) else "date could set the clock"
 

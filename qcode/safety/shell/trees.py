@@ -91,7 +91,7 @@ class Tree:
         return ""
 
     def _why_not_link(self, entry: os.DirEntry[str]) -> str:
-        if self.enters and entry.is_dir():
+        if self.enters and os.path.isdir(entry.path):  # noqa: PTH112  # takes links in a circle, unlike the entry
             return f"{entry.path}: a link to a folder"
         verdict = self.judge(entry.path)
         return "" if verdict.is_allowed or not self.sieve.is_searched(entry.name) else f"{entry.path}: {verdict.reason}"

@@ -206,3 +206,10 @@ def test_code_and_addresses_import_nothing() -> None:
 `` ` @five.md
 """
     assert find_imports(text) == ("one.md", "two.md", "three/four.md", "../up.md", "five.md")
+
+
+def test_instructions_that_lead_to_themselves_are_said_and_not_read(project: Project) -> None:
+    (project.root / "AGENTS.md").symlink_to("AGENTS.md")
+    found = project.load()
+    assert found.files == ()
+    assert found.notices == ("AGENTS.md cannot be read",)
