@@ -18,7 +18,8 @@ from tests.fakes.server import FakeServer
 from tests.fakes.turns import Call, Turn
 
 WATCHES: dict[str, Callable[[Path], Watch]] = {"strace": Strace, "audit": Audit}
-OWN = {"git", "rg", "bash", "ls", "bwrap", "true", Path(sys.executable).name, Path(sys.executable).resolve().name}
+# The probe of the sandbox runs a shell by its full path.
+OWN = {"sh", "git", "rg", "bash", "ls", "bwrap", "true", Path(sys.executable).name, Path(sys.executable).resolve().name}
 LOOKS = (
     ("ls", {"path": ".", "depth": 3}),
     ("glob", {"pattern": "**/*"}),
