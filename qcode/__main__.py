@@ -57,8 +57,13 @@ def _answer(flag: str) -> int:
 
 def _leave_folder() -> None:
     """Import nothing more from the folder it was started in, which `python -m` puts first: it may be anybody's."""
-    first = sys.path[0] if sys.path else None
-    if first is not None and not sys.flags.safe_path and first in ("", os.getcwd()):  # noqa: PTH109  # pathlib takes a while to load
+    if not sys.path or sys.flags.safe_path:
+        return
+    try:
+        here = os.getcwd()  # noqa: PTH109  # pathlib takes a while to load
+    except OSError:
+        here = ""  # it is gone, and nothing can be imported from it
+    if sys.path[0] in ("", here):
         del sys.path[0]
 
 

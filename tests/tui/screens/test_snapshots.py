@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from qcode.tui.app import QcodeApp
 from qcode.tui.configuring import Setting
 from qcode.tui.screens.picker import ListScreen
-from tests.tui.harness import make_app
+from tests.tui.harness import at_work, make_app
 from tests.tui.offering import FULL, ScriptedOffering
 from tests.tui.scripted import ScriptedConversation
 
@@ -30,7 +30,7 @@ def opened(command: str, seen: list[Any], *keys: str) -> Callable[[Pilot[int]], 
     async def run(pilot: Pilot[int]) -> None:
         app = pilot.app
         assert isinstance(app, QcodeApp)
-        await pilot.pause()
+        await at_work(app, pilot)
         app.action_command(command)
         while not isinstance(app.screen, ListScreen):
             await pilot.pause()
