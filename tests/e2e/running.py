@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -49,7 +48,7 @@ class Finished:
 class Place:
     """A workspace and a home, both empty; `run` runs qcode there.
 
-    `is_warm`: in a process that forks from an interpreter which has loaded qcode, unless the environment of the run says
+    `is_warm`: in a process that forks from an interpreter which has loaded qcode, unless the environment given says
     something to the interpreter itself.
     """
 

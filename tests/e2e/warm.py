@@ -1,7 +1,7 @@
 """Runs qcode in a process of its own without loading it again: a warm interpreter forks for each run.
 
-What differs from a start is the loading alone: the process, its streams, its folder, its environment and how it ends are
-real. `tests/e2e/test_warm.py` compares both ways; how a start itself goes is the concern of tests that start for real.
+What differs from a start is the loading alone: the process, its streams, its folder, its environment and how it ends
+are real. `tests/e2e/test_warm.py` compares both ways; how a start itself goes is for tests that start for real.
 """
 
 from __future__ import annotations
@@ -148,9 +148,9 @@ def _become(request: dict[str, object], descriptors: Sequence[int]) -> None:
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
-    sys.stdin = open(0, encoding=sys.stdin.encoding, errors=sys.stdin.errors, closefd=False)
-    sys.stdout = open(1, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, closefd=False)
-    sys.stderr = open(2, "w", 1, encoding=sys.stderr.encoding, errors=sys.stderr.errors, closefd=False)
+    sys.stdin = os.fdopen(0, encoding=sys.stdin.encoding, errors=sys.stdin.errors, closefd=False)
+    sys.stdout = os.fdopen(1, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, closefd=False)
+    sys.stderr = os.fdopen(2, "w", 1, encoding=sys.stderr.encoding, errors=sys.stderr.errors, closefd=False)
     cwd, env, arguments = request["cwd"], request["env"], request["arguments"]
     assert isinstance(cwd, str) and isinstance(env, dict) and isinstance(arguments, list)
     os.chdir(cwd)
