@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import importlib
 import json
 import os
@@ -25,6 +26,8 @@ ROOT = Path(__file__).parents[2]
 _MOST = 2**20
 _NEVER_FIRST = ("qcode.__main__", "qcode.tui", "qcode.cli.app")
 """What runs itself, and the app: no run here opens it."""
+_LOADED_LATE = ("platformdirs", "encodings.idna", "concurrent.futures.thread", "jsonschema")
+"""What most runs, or slow ones, load of others."""
 
 
 class Warm:
@@ -121,6 +124,11 @@ def _load() -> None:
     for module in pkgutil.walk_packages(qcode.__path__, "qcode."):
         if not any(module.name == name or module.name.startswith(f"{name}.") for name in _NEVER_FIRST):
             importlib.import_module(module.name)
+    for name in _LOADED_LATE:
+        importlib.import_module(name)
+    # A child that looked for garbage here would copy all of it.
+    gc.collect()
+    gc.freeze()
 
 
 def _serve(requests: socket.socket) -> None:
