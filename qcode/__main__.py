@@ -57,12 +57,12 @@ def _answer(flag: str) -> int:
 
 def _leave_folder() -> None:
     """Import nothing more from the folder it was started in, which `python -m` puts first: it may be anybody's."""
-    if sys.flags.safe_path or not sys.path:
+    if not sys.path or sys.flags.safe_path:
         return
     try:
         here = os.getcwd()  # noqa: PTH109  # pathlib takes a while to load
-    except FileNotFoundError:
-        return  # the folder is gone, and everything in it
+    except OSError:
+        here = ""  # it is gone, and nothing can be imported from it
     if sys.path[0] in ("", here):
         del sys.path[0]
 

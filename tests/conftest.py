@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 
 from hypothesis import HealthCheck, settings
 
@@ -15,5 +17,16 @@ settings.register_profile("search", deadline=None, suppress_health_check=[Health
 settings.register_profile("qcode", settings.get_profile("search"), derandomize=True, database=None)
 settings.load_profile("qcode")
 
+# Hundreds of programs start below, and each test file is rewritten before it runs: what was compiled once is kept, also
+# where the machine's habit is to throw it away.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # No test may reach the keyring of whoever runs the tests; those about keyrings bring their own.
 os.environ["PYTHON_KEYRING_BACKEND"] = NO_KEYRING
+
+
+def pytest_collection_finish() -> None:
+    """Look no more for garbage in what the collection made: SDKs and test items stay to the end."""
+    gc.collect()
+    gc.freeze()

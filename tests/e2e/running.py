@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.warm import of_the_machine, warm
 from tests.fakes.server import FakeServer, ProtocolName, wire_of
 
 KEY = "sk-canary-0123456789abcdef"
@@ -21,6 +21,7 @@ KEY_VARIABLES: Mapping[str, str] = {
     "gemini": "GEMINI_API_KEY",
 }
 NO_KEYRING = "keyring.backends.fail.Keyring"
+_OF_THE_INTERPRETER = ("PYTHON", "LANG", "LC_")
 HELLO = 'def hello(name):\n    return f"Hello, {name}"\n'
 
 
@@ -45,7 +46,13 @@ class Finished:
 
 
 class Place:
-    """A workspace and a home, both empty; `run` starts qcode there."""
+    """A workspace and a home, both empty; `run` runs qcode there.
+
+    `is_warm`: in a process that forks from an interpreter which has loaded qcode, unless the environment given says
+    something to the interpreter itself.
+    """
+
+    is_warm = True
 
     def __init__(self, base: Path) -> None:
         self.home = base / "home"
@@ -55,8 +62,8 @@ class Place:
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return an environment without any key, proxy or setting of the machine."""
-        kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
-        return {**kept, "HOME": str(self.home), "NO_COLOR": "1", "PYTHON_KEYRING_BACKEND": NO_KEYRING, **(extra or {})}
+        own = {"HOME": str(self.home), "NO_COLOR": "1", "PYTHON_KEYRING_BACKEND": NO_KEYRING}
+        return {**of_the_machine(), **own, **(extra or {})}
 
     def run(
         self,
@@ -65,10 +72,14 @@ class Place:
         stdin: bytes | None = None,
         timeout: float = 60,
     ) -> Finished:
+        environment = self.environment(env)
+        if self.is_warm and not any(name.startswith(_OF_THE_INTERPRETER) for name in env or ()):
+            code, out, err = warm().run(arguments, self.work, environment, stdin, timeout)
+            return Finished(code, out.decode(), err.decode())
         done = subprocess.run(
             self.command(*arguments),
             cwd=self.work,
-            env=self.environment(env),
+            env=environment,
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,

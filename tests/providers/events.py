@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -49,7 +50,9 @@ class Recording:
         return f"{self.protocol}-{self.name}"
 
 
-def recordings() -> list[Recording]:
+@functools.cache
+def recordings() -> tuple[Recording, ...]:
+    """Return every recording there is; they are shared by all tests, and none may change one."""
     found: list[Recording] = []
     for path in sorted(FIXTURES.glob("*/*.json")):
         data = json.loads(path.read_text("utf-8"))
@@ -63,7 +66,7 @@ def recordings() -> list[Recording]:
                 error=data.get("error"),
             )
         )
-    return found
+    return tuple(found)
 
 
 def recording(protocol: str, name: str) -> Recording:

@@ -5,11 +5,12 @@ QCODE_UPDATE_SNAPSHOTS=1 writes the files anew; read the difference before keepi
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import pytest
 
@@ -36,6 +37,9 @@ from qcode.providers.registry import PROVIDERS
 from tests.providers.cases import CASES, MODELS, PIXEL
 from tests.providers.events import PROTOCOLS, encode
 
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 IS_UPDATING = os.environ.get("QCODE_UPDATE_SNAPSHOTS") == "1"
 
@@ -59,34 +63,39 @@ def test_no_snapshot_is_left_behind(protocol: str) -> None:
     assert {path.stem for path in (SNAPSHOTS / protocol).glob("*.json")} == set(CASES)
 
 
+@functools.cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return what validates a type of an SDK; making one takes a while."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_anthropic_sdk_accepts_every_body(name: str) -> None:
     from anthropic.types import MessageCreateParams
-    from pydantic import TypeAdapter
 
     body = encode_anthropic(replace(CASES[name], model=MODELS["anthropic"]))
-    TypeAdapter(MessageCreateParams).validate_python(body)
+    adapter(MessageCreateParams).validate_python(body)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_openai_sdk_accepts_every_message(name: str) -> None:
     from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
-    from pydantic import TypeAdapter
 
     body: dict[str, Any] = dict(encode_chat(replace(CASES[name], model="m"), for_openai()))
-    TypeAdapter(list[ChatCompletionMessageParam]).validate_python(body["messages"])
-    TypeAdapter(list[ChatCompletionToolParam]).validate_python(body.get("tools", []))
+    adapter(list[ChatCompletionMessageParam]).validate_python(body["messages"])
+    adapter(list[ChatCompletionToolParam]).validate_python(body.get("tools", []))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_openai_sdk_accepts_every_item(name: str) -> None:
     from openai.types.responses import FunctionToolParam, ResponseInputParam
     from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
-    from pydantic import TypeAdapter
 
     body: dict[str, Any] = dict(encode_responses(replace(CASES[name], model=MODELS["openai-responses"])))
-    TypeAdapter(ResponseInputParam).validate_python(body["input"])
-    TypeAdapter(list[FunctionToolParam]).validate_python(body.get("tools", []))
+    adapter(ResponseInputParam).validate_python(body["input"])
+    adapter(list[FunctionToolParam]).validate_python(body.get("tools", []))
     assert body.keys() <= get_type_hints(ResponseCreateParamsStreaming).keys()
 
 

@@ -64,7 +64,10 @@ class Running:
             await self.pilot.pause()
 
     async def until_idle(self) -> None:
+        """Let the turn end, and the transcript show all that came of it."""
         await self.until(lambda: not self.app.turns.is_running)
+        await self.pilot.pause()
+        await self.until(lambda: not self.app.parts.transcript._is_due)
         await self.pilot.pause()
 
 

@@ -119,7 +119,22 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None, limit: float
 
 
 async def _addresses(host: str, port: int) -> list[Address]:
-    return await run_aside(lambda: list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
+    """Return the addresses of `host`. Only a name has to be asked for, which may take long."""
+
+    def look_up() -> list[Address]:
+        return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+
+    return look_up() if _is_number(host) else await run_aside(look_up)
+
+
+def _is_number(host: str) -> bool:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except (OSError, ValueError):
+            continue
+        return True
+    return False
 
 
 async def _first_to_answer(addresses: list[Address]) -> socket.socket:

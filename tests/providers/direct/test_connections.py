@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ from qcode.protocol.reply import ReplyEnded
 from qcode.providers.connection import Connection, Timeouts
 from qcode.providers.direct import client, sockets
 from qcode.providers.direct.client import DirectClient, Post
-from qcode.providers.direct.errors import BrokenOff, Refused
+from qcode.providers.direct.errors import BrokenOff, NotReached, Refused
 from tests.providers.clients import collect, provider_at, run_against, stream_of
 from tests.providers.loopback import Answer, Loopback, Stall, free_port
 
@@ -313,3 +315,19 @@ def test_tls_is_only_spoken_with_the_host_it_was_meant_for(
         assert bool(seen) is not bool(complaint)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("host", "is_asked_for"), [("127.0.0.1", False), ("::1", False), ("localhost", True), ("127.1", True)]
+)
+def test_only_a_name_is_looked_up_in_a_thread(host: str, is_asked_for: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    async def aside(work: Callable[[], Any]) -> Any:
+        asked.append(True)
+        return work()
+
+    monkeypatch.setattr(sockets, "run_aside", aside)
+    with pytest.raises(NotReached):
+        asyncio.run(sockets.connect(host, free_port(), None, 5))
+    assert bool(asked) is is_asked_for

@@ -1,0 +1,60 @@
+"""A run in a warm interpreter is the run that a start would be."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.running import HELLO, Finished, Place
+
+
+class ColdPlace(Place):
+    is_warm = False
+
+
+def both(tmp_path: Path, *arguments: str, stdin: bytes | None = None) -> tuple[Finished, Finished]:
+    """Return how a run ended in a warm interpreter and how after a start."""
+    ended = []
+    for name, kind in (("warm", Place), ("cold", ColdPlace)):
+        base = tmp_path / name
+        base.mkdir()
+        place = kind(base)
+        (place.work / "hello.py").write_text(HELLO)
+        ended.append(place.run(*arguments, stdin=stdin))
+    return ended[0], ended[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "code"),
+    [
+        (("--help",), None, 0),
+        (("-p", "read hello.py", "-m", "demo/demo"), None, 0),
+        (("-m", "demo/demo"), "héllo\n".encode(), 0),
+        (("-m", "demo/demo", "-p", "hi"), b"\xff\xfe\x00\x01\xff", 42),
+        (("-p", "hi", "--bogus"), b"not read" * 100_000, 2),
+        (("-p", "hi"), None, 41),
+        (("-p", "hi", "-m", "openai/x", "-C", "nowhere"), None, 42),
+    ],
+)
+def test_a_warm_run_ends_as_a_start_does(
+    arguments: tuple[str, ...], stdin: bytes | None, code: int, tmp_path: Path
+) -> None:
+    warm, cold = both(tmp_path, *arguments, stdin=stdin)
+    assert warm == cold
+    assert warm.code == code
+
+
+def test_runs_know_nothing_of_each_other(place: Place) -> None:
+    flags = ("-p", "hi", "-m", "demo/demo", "-o", "json")
+    ended = [json.loads(place.run(*flags, env={"QCODE_HOME": str(place.home / name)}).out) for name in "ab"]
+    assert ended[0]["session_id"] != ended[1]["session_id"]
+    assert all(list((place.home / name).rglob("*.jsonl")) for name in "ab")
+
+
+def test_a_run_that_does_not_end_is_ended(place: Place) -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        place.run("-p", "a very long reply", "-m", "demo/demo", timeout=0.2)
+    assert place.run("--version").code == 0
