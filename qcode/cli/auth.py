@@ -27,7 +27,7 @@ from qcode.providers.pasted_key import read_key
 from qcode.providers.registry import ProviderSpec
 from qcode.runtime.credentials.errors import CredentialError, KeyringError
 from qcode.runtime.credentials.store import Stored
-from qcode.safety.redaction import Secret
+from qcode.safety.secret import Secret
 
 USAGE = (
     "use: qcode auth login PROVIDER [--no-check], qcode auth status [PROVIDER] [--json], or qcode auth logout PROVIDER"

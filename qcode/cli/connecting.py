@@ -13,7 +13,7 @@ from qcode.providers.registry import ProviderSpec
 from qcode.providers.threads import run_aside
 from qcode.runtime.choices import Choices
 from qcode.runtime.credentials.errors import CredentialError
-from qcode.safety.redaction import Secret
+from qcode.safety.secret import Secret
 from qcode.tui.connecting import CheckedKey, ProviderChoice
 
 _AWS_CHAIN = "credentials come from the AWS chain (AWS_PROFILE, aws sso login, a role)"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from qcode import __version__
 from qcode.cli.output import one_line
-from qcode.safety.redaction import Redactor, Secret
+from qcode.safety.secret import Secret
 
 FOLDER = "crashes"
 MOST_KEPT = 5
@@ -34,6 +34,8 @@ def describe_crash(error: BaseException, env: Mapping[str, str]) -> str:
 def report_crash(error: BaseException, env: Mapping[str, str]) -> str:
     """Return what an error was and where its details are now, in one line without secrets. Raises nothing."""
     named = [value for name, value in env.items() if _SECRET_NAMES.search(name)]
+    from qcode.safety.redaction import Redactor
+
     redact = Redactor([*named, *_kept_out]).redact
     said = one_line(redact(str(error)))[:_LONGEST]
     what = type(error).__name__ + (f": {said}" if said else "")

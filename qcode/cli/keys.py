@@ -11,7 +11,7 @@ from qcode.providers.registry import ProviderSpec
 from qcode.runtime.credentials.errors import CredentialError, KeyringError
 from qcode.runtime.credentials.ring import Keyring
 from qcode.runtime.credentials.store import KeyStore, Place
-from qcode.safety.redaction import Secret
+from qcode.safety.secret import Secret
 
 SERVICE = "qcode"
 ATTENDED_S = 20.0

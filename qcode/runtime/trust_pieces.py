@@ -6,7 +6,6 @@ and pinned on its own, and so are instructions: they are obeyed only through cal
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
@@ -109,6 +108,8 @@ def _piece(name: str, path: Path, root: Path) -> Piece:
         return Piece("unreadable", "[cannot be read]")
     if name == SETTINGS:
         data = _settings(data)
+    import hashlib  # loads OpenSSL, which a folder without pieces has no use for
+
     digest = hashlib.sha256(data).hexdigest()
     if not _real(path).is_relative_to(_real(root)):
         return Piece(digest, "[leads out of the project]")

@@ -6,14 +6,13 @@ key. It cannot know a secret that was never loaded and has no shape.
 
 from __future__ import annotations
 
-import hmac
 import json
 import re
 from collections.abc import Iterable
-from typing import NoReturn
 from urllib.parse import quote
 
-REDACTED = "[redacted]"
+from qcode.safety.secret import REDACTED, Secret
+
 _SHORTEST = 6
 """A shorter value would take ordinary words out of a text."""
 
@@ -35,42 +34,6 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 _IN_URL = re.compile(r"(?P<name>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]{3,}(?=@)", re.IGNORECASE)
-
-
-class Secret:
-    """A value that does not print: not by `str`, `repr` or a format, and not by pickling. `reveal` gives it out."""
-
-    __slots__ = ("__value",)
-
-    def __init__(self, value: str) -> None:
-        self.__value = value
-
-    def reveal(self) -> str:
-        """Return the value, for the one place that must send it."""
-        return self.__value
-
-    def __repr__(self) -> str:
-        return f"Secret({REDACTED})"
-
-    def __str__(self) -> str:
-        return REDACTED
-
-    def __format__(self, spec: str) -> str:
-        return format(REDACTED, spec)
-
-    def __bool__(self) -> bool:
-        return bool(self.__value)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Secret):
-            return NotImplemented
-        return hmac.compare_digest(self.__value.encode(), other.__value.encode())
-
-    def __hash__(self) -> int:
-        return hash(self.__value)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret is not pickled")
 
 
 class Redactor:

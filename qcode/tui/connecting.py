@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from qcode.protocol.values import dataclass
-from qcode.safety.redaction import Secret
+from qcode.safety.secret import Secret
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from qcode.cli.selection import Selection
 from qcode.cli.surroundings import surroundings
 from qcode.providers.registry import PROVIDERS
 from qcode.runtime.choices import Choices
-from qcode.safety.redaction import Secret
+from qcode.safety.secret import Secret
 from qcode.tui.connecting import CheckedKey
 from tests.fakes.server import FakeServer
 

@@ -13,7 +13,7 @@ from qcode.cli.selection import found
 from qcode.config.settings import Settings
 from qcode.providers.registry import PROVIDERS, connect, custom, key_name
 from qcode.runtime.credentials.store import KeyStore
-from qcode.safety.redaction import Secret
+from qcode.safety.secret import Secret
 from tests.runtime.credentials.backends import Locked, Working, make
 from tests.runtime.credentials.conftest import UseKeyring, use_keyring
 

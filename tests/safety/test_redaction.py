@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.safety.redaction import REDACTED, Redactor, Secret
+from qcode.safety.redaction import Redactor
+from qcode.safety.secret import REDACTED, Secret
 
 CANARY = 'canary "key" ü/1234'
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from qcode.safety.redaction import Secret
+from qcode.safety.secret import Secret
 from qcode.tui.connecting import CheckedKey, ProviderChoice
 
 CANARY = "sk-canary-0123456789abcdef"

@@ -6,7 +6,7 @@ import pytest
 from textual import events
 from textual.widgets import Static
 
-from qcode.safety.redaction import Secret
+from qcode.safety.secret import Secret
 from qcode.tui.connect import ConnectScreen, KeyField
 from qcode.tui.screens.finder import Finder
 from tests.tui.connecting import CANARY, ScriptedConnecting

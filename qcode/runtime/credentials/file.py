@@ -21,7 +21,7 @@ from typing import TypeAlias
 from qcode.protocol.json import JsonObject, parse_object
 from qcode.protocol.values import dataclass
 from qcode.runtime.credentials.errors import CredentialError
-from qcode.safety.redaction import Secret
+from qcode.safety.secret import Secret
 
 FOLDER_NAME = "credentials"
 FILE_NAME = "keys.json"

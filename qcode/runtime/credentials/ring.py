@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from qcode.runtime.credentials.errors import KeyringError
-from qcode.safety.redaction import Secret
+from qcode.safety.secret import Secret
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend

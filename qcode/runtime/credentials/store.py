@@ -12,7 +12,7 @@ from qcode.protocol.values import dataclass
 from qcode.runtime.credentials.errors import CredentialError, KeyringError
 from qcode.runtime.credentials.file import KeyFile
 from qcode.runtime.credentials.ring import Keyring
-from qcode.safety.redaction import Secret
+from qcode.safety.secret import Secret
 
 Place: TypeAlias = Literal["keyring", "file"]
 

@@ -12,7 +12,7 @@ import pytest
 
 from qcode.runtime.credentials.errors import CredentialError
 from qcode.runtime.credentials.file import KeyFile
-from qcode.safety.redaction import Secret
+from qcode.safety.secret import Secret
 
 KEY = Secret("sk-canary-0123456789abcdef")
 

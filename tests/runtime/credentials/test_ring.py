@@ -15,7 +15,7 @@ from keyring.backends.chainer import ChainerBackend
 
 from qcode.runtime.credentials.errors import KeyringError
 from qcode.runtime.credentials.ring import Keyring
-from qcode.safety.redaction import Secret
+from qcode.safety.secret import Secret
 from tests.arch.sources import ROOT
 from tests.runtime.credentials import backends
 from tests.runtime.credentials.backends import make

@@ -11,7 +11,7 @@ from keyring.backends import fail
 from qcode.runtime.credentials.errors import KeyringError
 from qcode.runtime.credentials.ring import Keyring
 from qcode.runtime.credentials.store import KeyStore
-from qcode.safety.redaction import REDACTED, Secret
+from qcode.safety.secret import REDACTED, Secret
 from tests.runtime.credentials import backends
 from tests.runtime.credentials.backends import make
 from tests.runtime.credentials.conftest import UseKeyring

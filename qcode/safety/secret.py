@@ -1,0 +1,45 @@
+"""A value that no print, log or pickle gives away. Where keys are kept; what takes them out of texts is `redaction`."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+REDACTED = "[redacted]"
+
+
+class Secret:
+    """A value that does not print: not by `str`, `repr` or a format, and not by pickling. `reveal` gives it out."""
+
+    __slots__ = ("__value",)
+
+    def __init__(self, value: str) -> None:
+        self.__value = value
+
+    def reveal(self) -> str:
+        """Return the value, for the one place that must send it."""
+        return self.__value
+
+    def __repr__(self) -> str:
+        return f"Secret({REDACTED})"
+
+    def __str__(self) -> str:
+        return REDACTED
+
+    def __format__(self, spec: str) -> str:
+        return format(REDACTED, spec)
+
+    def __bool__(self) -> bool:
+        return bool(self.__value)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        import hmac  # loads OpenSSL, which a start has no use for
+
+        return hmac.compare_digest(self.__value.encode(), other.__value.encode())
+
+    def __hash__(self) -> int:
+        return hash(self.__value)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret is not pickled")
