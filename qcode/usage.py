@@ -76,6 +76,7 @@ Sessions:
 Other:
   -C, --cwd DIR                   work in DIR
       --settings FILE             a further config file (TOML)
+      --mcp-config FILE           tool servers from a file, JSON or TOML (repeatable)
       --theme NAME                theme of the app
       --debug-log FILE            write a log of requests and decisions, without keys
       --completion SHELL          print the completion script for bash, zsh, or fish
@@ -97,7 +98,7 @@ Environment:
   (each goes before a key stored with qcode auth login; auth status says which one is used)
   ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL
   QCODE_MODEL, QCODE_MAX_OUTPUT_TOKENS, QCODE_HOME (config, state and cache under one folder)
-  NO_COLOR, COLORTERM, EDITOR, HTTPS_PROXY, SSL_CERT_FILE
+  NO_COLOR, COLORTERM, VISUAL, EDITOR, HTTPS_PROXY, SSL_CERT_FILE
 
 The app asks before it uses what an unknown folder brings; pipe mode never asks and is restricted there.
 Without a key the app opens on a built-in demo model that works offline and shows how to add one.

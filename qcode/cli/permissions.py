@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,7 +20,7 @@ from qcode.cli.arguments import parse as parse_arguments
 from qcode.cli.folder import working_folder
 from qcode.cli.output import one_line, put
 from qcode.cli.rules import permissions_of
-from qcode.cli.surroundings import surroundings
+from qcode.cli.surroundings import Surroundings, surroundings
 from qcode.protocol.json import JsonObject
 from qcode.protocol.values import dataclass
 from qcode.runtime.permissions import Permissions
@@ -55,8 +56,7 @@ def run_permissions(rest: Sequence[str]) -> int:
     if words in ([], ["list"]):
         if given.jsonl:
             raise UsageError(f"--jsonl is for check; {_USE}")
-        permissions, _ = _permissions(given)
-        put("".join(f"{line}\n" for line in listed(permissions)))
+        put("".join(f"{line}\n" for line in listed(permissions_of(_around(given)))))
         return 0
     if words[0] != "check":
         raise UsageError(_USE)
@@ -69,8 +69,7 @@ def run_permissions(rest: Sequence[str]) -> int:
         )
         quoting = "; put a command with blanks in quotes" if len(asked) > 2 else ""
         raise UsageError(f"{what}{quoting}; {_USE}")
-    permissions, has_mode = _permissions(given)
-    judge = Judge(permissions.policy, has_mode)
+    judge = _judge(_around(given))
     if given.jsonl:
         for line in sys.stdin.buffer:
             if line.strip():
@@ -101,8 +100,8 @@ def _read(rest: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     return given, [*given.words, *rest[at + 1 :]]
 
 
-def _permissions(given: argparse.Namespace) -> tuple[Permissions, bool]:
-    """Return the rules that a session with these flags would begin with, and whether its mode was chosen."""
+def _around(given: argparse.Namespace) -> Surroundings:
+    """Return what a session with these flags would find."""
     argv: list[str] = []
     for name in ("allowed_tools", "disallowed_tools", "add_dir"):
         argv += [f"--{name.replace('_', '-')}={value}" for value in getattr(given, name)]
@@ -111,9 +110,23 @@ def _permissions(given: argparse.Namespace) -> tuple[Permissions, bool]:
     if given.settings is not None:
         argv.append(f"--settings={given.settings}")
     argv += [flag for flag, is_set in (("--trust", given.trust), ("--yolo", given.yolo)) if is_set]
-    arguments = parse_arguments(argv)
-    around = surroundings(arguments, working_folder(given.cwd), is_attended=False)
-    return permissions_of(around), around.settings.origin("permissions.mode").kind != "default"
+    return surroundings(parse_arguments(argv), working_folder(given.cwd), is_attended=False)
+
+
+def _judge(around: Surroundings) -> Judge:
+    """Return the judge of a session here, which counts on the walls of this machine where they change a verdict.
+
+    That is in auto mode alone: trying walls out takes a few short processes.
+    """
+    policy = permissions_of(around).policy
+    has_mode = around.settings.origin("permissions.mode").kind != "default"
+    if policy.mode != "auto" or around.settings.tools.sandbox == "off":
+        return Judge(policy, has_mode)
+    from qcode.safety.sandbox.finding import find_sandbox
+
+    sandbox = find_sandbox()
+    levels = sandbox.levels if sandbox is not None else ()
+    return Judge(replace(policy, looks=replace(policy.looks, levels=lambda: levels)), has_mode)
 
 
 def listed(permissions: Permissions) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 MEANINGS: Mapping[str, str] = {
     "model": "the model to start with, as provider/model",
-    "small_model": "the model that writes summaries; not set: the model in use",
+    "small_model": "the model that writes summaries (not set: the model in use) and names sessions (not set: nobody)",
     "output.max_tokens": "output cap of each request; set, a cut reply is continued and not asked for again",
     "output.escalate": "ask again with a larger cap when a reply was cut",
     "output.max_continuations": "how often a reply that is still cut is continued",
@@ -30,7 +30,7 @@ MEANINGS: Mapping[str, str] = {
     "tools.tool_timeout_s": "seconds any other tool may run; not set: each tool's own limit",
     "tools.agents": "the model may hand tasks to sub-agents",
     "tools.web_search": "who searches the web: nobody, the host of the model, or a service you have a key for",
-    "tools.sandbox": "required: do not start without a sandbox",
+    "tools.sandbox": "walls around commands; required: do not start without them",
     "ui.theme": "colours; auto: light or dark as the terminal says",
     "ui.linear": "lines instead of a screen, for screen readers and logs",
     "ui.bell": "ring when a turn ends or needs an answer",

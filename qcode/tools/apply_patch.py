@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from qcode.protocol.json import JsonObject
 from qcode.protocol.patch import Added, Deleted, PatchError, Section, Updated, parse_patch
-from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.protocol.tools import ToolSpec
 from qcode.protocol.values import dataclass
 from qcode.tools import diffs, text
 from qcode.tools.arguments import Arguments
-from qcode.tools.change import Change, open_for_change, perform, preview_change
+from qcode.tools.change import Change, ChangeTool, open_for_change
 from qcode.tools.disk import Loaded
 from qcode.tools.hunks import apply_hunks
 from qcode.tools.refusal import Refused
 from qcode.tools.text import Document
-from qcode.tools.tool import Preview, ToolContext, answered
 from qcode.tools.workspace import Place, Step, Workspace
 
 
-class ApplyPatch:
+class ApplyPatch(ChangeTool):
     spec = ToolSpec(
         name="apply_patch",
         description=(
@@ -49,11 +47,26 @@ class ApplyPatch:
         writes_files=True,
     )
 
-    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
-        return preview_change(self.spec, _plan, arguments, workspace)
-
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
-        return await answered(lambda: perform(self.spec, _plan, arguments, workspace))
+    def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
+        try:
+            sections = parse_patch(arguments.text("input"))
+        except PatchError as error:
+            raise Refused(f"apply_patch: {error}. Nothing was changed") from None
+        parts: list[_Part] = []
+        taken: set[Place] = set()
+        for section in _merged(sections):
+            part = _part(section, workspace)
+            for step in part.steps:
+                if step.place in taken:
+                    raise Refused(
+                        f"the patch has two sections for {step.place.shown}: make them one. Nothing was changed"
+                    )
+                taken.add(step.place)
+            parts.append(part)
+        steps = tuple(step for part in parts for step in part.steps)
+        diff = "".join(part.diff for part in parts)
+        notes = [f"Note: {note}" for part in parts for note in part.notes]
+        return Change(steps, diff, "\n".join([*(part.report for part in parts), *notes]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +77,6 @@ class _Part:
     diff: str
     report: str
     notes: tuple[str, ...] = ()
-
-
-def _plan(arguments: Arguments, workspace: Workspace) -> Change:
-    try:
-        sections = parse_patch(arguments.text("input"))
-    except PatchError as error:
-        raise Refused(f"apply_patch: {error}. Nothing was changed") from None
-    parts: list[_Part] = []
-    taken: set[Place] = set()
-    for section in _merged(sections):
-        part = _part(section, workspace)
-        for step in part.steps:
-            if step.place in taken:
-                raise Refused(f"the patch has two sections for {step.place.shown}: make them one. Nothing was changed")
-            taken.add(step.place)
-        parts.append(part)
-    steps = tuple(step for part in parts for step in part.steps)
-    diff = "".join(part.diff for part in parts)
-    notes = [f"Note: {note}" for part in parts for note in part.notes]
-    return Change(steps, diff, "\n".join([*(part.report for part in parts), *notes]))
 
 
 def _merged(sections: tuple[Section, ...]) -> list[Section]:

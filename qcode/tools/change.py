@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from abc import ABC, abstractmethod
 
 from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome, ToolSpec
@@ -13,7 +12,7 @@ from qcode.tools.arguments import Arguments, check
 from qcode.tools.disk import Loaded
 from qcode.tools.refusal import Refused
 from qcode.tools.text import Document
-from qcode.tools.tool import Preview
+from qcode.tools.tool import Preview, ToolContext, answered
 from qcode.tools.visible import visible
 from qcode.tools.workspace import Place, Step, Workspace
 
@@ -25,10 +24,6 @@ class Change:
     steps: tuple[Step, ...]
     diff: str
     report: str
-
-
-Plan: TypeAlias = Callable[[Arguments, Workspace], Change]
-"""Works a change out from the files as they are now; raises `Refused` where it cannot be made."""
 
 
 def creation(place: Place, data: bytes, document: Document | None, report: str) -> Change:
@@ -49,25 +44,36 @@ def open_for_change(place: Place, workspace: Workspace) -> Loaded:
     return loaded
 
 
-def preview_change(spec: ToolSpec, plan: Plan, arguments: JsonObject, workspace: Workspace) -> Preview:
-    """Return the diff against the files as they are now, or the refusal that running would give."""
-    try:
-        change = plan(check(spec, arguments), workspace)
-    except Refused as refused:
-        return Preview("Change a file?", "", str(refused))
-    first = change.steps[0]
-    if len(change.steps) > 1:
-        what = f"Change {len({step.place for step in change.steps})} files"
-    elif first.data is None:
-        what = f"Delete {first.place.shown}"
-    else:
-        what = f"{'Create' if first.old is None else 'Change'} {first.place.shown}"
-    detail = visible(change.diff) or "[an empty file]\n"
-    return Preview(f"{what} ({diffs.count(change.diff)})?", detail)
+class ChangeTool(ABC):
+    """A tool that changes files: what its plan works out is what the person is shown, and what is made."""
 
+    spec: ToolSpec
 
-def perform(spec: ToolSpec, plan: Plan, arguments: JsonObject, workspace: Workspace) -> ToolOutcome:
-    """Work the change out again and make it; raise `Refused` where it cannot be made."""
-    change = plan(check(spec, arguments), workspace)
-    workspace.apply(change.steps)
-    return ToolOutcome(change.report, summary=diffs.count(change.diff), diff=change.diff)
+    @abstractmethod
+    def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
+        """Work the change out from the files as they are now; raise `Refused` where it cannot be made."""
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        """Return the diff against the files as they are now, or the refusal that running would give."""
+        try:
+            change = self.plan(check(self.spec, arguments), workspace)
+        except Refused as refused:
+            return Preview("Change a file?", "", str(refused))
+        first = change.steps[0]
+        if len(change.steps) > 1:
+            what = f"Change {len({step.place for step in change.steps})} files"
+        elif first.data is None:
+            what = f"Delete {first.place.shown}"
+        else:
+            what = f"{'Create' if first.old is None else 'Change'} {first.place.shown}"
+        detail = visible(change.diff) or "[an empty file]\n"
+        return Preview(f"{what} ({diffs.count(change.diff)})?", detail)
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        """Work the change out again and make it."""
+        return await answered(lambda: self._perform(arguments, workspace))
+
+    def _perform(self, arguments: JsonObject, workspace: Workspace) -> ToolOutcome:
+        change = self.plan(check(self.spec, arguments), workspace)
+        workspace.apply(change.steps)
+        return ToolOutcome(change.report, summary=diffs.count(change.diff), diff=change.diff)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from qcode.protocol.json import JsonObject
-from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.protocol.tools import ToolSpec
 from qcode.tools import matching, text
 from qcode.tools.arguments import Arguments
-from qcode.tools.change import Change, creation, open_for_change, perform, preview_change, replacement
+from qcode.tools.change import Change, ChangeTool, creation, open_for_change, replacement
 from qcode.tools.matching import Edited
 from qcode.tools.refusal import Refused
-from qcode.tools.tool import Preview, ToolContext, answered
 from qcode.tools.workspace import Place, Workspace
 
 
-class Edit:
+class Edit(ChangeTool):
     spec = ToolSpec(
         name="edit",
         description=(
@@ -36,32 +34,25 @@ class Edit:
         writes_files=True,
     )
 
-    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
-        return preview_change(self.spec, _plan, arguments, workspace)
-
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
-        return await answered(lambda: perform(self.spec, _plan, arguments, workspace))
-
-
-def _plan(arguments: Arguments, workspace: Workspace) -> Change:
-    place = workspace.resolve(arguments.text("path"), "write")
-    asked, given = (plain(arguments.text(name)) for name in ("old_text", "new_text"))
-    if not workspace.exists(place):
-        if asked:
-            raise Refused(f"{place.shown} does not exist; use write to create it")
-        return created(place, given)
-    loaded = open_for_change(place, workspace)
-    old = text.decode(loaded.data, place.shown)
-    if not asked and not old.text:
-        edited = Edited(given, (1,))
-    else:
-        edited = matching.apply(old.text, asked, given, place.shown, replaces_all=arguments.flag("replace_all"))
-    new = text.with_text(old, edited.text)
-    data = text.encode(new)
-    if data == loaded.data:
-        raise Refused(f"{place.shown} already reads like this; nothing was changed")
-    report = f"Edited {place.shown} {where(edited)}.{f' {edited.note}' if edited.note else ''}"
-    return replacement(place, loaded, old, new, data, report)
+    def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
+        place = workspace.resolve(arguments.text("path"), "write")
+        asked, given = (plain(arguments.text(name)) for name in ("old_text", "new_text"))
+        if not workspace.exists(place):
+            if asked:
+                raise Refused(f"{place.shown} does not exist; use write to create it")
+            return created(place, given)
+        loaded = open_for_change(place, workspace)
+        old = text.decode(loaded.data, place.shown)
+        if not asked and not old.text:
+            edited = Edited(given, (1,))
+        else:
+            edited = matching.apply(old.text, asked, given, place.shown, replaces_all=arguments.flag("replace_all"))
+        new = text.with_text(old, edited.text)
+        data = text.encode(new)
+        if data == loaded.data:
+            raise Refused(f"{place.shown} already reads like this; nothing was changed")
+        report = f"Edited {place.shown} {where(edited)}.{f' {edited.note}' if edited.note else ''}"
+        return replacement(place, loaded, old, new, data, report)
 
 
 def created(place: Place, content: str) -> Change:

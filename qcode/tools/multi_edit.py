@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from qcode.protocol.json import JsonObject
-from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.protocol.tools import ToolSpec
 from qcode.tools import matching, text
 from qcode.tools.arguments import Arguments
-from qcode.tools.change import Change, open_for_change, perform, preview_change, replacement
+from qcode.tools.change import Change, ChangeTool, open_for_change, replacement
 from qcode.tools.edit import created, plain, where
 from qcode.tools.matching import Edited
 from qcode.tools.refusal import Refused
-from qcode.tools.tool import Preview, ToolContext, answered
 from qcode.tools.workspace import Workspace
 
 
-class MultiEdit:
+class MultiEdit(ChangeTool):
     spec = ToolSpec(
         name="multi_edit",
         description=(
@@ -48,30 +46,23 @@ class MultiEdit:
         writes_files=True,
     )
 
-    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
-        return preview_change(self.spec, _plan, arguments, workspace)
-
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
-        return await answered(lambda: perform(self.spec, _plan, arguments, workspace))
-
-
-def _plan(arguments: Arguments, workspace: Workspace) -> Change:
-    place = workspace.resolve(arguments.text("path"), "write")
-    edits = arguments.objects("edits")
-    if not workspace.exists(place):
-        if plain(edits[0].text("old_text")):
-            raise Refused(f"{place.shown} does not exist; use write to create it")
-        content, _ = _edited("", edits, place.shown)
-        return created(place, content)
-    loaded = open_for_change(place, workspace)
-    old = text.decode(loaded.data, place.shown)
-    content, reports = _edited(old.text, edits, place.shown)
-    new = text.with_text(old, content)
-    data = text.encode(new)
-    if data == loaded.data:
-        raise Refused(f"{place.shown} already reads like this; nothing was changed")
-    report = "\n".join([f"Made {len(edits)} edit{'s' if len(edits) != 1 else ''} in {place.shown}.", *reports])
-    return replacement(place, loaded, old, new, data, report)
+    def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
+        place = workspace.resolve(arguments.text("path"), "write")
+        edits = arguments.objects("edits")
+        if not workspace.exists(place):
+            if plain(edits[0].text("old_text")):
+                raise Refused(f"{place.shown} does not exist; use write to create it")
+            content, _ = _edited("", edits, place.shown)
+            return created(place, content)
+        loaded = open_for_change(place, workspace)
+        old = text.decode(loaded.data, place.shown)
+        content, reports = _edited(old.text, edits, place.shown)
+        new = text.with_text(old, content)
+        data = text.encode(new)
+        if data == loaded.data:
+            raise Refused(f"{place.shown} already reads like this; nothing was changed")
+        report = "\n".join([f"Made {len(edits)} edit{'s' if len(edits) != 1 else ''} in {place.shown}.", *reports])
+        return replacement(place, loaded, old, new, data, report)
 
 
 def _edited(content: str, edits: list[Arguments], shown: str) -> tuple[str, list[str]]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from qcode.protocol.json import JsonObject
-from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.protocol.tools import ToolSpec
 from qcode.tools import notebooks, text
 from qcode.tools.arguments import Arguments
-from qcode.tools.change import Change, open_for_change, perform, preview_change, replacement
+from qcode.tools.change import Change, ChangeTool, open_for_change, replacement
 from qcode.tools.edit import plain
 from qcode.tools.refusal import Refused
-from qcode.tools.tool import Preview, ToolContext, answered
 from qcode.tools.workspace import Workspace
 
 
-class NotebookEdit:
+class NotebookEdit(ChangeTool):
     spec = ToolSpec(
         name="notebook_edit",
         description=(
@@ -46,32 +45,25 @@ class NotebookEdit:
         writes_files=True,
     )
 
-    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
-        return preview_change(self.spec, _plan, arguments, workspace)
-
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
-        return await answered(lambda: perform(self.spec, _plan, arguments, workspace))
-
-
-def _plan(arguments: Arguments, workspace: Workspace) -> Change:
-    mode = arguments.text("mode", "replace")
-    if mode != "delete" and not arguments.has("source"):
-        raise Refused("notebook_edit: source is missing")
-    place = workspace.resolve(arguments.text("path"), "write")
-    if not workspace.exists(place):
-        raise Refused(f"{place.shown} does not exist")
-    loaded = open_for_change(place, workspace)
-    old = text.decode(loaded.data, place.shown)
-    notebook = notebooks.parse_notebook(old.text)
-    if notebook is None:
-        raise Refused(f"{place.shown} is no notebook of format 4; change its text with edit. Nothing was changed")
-    cells, done = _changed(notebook, arguments, mode, place.shown)
-    changed: JsonObject = {**notebook, "cells": list(cells)}
-    new = text.with_text(old, notebooks.spell(changed, notebook, old.text))
-    data = text.encode(new)
-    if data == loaded.data:
-        raise Refused(f"{place.shown} already reads like this; nothing was changed")
-    return replacement(place, loaded, old, new, data, f"{done} in {place.shown}.")
+    def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
+        mode = arguments.text("mode", "replace")
+        if mode != "delete" and not arguments.has("source"):
+            raise Refused("notebook_edit: source is missing")
+        place = workspace.resolve(arguments.text("path"), "write")
+        if not workspace.exists(place):
+            raise Refused(f"{place.shown} does not exist")
+        loaded = open_for_change(place, workspace)
+        old = text.decode(loaded.data, place.shown)
+        notebook = notebooks.parse_notebook(old.text)
+        if notebook is None:
+            raise Refused(f"{place.shown} is no notebook of format 4; change its text with edit. Nothing was changed")
+        cells, done = _changed(notebook, arguments, mode, place.shown)
+        changed: JsonObject = {**notebook, "cells": list(cells)}
+        new = text.with_text(old, notebooks.spell(changed, notebook, old.text))
+        data = text.encode(new)
+        if data == loaded.data:
+            raise Refused(f"{place.shown} already reads like this; nothing was changed")
+        return replacement(place, loaded, old, new, data, f"{done} in {place.shown}.")
 
 
 def _changed(notebook: JsonObject, arguments: Arguments, mode: str, shown: str) -> tuple[list[JsonObject], str]:

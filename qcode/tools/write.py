@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from qcode.protocol.json import JsonObject
-from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.protocol.tools import ToolSpec
 from qcode.tools import text
 from qcode.tools.arguments import Arguments
-from qcode.tools.change import Change, creation, open_for_change, perform, preview_change, replacement
+from qcode.tools.change import Change, ChangeTool, creation, open_for_change, replacement
 from qcode.tools.refusal import Refused
 from qcode.tools.text import Document
-from qcode.tools.tool import Preview, ToolContext, answered
 from qcode.tools.workspace import Workspace
 
 
-class Write:
+class Write(ChangeTool):
     spec = ToolSpec(
         name="write",
         description=(
@@ -33,28 +31,21 @@ class Write:
         writes_files=True,
     )
 
-    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
-        return preview_change(self.spec, _plan, arguments, workspace)
-
-    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
-        return await answered(lambda: perform(self.spec, _plan, arguments, workspace))
-
-
-def _plan(arguments: Arguments, workspace: Workspace) -> Change:
-    place = workspace.resolve(arguments.text("path"), "write")
-    content = arguments.text("content")
-    lines = content.count("\n") + (not content.endswith("\n") and content != "")
-    size = f"{lines:,} line{'s' if lines != 1 else ''}"
-    if not workspace.exists(place):
-        document = text.from_text(content)
-        return creation(place, text.encode(document), document, f"Created {place.shown} ({size}).")
-    loaded = open_for_change(place, workspace)
-    old = text.decode(loaded.data, place.shown)
-    new = _in_place_of(old, content)
-    data = text.encode(new)
-    if data == loaded.data:
-        raise Refused(f"{place.shown} already has exactly this content; nothing was changed")
-    return replacement(place, loaded, old, new, data, f"Wrote {place.shown} ({size}).")
+    def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
+        place = workspace.resolve(arguments.text("path"), "write")
+        content = arguments.text("content")
+        lines = content.count("\n") + (not content.endswith("\n") and content != "")
+        size = f"{lines:,} line{'s' if lines != 1 else ''}"
+        if not workspace.exists(place):
+            document = text.from_text(content)
+            return creation(place, text.encode(document), document, f"Created {place.shown} ({size}).")
+        loaded = open_for_change(place, workspace)
+        old = text.decode(loaded.data, place.shown)
+        new = _in_place_of(old, content)
+        data = text.encode(new)
+        if data == loaded.data:
+            raise Refused(f"{place.shown} already has exactly this content; nothing was changed")
+        return replacement(place, loaded, old, new, data, f"Wrote {place.shown} ({size}).")
 
 
 def _in_place_of(old: Document, content: str) -> Document:

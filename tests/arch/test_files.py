@@ -111,7 +111,30 @@ def test_every_link_between_pages_leads_somewhere() -> None:
     broken = []
     for path, text in texts():
         if path.suffix == ".md":
-            for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text):
-                if not (ROOT / path.parent / target).exists():
-                    broken.append(f"{path}: {target}")
+            for target, heading in re.findall(r"\]\((?!https?:|mailto:)([^)#\s]*)#?([^)\s]*)\)", text):
+                page = ROOT / path.parent / target if target else ROOT / path
+                if not page.exists() or (heading and heading not in headings(page)):
+                    broken.append(f"{path}: {target}#{heading}")
     assert broken == []
+
+
+def headings(page: Path) -> set[str]:
+    """Return the headings of a page as links name them."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in found}
+
+
+def test_the_modules_that_the_page_of_the_architecture_names_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    tables = re.findall(r"^\| in `(\w+)` \|.*\n\|.*\n((?:\|.*\n)+)", page, re.MULTILINE)
+    assert {room for room, _ in tables} == {
+        path.name for path in (ROOT / "qcode").iterdir() if (path / "__init__.py").exists()
+    }
+    wrong = [
+        f"{room}/{name}"
+        for room, rows in tables
+        for row in rows.splitlines()
+        for name in re.findall(r"`(\w+)`", row.split("|")[1])
+        if not (ROOT / "qcode" / room / f"{name}.py").exists() and not (ROOT / "qcode" / room / name).is_dir()
+    ]
+    assert wrong == []

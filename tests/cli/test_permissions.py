@@ -12,6 +12,7 @@ import pytest
 
 from qcode.cli import main
 from qcode.runtime.kept_rules import KeptRule, KeptRules
+from qcode.safety.sandbox.finding import find_sandbox
 
 
 class Asked:
@@ -51,6 +52,17 @@ def test_verdicts(asked: Asked) -> None:
     assert asked.verdict("fetch", "https://docs.python.org/", *here) == "ask"
     assert asked.verdict("fetch", "http://127.0.0.1/", *here) == "deny"
     assert asked.verdict(*here, "--", "shell", "-la") == "ask"
+
+
+def test_auto_mode_is_judged_with_the_walls_that_a_session_here_would_have(asked: Asked) -> None:
+    sandbox = find_sandbox()
+    walled = "allow" if sandbox is not None and "workspace" in sandbox.levels else "ask"
+    here = ("-C", str(asked.work), "--trust", "--permission-mode", "auto")
+    assert asked.verdict("shell", "make test", *here) == walled
+    assert asked.verdict("write", "a.txt", *here) == walled
+    without = asked.work.parent / "without.toml"
+    without.write_text('[tools]\nsandbox = "off"\n')
+    assert asked.verdict("shell", "make test", *here, "--settings", str(without)) == "ask"
 
 
 def test_an_answer_says_why_and_what_would_allow_it(asked: Asked) -> None:

@@ -41,7 +41,8 @@ _PROMPT = """
 _EDITING = """
 ## Editing
 
-As in a shell, but for Ctrl+P (the palette), Ctrl+F (search) and Ctrl+T (todos). These keys are fixed.
+As in a shell, but for Ctrl+P (the palette), Ctrl+F (search) and Ctrl+T (todos). While a command runs that can
+go on in the background, Ctrl+B lets it. These keys are fixed.
 """
 
 

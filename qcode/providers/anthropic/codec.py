@@ -22,7 +22,7 @@ from qcode.providers.errors import from_stream
 from qcode.providers.history import mint_call_id
 from qcode.providers.searches import Searches, mark
 from qcode.providers.shapes import count_in, object_in, sum_of, text_in
-from qcode.providers.stops import normalise
+from qcode.providers.stops import Ending, normalise
 
 __all__ = ["STOPS", "Decoder", "encode"]
 
@@ -49,13 +49,14 @@ _KINDS: Mapping[str, Kind] = {
 _KIND_OF_DELTA: Mapping[str, Kind] = {"text_delta": Kind.TEXT, "thinking_delta": Kind.REASONING}
 
 
-class Decoder:
+class Decoder(Ending):
     """Events of one reply in, events out.
 
     `tag` makes minted call ids unique in a conversation; `prefilled_space` see `PrefilledSpace`.
     """
 
     def __init__(self, *, tag: str = "0", prefilled_space: str = "") -> None:
+        super().__init__()
         self._tag = tag
         self._prefilled = PrefilledSpace(prefilled_space)
         self._blocks = BlockWriter()
@@ -68,21 +69,8 @@ class Decoder:
         self._calls = 0
         self._response_id = ""
         self._has_started = False
-        self._raw_stop: str | None = None
-        self._is_ended = False
         self._detail = ""
         self._counts: dict[str, int | None] = {}
-
-    @property
-    def is_complete(self) -> bool:
-        return self._raw_stop is not None or self._is_ended
-
-    @property
-    def is_ended(self) -> bool:
-        return self._is_ended
-
-    def end(self) -> None:
-        self._is_ended = True
 
     def feed(self, sent: JsonObject) -> list[ReplyEvent]:
         match sent.get("type"):

@@ -21,7 +21,7 @@ from qcode.providers.blocks import BlockWriter, Kind, PrefilledSpace
 from qcode.providers.errors import from_stream
 from qcode.providers.history import mint_call_id
 from qcode.providers.shapes import count_in, object_in, text_in
-from qcode.providers.stops import normalise
+from qcode.providers.stops import Ending, normalise
 
 __all__ = ["STOPS", "Decoder", "encode"]
 
@@ -41,7 +41,7 @@ STOPS: Mapping[str, StopReason] = {
 """`stopReason` of Converse."""
 
 
-class Decoder:
+class Decoder(Ending):
     """Events of one reply in, events out.
 
     The stream names no model: `model` is the one that was asked. `tag` makes minted call ids unique in a
@@ -49,6 +49,7 @@ class Decoder:
     """
 
     def __init__(self, model: str = "", *, tag: str = "0", prefilled_space: str = "") -> None:
+        super().__init__()
         self._model = model
         self._tag = tag
         self._prefilled = PrefilledSpace(prefilled_space)
@@ -58,20 +59,11 @@ class Decoder:
         self._marks: dict[int, dict[str, str]] = {}
         self._calls = 0
         self._has_started = False
-        self._raw_stop: str | None = None
-        self._is_ended = False
         self._detail = ""
 
     @property
     def is_complete(self) -> bool:
         return self._raw_stop is not None
-
-    @property
-    def is_ended(self) -> bool:
-        return self._is_ended
-
-    def end(self) -> None:
-        self._is_ended = True
 
     def feed(self, sent: JsonObject) -> list[ReplyEvent]:
         events: list[ReplyEvent] = []

@@ -242,7 +242,13 @@ SCENARIOS: tuple[Scenario, ...] = (
         _play_rate_limit,
         is_rate_limited=True,
     ),
-    Scenario("run ls", "A shell command", "a command that needs your approval, and its output", _COMMAND, _play_shell),
+    Scenario(
+        "run ls",
+        "A shell command",
+        "the command you name, and its output; one that does more than read waits for your approval",
+        _COMMAND,
+        _play_shell,
+    ),
     Scenario(
         "write a huge file",
         "A cut file write",

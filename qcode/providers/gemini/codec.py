@@ -22,7 +22,7 @@ from qcode.providers.gemini.encoding import PROTOCOL, encode
 from qcode.providers.history import mint_call_id
 from qcode.providers.searches import Searches, mark
 from qcode.providers.shapes import count_in, object_in, objects_in, sum_of, text_in
-from qcode.providers.stops import normalise
+from qcode.providers.stops import Ending, normalise
 
 __all__ = ["STOPS", "UNKNOWN_STOPS", "Decoder", "encode"]
 
@@ -55,33 +55,21 @@ UNKNOWN_STOPS = frozenset({"FINISH_REASON_UNSPECIFIED", "OTHER", "NO_IMAGE", "ES
 """Reasons Google lists that say nothing one could act on."""
 
 
-class Decoder:
+class Decoder(Ending):
     """Chunks of one reply in, events out. `tag` makes minted call ids unique in a conversation."""
 
     def __init__(self, *, tag: str = "0") -> None:
+        super().__init__()
         self._tag = tag
         self._blocks = BlockWriter()
         self._call_ids: set[str] = set()
         self._calls = 0
         self._response_id = ""
         self._has_started = False
-        self._raw_stop: str | None = None
         self._is_blocked = False
-        self._is_ended = False
         self._detail = ""
         self._usage = Usage()
         self._searches = Searches()
-
-    @property
-    def is_complete(self) -> bool:
-        return self._raw_stop is not None or self._is_ended
-
-    @property
-    def is_ended(self) -> bool:
-        return self._is_ended
-
-    def end(self) -> None:
-        self._is_ended = True
 
     def feed(self, sent: JsonObject) -> list[ReplyEvent]:
         if sent.get("error"):

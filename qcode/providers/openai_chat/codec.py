@@ -20,7 +20,7 @@ from qcode.providers.openai_chat.calls import CallDeltas
 from qcode.providers.openai_chat.encoding import encode
 from qcode.providers.openai_chat.quirks import ChatQuirks
 from qcode.providers.shapes import count_in, object_in, objects_in, text_in
-from qcode.providers.stops import normalise
+from qcode.providers.stops import Ending, normalise
 
 __all__ = ["FAILURES", "STOPS", "Decoder", "encode"]
 
@@ -53,10 +53,11 @@ FAILURES: Mapping[str, ErrorKind] = {
 """Words some servers put in `finish_reason` although the reply failed."""
 
 
-class Decoder:
+class Decoder(Ending):
     """Chunks of one reply in, events out. `tag` makes minted call ids unique in a conversation."""
 
     def __init__(self, quirks: ChatQuirks | None = None, *, tag: str = "0") -> None:
+        super().__init__()
         names = ("reasoning_content", "reasoning")
         own = quirks.reasoning_field if quirks else ""
         self._reasoning_fields = (own, *names) if own and own not in names else names
@@ -64,22 +65,9 @@ class Decoder:
         self._calls = CallDeltas(self._blocks, tag=tag)
         self._response_id = ""
         self._has_started = False
-        self._raw_stop: str | None = None
-        self._is_ended = False
         self._refusal = ""
         self._detail = ""
         self._usage = Usage()
-
-    @property
-    def is_complete(self) -> bool:
-        return self._raw_stop is not None or self._is_ended
-
-    @property
-    def is_ended(self) -> bool:
-        return self._is_ended
-
-    def end(self) -> None:
-        self._is_ended = True
 
     def feed(self, sent: JsonObject) -> list[ReplyEvent]:
         if is_error_object(sent):

@@ -7,7 +7,7 @@ call of a known tool stays text. Read `text_filter` next, then `forms`.
 
 from __future__ import annotations
 
-from qcode.providers.text_calls.events import CallEvents, as_event_stream, as_events
+from qcode.providers.text_calls.events import CallEvents, as_event_stream
 from qcode.providers.text_calls.history import as_text_history
 from qcode.providers.text_calls.instructions import instructions
 from qcode.providers.text_calls.provider import TextCallProvider
@@ -24,7 +24,6 @@ __all__ = [
     "Visible",
     "WrittenCall",
     "as_event_stream",
-    "as_events",
     "as_text_history",
     "instructions",
 ]

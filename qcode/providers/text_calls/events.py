@@ -5,7 +5,7 @@ Blocks are numbered anew, because a call splits the text it stands in. Calls a p
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from dataclasses import replace
 
 from qcode.protocol.errors import ProviderError
@@ -162,19 +162,13 @@ class CallEvents:
         return [] if number is None else [BlockEnded(number, opaque)]
 
 
-def as_events(
-    events: Iterable[ReplyEvent], calls: TextCalls, *, tag: str = "0", cap: int | None = None
-) -> Iterator[ReplyEvent]:
-    """Yield the events of a whole reply with the calls in its text as calls; see `CallEvents`."""
-    made = CallEvents(calls, tag=tag, cap=cap)
-    for event in events:
-        yield from made.feed(event)
-
-
 async def as_event_stream(
     events: AsyncIterable[ReplyEvent], calls: TextCalls, *, tag: str = "0", cap: int | None = None
 ) -> AsyncIterator[ReplyEvent]:
-    """Yield the same while a reply streams. A stream that fails gives what is held first, then fails."""
+    """Yield the events of a reply with the calls in its text as calls; see `CallEvents`.
+
+    A stream that fails gives what is held first, then fails.
+    """
     made = CallEvents(calls, tag=tag, cap=cap)
     try:
         async for event in events:

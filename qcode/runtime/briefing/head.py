@@ -25,10 +25,6 @@ class GitState:
     changed: int | None = None
     why: str = ""
 
-    @property
-    def is_clean(self) -> bool | None:
-        return None if self.changed is None else self.changed == 0
-
 
 def read_head(root: Path) -> GitState:
     """Return branch and commit of the repository at `root`, never raising."""

@@ -40,10 +40,6 @@ class SearchingPane(MarkingPane):
         self._search: _Search | None = None
         self._opened: list[Foldable] = []
 
-    @property
-    def is_searching(self) -> bool:
-        return self._search is not None
-
     def begin_search(self) -> None:
         """Remember where the person is."""
         bottom = min(self.column.height, round(self.scroll_y) + self.size.height) - 1

@@ -25,7 +25,7 @@ from qcode.protocol.reply import (
 )
 from qcode.protocol.stops import StopReason
 from qcode.protocol.usage import Usage
-from qcode.providers.text_calls import CallEvents, TextCalls, as_event_stream, as_events
+from qcode.providers.text_calls import CallEvents, TextCalls, as_event_stream
 from tests.providers.events import joined
 from tests.providers.text_calls.pieces import READ, READ_ARGUMENTS, TOOLS
 
@@ -44,7 +44,8 @@ def text(*pieces: str, block: int = 0) -> list[ReplyEvent]:
 
 
 def changed(events: list[ReplyEvent], *, cap: int | None = 100) -> list[ReplyEvent]:
-    return list(as_events(events, TextCalls(TOOLS), tag="5", cap=cap))
+    made = CallEvents(TextCalls(TOOLS), tag="5", cap=cap)
+    return [event for sent in events for event in made.feed(sent)]
 
 
 def call_events(block: int, number: int = 1, arguments: str = READ_ARGUMENTS) -> list[ReplyEvent]:
