@@ -85,7 +85,8 @@ def _all_keys() -> Iterator[Key]:
     yield from _keys_of(ModelSettings, ("models", "*"))
     yield from (_inherited(one, ("models", "*", "output")) for one in _keys_of(Output, ()))
     for name in ("input", "output", "cache_read", "cache_write"):
-        yield Key(("models", "*", "price", name), Meta(kinds.price()), None)
+        # A project that set a price could make any budget last for ever.
+        yield Key(("models", "*", "price", name), Meta(kinds.price(), is_project_allowed=False), None)
     yield from _keys_of(McpServer, ("mcp_servers", "*"))
 
 

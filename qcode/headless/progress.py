@@ -63,7 +63,7 @@ def remark(event: TurnEvent) -> str:
         case ev.PartialRestored():
             return "the new attempt came to nothing: the text before it is kept"
         case ev.Waiting():
-            return f"waiting {event.seconds:.1f} s before try {event.attempt}: {event.why}"
+            return f"waiting {event.seconds:.1f} s before retry {event.attempt}: {event.why}"
         case ev.ToolFinished():
             detail = event.outcome.summary
             return f"{event.call.name}: {event.state}" + (f", {detail}" if detail else "")

@@ -103,6 +103,7 @@ def test_tables_of_two_files_are_merged_key_by_key(folders: Folders) -> None:
         "[tools]\nsandbox = 'off'",
         "[tools]\nsandbox = 'auto'",
         "[ui.keys]\n'approval.deny' = 'y'",
+        "[models.'a/b']\nprice = { input = 0, output = 0 }",
     ],
 )
 def test_a_project_cannot_set_what_lowers_protection(folders: Folders, text: str) -> None:
