@@ -17,6 +17,7 @@ from qcode.config.errors import ConfigError
 from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name, type_words
 from qcode.config.schema import Key, canonical, dotted, find_key, is_table, nearest
 from qcode.config.settings import Origin
+from qcode.protocol import values
 
 KeyPath: TypeAlias = "tuple[str, ...]"
 Scope: TypeAlias = Literal["user", "project", "extra"]
@@ -24,7 +25,7 @@ Scope: TypeAlias = Literal["user", "project", "extra"]
 _LARGEST = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@values.dataclass(frozen=True, slots=True)
 class Value:
     """`items` are the origins of the items of a list that all layers join, in its order."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from textual import events
 from textual.message import Message
 
+from qcode.protocol import values
 from qcode.tui.file_menu import file_choices, mention_at
 from qcode.tui.images import Images, image_paths
 from qcode.tui.pastes import LONGEST_UNFOLDED, Pastes, pasted
@@ -33,7 +34,7 @@ NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "
 Kind: TypeAlias = Literal["prompt", "shell"]
 
 
-@dataclass(frozen=True, slots=True)
+@values.dataclass(frozen=True, slots=True)
 class Sources:
     """What the prompt asks for while a person types.
 

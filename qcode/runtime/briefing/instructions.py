@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from qcode.protocol import values
 from qcode.runtime.briefing.imports import find_imports, is_secret
 
 NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "QWEN.md")
@@ -25,7 +26,7 @@ _INTRODUCTION = (
 _TAG = re.compile(r"<(?=/?instructions\b)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@values.dataclass(frozen=True, slots=True)
 class InstructionFile:
     """A file that was loaded. `size` is its size in bytes, `used` how many of them are in the prompt.
 
@@ -43,7 +44,7 @@ class InstructionFile:
         return self.used < self.size
 
 
-@dataclass(frozen=True, slots=True)
+@values.dataclass(frozen=True, slots=True)
 class Instructions:
     """The part of the prompt, the files it was made from, and lines for a person about what was left out."""
 

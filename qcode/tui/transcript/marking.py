@@ -15,6 +15,7 @@ from textual.message import Message
 from textual.selection import Selection
 from textual.timer import Timer
 
+from qcode.protocol import values
 from qcode.tui.transcript.column import word_at
 from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.entries import Entry
@@ -24,7 +25,7 @@ from qcode.tui.transcript.pane import Pane
 _PULL_SECONDS = 1 / 20
 
 
-@dataclass(frozen=True, slots=True)
+@values.dataclass(frozen=True, slots=True)
 class Anchor:
     """A character of an entry. `before` is what its row says up to there: while it does, the row is the same."""
 

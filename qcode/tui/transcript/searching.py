@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from textual.geometry import Offset
 
+from qcode.protocol import values
 from qcode.tui.transcript.column import Place
 from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.entries import Foldable
@@ -14,7 +15,7 @@ from qcode.tui.transcript.marking import MarkingPane
 from qcode.tui.transcript.search import Hit, find_all, pattern_of
 
 
-@dataclass(frozen=True, slots=True)
+@values.dataclass(frozen=True, slots=True)
 class Found:
     """Which place is shown, counted from the top, and how many there are; both 0 where there is none."""
 
