@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from qcode.protocol.conversation import Conversation
     from qcode.tui.approval import ApprovalPanel
     from qcode.tui.configuring import Setting
+    from qcode.tui.connecting import Connecting
     from qcode.tui.transcript import Transcript
     from qcode.tui.turns import State
 
@@ -299,12 +300,19 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         if self.setup.warm_up is not None:
             self._run_aside(asyncio.to_thread(self.setup.warm_up), "warm-up")
         self._run_aside(look_for_sandbox(self.setup, self.parts.status), "sandbox")
-        if self.setup.connect is not None and self.setup.connect.is_first:
-            self.host.connect("")
         if self.setup.first_prompt.strip():
             self.host.send_first(self.setup.first_prompt)
         for event in self._early:
             self.post_message(event)
+        if self.setup.connect is not None and self.setup.connect.is_first:
+            self._connect_first(self.setup.connect)
+
+    def _connect_first(self, connecting: Connecting) -> None:
+        """Open the connect screen once the prompt has what was typed; who sent something goes on with the demo."""
+        if any(isinstance(event, events.Key) and event.key == "enter" for event in self._early):
+            connecting.finish("")
+            return
+        self.call_later(self.parts.prompt.call_later, self.call_later, self.host.connect, "")
 
     def _run_aside(self, work: Coroutine[Any, Any, None], group: str) -> None:
         """Run `work` beside the app's messages; an error in it ends in a notice."""

@@ -7,6 +7,8 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from qcode.tui.hanging import HangingText
+
 
 class HelpPanel(Vertical):
     """Shows a title and a text that scrolls; hidden while closed."""
@@ -19,7 +21,7 @@ class HelpPanel(Vertical):
     def compose(self) -> ComposeResult:
         yield Static(id="help-title", markup=False)
         with VerticalScroll(id="help-scroll", can_focus=False):
-            yield Static(id="help-text", markup=False)
+            yield HangingText(id="help-text")
 
     @property
     def is_open(self) -> bool:
@@ -28,8 +30,9 @@ class HelpPanel(Vertical):
     def show(self, title: str, text: str) -> None:
         """Open with `text`, which is our own words or already cleaned."""
         self.heading = title
-        self.query_one("#help-title", Static).update(Content.assemble((title, "bold"), ("  Esc closes", "$muted")))
-        self.query_one("#help-text", Static).update(Content(text))
+        hint = "  Esc closes · PgUp PgDn scroll"
+        self.query_one("#help-title", Static).update(Content.assemble((title, "bold"), (hint, "$muted")))
+        self.query_one("#help-text", HangingText).show([(line, "") for line in text.split("\n")])
         self.display = True
         self.query_one("#help-scroll", VerticalScroll).scroll_home(animate=False)
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 from qcode.protocol.messages import Reasoning, Text, ToolResult, assistant, user
 from qcode.tui.commands.command import key_names, nearest, split_command
 from qcode.tui.commands.table import COMMANDS
+from qcode.tui.hanging import HangingText
 from tests.tui.harness import SETUP, Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, call, ended, said, says
 
 
 def _panel(run: Running) -> str:
-    from textual.content import Content
-    from textual.widgets import Static
-
-    content = run.app.query_one("#help-text", Static).content
-    assert isinstance(content, Content)
-    return content.plain
+    return run.app.query_one("#help-text", HangingText).plain
 
 
 def test_help_lists_every_typed_command_and_topic() -> None:

@@ -13,7 +13,9 @@ from textual.pilot import Pilot
 from qcode.protocol.conversation import Conversation
 from qcode.protocol.messages import Text, assistant, user
 from qcode.tui.app import QcodeApp
+from qcode.tui.connect import ConnectScreen
 from qcode.tui.setup import AppSetup, Opening
+from tests.tui.connecting import ScriptedConnecting
 from tests.tui.harness import SETUP, at_work
 from tests.tui.scripted import ScriptedConversation
 
@@ -24,13 +26,15 @@ class Gate:
 
     conversation: ScriptedConversation = field(default_factory=ScriptedConversation)
     is_possible: bool = True
+    connect: ScriptedConnecting | None = None
     let: threading.Event = field(default_factory=threading.Event)
     threads: list[threading.Thread] = field(default_factory=list)
 
     def open(self) -> tuple[Conversation, AppSetup] | None:
         self.threads.append(threading.current_thread())
         self.let.wait(30)
-        return (self.conversation, replace(SETUP, clock=lambda: 0.0)) if self.is_possible else None
+        setup = replace(SETUP, clock=lambda: 0.0, connect=self.connect)
+        return (self.conversation, setup) if self.is_possible else None
 
 
 def drive(gate: Gate, test: Callable[[QcodeApp, Pilot[int]], Awaitable[None]]) -> QcodeApp:
@@ -97,6 +101,38 @@ def test_a_command_typed_before_it_is_there_runs() -> None:
         await at_work(app, pilot)
         while not app.parts.help.is_open:
             await pilot.pause()
+
+    drive(gate, test)
+
+
+def test_what_is_typed_before_the_first_start_asks_for_a_key_is_in_the_prompt_afterwards() -> None:
+    gate = Gate(connect=ScriptedConnecting(is_first=True))
+
+    async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
+        await pilot.press(*"hi", "space", *"all")
+        gate.let.set()
+        await at_work(app, pilot)
+        while not isinstance(app.screen, ConnectScreen):
+            await pilot.pause()
+        assert app.parts.prompt.text == "hi all"
+        assert gate.conversation.prompts == []
+
+    drive(gate, test)
+
+
+def test_who_sends_something_before_the_first_start_asks_for_a_key_is_not_asked() -> None:
+    connecting = ScriptedConnecting(is_first=True)
+    gate = Gate(connect=connecting)
+
+    async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
+        await pilot.press(*"hi", "space", *"all", "enter")
+        gate.let.set()
+        await at_work(app, pilot)
+        while not gate.conversation.prompts:
+            await pilot.pause()
+        assert gate.conversation.prompts == ["hi all"]
+        assert not isinstance(app.screen, ConnectScreen)
+        assert connecting.finished == 1
 
     drive(gate, test)
 

@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 from qcode.protocol.events import ApprovalRequested, Notice
 from qcode.protocol.servers import ServerQuestion, ServerStatus, ServerTool
 from qcode.tui.approval import GUARD_SECONDS
+from qcode.tui.hanging import HangingText
 from tests.tui.harness import Running, at_work, drive, make_app
 from tests.tui.scripted import Gate, ScriptedConversation, UntilAnswered, call, ended
 
@@ -64,7 +65,7 @@ class ScriptedServers:
 
 
 def panel_text(run: Running) -> str:
-    return str(run.app.parts.help.query_one("#help-text").render())
+    return run.app.parts.help.query_one(HangingText).plain
 
 
 def test_a_question_is_put_once_and_answered_with_a_key() -> None:

@@ -13,6 +13,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from qcode.tui.hanging import HangingText
 from qcode.tui.screens.picker import foot
 from qcode.tui.text import one_line
 
@@ -38,11 +39,12 @@ class FindingsScreen(ModalScreen[None]):
         with Vertical(id="findings"):
             yield Static(Content.styled("Doctor", "bold"), id="findings-title", markup=False)
             with VerticalScroll(id="findings-scroll"):
-                yield Static(Content("Looking around…"), id="findings-text", markup=False)
+                yield HangingText(id="findings-text")
             yield Static(id="findings-foot", markup=False)
 
     def on_mount(self) -> None:
         self.query_one("#findings-scroll").focus()
+        self._show([("Looking around…", "")])
         self.run_worker(self._look())
 
     def on_resize(self) -> None:
@@ -58,20 +60,21 @@ class FindingsScreen(ModalScreen[None]):
     async def _look(self) -> None:
         try:
             self.lines = tuple(await asyncio.to_thread(self._examine))
-            shown = findings_content(self.lines)
+            shown = findings_lines(self.lines)
         except (OSError, ValueError, RuntimeError) as problem:
-            shown = Content.styled(f"It could not be found out: {one_line(str(problem))}", "$text-warning")
-        self.query_one("#findings-text", Static).update(shown)
+            shown = [(f"It could not be found out: {one_line(str(problem))}", "$text-warning")]
+        self._show(shown)
+
+    def _show(self, lines: Sequence[tuple[str, str]]) -> None:
+        self.query_one("#findings-text", HangingText).show(lines)
 
 
-def findings_content(lines: Sequence[str]) -> Content:
-    """Return the findings with their titles marked, a blank line before each."""
-    shown: list[Content] = []
+def findings_lines(lines: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the findings with a style each: their titles marked, a blank line before each."""
+    shown: list[tuple[str, str]] = []
     for line in lines:
         is_title = not line.startswith(" ")
         if is_title and shown:
-            shown.append(Content(""))
-        shown.append(
-            Content.styled(one_line(line), "bold $text-accent") if is_title else Content(f"  {one_line(line)}")
-        )
-    return Content("\n").join(shown)
+            shown.append(("", ""))
+        shown.append((one_line(line), "bold $text-accent") if is_title else (f"  {one_line(line)}", ""))
+    return shown

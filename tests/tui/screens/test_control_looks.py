@@ -14,6 +14,7 @@ from textual.widgets import Static
 from qcode.protocol.events import ApprovalRequested, StepStarted
 from qcode.protocol.reply import TextDelta
 from qcode.tui.app import QcodeApp
+from qcode.tui.hanging import HangingText
 from tests.tui.controlling import Project
 from tests.tui.harness import at_work, make_app
 from tests.tui.scripted import Script, ScriptedConversation, UntilAnswered, call, reply
@@ -65,6 +66,7 @@ def _doing(seen: list[str], command: str, *keys: str) -> Callable[[Pilot[int]], 
         await pilot.app.workers.wait_for_complete()
         await pilot.pause()
         seen.extend(str(widget.content) for widget in app.screen.query(Static))
+        seen.extend(widget.plain for widget in app.screen.query(HangingText))
 
     return do
 

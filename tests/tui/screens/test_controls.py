@@ -13,6 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from qcode.protocol.conversation import NO_OPTIONS
+from qcode.tui.hanging import HangingText
 from qcode.tui.screens.findings import FindingsScreen
 from qcode.tui.screens.memory import MemoryPicker, PlacePicker
 from qcode.tui.screens.permissions import PermissionsScreen
@@ -28,6 +29,10 @@ def plain(run: Running, selector: str) -> str:
     content = run.app.screen.query_one(selector, Static).content
     assert isinstance(content, Content)
     return content.plain
+
+
+def findings(run: Running) -> str:
+    return run.app.screen.query_one(HangingText).plain
 
 
 def said(run: Running) -> str:
@@ -247,11 +252,11 @@ def test_findings_are_looked_for_beside_the_app_and_can_be_copied(tmp_path: Path
     async def test(run: Running) -> None:
         await opened(run, "/doctor", FindingsScreen)
         await run.until(lambda: bool(threads))
-        assert plain(run, "#findings-text") == "Looking around…"
+        assert findings(run) == "Looking around…"
         may_go.set()
-        await run.until(lambda: "bubblewrap" in plain(run, "#findings-text"))
+        await run.until(lambda: "bubblewrap" in findings(run))
         assert threads[0] is not threading.main_thread()
-        assert "[brackets]" in plain(run, "#findings-text")
+        assert "[brackets]" in findings(run)
         await run.pilot.press("c")
         assert run.app.clipboard == "\n".join(FINDINGS)
         await run.pilot.press("q")
@@ -266,7 +271,7 @@ def test_findings_that_fail_are_a_line_and_not_the_end_of_the_app(tmp_path: Path
 
     async def test(run: Running) -> None:
         await opened(run, "/doctor", FindingsScreen)
-        await run.until(lambda: "no [disk]" in plain(run, "#findings-text"))
+        await run.until(lambda: "no [disk]" in findings(run))
 
     go(Project(tmp_path, examine=examine), test)
 

@@ -1,0 +1,71 @@
+"""Two columns at any width: what wraps stays in its column."""
+
+from __future__ import annotations
+
+import pytest
+from rich.cells import cell_len
+
+from qcode.tui.commands.command import table_text
+from qcode.tui.hanging import HangingText, hanging
+from tests.tui.harness import Running, drive
+
+LINE = "  rate limit     the host refuses, qcode counts down and tries again"
+
+
+def test_what_fits_stays_as_it_is() -> None:
+    assert list(hanging(LINE, 80)) == [LINE]
+
+
+def test_what_wraps_stays_in_its_column() -> None:
+    assert list(hanging(LINE, 50)) == [
+        "  rate limit     the host refuses, qcode counts",
+        "                 down and tries again",
+    ]
+
+
+def test_where_the_right_column_would_be_too_narrow_it_goes_below() -> None:
+    assert list(hanging(LINE, 36)) == [
+        "  rate limit",
+        "      the host refuses, qcode counts",
+        "      down and tries again",
+    ]
+
+
+def test_a_line_without_columns_keeps_its_indent() -> None:
+    assert list(hanging("  keys: one and another", 15)) == ["  keys: one and", "  another"]
+
+
+@pytest.mark.parametrize("line", [LINE, "日本語  " + "幅の広い文字" * 9, "x" * 90, "", "   ", "a  " + "b" * 50])
+@pytest.mark.parametrize("width", [12, 30, 41, 80])
+def test_no_row_is_wider_than_the_screen_and_no_word_is_lost(line: str, width: int) -> None:
+    rows = list(hanging(line, width))
+    assert all(cell_len(row) <= width for row in rows if row.strip())
+    assert "".join("".join(rows).split()) == "".join(line.split())
+
+
+def test_a_long_left_side_does_not_push_the_right_sides_of_all_rows_away() -> None:
+    rows = [("/a", "one"), ("/bcd [x]", "two"), ("/long " + "[argument] " * 4, "three")]
+    assert table_text(rows).splitlines() == [
+        "/a        one",
+        "/bcd [x]  two",
+        "/long " + "[argument] " * 4,
+        "          three",
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_the_help_scrolls_to_its_end_at_every_width(width: int) -> None:
+    async def test(run: Running) -> None:
+        await run.send("/help")
+        await run.until(lambda: run.app.parts.help.is_open)
+        scroll = run.app.query_one("#help-scroll")
+        assert scroll.max_scroll_y > 0
+        while scroll.scroll_y < scroll.max_scroll_y:
+            before = scroll.scroll_y
+            await run.pilot.press("pagedown")
+            await run.pilot.pause()
+            assert scroll.scroll_y > before
+        text = run.app.query_one(HangingText)
+        assert scroll.scroll_y + scroll.size.height == len(text.rows(text.content_size.width))
+
+    drive(test, size=(width, 24))
