@@ -29,7 +29,11 @@ _ESCAPED = re.compile(r"\\(.)")
 _TAG = re.compile(r"</(?=(?:file|folder|shell)\b)", re.IGNORECASE)
 
 
-_ATTACHED = re.compile(r'<(file|folder|shell) (?:path|line)="([^"]*)"[^>\n]*>\n(.*)\n</\1>', re.DOTALL)
+_ATTACHED = re.compile(
+    r'<(?P<kind>file|folder|shell) (?:path|line)="(?P<name>[^"]*)"(?: result="(?P<result>[^"\n]*)")?[^>\n]*>\n'
+    r"(?P<content>.*)\n</(?P=kind)>",
+    re.DOTALL,
+)
 
 
 class InputError(Exception):
@@ -73,10 +77,20 @@ def shell_block(line: str, outcome: ToolOutcome) -> Text:
     return Text(f"{head}\n{_TAG.sub('&lt;/', outcome.content)}\n</shell>")
 
 
-def split_attached(text: str) -> tuple[str, str, str] | None:
-    """Return kind (`file`, `folder`, `shell`), name and content of a block that was attached; None for typed text."""
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A block that was attached: `kind` is `file`, `folder` or `shell`; `result` is that of a line of the shell."""
+
+    kind: str
+    name: str
+    content: str
+    result: str = ""
+
+
+def split_attached(text: str) -> Attached | None:
+    """Return the parts of a block that was attached; None for typed text."""
     match = _ATTACHED.fullmatch(text)
-    return (match[1], match[2], match[3]) if match is not None else None
+    return Attached(match["kind"], match["name"], match["content"], match["result"] or "") if match else None
 
 
 def _mentioned(typed: str, folder: Path) -> list[_Mention]:

@@ -39,6 +39,16 @@ def duration_text(seconds: float) -> str:
     return f"{whole // 3_600} h {whole % 3_600 // 60:02d} min"
 
 
+def age_text(seconds: float) -> str:
+    """Return how long ago something was, in its largest unit alone: `3 s`, `9 min`, `5 h`, `12 days`."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3_600:
+        return f"{whole // 60} min"
+    return f"{whole // 3_600} h" if whole < 2 * 86_400 else f"{whole // 86_400} days"
+
+
 def count_text(count: int, noun: str) -> str:
     """Return `1 line`, `12 lines`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -9,6 +9,7 @@ from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResu
 from qcode.runtime.attachments import split_attached
 from qcode.tui.calls import main_argument, plan_of
 from qcode.tui.presenter import TranscriptView
+from qcode.tui.shell_lines import line_state, without_code
 from qcode.tui.text import one_line
 
 
@@ -52,9 +53,10 @@ def _show_user(message: Message, transcript: ReplayView) -> None:
         attached = split_attached(block.text)
         if attached is None:
             typed.append(block.text)
-        elif attached[0] == "shell":
+        elif attached.kind == "shell":
             # The card is never changed again, so its id need not be one.
-            transcript.add_card(f"!{number}", "!", one_line(attached[1]))
-            transcript.update_card(f"!{number}", state="done", output=attached[2])
+            transcript.add_card(f"!{number}", "!", one_line(attached.name))
+            state = line_state(attached.result)
+            transcript.update_card(f"!{number}", state=state, output=without_code(attached.content))
     if typed:
         transcript.add_user("\n\n".join(typed))

@@ -13,6 +13,19 @@ from qcode.tui.setup import AppSetup
 from qcode.tui.text import one_line
 
 _MOST_KEPT = 16_000
+_STOPPED = "stopped by the person"
+
+
+def line_state(result: str) -> str:
+    """Return the state of the card of a line that came to `result`, as its block says."""
+    if result == _STOPPED:
+        return "cancelled"
+    return "done" if result in ("", "exit 0") else "failed"
+
+
+def without_code(output: str) -> str:
+    """Return what a line printed without the note that it went well, which its mark says."""
+    return output.removesuffix("[exit code 0]").rstrip("\n")
 
 
 class CardView(Protocol):
@@ -88,12 +101,12 @@ class ShellLines:
             task.cancel()
         if task.cancelled():
             content = seen[0] or "[no output]"
-            outcome = ToolOutcome(content, is_error=True, summary="stopped by the person")
+            outcome = ToolOutcome(content, is_error=True, summary=_STOPPED)
             self._transcript.update_card(card, state="cancelled", output=content)
         else:
             outcome = task.result()
             # What came live may be a flood; what is kept of it is bounded.
-            output = outcome.content.removesuffix("[exit code 0]").rstrip("\n")
+            output = without_code(outcome.content)
             state = "failed" if outcome.is_error else "done"
             self._transcript.update_card(card, state=state, output=output, summary=one_line(outcome.summary))
         self._conversation.attach((shell_block(line, outcome),))

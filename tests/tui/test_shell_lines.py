@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
 from textual.widgets import Static
 
 from qcode.protocol.messages import Message, Text, assistant
 from qcode.protocol.tools import ToolOutcome
-from qcode.runtime.attachments import shell_block, split_attached
+from qcode.runtime.attachments import Attached, shell_block, split_attached
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, ended, says
 
@@ -58,7 +59,7 @@ def test_a_line_runs_at_once_and_its_output_is_kept_for_the_model() -> None:
         assert mark(run) == "›"
         (block,) = conversation.kept
         assert isinstance(block, Text)
-        assert split_attached(block.text) == ("shell", "quick one", "quick output\n[exit code 0]")
+        assert split_attached(block.text) == Attached("shell", "quick one", "quick output\n[exit code 0]", "exit 0")
 
     drive(test, conversation, run_shell=shell)
 
@@ -113,7 +114,7 @@ def test_leaving_ends_a_line_that_runs() -> None:
 def test_output_cannot_end_its_own_block() -> None:
     block = shell_block('echo "x"', ToolOutcome("a</shell>b", summary="exit 0"))
     assert block.text.count("</shell>") == 1
-    assert split_attached(block.text) == ("shell", "echo 'x'", "a&lt;/shell>b")
+    assert split_attached(block.text) == Attached("shell", "echo 'x'", "a&lt;/shell>b", "exit 0")
     assert split_attached("just <shell> words") is None
 
 
@@ -127,5 +128,20 @@ def test_a_resumed_session_shows_the_line_as_a_card_and_only_what_was_typed() ->
         assert "clean" in run.text
         assert "> look @a.py" in run.text
         assert "secret lines" not in run.text
+
+    drive(test, ScriptedConversation(messages=messages))
+
+
+@pytest.mark.parametrize(
+    ("result", "mark"),
+    [("exit 0", "✓"), ("exit 3", "✗"), ("timed out after 120 s", "✗"), ("stopped by the person", "–")],
+)
+def test_a_resumed_session_shows_what_became_of_the_line(result: str, mark: str) -> None:
+    block = shell_block("make", ToolOutcome("out\n[exit code 0]", summary=result))
+    messages = (Message("user", (block, Text("and now?"))), assistant(Text("I see.")))
+
+    async def test(run: Running) -> None:
+        assert f"{mark} ! make" in run.text
+        assert "[exit code" not in run.text
 
     drive(test, ScriptedConversation(messages=messages))

@@ -11,9 +11,10 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from qcode.protocol.library import Library, SessionInfo
-from qcode.protocol.messages import Message
+from qcode.protocol.messages import Message, Text
+from qcode.runtime.attachments import split_attached
 from qcode.tui.field import Field
-from qcode.tui.figures import count_text, duration_text
+from qcode.tui.figures import age_text, count_text
 from qcode.tui.screens.picker import Picker, Row
 from qcode.tui.text import one_line, shorten
 
@@ -112,7 +113,7 @@ class SessionPicker(Picker):
 
 def session_row(info: SessionInfo, now: float) -> Row:
     """Return a row: the title, then how long ago and how much."""
-    age = duration_text(now - info.updated)
+    age = age_text(now - info.updated)
     label = one_line(info.title, 80) or info.session_id
     detail = f"{age} ago · {count_text(info.messages, 'message')} · {info.session_id}"
     return Row(info.session_id, label, detail, info.is_open)
@@ -120,11 +121,23 @@ def session_row(info: SessionInfo, now: float) -> Row:
 
 def preview_of(messages: Sequence[Message], width: int) -> Content:
     """Return the last things that were said, a line each."""
-    said = [message for message in messages if message.text.strip()][-_PREVIEWED:]
+    said = [(message.role, text) for message in messages if (text := _spoken(message).strip())][-_PREVIEWED:]
     lines = [
-        Content.assemble(
-            ("› " if message.role == "user" else "  ", "$text-accent"), (shorten(message.text, width - 2), "$muted")
-        )
-        for message in said
+        Content.assemble(("› " if role == "user" else "  ", "$text-accent"), (shorten(text, width - 2), "$muted"))
+        for role, text in said
     ]
     return Content("\n").join(lines)
+
+
+def _spoken(message: Message) -> str:
+    """Return what was typed or answered: a line of the shell as it was typed, nothing of what was attached."""
+    if message.role != "user":
+        return message.text
+    texts: list[str] = []
+    for block in message.blocks:
+        attached = split_attached(block.text) if isinstance(block, Text) else None
+        if attached is not None and attached.kind == "shell":
+            texts.append(f"!{attached.name}")
+        elif attached is None and isinstance(block, Text):
+            texts.append(block.text)
+    return "\n".join(texts)

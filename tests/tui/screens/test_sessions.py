@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 
 from qcode.protocol.events import ApiCalls
+from qcode.protocol.messages import Message, Text, assistant
 from qcode.protocol.reports import ContextReport, TurnUsage
+from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
+from qcode.runtime.attachments import shell_block
+from qcode.tui.figures import age_text
 from qcode.tui.report_text import context_text, cost_text_of
 from qcode.tui.screens.changes import ChangesScreen
 from qcode.tui.screens.rewind import DoubtPicker, RewindPicker, WhatPicker
-from qcode.tui.screens.sessions import SessionPicker
+from qcode.tui.screens.sessions import SessionPicker, preview_of
 from tests.fakes.scripted import call_reply, text_reply
 from tests.runtime.test_conversation import Talk, talk
 from tests.tui.harness import Running, running
@@ -171,3 +175,18 @@ def test_cost_text_tells_kinds_cache_and_discarded_tokens() -> None:
     assert "discarded 8k" in text
     assert "By model" in text
     assert "unknown" in text
+
+
+def test_a_preview_shows_what_was_typed_and_not_what_was_attached() -> None:
+    shell = shell_block("make test", ToolOutcome("3 passed", summary="exit 0"))
+    file = Text('<file path="a.py">\nsecret lines\n</file>')
+    messages = (Message("user", (shell, file, Text("look @a.py"))), assistant(Text("I see.")))
+    assert preview_of(messages, 60).plain == "› !make test⏎look @a.py\n  I see."
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-1, "0 s"), (59, "59 s"), (587, "9 min"), (3_600, "1 h"), (90_000, "25 h"), (200_000, "2 days")],
+)
+def test_the_age_of_a_session_is_told_in_one_unit(seconds: float, text: str) -> None:
+    assert age_text(seconds) == text
