@@ -1,0 +1,31 @@
+"""Exports go to a new file of the person's own, or say in one line why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qcode.cli.exporting import save_export
+
+
+def test_an_export_is_a_new_file_for_its_owner_only(tmp_path: Path) -> None:
+    where = save_export(tmp_path, "out.md", "é\n")
+    assert Path(where) == tmp_path / "out.md"
+    assert Path(where).read_bytes() == "é\n".encode()
+    assert Path(where).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_exists_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "out.md").write_text("mine")
+    with pytest.raises(ValueError, match=r"^out\.md exists already: name another file\.$"):
+        save_export(tmp_path, "out.md", "new")
+    assert (tmp_path / "out.md").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["no/such/folder.md", "a\0b.md", "~nobody-of-this-name/x.md"])
+def test_what_cannot_be_written_is_one_line(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot be written") as refused:
+        save_export(tmp_path, name, "text")
+    assert "\n" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
