@@ -180,7 +180,7 @@ STATES = {
         changes=lambda: {"connect": ScriptedConnecting()},
     ),
     "waiting": State(
-        ("rate limited", "default"),
+        ("(attempt 2)", "default"),
         holds=_activity("rate limited"),
         make=lambda: _Conversation(StepStarted(1), Waiting(5.0, "rate limited", 2), Gate()),
         prompt="hello",
