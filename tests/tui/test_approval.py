@@ -224,7 +224,7 @@ def test_a_long_preview_scrolls_and_never_hides_question_or_choices(size: tuple[
         scroll = run.app.query_one("#approval-preview")
         assert 2 <= scroll.size.height <= size[1] * 0.4
         await run.pilot.press("shift+down", "shift+down")
-        assert scroll.scroll_offset.y == 2
+        await run.until(lambda: scroll.scroll_offset.y == 2)
         for part in ("#approval-question", "#approval-options", "#prompt", "#status"):
             region = run.app.query_one(part).region
             assert region.height > 0
