@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -69,6 +72,43 @@ def test_a_session_is_listed_shown_and_deleted(printed: Printed, monkeypatch: py
     assert printed("sessions", "show", session.session_id)[0] == ["user: hello you"]
     assert printed("sessions", "delete", session.session_id)[0] == [f"deleted {session.session_id}"]
     assert printed("sessions") == (["no sessions of this folder yet"], [])
+
+
+def test_a_session_is_exported_as_asked_or_as_its_file_is_called(printed: Printed) -> None:
+    session = SessionStore(printed.state, printed.work).create("demo/demo", printed.work)
+    session.append(user("hello you"))
+    session.close()
+    name = session.session_id
+    markdown, said = printed("sessions", "export", name)
+    assert "hello you" in markdown
+    assert said == []
+    assert json.loads("\n".join(printed("sessions", "export", name, "--format=json")[0]))["messages"]
+    out, said = printed("sessions", "export", name, "-o", "talk.html")
+    assert out == []
+    assert said == [f"qcode: exported to {printed.work / 'talk.html'}"]
+    page = (printed.work / "talk.html").read_text()
+    assert page.lower().startswith("<!doctype html>")
+    assert "hello you" in page
+    assert printed("sessions", "export", name, "-o", "talk.html", code=42)[1] == [
+        "qcode: talk.html exists already: name another file."
+    ]
+    assert printed("sessions", "export", name, "--format", "pdf", code=2)[1][0].startswith("qcode: use: qcode sessions")
+
+
+def test_a_start_removes_what_is_older_than_the_person_keeps(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SessionStore(printed.state, printed.work)
+    for number in range(2):
+        session = store.create("demo/demo", printed.work)
+        session.append(user(f"hello {number}"))
+        session.close()
+    old, young = store.ids()
+    long_ago = time.time() - 3 * 86_400
+    os.utime(printed.state / "sessions" / store.folder.name / f"{old}.jsonl", (long_ago, long_ago))
+    (printed.state.parent / "config.toml").write_text("[sessions]\nretention_days = 2\n")
+    monkeypatch.setattr("sys.stdin", None)
+    printed("-p", "hello", "-m", "demo/demo")
+    assert old not in store.ids()
+    assert young in store.ids()
 
 
 @pytest.mark.parametrize(
