@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,8 +20,9 @@ from qcode.runtime.clipboard import Clip
 from qcode.tui.app import QcodeApp
 from qcode.tui.connect import ConnectScreen
 from qcode.tui.connecting import CheckedKey
+from qcode.tui.setup import Opening
 from tests.tui.connecting import ScriptedConnecting
-from tests.tui.harness import Running, drive, make_app
+from tests.tui.harness import SETUP, Running, at_work, drive, make_app
 from tests.tui.scripted import Gate, Script, ScriptedConversation, ended
 
 
@@ -263,3 +265,32 @@ def test_the_terminal_is_taken_back_whatever_happens_while_it_is_lent(monkeypatc
         assert taken_back == [True]
 
     drive(test)
+
+
+def test_an_error_at_any_wait_of_the_opening_is_one_line_and_the_terminal_is_whole(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def run(at: int) -> bool:
+        setup = replace(SETUP, clock=lambda: 0.0)
+        opening = Opening("demo/soon", "default", lambda: (ScriptedConversation(), setup))
+        app = QcodeApp(opening, setup=setup)
+
+        async def pilot(pilot: Pilot[Any]) -> None:
+            while app.is_running and not (made and made[0].is_over):
+                await pilot.pause()
+            if app.is_running and not made[0].has_broken:
+                await at_work(app, pilot)
+                app.exit(0)
+
+        with breaking("opening", at) as made:
+            code = app.run(headless=True, size=(80, 24), auto_pilot=pilot)
+        said = capsys.readouterr().err
+        assert "Traceback" not in said
+        assert code == (1 if made[0].has_broken else 0)
+        assert ("qcode stopped: BrokeError" in said) is made[0].has_broken
+        return made[0].has_broken
+
+    at = 1
+    while run(at):
+        at += 1
+    assert at > 1

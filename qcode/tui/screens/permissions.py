@@ -123,7 +123,11 @@ class PermissionsScreen(Picker):
     async def _try(self, text: str) -> None:
         kind, value = control_text.read_tried(text)
         # A verdict may look at the disk, and ask bash and git.
-        tried = await asyncio.to_thread(self._permissions.check, kind, value)
+        try:
+            tried = await asyncio.to_thread(self._permissions.check, kind, value)
+        except (OSError, ValueError, RuntimeError) as problem:
+            self._say(f"It could not be judged: {one_line(str(problem))}")
+            return
         self._say(control_text.tried_text(kind, value, tried))
 
     def _change(self, change: Callable[[Permissions, RuleInForce], str]) -> None:
