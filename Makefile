@@ -5,18 +5,23 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
+# The distribution was named qcode: removed later, it would take the new one's command along.
+FORGET_OLD_NAME := $(BIN)/python -m pip --disable-pip-version-check -qqq uninstall --yes qcode
 RAN := $(VENV)/tests.xml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt lint types arch snap-update search bench
+.PHONY: help run test test-all fuzz check fmt lint types arch snap-update pin-update search bench
 
 help:
 	@echo "make run [ARGS='-p hello']   start qcode"
 	@echo "make test [ARGS=tests/tui]   run the tests"
+	@echo "make test-all                the tests and the broad rest: every row of the large tables"
+	@echo "make fuzz [ARGS='--count N'] random commands, judged and run under strace"
 	@echo "make check                   what has to pass before a merge: lint, types, architecture, tests"
 	@echo "make fmt                     format the code and sort imports"
 	@echo "make lint | types | arch     one of the checks"
 	@echo "make snap-update             accept the screens of the app as they are now"
+	@echo "make pin-update              record the behaviour that tests/pins compares as it is now"
 	@echo "make search                  the tests, with new random examples for those of properties"
 	@echo "make bench                   the measurements of tests/perf"
 
@@ -25,6 +30,12 @@ run: $(VENV)/.runtime
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest $(ARGS)
+
+test-all: $(VENV)/.test
+	$(BIN)/python -m pytest -m "not perf" $(ARGS)
+
+fuzz: $(VENV)/.test
+	$(BIN)/python -m tests.safety.shell.fuzz $(ARGS)
 
 check: lint types arch
 	$(MAKE) --no-print-directory test ARGS=--junit-xml=$(RAN)
@@ -48,6 +59,9 @@ arch: $(VENV)/.test
 snap-update: $(VENV)/.test
 	$(BIN)/python -m pytest tests/tui --snapshot-update $(ARGS)
 
+pin-update: $(VENV)/.test
+	$(BIN)/python -m pytest tests/pins -m "not perf" --accept-pins $(ARGS)
+
 search: $(VENV)/.test
 	$(BIN)/python -m pytest --hypothesis-profile=search $(ARGS)
 
@@ -56,10 +70,12 @@ bench: $(VENV)/.test
 
 # A stamp is touched only after pip has succeeded, so an interrupted set-up starts again.
 $(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/.created
+	@$(FORGET_OLD_NAME)
 	$(PIP) --editable .
 	@touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/.created
+	@$(FORGET_OLD_NAME)
 	$(PIP) --editable '.[test]'
 	@touch $(VENV)/.runtime $@
 

@@ -15,7 +15,7 @@ def main() -> int:
     # What loads now stays to the end; looking through it for garbage again and again would be in vain.
     gc.disable()
     try:
-        from qcode.cli import main as run
+        from qcode.cli.main import main as run
 
         gc.enable()
         return run()

@@ -8,26 +8,19 @@ import os
 import sys
 from collections.abc import Sequence
 
-from qcode.cli.arguments import UsageError
-from qcode.cli.asking import Left, ask, ask_unseen
-from qcode.cli.auth_status import Row, row_of, rows_of
-from qcode.cli.crash import keep_out
-from qcode.cli.failure import StartError
-from qcode.cli.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
-from qcode.cli.output import put, say
-from qcode.cli.selection import address_of, known_specs, needs_key
+from qcode.agent.crash import keep_out
+from qcode.agent.keys.connect import Checked, Row, check, login_lines, read_key, row_of, rows_of, store
+from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
+from qcode.agent.models.selection import address_of, known_specs, needs_key
+from qcode.cli.flags import UsageError
+from qcode.cli.terminal import Left, ask, ask_unseen, put, say
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
-from qcode.protocol.errors import ProviderError
-from qcode.protocol.values import dataclass
+from qcode.protocol.errors import CredentialError, ExitCode, KeyringError, QcodeError
 from qcode.providers import registry
-from qcode.providers.connection import Timeouts
-from qcode.providers.key_check import Checked, check_key
-from qcode.providers.pasted_key import read_key
 from qcode.providers.registry import ProviderSpec
-from qcode.runtime.credentials.errors import CredentialError, KeyringError
-from qcode.runtime.credentials.store import Stored
 from qcode.safety.secret import Secret
+from qcode.values import dataclass
 
 USAGE = (
     "use: qcode auth login PROVIDER [--no-check], qcode auth status [PROVIDER] [--json], or qcode auth logout PROVIDER"
@@ -35,7 +28,6 @@ USAGE = (
 LEFT = 130
 _LONGEST_LINE = 64 * 1024
 _LONGEST_NAME = 16
-_CONNECT_S = 5.0
 _TRIES = 3
 
 
@@ -53,7 +45,7 @@ class Desk:
 
 
 def run_auth(rest: Sequence[str], paths: ConfigPaths, settings: Settings) -> int:
-    """Run one command and return its exit code; raise `UsageError` or `StartError`."""
+    """Run one command and return its exit code; raise `UsageError` or `QcodeError`."""
     if not rest or rest[0] not in ("login", "status", "logout"):
         raise UsageError(USAGE)
     command, words = rest[0], [word for word in rest[1:] if not word.startswith("-")]
@@ -76,7 +68,7 @@ def run_auth(rest: Sequence[str], paths: ConfigPaths, settings: Settings) -> int
     except Left:
         return LEFT
     except CredentialError as error:
-        raise StartError(str(error), 1) from None
+        raise QcodeError(str(error), ExitCode.FAILED) from None
 
 
 def _keys(paths: ConfigPaths, *, is_attended: bool) -> Keys:
@@ -97,7 +89,7 @@ def _spec(desk: Desk, name: str | None, command: str) -> ProviderSpec:
     shown = f' "{name}"' if len(name) <= _LONGEST_NAME and name.replace("-", "").replace("_", "").isalnum() else ""
     nearest = registry.nearest(name, specs) if shown else None
     hint = f"; did you mean {nearest}?" if nearest else f"; known are {', '.join(sorted(specs))}"
-    raise StartError(f"there is no provider{shown}{hint}", 2)
+    raise QcodeError(f"there is no provider{shown}{hint}", ExitCode.USAGE)
 
 
 def _asked_provider(desk: Desk, command: str) -> str:
@@ -106,7 +98,7 @@ def _asked_provider(desk: Desk, command: str) -> str:
     if command == "logout":
         names = sorted(desk.keys.stored_names())
         if not names:
-            raise StartError("no key is stored", 2)
+            raise QcodeError("no key is stored", ExitCode.USAGE)
     if not desk.is_attended:
         raise UsageError(f"name the provider: qcode auth {command} PROVIDER; there are {', '.join(names)}")
     rows = "".join(f"  {number:>2}  {name}\n" for number, name in enumerate(names, start=1))
@@ -126,54 +118,23 @@ def _login(desk: Desk, spec: ProviderSpec, *, is_checked: bool) -> int:
     keep_out(key)
     checked = asyncio.run(check(desk.settings, desk.keys, spec, key)) if is_checked else Checked("unknown")
     if checked.verdict == "refused":
-        raise StartError(f"{checked.note}; nothing was stored (--no-check stores it all the same)", 41)
+        raise QcodeError(
+            f"{checked.note}; nothing was stored (--no-check stores it all the same)", ExitCode.NO_CREDENTIAL
+        )
     stored = store(desk.keys, spec, key)
     is_accepted = checked.verdict == "accepted"
     put("\n".join((*login_lines(desk.keys, spec, stored, checked.note, is_accepted=is_accepted), "")))
     return 0
 
 
-def login_lines(keys: Keys, spec: ProviderSpec, stored: Stored, note: str, *, is_accepted: bool) -> tuple[str, ...]:
-    """Return what to say of a key that was stored: whether it works, where it is, what goes before it."""
-    unchecked = "the key could not be checked" if note else "the key was not checked"
-    first = f"{spec.name} accepted the key" if is_accepted else unchecked
-    where = f"the keyring ({stored.where})" if stored.place == "keyring" else f"{stored.where}, which only you can read"
-    lines = [first + (f" ({note})" if note else ""), f"stored in {where}"]
-    if stored.why_no_keyring:
-        lines.append(f"the keyring {stored.why_no_keyring}")
-    _, variable = registry.key_of(spec, keys.env)
-    if variable:
-        lines.append(f"{variable} is set and goes before it; unset it to use the stored key")
-    return tuple(lines)
-
-
-async def check(settings: Settings, keys: Keys, spec: ProviderSpec, key: Secret | None) -> Checked:
-    """Ask the host of `spec` whether it takes `key`; None: the key it would get anyway, if it needs one."""
-    address, source = address_of(spec, settings, keys.env)
-    value, key_source = (key.reveal(), "") if key is not None else keys.key_of(spec)
-    timeouts = Timeouts(connect=min(_CONNECT_S, settings.network_for(spec.name).connect_timeout_s))
-    try:
-        provider = registry.connect(
-            spec, base_url=address, api_key=value, key_source=key_source, timeouts=timeouts, base_url_source=source
-        )
-    except ProviderError as error:
-        return Checked("refused", error.message)
-    return await check_key(provider, spec.key_path)
-
-
-def store(keys: Keys, spec: ProviderSpec, key: Secret) -> Stored:
-    """Store the key; raise `CredentialError` where it can be kept nowhere."""
-    if keys.store is None:
-        raise CredentialError("keys cannot be stored here")
-    return keys.store.put(registry.key_name(spec), key)
-
-
 def _refuse_without_key(spec: ProviderSpec) -> None:
     if spec.protocol == "bedrock":
         how = "AWS_PROFILE, aws sso login, a role, or AWS_BEARER_TOKEN_BEDROCK"
-        raise StartError(f"{spec.name} takes its credentials from the AWS chain ({how}); qcode stores none for it", 2)
+        raise QcodeError(
+            f"{spec.name} takes its credentials from the AWS chain ({how}); qcode stores none for it", ExitCode.USAGE
+        )
     if not registry.takes_key(spec):
-        raise StartError(f"{spec.name} needs no key", 2)
+        raise QcodeError(f"{spec.name} needs no key", ExitCode.USAGE)
 
 
 def _given_key(spec: ProviderSpec, address: str, *, is_needed: bool) -> Secret:
@@ -188,7 +149,7 @@ def _given_key(spec: ProviderSpec, address: str, *, is_needed: bool) -> Secret:
             return Secret(read_key(pasted, spec, address))
         except ValueError as error:
             if not tries:
-                raise StartError(f"{error}; nothing was stored", 41) from None
+                raise QcodeError(f"{error}; nothing was stored", ExitCode.NO_CREDENTIAL) from None
             say(str(error))
 
 
@@ -220,7 +181,7 @@ def _logout(desk: Desk, spec: ProviderSpec) -> int:
     try:
         places = desk.keys.store.remove(name)
     except KeyringError as error:
-        raise StartError(f"the key of {name} could not be removed: the keyring {error}", 1) from None
+        raise QcodeError(f"the key of {name} could not be removed: the keyring {error}", ExitCode.FAILED) from None
     where = " and ".join("the keyring" if place == "keyring" else "the file of keys" for place in places)
     lines = [f"removed the key of {name} from {where}" if places else f"no key of {name} was stored"]
     left = registry.credential_of(spec, desk.keys.env)

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from qcode.cli.arguments import SUBCOMMANDS, option_strings, option_values
+from qcode.agent.models.selection import known_specs
+from qcode.cli.flags import SUBCOMMANDS, option_strings, option_values
 from qcode.cli.mcp import FLAGS as MCP_FLAGS
 from qcode.cli.mcp import SWITCHES as MCP_SWITCHES
 from qcode.cli.permissions import FLAGS, KINDS, SWITCHES
-from qcode.cli.selection import known_specs
 from qcode.config.errors import ConfigError
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
-from qcode.protocol.values import dataclass
 from qcode.providers.registry import PROVIDERS, takes_key
+from qcode.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from qcode import __version__
-from qcode.cli.auth_status import rows_of
-from qcode.cli.learned import learned_lines
-from qcode.cli.surroundings import Surroundings
-from qcode.cli.trusting import why_restricted
+from qcode.agent.doctor import Terminal, terminal_lines
+from qcode.agent.keys.connect import rows_of
+from qcode.agent.models.limits import LimitStore, learned_lines
+from qcode.agent.options import RunContext
+from qcode.agent.trust import TrustStore, why_restricted
 from qcode.providers.catalog import catalog_source
-from qcode.runtime.limits import LimitStore
-from qcode.runtime.trust import TrustStore
-from qcode.safety.sandbox.finding import find_sandbox
-from qcode.tools.environment import find_program
+from qcode.safety.sandbox.detection import find_sandbox
+from qcode.tools.processes import find_program
 from qcode.tools.workspace import Workspace
-from qcode.tui.terminal_facts import Terminal, terminal_lines
 
 _PROGRAMS = {
     "git": "the branch and the state of the repository; without it neither is known",
@@ -29,24 +27,24 @@ _PROGRAMS = {
 }
 
 
-def report(around: Surroundings, *, is_in_app: bool = False, is_trusted: bool | None = None) -> list[str]:
+def report(context: RunContext, *, is_in_app: bool = False, is_trusted: bool | None = None) -> list[str]:
     """Return the report as lines, titles at the margin; `is_trusted` where that has changed since the start."""
     if is_trusted is not None:
-        around = replace(around, is_trusted=is_trusted)
+        context = replace(context, is_trusted=is_trusted)
     sections: dict[str, Iterator[str]] = {
         "qcode": _itself(),
-        "terminal": _terminal(around, is_in_app),
-        "folder": _folder(around),
-        "configuration": _configuration(around),
-        "credentials": (f"{row.provider}: {row.text}" for row in rows_of(around.settings, around.keys)),
-        "sandbox": _sandbox(around),
-        "programs": _programs(around),
-        "learned limits": iter(learned_lines(LimitStore(around.paths.state_dir)) or ["nothing learned yet"]),
+        "terminal": _terminal(context, is_in_app),
+        "folder": _folder(context),
+        "configuration": _configuration(context),
+        "credentials": (f"{row.provider}: {row.text}" for row in rows_of(context.settings, context.keys)),
+        "sandbox": _sandbox(context),
+        "programs": _programs(context),
+        "learned limits": iter(learned_lines(LimitStore(context.paths.state_dir)) or ["nothing learned yet"]),
     }
     lines: list[str] = []
     for title, found in sections.items():
         lines += [title, *(f"  {line}" for line in found)]
-    return [*lines, *around.keys.complaints]
+    return [*lines, *context.keys.complaints]
 
 
 def _itself() -> Iterator[str]:
@@ -54,14 +52,14 @@ def _itself() -> Iterator[str]:
     yield f"models: {catalog_source()}"
 
 
-def _terminal(around: Surroundings, is_in_app: bool) -> Iterator[str]:
+def _terminal(context: RunContext, is_in_app: bool) -> Iterator[str]:
     # The app has put its own streams in the place of the terminal's.
     output = sys.__stdout__ if is_in_app else sys.stdout
     is_terminal = is_in_app or (output is not None and output.isatty())
     if not is_terminal:
         yield "standard output is no terminal: qcode runs in pipe mode here"
     encoding = (output.encoding if output is not None else "") or "unknown"
-    yield from terminal_lines(Terminal(around.env, encoding, _size(is_terminal), around.settings.ui.mouse))
+    yield from terminal_lines(Terminal(context.env, encoding, _size(is_terminal), context.settings.ui.mouse))
 
 
 def _size(is_terminal: bool) -> tuple[int, int] | None:
@@ -76,29 +74,29 @@ def _size(is_terminal: bool) -> tuple[int, int] | None:
     return None
 
 
-def _folder(around: Surroundings) -> Iterator[str]:
-    yield f"root: {around.root}"
-    standing = TrustStore(around.paths.state_dir).look(around.root)
+def _folder(context: RunContext) -> Iterator[str]:
+    yield f"root: {context.root}"
+    standing = TrustStore(context.paths.state_dir).look(context.root)
     why = why_restricted(standing)
-    if around.is_trusted:
+    if context.is_trusted:
         yield "trusted"
         yield from (f"pinned: {name}" for name in standing.pieces)
     else:
         yield f"restricted: {why or 'not trusted; /trust in the app, or --trust, trusts it'}"
-    yield f"permission mode: {around.settings.permissions.mode}"
+    yield f"permission mode: {context.settings.permissions.mode}"
 
 
-def _configuration(around: Surroundings) -> Iterator[str]:
-    files = {"yours": around.paths.config_file, "the project's": around.root / ".qcode" / "config.toml"}
+def _configuration(context: RunContext) -> Iterator[str]:
+    files = {"yours": context.paths.config_file, "the project's": context.root / ".qcode" / "config.toml"}
     for whose, path in files.items():
         if not path.is_file():
             yield f"{whose}: {path}, not there"
-        elif whose != "yours" and not around.is_trusted:
+        elif whose != "yours" and not context.is_trusted:
             yield f"{whose}: {path}, not read, the folder is not trusted"
         else:
             yield f"{whose}: {path}"
-    yield f"state: {around.paths.state_dir}{'' if _is_private(around.paths.state_dir) else ', READABLE BY OTHERS'}"
-    yield from around.settings.warnings
+    yield f"state: {context.paths.state_dir}{'' if _is_private(context.paths.state_dir) else ', READABLE BY OTHERS'}"
+    yield from context.settings.warnings
 
 
 def _is_private(folder: Path) -> bool:
@@ -108,34 +106,40 @@ def _is_private(folder: Path) -> bool:
         return True
 
 
-def _sandbox(around: Surroundings) -> Iterator[str]:
-    wanted = around.settings.tools.sandbox
+_WITHOUT_SANDBOX = (
+    "only the core of the table (cat, grep, ls and the like) runs without asking; git, "
+    "searches through folders and auto mode ask"
+)
+
+
+def _sandbox(context: RunContext) -> Iterator[str]:
+    wanted = context.settings.tools.sandbox
     if wanted == "off":
-        yield "off (tools.sandbox)"
+        yield f"off (tools.sandbox): {_WITHOUT_SANDBOX}"
         return
     found = find_sandbox()
     if found is None:
-        yield "none works here (tried bubblewrap, then Landlock): commands run without walls, and auto mode asks"
+        yield f"none works here (tried bubblewrap, then Landlock): {_WITHOUT_SANDBOX}"
         return
     yield found.description
 
 
-def _programs(around: Surroundings) -> Iterator[str]:
-    workspace = Workspace(around.folder)
+def _programs(context: RunContext) -> Iterator[str]:
+    workspace = Workspace(context.folder)
     try:
         for name, purpose in _PROGRAMS.items():
-            found = find_program(name, around.env, workspace)
+            found = find_program(name, context.env, workspace)
             yield f"{name}: {found}" if found else f"{name}: not found ({purpose})"
     finally:
         workspace.close()
-    editor = around.env.get("VISUAL") or around.env.get("EDITOR")
+    editor = context.env.get("VISUAL") or context.env.get("EDITOR")
     yield f"editor: {editor}" if editor else "editor: neither VISUAL nor EDITOR is set"
 
 
 def run() -> list[str]:
-    """Return the report for the folder the program was started in; raise `StartError` where that cannot be."""
-    from qcode.cli.arguments import parse
-    from qcode.cli.folder import working_folder
-    from qcode.cli.surroundings import surroundings
+    """Return the report for the folder the program was started in; raise `QcodeError` where that cannot be."""
+    from qcode.cli.context import run_context
+    from qcode.cli.flags import parse
+    from qcode.cli.terminal import working_folder
 
-    return report(surroundings(parse([]), working_folder(None), is_attended=False))
+    return report(run_context(parse([]), working_folder(None), is_attended=False))

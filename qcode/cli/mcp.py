@@ -5,23 +5,21 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from qcode.cli.arguments import UsageError
-from qcode.cli.failure import StartError
-from qcode.cli.folder import working_folder
-from qcode.cli.output import one_line, put, say
-from qcode.cli.servers import named_servers
-from qcode.config.errors import ConfigError
+from qcode.agent.context.project import find_project_root
+from qcode.agent.mcp.identity import Place
+from qcode.agent.mcp.pins import Pins, detail_of
+from qcode.agent.mcp.spec import ServerError, ServerSpec, named_servers
+from qcode.agent.trust import Piece, TrustStore
+from qcode.cli.flags import UsageError
+from qcode.cli.terminal import put, say, working_folder
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
-from qcode.runtime.briefing.project import find_project_root
-from qcode.runtime.mcp.pins import Pins
-from qcode.runtime.mcp.spec import ServerSpec
-from qcode.runtime.trust import TrustStore
-from qcode.tools.visible import visible
+from qcode.protocol.errors import ExitCode, QcodeError
+from qcode.text.clean import single_spaced, visible
 
 FLAGS: dict[str, tuple[str, ...] | None] = {"-C": None, "--cwd": None, "--mcp-config": None}
 """Flags that take a value; None: any."""
@@ -36,7 +34,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def run_mcp(rest: Sequence[str]) -> int:
-    """List, show or approve, and return 0; raise `UsageError` or `StartError`."""
+    """List, show or approve, and return 0; raise `UsageError` or `QcodeError`."""
     parser = _Parser(prog="qcode mcp", add_help=False, allow_abbrev=False)
     parser.add_argument("words", nargs="*")
     parser.add_argument("-C", "--cwd", type=Path)
@@ -50,40 +48,52 @@ def run_mcp(rest: Sequence[str]) -> int:
             pass
         case _:
             raise UsageError(_USE)
-    specs, pins = _servers(given.cwd, given.mcp_config, is_trusted=given.trust)
+    specs, pins, place = _servers(given.cwd, given.mcp_config, is_trusted=given.trust)
     if not wanted:
-        put("".join(f"{line}\n" for line in _rows(specs, pins)) or "no tool servers are set\n")
+        put("".join(f"{line}\n" for line in _rows(specs, pins, place)) or "no tool servers are set\n")
         return 0
     spec = _named(specs, wanted)
-    put(f"{_detail(spec, pins)}\n")
-    return _approve(spec, pins) if given.words[0] == "approve" else 0
+    files = _files(spec, place)
+    put(f"{_detail(spec, pins, files)}\n")
+    return _approve(spec, pins, files) if given.words[0] == "approve" else 0
 
 
-def _servers(cwd: Path | None, files: Sequence[Path], *, is_trusted: bool) -> tuple[tuple[ServerSpec, ...], Pins]:
-    root = find_project_root(working_folder(cwd))
-    try:
-        paths = ConfigPaths.from_env(os.environ)
-        trusts = is_trusted or TrustStore(paths.state_dir).is_trusted(root)
-        settings = load(paths, os.environ, {}, root, trusts)
-    except ConfigError as error:
-        raise StartError(str(error), 52) from None
+def _servers(
+    cwd: Path | None, files: Sequence[Path], *, is_trusted: bool
+) -> tuple[tuple[ServerSpec, ...], Pins, Place]:
+    folder = working_folder(cwd)
+    root = find_project_root(folder)
+    paths = ConfigPaths.from_env(os.environ)
+    trusts = is_trusted or TrustStore(paths.state_dir).is_trusted(root)
+    settings = load(paths, os.environ, {}, root, trusts)
     named = named_servers(settings, files, root, is_trusted=trusts)
     for complaint in named.complaints:
         say(complaint)
     if not trusts:
         say("this folder is not trusted: servers of the project are left out, and none is started (--trust trusts it)")
-    return named.specs, Pins(paths.state_dir)
+    return named.specs, Pins(paths.state_dir), Place(folder, os.environ, roots=(root,))
 
 
-def _rows(specs: Sequence[ServerSpec], pins: Pins) -> list[str]:
+def _files(spec: ServerSpec, place: Place) -> Mapping[str, Piece]:
+    """Return the files a server would start here; none if it asks for what it does not get."""
+    try:
+        return place.files_of(spec)
+    except ServerError:
+        return {}
+
+
+def _rows(specs: Sequence[ServerSpec], pins: Pins, place: Place) -> list[str]:
     width = max((len(spec.name) for spec in specs), default=0)
-    return [f"{spec.name:<{width}}  {_state(spec, pins)}  {one_line(spec.what)}  ({spec.origin})" for spec in specs]
+    states = {spec.name: _state(spec, pins, _files(spec, place)) for spec in specs}
+    return [
+        f"{spec.name:<{width}}  {states[spec.name]}  {visible(spec.what)}  ({visible(spec.origin)})" for spec in specs
+    ]
 
 
-def _state(spec: ServerSpec, pins: Pins) -> str:
+def _state(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> str:
     if not spec.config.enabled:
         return "off"
-    if not pins.is_approved(spec):
+    if not pins.is_approved(spec, files):
         return "not approved"
     waiting, tools = len(pins.pending(spec)), pins.tools(spec)
     if waiting:
@@ -96,26 +106,24 @@ def _named(specs: Sequence[ServerSpec], wanted: str) -> ServerSpec:
     if wanted not in names:
         near = difflib.get_close_matches(wanted, list(names), n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else "; qcode mcp list shows them"
-        raise StartError(f'there is no tool server "{one_line(wanted)}"{hint}', 2)
+        raise QcodeError(f'there is no tool server "{single_spaced(wanted)}"{hint}', ExitCode.USAGE)
     return names[wanted]
 
 
-def _detail(spec: ServerSpec, pins: Pins) -> str:
-    """Return the whole of a server for a person; what foreign text would hide is spelled out."""
-    # In the person's own files an argument may be a key; a project's file holds none of theirs.
-    about = spec.detail() if spec.is_from_project else f"file:     {spec.origin}\nwhat:     {spec.what}"
-    parts = [about, f"state:    {_state(spec, pins)}"]
+def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> str:
+    """Return the whole of a server as rows in which nothing is invisible."""
+    parts = [detail_of(spec, pins, files), f"state:    {_state(spec, pins, files)}"]
     tools = pins.tools(spec)
     if tools:
-        parts.append("approved tools:\n" + "\n".join(f"  {name}" for name in tools))
+        parts.append("approved tools:\n" + "\n".join(f"  {visible(name)}" for name in tools))
     parts += [change.shown() for change in pins.pending(spec)]
-    return visible("\n\n".join(parts))
+    return "\n\n".join(parts)
 
 
-def _approve(spec: ServerSpec, pins: Pins) -> int:
+def _approve(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> int:
     try:
-        if not pins.is_approved(spec):
-            pins.approve(spec)
+        if not pins.is_approved(spec, files):
+            pins.approve(spec, files)
             put(f"\napproved: {spec.name} may be started as it is above\n")
             return 0
         changes = pins.pending(spec)
@@ -125,5 +133,5 @@ def _approve(spec: ServerSpec, pins: Pins) -> int:
         else:
             put(f"\nnothing of {spec.name} waits for approval\n")
     except OSError as error:
-        raise StartError(f"the approval cannot be kept: {pins.path}: {error.strerror}", 1) from None
+        raise QcodeError(f"the approval cannot be kept: {pins.path}: {error.strerror}", ExitCode.FAILED) from None
     return 0

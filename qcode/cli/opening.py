@@ -1,4 +1,7 @@
-"""Makes the conversation of the app, and what the app is told about it. It loads every room; the app runs it aside."""
+"""Makes the conversation of the app and its setup. It loads every room; the app runs it in a thread.
+
+Deleted when the app opens an `Agent`.
+"""
 
 from __future__ import annotations
 
@@ -6,95 +9,87 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
-from qcode.cli.app_trust import AppTrust
-from qcode.cli.configuring import AppConfiguring
-from qcode.cli.connecting import AppConnecting
-from qcode.cli.controls import controls_of
-from qcode.cli.exporting import save_export
-from qcode.cli.failure import StartError
-from qcode.cli.offering import AppOffering
-from qcode.cli.selection import Selection
-from qcode.cli.start import wired
-from qcode.cli.surroundings import Surroundings
-from qcode.cli.trusting import why_restricted
-from qcode.cli.wiring import Wired
-from qcode.config.custom_commands import load_custom_commands
+from qcode.agent.agent import Agent
+from qcode.agent.choices import Choices
+from qcode.agent.context.attachments import attachments
+from qcode.agent.context.clipboard import read_clipboard
+from qcode.agent.context.file_index import FileIndex
+from qcode.agent.context.pictures import picture_at
+from qcode.agent.models.selection import Selection
+from qcode.agent.offered_tools import OfferedTool
+from qcode.agent.options import RunContext
+from qcode.agent.sessions.export import save_export
+from qcode.agent.trust import TrustStore, why_restricted
+from qcode.cli.context import with_chosen_session
+from qcode.config.definitions import load_custom_commands
 from qcode.config.schema import dotted
 from qcode.config.settings import Settings
+from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.protocol.events import Notice
 from qcode.protocol.provider import Provider
-from qcode.runtime.attachments import InputError, attachments
-from qcode.runtime.choices import Choices
-from qcode.runtime.clipboard import read_clipboard
-from qcode.runtime.file_index import FileIndex
-from qcode.runtime.pictures import picture_at
-from qcode.runtime.trust import TrustStore
 from qcode.tui.commands.command import typed_names
-from qcode.tui.commands.keymap import problems
+from qcode.tui.commands.help import problems
 from qcode.tui.commands.table import COMMANDS
-from qcode.tui.setup import AppSetup
+from qcode.tui.setup import AppSetup, Controls
 
 _RESTRICTED = "This folder is restricted: everything but reading asks, whatever the mode. /trust trusts it."
 
 
-def opened(around: Surroundings, selection: Selection) -> Wired:
-    """Return the conversation with what was attached by flags; raise `StartError` or `Left`."""
-    _check_keys(around.settings)
-    try:
-        attached = attachments(around.arguments.files, "", around.folder)
-    except InputError as error:
-        raise StartError(str(error), 42) from None
-    ready = wired(around, selection)
-    ready.conversation.attach(attached)
-    around.keys.be_brief()
-    return ready
+def opened(context: RunContext, selection: Selection) -> Agent:
+    """Return the conversation with what was attached by flags; raise `QcodeError` or `Left`."""
+    _check_keys(context.settings)
+    attached = attachments(context.options.files, "", context.folder)
+    agent = Agent.begin(with_chosen_session(context), selection)
+    agent.conversation.attach(attached)
+    context.keys.be_brief()
+    return agent
 
 
 def _check_keys(settings: Settings) -> None:
-    """Raise `StartError` for keys of a command that does not exist and the like: bad config, as for any other key."""
+    """Raise `QcodeError` for keys of a command that does not exist and the like: bad config, as for any other key."""
     for command_id, problem in problems(settings.ui.keys, COMMANDS):
         name = dotted(("ui", "keys", command_id))
-        raise StartError(f"{settings.origin(name)}: {name}: {problem}", 52)
+        raise QcodeError(f"{settings.origin(name)}: {name}: {problem}", ExitCode.BAD_CONFIG)
 
 
-def setup_of(around: Surroundings, ready: Wired, first: AppSetup) -> AppSetup:
+def setup_of(context: RunContext, agent: Agent, first: AppSetup) -> AppSetup:
     """Return what the app is told of an opened conversation, beside what it was told `first`."""
-    settings, arguments = around.settings, around.arguments
+    settings, arguments = context.settings, context.options
     notices = [
         Notice("warning", text)
-        for text in (*settings.warnings, *around.keys.complaints, *ready.notices, *ready.instructions.notices)
+        for text in (*settings.warnings, *context.keys.complaints, *agent.notices, *agent.instructions.notices)
     ]
-    if not around.is_trusted:
-        why = why_restricted(TrustStore(around.paths.state_dir).look(around.root))
+    if not context.is_trusted:
+        why = why_restricted(TrustStore(context.paths.state_dir).look(context.root))
         text = f"{why[:1].upper()}{why[1:]}. /trust shows more." if why else _RESTRICTED
         notices.append(Notice("warning" if why else "info", text))
     custom = load_custom_commands(
-        around.paths.config_dir, around.root, is_trusted=around.is_trusted, taken=typed_names(COMMANDS)
+        context.paths.config_dir, context.root, is_trusted=context.is_trusted, taken=typed_names(COMMANDS)
     )
     notices += [Notice("warning", problem) for problem in custom.problems]
-    folder, env, choices = around.folder, around.env, Choices(around.paths.state_dir)
+    folder, env, choices = context.folder, context.env, Choices(context.paths.state_dir)
     return replace(
         first,
         first_prompt=arguments.prompt or "",
-        offering=AppOffering(around),
-        trust=AppTrust(around, ready),
+        offering=agent.models,
+        trust=agent.trust.accept,
         help_topics={"demo": _demo_help},
         keys=settings.ui.keys,
-        configuring=AppConfiguring(around),
-        connect=AppConnecting(around, ready.selection),
+        configuring=agent.settings,
+        connect=agent.keys,
         usage=choices,
         keep_theme=choices.keep_theme,
-        files=FileIndex(folder, around.root, env, lambda: ready.conversation.policy.is_trusted),
+        files=FileIndex(folder, context.root, env, lambda: agent.conversation.policy.is_trusted),
         read_picture=lambda path: picture_at(path, folder),
-        read_clipboard=lambda: read_clipboard(env, around.root, system=sys.platform),
-        run_shell=ready.toolbox.run_line,
+        read_clipboard=lambda: read_clipboard(env, context.root, system=sys.platform),
+        run_shell=agent.toolbox.run_line,
         custom_commands=custom.commands,
-        warm_up=_warm_up(ready.provider),
-        is_restricted=lambda: not ready.conversation.policy.is_trusted,
-        has_sandbox=ready.toolbox.has_sandbox,
-        save=lambda name, text: save_export(around.folder, name, text),
-        servers=ready.servers,
-        controls=controls_of(around, ready),
+        warm_up=_warm_up(agent.provider),
+        is_restricted=lambda: not agent.conversation.policy.is_trusted,
+        has_sandbox=agent.toolbox.has_sandbox,
+        save=lambda name, text: save_export(context.folder, name, text),
+        servers=agent.servers,
+        controls=controls_of(context, agent),
         notices=tuple(notices),
     )
 
@@ -106,8 +101,27 @@ def _warm_up(provider: Provider) -> Callable[[], None] | None:
 
 
 def _demo_help() -> str:
-    from qcode.providers.demo import SCENARIOS
+    from qcode.providers.demo.scenarios import SCENARIOS
 
     width = max(len(scenario.request) for scenario in SCENARIOS)
     rows = [f"  {scenario.request:<{width}}  {scenario.shows}" for scenario in SCENARIOS]
     return "\n".join(("The demo model plays these requests:", *rows))
+
+
+def controls_of(context: RunContext, agent: Agent) -> Controls:
+    """Return what the commands of one conversation act on."""
+    conversation, toolbox = agent.conversation, agent.toolbox
+
+    def tools() -> tuple[OfferedTool, ...]:
+        from qcode.agent.offered_tools import offered_tools
+
+        statuses = toolbox.servers.statuses() if toolbox.servers is not None else ()
+        servers = {tool.name: status.name for status in statuses for tool in status.tools}
+        return offered_tools(conversation.tools, conversation.policy, servers)
+
+    def examine() -> tuple[str, ...]:
+        from qcode.cli.doctor import report
+
+        return tuple(report(context, is_in_app=True, is_trusted=conversation.policy.is_trusted))
+
+    return Controls(conversation.permissions, agent.memory, tools, examine)

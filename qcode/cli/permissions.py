@@ -15,17 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from qcode.cli.arguments import MODES, UsageError
-from qcode.cli.arguments import parse as parse_arguments
-from qcode.cli.folder import working_folder
-from qcode.cli.output import one_line, put
-from qcode.cli.rules import permissions_of
-from qcode.cli.surroundings import Surroundings, surroundings
-from qcode.protocol.json import JsonObject
-from qcode.protocol.values import dataclass
-from qcode.runtime.permissions import Permissions
+from qcode.agent.options import MODES, RunContext
+from qcode.agent.permissions import Permissions, permissions_of
+from qcode.cli.context import run_context
+from qcode.cli.flags import UsageError
+from qcode.cli.flags import parse as parse_arguments
+from qcode.cli.terminal import put, working_folder
 from qcode.safety.policy import Policy
-from qcode.safety.verdict import Verdict
+from qcode.safety.sandbox.detection import find_sandbox
+from qcode.safety.sandbox.index import WorkspaceIndex
+from qcode.safety.verdict import SandboxSupport, Verdict
+from qcode.text.clean import visible
+from qcode.text.json import JsonObject
+from qcode.values import dataclass
 
 KINDS = ("shell", "read", "write", "fetch")
 FLAGS = {
@@ -51,12 +53,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 def run_permissions(rest: Sequence[str]) -> int:
-    """Answer and return 0, whatever the verdict; raise `UsageError` or `StartError`."""
+    """Answer and return 0, whatever the verdict; raise `UsageError` or `QcodeError`."""
     given, words = _read(rest)
     if words in ([], ["list"]):
         if given.jsonl:
             raise UsageError(f"--jsonl is for check; {_USE}")
-        put("".join(f"{line}\n" for line in listed(permissions_of(_around(given)))))
+        put("".join(f"{line}\n" for line in listed(permissions_of(_context(given)))))
         return 0
     if words[0] != "check":
         raise UsageError(_USE)
@@ -69,18 +71,18 @@ def run_permissions(rest: Sequence[str]) -> int:
         )
         quoting = "; put a command with blanks in quotes" if len(asked) > 2 else ""
         raise UsageError(f"{what}{quoting}; {_USE}")
-    judge = _judge(_around(given))
+    judge = _judge(_context(given))
     if given.jsonl:
         for line in sys.stdin.buffer:
             if line.strip():
                 put(json.dumps(_answer(judge, line)) + "\n")
         return 0
     verdict = judge(asked[0], _as_text(asked[1]))
-    put(f"{verdict.verdict}: {one_line(verdict.reason)} [{one_line(verdict.rule)}]\n")
+    put(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.rule)}]\n")
     if asked[0] == "write" and verdict.is_allowed and not judge.has_mode:
         put("this holds in every mode; default mode asks before each change all the same\n")
     if verdict.verdict == "ask" and verdict.proposed_rule:
-        put(f"the rule that would allow it: {one_line(verdict.proposed_rule)}\n")
+        put(f"the rule that would allow it: {visible(verdict.proposed_rule)}\n")
     return 0
 
 
@@ -100,7 +102,7 @@ def _read(rest: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     return given, [*given.words, *rest[at + 1 :]]
 
 
-def _around(given: argparse.Namespace) -> Surroundings:
+def _context(given: argparse.Namespace) -> RunContext:
     """Return what a session with these flags would find."""
     argv: list[str] = []
     for name in ("allowed_tools", "disallowed_tools", "add_dir"):
@@ -110,33 +112,31 @@ def _around(given: argparse.Namespace) -> Surroundings:
     if given.settings is not None:
         argv.append(f"--settings={given.settings}")
     argv += [flag for flag, is_set in (("--trust", given.trust), ("--yolo", given.yolo)) if is_set]
-    return surroundings(parse_arguments(argv), working_folder(given.cwd), is_attended=False)
+    return run_context(parse_arguments(argv), working_folder(given.cwd), is_attended=False)
 
 
-def _judge(around: Surroundings) -> Judge:
-    """Return the judge of a session here, which counts on the walls of this machine where they change a verdict.
+def _judge(context: RunContext) -> Judge:
+    """Return the judge of a session here, with the sandbox of this machine, which is probed for the first command."""
+    policy = permissions_of(context).policy
+    has_mode = context.settings.origin("permissions.mode").kind != "default"
+    wanted = context.settings.tools.sandbox
+    index = WorkspaceIndex(tuple(os.path.realpath(folder) for folder in (policy.root, *policy.added)))
 
-    That is in auto mode alone: trying walls out takes a few short processes.
-    """
-    policy = permissions_of(around).policy
-    has_mode = around.settings.origin("permissions.mode").kind != "default"
-    if policy.mode != "auto" or around.settings.tools.sandbox == "off":
-        return Judge(policy, has_mode)
-    from qcode.safety.sandbox.finding import find_sandbox
+    def support() -> SandboxSupport:
+        sandbox = find_sandbox() if wanted != "off" else None
+        return SandboxSupport() if sandbox is None else sandbox.support
 
-    sandbox = find_sandbox()
-    levels = sandbox.levels if sandbox is not None else ()
-    return Judge(replace(policy, looks=replace(policy.looks, levels=lambda: levels)), has_mode)
+    return Judge(replace(policy, probes=replace(policy.probes, sandbox=support, contents=index.look)), has_mode)
 
 
 def listed(permissions: Permissions) -> Iterator[str]:
     """Yield the mode and every rule in force as lines, each with its origin."""
-    yield f"mode {permissions.mode} ({permissions.mode_origin})"
+    yield visible(f"mode {permissions.mode} ({permissions.mode_origin})")
     if not permissions.is_trusted:
         yield "this folder is not trusted: rules that allow do not count here, and everything but reading asks"
     rules = permissions.rules()
     for rule in rules:
-        yield one_line(f"{rule.effect} {rule.text} ({rule.origin})")
+        yield visible(f"{rule.effect} {rule.text} ({rule.origin})")
     if not rules:
         yield "no rules: what the mode does not allow asks"
 
@@ -154,9 +154,9 @@ class Judge:
 
     def __call__(self, kind: str, value: str) -> Verdict:
         if kind == "shell":
-            return self.policy.judge("shell", {"command": value})
+            return self.policy.judge_command(value)
         if kind == "fetch":
-            return self.policy.judge("fetch", {"url": value})
+            return self.policy.judge_url(value)
         policy = self.policy if self.has_mode else self.policy.with_mode("accept-edits")
         return policy.judge_file(value, "read" if kind == "read" else "write")
 

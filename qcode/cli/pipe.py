@@ -1,6 +1,6 @@
-"""Pipe mode: gathers the prompt, runs one turn and writes it out.
+"""Pipe mode: gathers the prompt and the schema of `--json-schema`, runs one turn and writes it out.
 
-Whatever keeps a run from beginning is a `result` as well where one of the JSON formats was asked for.
+A failure before the first line is a `result` as well if one of the JSON formats was asked for.
 """
 
 from __future__ import annotations
@@ -13,34 +13,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from qcode import __version__
-from qcode.cli.allowing import flags_allowing
-from qcode.cli.arguments import Arguments, OutputFormat, UsageError
-from qcode.cli.failure import StartError
-from qcode.cli.folder import working_folder
-from qcode.cli.json_schema import read_schema
-from qcode.cli.output import put, say
-from qcode.cli.prompt import joined, read_standard_input, standard_input
-from qcode.cli.start import wired
-from qcode.cli.stopping import Stopped, release
-from qcode.cli.surroundings import Surroundings, surroundings
-from qcode.cli.trusting import note_for_pipes
-from qcode.cli.wiring import Wired
-from qcode.config.custom_commands import CustomCommands, load_custom_commands
-from qcode.headless.exits import INTERRUPTED, TERMINATED
-from qcode.headless.lines import unbegun
-from qcode.headless.run import run_headless
-from qcode.headless.setup import HeadlessSetup
-from qcode.protocol.conversation import NO_OPTIONS, TurnOptions
-from qcode.protocol.errors import ErrorInfo, ErrorKind
+from qcode.agent.agent import Agent
+from qcode.agent.context.attachments import attachments, foreign_mentions
+from qcode.agent.options import Options, OutputFormat, RunContext
+from qcode.agent.permissions import flags_allowing, policy_of, why_not_read
+from qcode.cli.context import run_context, with_chosen_session
+from qcode.cli.flags import UsageError
+from qcode.cli.signals import Stopped, release
+from qcode.cli.terminal import put, say, working_folder
+from qcode.cli.trust_question import note_for_pipes
+from qcode.config.definitions import CustomCommands, load_custom_commands
+from qcode.headless.lines import HeadlessSetup, unbegun
+from qcode.headless.run import joined, read_standard_input, run_headless, standard_input
+from qcode.protocol.approvals import NO_OPTIONS, Spans, TurnOptions
+from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, QcodeError
 from qcode.protocol.messages import Block
-from qcode.protocol.values import dataclass
-from qcode.runtime.attachments import InputError, attachments
-
-if TYPE_CHECKING:
-    from qcode.headless.schema import AnswerSchema
+from qcode.values import dataclass
 
 LEAVING_S = 0.5
 """Seconds an interrupted run has for tidying up; a name that is being looked up cannot be interrupted, for one."""
@@ -48,47 +38,46 @@ LEAVING_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    around: Surroundings
-    ready: Wired
+    context: RunContext
+    agent: Agent
     prompt: str
-    options: TurnOptions
-    schema: AnswerSchema | None
+    turn: TurnOptions
 
 
-def run_pipe(arguments: Arguments) -> int:
+def run_pipe(options: Options) -> int:
     """Run one prompt and return the exit code."""
-    with _reported(arguments.output_format, arguments):
-        begun = _begin(arguments, working_folder(arguments.cwd))
+    with _reported(options.output_format, options):
+        begun = _begin(options, working_folder(options.cwd))
     return asyncio.run(_run(begun))
 
 
 def report_usage(error: UsageError, wanted: OutputFormat) -> None:
     """Write the result of a command line that is wrong."""
-    put(unbegun(StartError(str(error), 2).info, _setup(None), wanted))
+    put(unbegun(QcodeError(str(error), ExitCode.USAGE).info, _setup(None), wanted))
 
 
 @contextmanager
-def _reported(wanted: OutputFormat, arguments: Arguments) -> Iterator[None]:
+def _reported(wanted: OutputFormat, options: Options) -> Iterator[None]:
     """Write a result where what is inside fails, and let the failure go on to the one line for a person."""
     try:
         release()
         yield
     except (KeyboardInterrupt, Stopped):
-        put(unbegun(None, _setup(arguments), wanted))
+        put(unbegun(None, _setup(options), wanted))
         raise
-    except StartError as failure:
-        put(unbegun(failure.info, _setup(arguments), wanted))
+    except QcodeError as failure:
+        put(unbegun(failure.info, _setup(options), wanted))
         raise
     except Exception as fault:
         error = ErrorInfo(ErrorKind.INTERNAL, f"internal error ({type(fault).__name__})")
-        put(unbegun(error, _setup(arguments), wanted))
+        put(unbegun(error, _setup(options), wanted))
         raise
 
 
-def _setup(arguments: Arguments | None) -> HeadlessSetup:
+def _setup(options: Options | None) -> HeadlessSetup:
     """Return what is known of a run that has not begun."""
-    model = arguments.model if arguments is not None else ""
-    mode = arguments.mode if arguments is not None else None
+    model = options.model if options is not None else ""
+    mode = options.mode if options is not None else None
     try:
         cwd = str(Path.cwd())
     except OSError:
@@ -96,61 +85,59 @@ def _setup(arguments: Arguments | None) -> HeadlessSetup:
     return HeadlessSetup("", cwd, model or "", (), mode or "default", __version__)
 
 
-def _begin(arguments: Arguments, folder: Path) -> _Begun:
-    schema = read_schema(arguments.json_schema)
-    if schema is not None:
-        told = "\n\n".join(text for text in (arguments.append_system_prompt, schema.instructions) if text)
-        arguments = replace(arguments, append_system_prompt=told)
-    around = surroundings(arguments, folder, is_attended=False)
-    if schema is not None:
-        around = replace(around, check=schema.complaint)
-    if not around.is_trusted and (note := note_for_pipes(around.root, around.paths.state_dir, sys.argv[1:])):
+def _begin(options: Options, folder: Path) -> _Begun:
+    context = run_context(options, folder, is_attended=False)
+    if not context.is_trusted and (note := note_for_pipes(context.root, context.paths.state_dir, sys.argv[1:])):
         say(note)
-    for warning in around.settings.warnings:
+    for warning in context.settings.warnings:
         say(warning)
-    typed, options = arguments.prompt or "", NO_OPTIONS
-    found = _custom_commands(around).typed(typed)
+    typed, turn = options.prompt or "", NO_OPTIONS
+    found = _custom_commands(context).typed(typed)
     if found is not None:
         command, given = found
-        typed, options = command.expand(given), TurnOptions(output=command.output)
-        model = arguments.model or command.model or None
-        around = replace(around, arguments=replace(around.arguments, model=model))
-    prompt, attached = _asked(arguments, typed, folder)
-    ready = wired(around)
-    for notice in (*around.keys.complaints, *ready.notices):
+        typed, turn = command.expand(given), TurnOptions(output=command.output, foreign=command.foreign(given))
+        model = options.model or command.model or None
+        context = replace(context, options=replace(context.options, model=model))
+    prompt, attached = _asked(context, typed, turn.foreign)
+    agent = Agent.begin(with_chosen_session(context))
+    for notice in (*context.keys.complaints, *agent.notices):
         say(notice)
-    ready.conversation.attach(attached)
-    return _Begun(around, ready, prompt, options, schema)
+    agent.conversation.attach(attached)
+    return _Begun(context, agent, prompt, turn)
 
 
-def _custom_commands(around: Surroundings) -> CustomCommands:
+def _custom_commands(context: RunContext) -> CustomCommands:
     """Read the commands where one may be meant; what cannot be used is said on standard error."""
-    if not (around.arguments.prompt or "").startswith("/"):
+    if not (context.options.prompt or "").startswith("/"):
         return CustomCommands()
-    found = load_custom_commands(around.paths.config_dir, around.root, is_trusted=around.is_trusted)
+    found = load_custom_commands(context.paths.config_dir, context.root, is_trusted=context.is_trusted)
     for problem in found.problems:
         say(problem)
     return found
 
 
-def _asked(arguments: Arguments, typed: str, folder: Path) -> tuple[str, tuple[Block, ...]]:
+def _asked(context: RunContext, typed: str, foreign: Spans) -> tuple[str, tuple[Block, ...]]:
     """Return the prompt with what goes before it; of a run that gets its prompts as lines, only the files."""
-    has_lines = arguments.input_format == "stream-json"
-    try:
-        piped = "" if has_lines else read_standard_input(standard_input(), has_prompt=bool(typed), note=say)
-        attached = attachments(arguments.files, typed, folder)
-    except InputError as error:
-        raise StartError(str(error), 42) from None
+    options = context.options
+    has_lines = options.input_format == "stream-json"
+    piped = "" if has_lines else read_standard_input(standard_input(), has_prompt=bool(typed), note=say)
+    attached = attachments(options.files, typed, context.folder, foreign)
+    if foreign:
+        policy = policy_of(context)
+        found, left_out = foreign_mentions(typed, context.folder, foreign, lambda path: why_not_read(policy, path))
+        attached = (*attached, *found)
+        for line in left_out:
+            say(line)
     prompt = joined(piped, typed)
     if not has_lines and not prompt.strip() and not attached:
-        raise StartError("there is no prompt: give one after -p or pipe one in", 2)
+        raise QcodeError("there is no prompt: give one after -p or pipe one in", ExitCode.USAGE)
     return prompt, attached
 
 
 async def _run(begun: _Begun) -> int:
-    around, conversation = begun.around, begun.ready.conversation
-    arguments, selection = around.arguments, begun.ready.selection
-    toolbox = begun.ready.toolbox
+    context, conversation = begun.context, begun.agent.conversation
+    options, selection = context.options, begun.agent.selection
+    toolbox = begun.agent.toolbox
 
     def tools() -> tuple[str, ...]:
         return tuple(tool.name for tool in conversation.tools)
@@ -162,23 +149,23 @@ async def _run(begun: _Begun) -> int:
 
     setup = HeadlessSetup(
         session_id=conversation.session_id,
-        cwd=str(around.folder),
+        cwd=str(context.folder),
         model=conversation.model,
         tools=tools(),
         permission_mode=conversation.mode,
         version=__version__,
-        include_partial_messages=arguments.include_partial_messages,
-        is_verbose=arguments.is_verbose,
+        include_partial_messages=options.include_partial_messages,
+        is_verbose=options.is_verbose,
         is_stderr_tty=os.isatty(2),
         model_note=selection.note,
-        options=begun.options,
-        schema=begun.schema,
-        allowing=lambda calls: flags_allowing(conversation.policy, calls),
+        options=begun.turn,
+        schema=begun.context.schema,
+        allowing=lambda calls: flags_allowing(conversation.policy, calls, toolbox.spec),
         late_tools=late_tools if toolbox.servers is not None else None,
     )
     try:
         code = await _played(begun, setup)
-        if code in (INTERRUPTED, TERMINATED):
+        if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
             _leave_soon(code)
         return code
     finally:
@@ -186,11 +173,11 @@ async def _run(begun: _Begun) -> int:
 
 
 async def _played(begun: _Begun, setup: HeadlessSetup) -> int:
-    conversation, arguments = begun.ready.conversation, begun.around.arguments
+    conversation, options = begun.agent.conversation, begun.context.options
     stdout, stderr = sys.stdout.buffer, sys.stderr.buffer
-    if arguments.input_format == "text":
+    if options.input_format == "text":
         return await run_headless(
-            conversation, begun.prompt, format=arguments.output_format, stdout=stdout, stderr=stderr, setup=setup
+            conversation, begun.prompt, format=options.output_format, stdout=stdout, stderr=stderr, setup=setup
         )
     from qcode.headless.exchange import run_exchange
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from qcode.config.schema import dotted
 from qcode.config.settings import Origin, Settings
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

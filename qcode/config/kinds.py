@@ -10,8 +10,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from urllib.parse import urlsplit
 
-from qcode.protocol.rules import WrittenRule
-from qcode.protocol.values import dataclass
+from qcode.protocol.approvals import WrittenRule
+from qcode.values import dataclass
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")

@@ -9,29 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
-Path: TypeAlias = "tuple[str, ...]"
+TomlPath: TypeAlias = "tuple[str, ...]"
 
 _BLANK = " \t"
 _WHITE = " \t\r\n"
 
 
-def find_lines(text: str) -> dict[Path, int]:
+def find_lines(text: str) -> dict[TomlPath, int]:
     """Return the line (from 1) on which each key and table first appears. Keys inside lists are left out."""
     scanner = _Scanner(text)
     scanner.document()
     return scanner.lines
 
 
-def find_item_lines(text: str) -> dict[Path, tuple[int, ...]]:
+def find_item_lines(text: str) -> dict[TomlPath, tuple[int, ...]]:
     """Return for each key whose value is a list the line on which each of its items begins."""
     scanner = _Scanner(text)
     scanner.document()
     return {path: tuple(lines) for path, lines in scanner.items.items()}
 
 
-def parse_key(raw: str) -> Path:
+def parse_key(raw: str) -> TomlPath:
     """Return the parts of a dotted key as TOML reads it; raise `ValueError` if it is none."""
     import tomllib
 
@@ -57,8 +57,8 @@ class Pair:
 class Places:
     """`pairs` by path; `sections` maps the root and each table with a header to where its last pair ends."""
 
-    pairs: Mapping[Path, Pair]
-    sections: Mapping[Path, int]
+    pairs: Mapping[TomlPath, Pair]
+    sections: Mapping[TomlPath, int]
 
 
 def find_places(text: str) -> Places:
@@ -72,13 +72,13 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.lines: dict[Path, int] = {}
-        self.pairs: dict[Path, Pair] = {}
-        self.sections: dict[Path, int] = {}
-        self.items: dict[Path, list[int]] = {}
+        self.lines: dict[TomlPath, int] = {}
+        self.pairs: dict[TomlPath, Pair] = {}
+        self.sections: dict[TomlPath, int] = {}
+        self.items: dict[TomlPath, list[int]] = {}
 
     def document(self) -> None:
-        table: Path = ()
+        table: TomlPath = ()
         self._skip(_WHITE)
         while self.at < len(self.text):
             if self._peek() == "[":
@@ -91,7 +91,7 @@ class _Scanner:
             self.sections[table] = self.at
             self._skip(_WHITE)
 
-    def _pair(self, table: Path, *, is_kept: bool) -> None:
+    def _pair(self, table: TomlPath, *, is_kept: bool) -> None:
         self._skip(_BLANK)
         key = self.at
         path = self._key(table, is_kept=is_kept)
@@ -103,7 +103,7 @@ class _Scanner:
             end = value + len(self.text[value : self.at].rstrip())
             self.pairs[path] = Pair(key, value, end)
 
-    def _key(self, table: Path, *, is_kept: bool = True) -> Path:
+    def _key(self, table: TomlPath, *, is_kept: bool = True) -> TomlPath:
         """Read a dotted key up to its `=` or `]`, and note its line and that of the tables it makes."""
         self._skip(_BLANK)
         start = self.at
@@ -118,7 +118,7 @@ class _Scanner:
                 self.lines.setdefault((*table, *parts[:size]), line)
         return (*table, *parts)
 
-    def _value(self, path: Path, *, is_kept: bool) -> None:
+    def _value(self, path: TomlPath, *, is_kept: bool) -> None:
         char = self._peek()
         if char in ('"', "'"):
             self._string(char)
@@ -131,7 +131,7 @@ class _Scanner:
             while self._peek() not in ("", ",", "]", "}", "#", "\n"):
                 self.at += 1
 
-    def _item(self, path: Path, lines: list[int]) -> None:
+    def _item(self, path: TomlPath, lines: list[int]) -> None:
         lines.append(self.text.count("\n", 0, self.at) + 1)
         self._value(path, is_kept=False)
 

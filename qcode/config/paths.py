@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from qcode.config.errors import ConfigError
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 CONFIG_NAME = "config.toml"
 PROJECT_FOLDER = ".qcode"

@@ -25,7 +25,7 @@ from qcode.config.settings import (
     Tools,
     Ui,
 )
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 Path: TypeAlias = "tuple[str, ...]"
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 from qcode.config.lines import parse_key
 from qcode.config.schema import KEYS, Key, find_key, quoted
 from qcode.config.settings import Origin, Settings
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 HIDDEN = "(hidden)"
 

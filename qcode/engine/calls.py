@@ -1,12 +1,14 @@
 """The calls of one reply: judged, approved, run or rejected, until each has its one result.
 
-They run one after another, or all together where none of them changes anything. A call that is incomplete or malformed
-is answered and never run. What spans replies (rejections in a row, the budget of calls) lives in `CallLimits`.
+They run one after another, or all together if none of them changes anything. A call that is incomplete or malformed
+is answered and never run. What spans replies (rejections in a row, the budget of calls) is in `CallLimits`.
+`Repetition` detects a model that makes the same call again and again and gets the same result every time.
 """
 
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +16,42 @@ from typing import Literal, TypeAlias
 
 from qcode.engine import synthetic
 from qcode.engine.effects import ApprovalAnswered, AskApproval, Effect, Emit, RunTool
-from qcode.engine.repeated_calls import Repetition
-from qcode.engine.result import JudgedCall
+from qcode.engine.reply.phase import JudgedCall
 from qcode.protocol.events import Denial, Signal, ToolFinished, ToolPayloadRepair, ToolStarted
-from qcode.protocol.json import parse_object
 from qcode.protocol.messages import Block, ToolCall, ToolResult
 from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.text.json import parse_object
+
+MAX_SAME_CALLS = 3
+
+
+@dataclass(slots=True)
+class Repetition:
+    """The last call that ran, and how often in a row it ran with the result it had."""
+
+    call: tuple[str, str] | None = None
+    result: str = ""
+    count: int = 0
+
+    def note(self, call: ToolCall, result: str) -> None:
+        """A call ran and gave this result."""
+        same = _key(call)
+        is_again = same == self.call and result == self.result
+        self.call, self.result, self.count = same, result, self.count + 1 if is_again else 1
+
+    def repeats_of(self, call: ToolCall) -> int:
+        """Return how often in a row `call` has brought the same, or 0 where that is not yet often."""
+        return self.count if self.count >= MAX_SAME_CALLS and _key(call) == self.call else 0
+
+    def forget(self) -> None:
+        """Count anew: the person has let the call run again."""
+        self.call, self.count = None, 0
+
+
+def _key(call: ToolCall) -> tuple[str, str]:
+    """Return what makes two calls the same, however their arguments are spelled."""
+    return call.name, json.dumps(parse_object(call.arguments), sort_keys=True)
+
 
 CallEnding: TypeAlias = Literal["done", "failed", "denied", "rejected", "cancelled"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 CAPPED_DEFAULT_MAX_TOKENS = 8_000
 ESCALATED_MAX_TOKENS = 64_000

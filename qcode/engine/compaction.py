@@ -1,8 +1,8 @@
 """What a compaction keeps, word for word and in short: which messages stay, what stands for the others. Pure.
 
 Old tool output goes first. If that is not enough, a summary takes the place of everything before the last turns: the
-model's own words, and beside them what must not depend on a model: what the person said, files changed, open todos.
-`compacting` asks for the summary; here is everything that can be decided without one.
+model's own words, and beside them what must not depend on a model: the user's prompts, files changed, open todos.
+`compactor` asks for the summary; here is everything that can be decided without one.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from qcode.engine.counting import estimate_text, size_messages
-from qcode.protocol.json import JsonObject, parse_object
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult, user
 from qcode.protocol.tools import ToolSpec
-from qcode.protocol.values import dataclass
+from qcode.text.json import JsonObject, parse_object
+from qcode.values import dataclass
 
 COMPACT_AT = 0.8
 """Share of the context window at which a conversation is compacted without being asked."""
@@ -244,4 +244,11 @@ def _section(tag: str, heading: str, body: str) -> str:
 
 
 def _within(text: str, tag: str) -> list[str]:
-    return re.findall(rf"<{tag}>\n(.*?)\n</{tag}>", text, re.DOTALL)
+    """Return what stands between the tags; not by a pattern, which reads to the end again for each opening tag."""
+    opening, closing = f"<{tag}>\n", f"\n</{tag}>"
+    found: list[str] = []
+    start = text.find(opening)
+    while start >= 0 and (end := text.find(closing, start + len(opening))) >= 0:
+        found.append(text[start + len(opening) : end])
+        start = text.find(opening, end + len(closing))
+    return found

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.tools import ToolSpec
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 BYTES_PER_TOKEN = 4
 TOKENS_PER_MESSAGE = 8

@@ -1,21 +1,27 @@
-"""What goes into a turn and what it asks for: `Turn.handle(Input) -> list[Effect]`.
+"""Inputs of a turn, the effects it asks for, its settings, and the check of its answer.
 
-The driver performs effects in order and feeds what comes of them back. An effect says what is wanted, never how.
+The driver performs effects in order and feeds the results back as inputs. An effect says what is wanted, never how.
+`Review` checks the answer of a turn with a function it is given (a JSON schema, say) and counts the tries.
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from collections.abc import Callable
+from dataclasses import field
+from decimal import Decimal
+from typing import TypeAlias
 
-from qcode.engine.learned import LearnedLimit
-from qcode.protocol.errors import ProviderError
-from qcode.protocol.events import Attempt, TurnEvent
-from qcode.protocol.json import JsonObject
+from qcode.engine.caps import OutputSettings
+from qcode.engine.compaction import COMPACT_AT
+from qcode.engine.model_facts import KnownModel, Learn
+from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
+from qcode.protocol.events import AttemptRecord, TurnEvent
 from qcode.protocol.messages import Block, Message, Text, ToolCall
-from qcode.protocol.model import ModelRequest
+from qcode.protocol.model import Effort, ModelRequest, RetrySettings
 from qcode.protocol.reply import ReplyEvent
-from qcode.protocol.tools import ToolOutcome
-from qcode.protocol.values import dataclass
+from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.text.json import JsonObject
+from qcode.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +153,7 @@ class Append:
     """Commit a message to the transcript and the session file. `attempts` is kept beside it, `mark` is for people."""
 
     message: Message
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[AttemptRecord, ...] = ()
     mark: str = ""
 
 
@@ -159,15 +165,78 @@ class Compact:
 
 
 @dataclass(frozen=True, slots=True)
-class Learn:
-    """Remember something about this model on this host, across runs; `refuses_marks` for the running turn only."""
-
-    fact: LearnedLimit | Literal["silently_capped", "refuses_prefill", "refuses_images", "refuses_marks"]
-
-
-@dataclass(frozen=True, slots=True)
 class EndTurn:
     """The turn is over; whatever still runs is to be stopped. `TurnEnded` was emitted just before."""
 
 
 Effect: TypeAlias = SendRequest | StopRequest | RunTool | AskApproval | Wait | Emit | Append | Compact | Learn | EndTurn
+
+
+MAX_ANSWER_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """Why an answer does not do: `reason` in one line for a person, `request` is what the model is sent."""
+
+    reason: str
+    request: str
+
+
+AnswerCheck: TypeAlias = Callable[[str], Complaint | None]
+"""Takes a whole, final answer; None where nothing is wrong with it. Pure: the same text, the same complaint."""
+
+
+class Review:
+    """The tries of one turn. `complaint` is what is wrong with the answer that was looked at last."""
+
+    def __init__(self, check: AnswerCheck | None) -> None:
+        self.complaint: Complaint | None = None
+        self.tries = 0
+        self._check = check
+
+    def asks_again(self, answer: str) -> bool:
+        """Look at an answer that would end the turn; return whether the model gets another try."""
+        if self._check is None:
+            return False
+        self.tries += 1
+        self.complaint = self._check(answer)
+        return self.complaint is not None and self.tries < MAX_ANSWER_TRIES
+
+    @property
+    def notice(self) -> str:
+        reason = self.complaint.reason if self.complaint else ""
+        return f"the answer does not do: {reason}; asking again, try {self.tries + 1} of {MAX_ANSWER_TRIES}"
+
+    @property
+    def error(self) -> ErrorInfo | None:
+        """What the turn ends with where its answer does not do."""
+        if self.complaint is None:
+            return None
+        text = f"no answer did in {MAX_ANSWER_TRIES} tries; the last one: {self.complaint.reason}"
+        return ErrorInfo(ErrorKind.STRUCTURED_OUTPUT, text)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSettings:
+    """What a turn runs with. The limits are None where the person set none, `compaction` where it never compacts, and
+    `check` where any answer will do."""
+
+    system: str
+    tools: tuple[ToolSpec, ...]
+    effort: Effort | None = None
+    output: OutputSettings = field(default_factory=OutputSettings)
+    retries: RetrySettings = field(default_factory=RetrySettings)
+    max_turns: int | None = None
+    max_tool_calls: int | None = None
+    max_budget_usd: Decimal | None = None
+    compaction: CompactionSettings | None = None
+    check: AnswerCheck | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionSettings:
+    """`writer` writes summaries, None: the model of the conversation. `share` of the window is when it begins."""
+
+    writer: KnownModel | None = None
+    share: float = COMPACT_AT

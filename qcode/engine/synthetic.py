@@ -123,4 +123,4 @@ def _unescaped(piece: str) -> str:
 
 def _neutralised(text: str, tag: str) -> str:
     """Break every tag of that name inside `text`, so that the fence around it has one end only."""
-    return re.sub(rf"<(\s*/?\s*{tag})", r"<\\\1", text, flags=re.IGNORECASE)
+    return re.sub(rf"<(\s*+/?+\s*+{tag})", r"<\\\1", text, flags=re.IGNORECASE)

@@ -1,18 +1,21 @@
 """A turn: one user message until the model is done with it. `handle(Input) -> list[Effect]`, pure.
 
 A turn is steps; a step is one reply and the calls it made. The reply is in `reply`, the calls in `calls`; here is
-what comes next, when it ends, and what it reports. Time arrives as `now`, in seconds of any clock.
+what comes next, when the turn ends, and what it reports. Time arrives as `now`, in seconds of any clock.
+`Tally` counts what the turn has used and holds its limits. The turn of a sub-agent is `within` its caller's: what it
+uses counts for both, and the limits of the prompt hold for all of them together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import cast
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TypeAlias, cast
 
-from qcode.engine.calls import CallRound
-from qcode.engine.caps import CAPPED_DEFAULT_MAX_TOKENS
-from qcode.engine.compacting import Cause
+from qcode.engine.calls import CallLimits, CallRound
+from qcode.engine.caps import CAPPED_DEFAULT_MAX_TOKENS, DEFAULT_CONTEXT_WINDOW
 from qcode.engine.compaction import resolved
+from qcode.engine.compactor import Cause, CompactionResult, CompactionScheduler, Compactor, compaction_effects
 from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import (
     Append,
@@ -24,44 +27,114 @@ from qcode.engine.effects import (
     EndTurn,
     Input,
     ReplyFailed,
+    Review,
     SteerQueued,
     ToolEnded,
+    TurnSettings,
     UserSubmitted,
     WaitElapsed,
 )
-from qcode.engine.knowledge import KnownModel
-from qcode.engine.refused import has_images, readable
-from qcode.engine.reply import Reply
-from qcode.engine.requests import ReplyPlan
-from qcode.engine.result import ReplyResult
-from qcode.engine.review import Review
-from qcode.engine.room import RoomMaker, told
-from qcode.engine.steering import Steering
-from qcode.engine.tally import Tally
-from qcode.engine.transcript import prepared
-from qcode.engine.turn_settings import TurnSettings
+from qcode.engine.ledger import Ledger
+from qcode.engine.model_facts import KnownModel
+from qcode.engine.reply.phase import NeedsRoom, ReplyResult
+from qcode.engine.reply.reply import Reply
+from qcode.engine.reply.requests import ReplyPlan
+from qcode.engine.transcript import has_images, prepared, readable
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
     CompactionStarted,
+    Denial,
     Notice,
     ResultsCommitted,
+    Signal,
+    SteeringAdded,
     StepStarted,
+    TurnEnded,
     TurnStarted,
     UsageUpdated,
+    inner_id,
 )
-from qcode.protocol.messages import Message, typed_text
+from qcode.protocol.messages import Block, Message, typed_text
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import ReasoningDelta, ReplyEnded, ReplyEvent, TextDelta, ToolArgsDelta, WebSearched
-from qcode.protocol.stops import Limit, Outcome
+from qcode.protocol.reply import (
+    Limit,
+    Outcome,
+    ReasoningDelta,
+    ReplyEnded,
+    ReplyEvent,
+    TextDelta,
+    ToolArgsDelta,
+    WebSearched,
+)
+from qcode.protocol.usage import Price
+from qcode.values import dataclass
 
 MAX_PAUSES = 20
 _DELTAS = frozenset({TextDelta, ReasoningDelta, ToolArgsDelta})
 
 
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing was given yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replying:
+    """A step's reply is under way; what it waits for is in `reply.phase`."""
+
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Calling:
+    """The calls of `result` are judged and run."""
+
+    round: CallRound
+    result: ReplyResult
+
+
+@dataclass(frozen=True, slots=True)
+class Compacting:
+    """The transcript is compacted; `then` says what follows, whether it could be shortened or not."""
+
+    compactor: Compactor
+    then: AfterCompaction
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The turn takes nothing more."""
+
+    outcome: Outcome
+
+
+TurnPhase: TypeAlias = Idle | Replying | Calling | Compacting | Ended
+
+
+@dataclass(frozen=True, slots=True)
+class BeginStep:
+    """The window was nearly full before a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeReply:
+    """The window was full in the middle of a reply: its phase is `NeedsRoom`."""
+
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class EndCompaction:
+    """The user asked for the compaction; the turn is nothing else."""
+
+
+AfterCompaction: TypeAlias = BeginStep | ResumeReply | EndCompaction
+
+
 class Turn:
     """`messages` is the transcript so far, `number` counts turns of the session from 1. Over once it gave `EndTurn`.
 
-    `tally` is that of a turn inside another one; of others it is their own.
+    `tally` is that of a turn inside another one; of others it is their own. `phase` says what the turn waits for.
     """
 
     def __init__(
@@ -77,14 +150,12 @@ class Turn:
         # Both may be exchanged before the first input, when more has become known.
         self.model = model
         self.settings = settings
-        self.is_over = False
+        self.phase: TurnPhase = Idle()
         self._messages = list(messages)
         self._counter = counter
         self._number = number
         self.tally = tally or Tally(settings, model.facts.price)
         self._review = Review(settings.check)
-        self._reply: Reply | None = None
-        self._round: CallRound | None = None
         self._steering = Steering()
         self._step = 0
         self._pauses = 0
@@ -92,39 +163,37 @@ class Turn:
         self._text = ""
         self._paused_text = ""
         self._is_answered = False
-        self._result: ReplyResult | None = None
-        self._room = RoomMaker(settings.compaction)
-        self._then: Callable[[bool], list[Effect]] = lambda is_made: []
+        self._compaction = CompactionScheduler(settings.compaction)
+
+    @property
+    def is_over(self) -> bool:
+        return isinstance(self.phase, Ended)
 
     def handle(self, given: Input, now: float = 0.0) -> list[Effect]:
         """Take one input; return the effects it has, in the order to perform them. Nothing follows `EndTurn`."""
         self._now = now
-        if self.is_over:
-            return []
-        reply = self._reply if self._room.current is None else None
-        if reply is not None and type(given) in _DELTAS:
+        phase = self.phase
+        if isinstance(phase, Replying) and type(given) in _DELTAS:
+            reply = phase.reply
             effects = reply.handle_event(cast("ReplyEvent", given))
-            return effects if reply.result is None else self._from_reply(effects)
-        return self._dispatch(given)
+            return effects if reply.result is None else self._from_reply(reply, effects)
+        return [] if isinstance(phase, Ended) else self._dispatch(given)
 
     def withdraw(self, text: str) -> SteerQueued | None:
         """Take back the last steering with this text; None where it has joined the turn, or never came."""
         return self._steering.withdraw(text)
 
     def _dispatch(self, given: Input) -> list[Effect]:
-        if self._room.current is not None and not isinstance(given, (SteerQueued, CancelRequested)):
-            return self._room_made(self._room.current.handle(given))
+        phase = self.phase
+        if isinstance(phase, Compacting) and not isinstance(given, (SteerQueued, CancelRequested)):
+            return self._from_compaction(phase, phase.compactor.handle(given))
         match given:
             case UserSubmitted():
                 return self._start(given.message)
             case CompactRequested():
-                return self._make_room("asked", lambda is_made: self._end(Outcome.END_TURN, None), given.focus)
-            case ReplyFailed():
-                return self._from_reply(self._reply.handle_failure(given) if self._reply else [])
-            case ToolEnded():
-                return self._from_round(given)
-            case ApprovalAnswered():
-                return self._from_round(given)
+                return self._compact("asked", EndCompaction(), given.focus)
+            case ToolEnded() | ApprovalAnswered():
+                return self._to_round(phase, given) if isinstance(phase, Calling) else []
             case SteerQueued():
                 self._steering.add(given)
                 return []
@@ -132,14 +201,8 @@ class Turn:
                 return self._cancel(is_unsent=given.is_unsent)
             case WebSearched():
                 return [Emit(given)]
-            case WaitElapsed():
-                return self._from_reply(self._reply.handle_wait_elapsed() if self._reply else [])
             case _:
-                if self._reply is None:
-                    return []
-                effects = self._reply.handle_event(given)
-                is_over = isinstance(given, ReplyEnded) or self._reply.result is not None
-                return self._from_reply(effects) if is_over else effects
+                return self._to_reply(phase.reply, given) if isinstance(phase, Replying) else []
 
     def _start(self, message: Message) -> list[Effect]:
         self._started_at = self._now
@@ -153,9 +216,8 @@ class Turn:
         return effects + self._next_step()
 
     def _next_step(self) -> list[Effect]:
-        self._round = None
-        if self._room.is_due(self._plain_request(), self.model, self._counter):
-            return self._make_room("threshold", lambda is_made: self._begin_step())
+        if self._compaction.is_due(self._plain_request(), self.model, self._counter):
+            return self._compact("threshold", BeginStep())
         return self._begin_step()
 
     def _begin_step(self) -> list[Effect]:
@@ -169,10 +231,11 @@ class Turn:
             settings.output,
             settings.retries,
             settings.max_budget_usd,
-            can_make_room=self._room.is_able,
+            can_make_room=self._compaction.is_able,
         )
-        self._reply = Reply(plan, self.model, self._counter, self.tally.ledger, turn=self._number, step=self._step)
-        return [Emit(StepStarted(self._step)), *self._from_reply(self._reply.begin())]
+        reply = Reply(plan, self.model, self._counter, self.tally.ledger, turn=self._number, step=self._step)
+        self.phase = Replying(reply)
+        return [Emit(StepStarted(self._step)), *self._from_reply(reply, reply.begin())]
 
     def _history(self) -> tuple[Message, ...]:
         """Return the transcript as this model can be sent it."""
@@ -180,19 +243,26 @@ class Turn:
 
     # Replies
 
-    def _from_reply(self, effects: list[Effect]) -> list[Effect]:
+    def _to_reply(self, reply: Reply, given: ReplyEvent | ReplyFailed | WaitElapsed) -> list[Effect]:
+        match given:
+            case ReplyFailed():
+                return self._from_reply(reply, reply.handle_failure(given))
+            case WaitElapsed():
+                return self._from_reply(reply, reply.handle_wait_elapsed())
+            case _:
+                effects = reply.handle_event(given)
+                is_over = isinstance(given, ReplyEnded) or reply.result is not None
+                return self._from_reply(reply, effects) if is_over else effects
+
+    def _from_reply(self, reply: Reply, effects: list[Effect]) -> list[Effect]:
         """Pass a reply's effects on, and go on with the turn where the reply is decided."""
-        reply = self._reply
-        if reply is None:
-            return effects
         self.model = reply.model
-        if reply.wants_room:
-            return effects + self._make_room("full", self._room_for_reply)
+        if isinstance(reply.phase, NeedsRoom):
+            return effects + self._compact("full", ResumeReply(reply))
         effects = [*effects, Emit(self.usage)]
         result = reply.result
         if result is None:
             return effects
-        self._reply = None
         if result.message is not None:
             self._messages.append(result.message)
         return effects + self._reply_decided(result)
@@ -246,65 +316,73 @@ class Turn:
         error = self._review.error
         return self._end(Outcome.ERROR if error else Outcome.END_TURN, result, error=error)
 
-    # Room
+    # Compaction
 
-    def _make_room(self, cause: Cause, then: Callable[[bool], list[Effect]], focus: str = "") -> list[Effect]:
-        """Compact the transcript, then go on with `then`, which is told whether it is shorter now."""
-        self._then = then
+    def _compact(self, cause: Cause, then: AfterCompaction, focus: str = "") -> list[Effect]:
+        """Compact the transcript, then go on with `then`."""
         size, settings = self._counter.size_of(self._plain_request()).tokens, self.settings
-        compacting = self._room.start(self._messages, self.model, settings.tools, settings.retries, cause, size, focus)
-        return [Emit(CompactionStarted(cause)), *self._room_made(compacting.begin())]
+        compactor = self._compaction.start(
+            self._messages, self.model, settings.tools, settings.retries, cause, size, focus
+        )
+        self.phase = phase = Compacting(compactor, then)
+        return [Emit(CompactionStarted(cause)), *self._from_compaction(phase, compactor.begin())]
 
-    def _room_made(self, effects: list[Effect]) -> list[Effect]:
+    def _from_compaction(self, phase: Compacting, effects: list[Effect]) -> list[Effect]:
         """Pass a compaction's effects on, and go on with the turn where it is over."""
-        compacting = self._room.current
-        if compacting is None or (result := compacting.result) is None:
+        compactor = phase.compactor
+        result = compactor.result
+        if result is None:
             return effects
-        self._room.end(self.tally.ledger)
-        if not compacting.is_other:
-            self.model = compacting.writer
+        self._account_for(compactor, result)
+        if not compactor.is_other:
+            self.model = compactor.writer
         if result.parts is not None:
             self._messages = resolved(result.parts, self._messages)
             self._counter.context_tokens = result.after
-        return [*effects, *told(result), Emit(self.usage), *self._then(result.parts is not None)]
+        effects = [*effects, *compaction_effects(result), Emit(self.usage)]
+        return effects + self._after_compaction(phase.then, is_shorter=result.parts is not None)
+
+    def _after_compaction(self, then: AfterCompaction, *, is_shorter: bool) -> list[Effect]:
+        match then:
+            case BeginStep():
+                return self._begin_step()
+            case ResumeReply(reply):
+                self.phase = Replying(reply)
+                effects = reply.resume(self._history()) if is_shorter else reply.abort_without_room()
+                return self._from_reply(reply, effects)
+            case EndCompaction():
+                return self._end(Outcome.END_TURN, None)
+
+    def _account_for(self, compactor: Compactor, result: CompactionResult) -> None:
+        self.tally.ledger.take(compactor.ledger)
+        self._compaction.end(result)
 
     def _plain_request(self) -> ModelRequest:
         settings, cap = self.settings, CAPPED_DEFAULT_MAX_TOKENS
         return ModelRequest(self.model.name, settings.system, self._history(), settings.tools, cap)
 
-    def _room_for_reply(self, is_made: bool) -> list[Effect]:
-        reply = self._reply
-        assert reply is not None
-        return self._from_reply(reply.go_on(self._history()) if is_made else reply.give_up_room())
-
     # Calls
 
     def _begin_calls(self, result: ReplyResult) -> list[Effect]:
-        self._result = result
-        self._round = CallRound(result.calls, {tool.name: tool for tool in self.settings.tools}, self.tally.limits)
-        return self._round_moved(self._round.advance(self._elapsed))
+        current = CallRound(result.calls, {tool.name: tool for tool in self.settings.tools}, self.tally.limits)
+        self.phase = phase = Calling(current, result)
+        return self._from_round(phase, current.advance(self._elapsed))
 
-    def _from_round(self, given: ApprovalAnswered | ToolEnded) -> list[Effect]:
-        current = self._round
-        if current is None or current.is_over:
-            return []
+    def _to_round(self, phase: Calling, given: ApprovalAnswered | ToolEnded) -> list[Effect]:
+        current = phase.round
         if isinstance(given, ApprovalAnswered):
-            effects = current.answered(given, self._elapsed)
-        else:
-            effects = current.ended(given.call_id, given.outcome, self._elapsed)
-        return self._round_moved(effects)
+            return self._from_round(phase, current.answered(given, self._elapsed))
+        return self._from_round(phase, current.ended(given.call_id, given.outcome, self._elapsed))
 
-    def _round_moved(self, effects: list[Effect]) -> list[Effect]:
+    def _from_round(self, phase: Calling, effects: list[Effect]) -> list[Effect]:
         """Pass a round's effects on, and go on with the turn where every call has its result."""
-        current = self._round
-        if current is None or not current.is_over:
+        current, result = phase.round, phase.result
+        if not current.is_over:
             return effects
         self.tally.take(current)
         results, steering = self._steering.take(current.results)
         committed = [*effects, self._append(results), Emit(ResultsCommitted(results)), *steering]
-        limits, result = self.tally.limits, self._result
-        assert result is not None
-        if limits.end is not None:
+        if self.tally.limits.end is not None:
             return committed + self._end_on_limits(result)
         if current.is_one_way and not steering:
             if self._review.asks_again(self._text):
@@ -336,20 +414,22 @@ class Turn:
         return effects + self._next_step()
 
     def _cancel(self, *, is_unsent: bool) -> list[Effect]:
-        if self._room.current is not None:
-            self._room.current.cancel(is_unsent=is_unsent)
-            self._room.end(self.tally.ledger)
-            is_unsent = False
-        if self._reply is not None:
-            return self._from_reply(self._reply.cancel(is_unsent=is_unsent))
-        current = self._round
-        if current is None or current.is_over:
-            return self._end(Outcome.CANCELLED, None)
-        effects = current.cancel()
-        self.tally.take(current)
-        results = Message("user", tuple(current.results))
-        committed = [self._append(results), Emit(ResultsCommitted(results))]
-        return [*effects, *committed, *self._end(Outcome.CANCELLED, self._result)]
+        match self.phase:
+            case Replying(reply):
+                return self._from_reply(reply, reply.cancel(is_unsent=is_unsent))
+            case Calling(current, result):
+                effects = current.cancel()
+                self.tally.take(current)
+                results = Message("user", tuple(current.results))
+                committed = [self._append(results), Emit(ResultsCommitted(results))]
+                return [*effects, *committed, *self._end(Outcome.CANCELLED, result)]
+            case Compacting(compactor, then):
+                self._account_for(compactor, compactor.cancel(is_unsent=is_unsent))
+                if isinstance(then, ResumeReply):
+                    return self._from_reply(then.reply, then.reply.cancel())
+                return self._end(Outcome.CANCELLED, None)
+            case _:
+                return self._end(Outcome.CANCELLED, None)
 
     def _end(
         self,
@@ -359,7 +439,7 @@ class Turn:
         limit: Limit | None = None,
         error: ErrorInfo | None = None,
     ) -> list[Effect]:
-        self.is_over = True
+        self.phase = Ended(outcome)
         ended = self.tally.ended(outcome, result, self._text, is_answered=self._is_answered, limit=limit, error=error)
         return [Emit(ended), EndTurn()]
 
@@ -375,3 +455,112 @@ class Turn:
     def usage(self) -> UsageUpdated:
         """What all requests so far have used, those of its sub-agents among them."""
         return self.tally.usage(self._counter, self.model)
+
+
+class Steering:
+    """In the order it was said. False where nothing waits."""
+
+    def __init__(self) -> None:
+        self._waiting: list[SteerQueued] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, said: SteerQueued) -> None:
+        self._waiting.append(said)
+
+    def withdraw(self, text: str) -> SteerQueued | None:
+        """Take back what was said last in these words; None where it was taken already."""
+        for index in range(len(self._waiting) - 1, -1, -1):
+            if self._waiting[index].text == text:
+                return self._waiting.pop(index)
+        return None
+
+    def take(self, before: Sequence[Block] = ()) -> tuple[Message, list[Effect]]:
+        """Return the message that carries all of it, behind the blocks given, and the events that say so."""
+        taken, self._waiting = self._waiting, []
+        message = Message("user", (*before, *(block for one in taken for block in one.blocks)))
+        return message, [Emit(SteeringAdded(one.text)) for one in taken]
+
+
+class Tally:
+    """`call_id` is the call of the turn `within` which this one runs."""
+
+    def __init__(
+        self, settings: TurnSettings, price: Price | None, *, within: Tally | None = None, call_id: str = ""
+    ) -> None:
+        outer = None if within is None else within.limits
+        self.ledger: Ledger = Ledger(price, within=None if within is None else within.ledger)
+        self.limits: CallLimits = CallLimits(
+            settings.max_tool_calls, settings.output.max_tool_repair_attempts, within=outer
+        )
+        self._settings = settings
+        self._within = within
+        self._call_id = call_id
+        self._denials: list[Denial] = []
+        self._signals: list[Signal] = []
+
+    def inside(self, settings: TurnSettings, price: Price | None, call_id: str) -> Tally:
+        """Return the tally of a sub-agent that the call `call_id` of this turn starts."""
+        return Tally(settings, price, within=self, call_id=call_id)
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether this is the tally of a sub-agent."""
+        return self._within is not None
+
+    def exceeded(self, steps: int = 0) -> Limit | None:
+        """Return the limit that keeps a turn of so many steps from going on, its own or one of the prompt."""
+        settings = self._settings
+        replies = max(steps, self.ledger.api_calls.initial)
+        if settings.max_turns is not None and replies >= settings.max_turns:
+            return Limit.TURNS
+        if self._within is not None:
+            return self._within.exceeded()
+        if settings.max_budget_usd is not None and self.ledger.spent >= settings.max_budget_usd:
+            return Limit.COST
+        return None
+
+    def take(self, calls: CallRound) -> None:
+        """Note what came of the calls of a step beside their results."""
+        self._deny(calls.denials)
+        self._signals += calls.signals
+
+    def _deny(self, denials: list[Denial]) -> None:
+        self._denials += denials
+        if self._within is not None:
+            named = (replace(one.call, call_id=inner_id(self._call_id, one.call.call_id)) for one in denials)
+            self._within._deny([Denial(call, one.reason) for call, one in zip(named, denials, strict=True)])
+
+    def usage(self, counter: PromptCounter, model: KnownModel) -> UsageUpdated:
+        ledger, window = self.ledger, model.window or DEFAULT_CONTEXT_WINDOW
+        return UsageUpdated(ledger.usage, ledger.cost, counter.context_tokens, window)
+
+    def ended(
+        self,
+        outcome: Outcome,
+        result: ReplyResult | None,
+        text: str,
+        *,
+        is_answered: bool,
+        limit: Limit | None,
+        error: ErrorInfo | None,
+    ) -> TurnEnded:
+        """Return the last event of the turn; `result` is its last reply, `text` its answer."""
+        ledger = self.ledger
+        return TurnEnded(
+            outcome=outcome,
+            stop=result.stop if result else None,
+            raw_stop=result.raw_stop if result else "",
+            text=text,
+            replies=ledger.api_calls.initial,
+            usage=ledger.usage,
+            cost=ledger.cost,
+            api_calls=ledger.api_calls,
+            discarded_output_tokens=ledger.discarded_output_tokens,
+            denials=tuple(self._denials),
+            signals=tuple(self._signals),
+            limit=limit,
+            error=error,
+            is_answered=is_answered,
+        )

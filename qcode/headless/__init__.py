@@ -6,8 +6,8 @@ answer (or the JSON) and nothing else; what is for a person goes to stderr. Read
 
 from __future__ import annotations
 
-from qcode.headless.exits import exit_code
+from qcode.agent.outcomes import exit_code
+from qcode.headless.lines import HeadlessSetup, OutputFormat
 from qcode.headless.run import run_headless
-from qcode.headless.setup import HeadlessSetup, OutputFormat
 
 __all__ = ["HeadlessSetup", "OutputFormat", "exit_code", "run_headless"]

@@ -1,30 +1,36 @@
 """Several turns in one run: `--input-format stream-json`, a line in for each, and a `result` out for each.
 
-`incoming` says what a line means, `inlet` reads them, `run` runs a turn. A line that means nothing gets its `result` as
-well, an error, and the run goes on: who writes one line and waits for one result never waits for ever.
+A line that is invalid gets a `result` as well, an error, and the run continues, so callers never block. Lines have
+the shapes that writers of such streams use: Anthropic's messages in an envelope with a `type`. A thread reads them
+ahead, because an interrupt must be seen while a turn runs; the loop's reader cannot poll a file, and would make a
+shared pipe non-blocking for other programs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import contextlib
+import os
+import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import BinaryIO, TypeAlias
 
-from qcode.headless import exits
-from qcode.headless.incoming import Asked, Control, Unreadable, read_line
-from qcode.headless.inlet import Inlet
+from qcode.agent import outcomes
+from qcode.agent.context.attachments import MAX_IMAGE_BYTES
 from qcode.headless.interrupts import Interrupts
-from qcode.headless.lines import encode, unstarted_line
-from qcode.headless.margin import Margin
-from qcode.headless.pipe import OutputLostError, Pipe
+from qcode.headless.lines import HeadlessSetup, encode, unstarted_line
+from qcode.headless.output import OutputLostError, Pipe
 from qcode.headless.run import LAST_WORDS, Run, Target
-from qcode.headless.setup import HeadlessSetup
-from qcode.protocol.conversation import Conversation
-from qcode.protocol.errors import ErrorInfo
-from qcode.protocol.json import JsonObject
-from qcode.protocol.messages import Block
+from qcode.headless.stderr import Margin
+from qcode.protocol.approvals import Conversation
+from qcode.protocol.errors import ErrorInfo, ExitCode
+from qcode.protocol.messages import Block, Image, Text
+from qcode.text.json import Json, JsonObject, parse_object
+from qcode.tools.files.pictures import image_type
+from qcode.values import dataclass
 
 NOTHING_ARRIVED = "there is no prompt: no message arrived on standard input"
 Attach: TypeAlias = Callable[[tuple[Block, ...]], None]
@@ -84,13 +90,13 @@ class _Exchange:
             # A reader of the stream is owed a result as its last line.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._target.put(b"" if self._has_result else self._unstarted(None)), LAST_WORDS)
-            return exits.signal_code(self._interrupts.number)
+            return outcomes.signal_code(self._interrupts.number)
         if self._end:
             return await self._turn(Unreadable(f"standard input cannot be read: {self._end}"))
         if code is None:
             await self._target.margin.say(NOTHING_ARRIVED)
             await self._put_result(ErrorInfo("usage", NOTHING_ARRIVED))
-            return exits.WRONG_USAGE
+            return ExitCode.USAGE
         return code
 
     # What arrives
@@ -148,10 +154,10 @@ class _Exchange:
             case Unreadable(reason=reason):
                 await self._target.margin.say(reason)
                 await self._put_result(ErrorInfo("bad_input", reason))
-                return exits.BAD_INPUT
+                return ExitCode.BAD_INPUT
             case _Withdrawn():
                 await self._put_result(None)
-                return exits.INTERRUPTED
+                return ExitCode.INTERRUPTED
             case Asked():
                 self._attach(given.attached)
                 self._run = Run(self._conversation, self._target)
@@ -203,3 +209,172 @@ class _Exchange:
                 work.cancel()
         if work.done():
             work.result()
+
+
+LONGEST_LINE = 48 * 1024 * 1024
+"""Bytes; several images of the largest size that is taken, or more text than any model reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A message that starts a turn: `prompt` is its last text, `attached` what stands before it."""
+
+    prompt: str
+    attached: tuple[Block, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A request about the run itself. `request_id` is None where no answer is wanted."""
+
+    subtype: str
+    request_id: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A line that is none of these."""
+
+    reason: str
+
+
+Incoming: TypeAlias = Asked | Control | Unreadable
+
+
+class _Wrong(Exception):  # noqa: N818  # never leaves this module
+    pass
+
+
+def read_line(line: bytes) -> Incoming | None:
+    """Return what a line says, None for a blank one."""
+    try:
+        text = line.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return Unreadable("it is not UTF-8")
+    if not text.strip():
+        return None
+    value = parse_object(text)
+    if value is None:
+        return Unreadable("it is not a JSON object")
+    try:
+        return _read(value)
+    except _Wrong as wrong:
+        return Unreadable(str(wrong))
+
+
+def _read(value: JsonObject) -> Incoming:
+    match value:
+        case {"type": "user", "message": {"role": "user", "content": content}}:
+            return _asked(content)
+        case {"type": "user"}:
+            raise _Wrong('a user line needs "message": {"role": "user", "content": ...}')
+        case {"type": "control_request", "request": {"subtype": str(subtype)}}:
+            return Control(subtype, value.get("request_id"))
+        case {"type": "control_request"}:
+            raise _Wrong('a control_request line needs "request": {"subtype": ...}')
+        case {"type": str(kind)}:
+            raise _Wrong(f'its type is "{kind[:80]}", and only user and control_request are read')
+        case _:
+            raise _Wrong('it has no "type"')
+
+
+def _asked(content: Json) -> Asked:
+    if isinstance(content, str):
+        blocks: list[Block] = [Text(content)]
+    elif isinstance(content, list):
+        blocks = [_block(part) for part in content]
+    else:
+        raise _Wrong("its content is neither text nor a list of blocks")
+    if all(isinstance(block, Text) and not block.text.strip() for block in blocks):
+        raise _Wrong("its content is empty")
+    last = blocks[-1]
+    return Asked(last.text, tuple(blocks[:-1])) if isinstance(last, Text) else Asked("", tuple(blocks))
+
+
+def _block(part: Json) -> Block:
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return Text(text)
+        case {"type": "image", "source": {"type": "base64", "data": str(data)}}:
+            return _image(data)
+        case {"type": "image"}:
+            raise _Wrong('an image needs "source": {"type": "base64", "media_type": ..., "data": ...}')
+        case {"type": str(kind)}:
+            raise _Wrong(f'its content holds a block of type "{kind[:80]}"; blocks are text or image')
+        case _:
+            raise _Wrong("its content holds something that is no block of text or image")
+
+
+def _image(data: str) -> Image:
+    try:
+        raw = base64.b64decode("".join(data.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise _Wrong("the data of its image is not base64") from None
+    if len(raw) > MAX_IMAGE_BYTES:
+        raise _Wrong(f"its image is too large ({len(raw):,} bytes; at most {MAX_IMAGE_BYTES:,})")
+    # What the bytes are counts, not what the line calls them: providers refuse one that is called something else.
+    media_type = image_type(raw)
+    if not media_type:
+        raise _Wrong("its image is no PNG, JPEG, GIF or WebP")
+    return Image(media_type, base64.b64encode(raw).decode("ascii"))
+
+
+_PIECE = 65_536
+
+
+class Inlet:
+    """Hands over each line without its end, None for one that is too long; then the end of the input, once.
+
+    Both are called on the loop that is running when it is made. An input that cannot be read ends like an empty one,
+    with the reason.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        line: Callable[[bytes | None], None],
+        end: Callable[[str], None],
+        longest: int = LONGEST_LINE,
+    ) -> None:
+        self._descriptor = descriptor
+        self._line = line
+        self._end = end
+        self._longest = longest
+        self._loop = asyncio.get_running_loop()
+        # Never waited for: it may be stuck in a read that nothing will end.
+        threading.Thread(target=self._read, name="standard input", daemon=True).start()
+
+    def _read(self) -> None:
+        reason = ""
+        try:
+            self._read_lines()
+        except OSError as error:
+            reason = error.strerror or str(error)
+        except RuntimeError:
+            # The loop has been closed: nobody listens any more.
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._end, reason)
+        except RuntimeError:
+            return
+
+    def _read_lines(self) -> None:
+        rest = bytearray()
+        is_skipping = False
+        while piece := os.read(self._descriptor, _PIECE):
+            *whole, begun = piece.split(b"\n")
+            for part in whole:
+                rest += part
+                self._hand_over(None if is_skipping or len(rest) > self._longest else bytes(rest))
+                rest.clear()
+                is_skipping = False
+            rest += begun
+            if len(rest) > self._longest:
+                is_skipping = True
+                rest.clear()
+        if rest or is_skipping:
+            self._hand_over(None if is_skipping else bytes(rest))
+
+    def _hand_over(self, line: bytes | None) -> None:
+        self._loop.call_soon_threadsafe(self._line, line)

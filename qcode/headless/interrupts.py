@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from qcode.headless.exits import signal_code
+from qcode.agent.outcomes import signal_code
 
 GRACE = 0.5
 """Seconds a turn has to end after the first signal; with what is written then, the program is gone within one."""

@@ -1,26 +1,29 @@
 """Turn events as JSON values, one function per shape; pure. The shapes are a contract that scripts rely on.
 
 Content blocks and `usage` follow Anthropic's Messages API, because readers of such streams exist already.
+`HeadlessSetup` holds the facts of the run beyond the conversation.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from qcode.headless.exits import reported_error, subtype
-from qcode.headless.setup import HeadlessSetup, OutputFormat
+from qcode.agent.outcomes import reported_error, subtype
 from qcode.protocol import events as ev
+from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, Denial, TurnEnded, TurnEvent
-from qcode.protocol.json import Json, JsonObject, parse_object
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
-from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
-from qcode.protocol.stops import Outcome
+from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.usage import Usage
+from qcode.text.json import Json, JsonObject, parse_object
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.headless.schema import StructuredAnswer
+    from qcode.agent.answer_schema import AnswerSchema, StructuredAnswer
 
 # Readers that split on more than LF would tear a line at these; JSON allows them escaped.
 _ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "\u2028\u2029\x85"}
@@ -291,3 +294,33 @@ def _representable(value: JsonObject) -> JsonObject:
     except (ValueError, RecursionError):
         return {"raw": str(value)}
     return value
+
+
+OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadlessSetup:
+    """Facts of one run. `model` is `provider/model`, `tools` the names the model is offered.
+
+    `clock` gives seconds that never go back. `model_note` says why this model was chosen. `allowing` returns the flags,
+    quoted for a shell, that would have let calls run, and of how many calls no flag would. `options` are of a custom
+    command. `schema` is what the answer of each turn is read by. `late_tools` waits for tools from elsewhere and
+    returns all names then.
+    """
+
+    session_id: str
+    cwd: str
+    model: str
+    tools: tuple[str, ...]
+    permission_mode: str
+    version: str
+    include_partial_messages: bool = False
+    is_verbose: bool = False
+    clock: Callable[[], float] = time.monotonic
+    is_stderr_tty: bool = False
+    model_note: str = ""
+    options: TurnOptions = NO_OPTIONS
+    schema: AnswerSchema | None = None
+    allowing: Callable[[Sequence[ToolCall]], tuple[str, int]] = lambda calls: ("", len(calls))
+    late_tools: Callable[[], Awaitable[tuple[str, ...]]] | None = None

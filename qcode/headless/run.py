@@ -1,43 +1,56 @@
-"""Runs one turn of a conversation and writes it out; the only part of pipe mode with effects.
+"""Runs one turn of a conversation and writes it out; with `stderr` and `output` the part of pipe mode with effects.
 
-`lines` and `closing` say what is written, `exits` what is returned, `interrupts` what Ctrl+C does.
+`lines` says what is written, `agent.outcomes` which exit code and which sentences, `interrupts` what Ctrl+C does.
+`AnswerSoFar` is the answer as far as events have told it, printed if a turn is cut short; it follows the rule of the
+turn. The prompt is piped input, bounded, before the typed text.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+import os
+import select
+import sys
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
-from qcode.headless import exits
-from qcode.headless.answer import AnswerSoFar
-from qcode.headless.closing import CHANGE_APPROACH, NOBODY, NOBODY_ANSWERS, denial_line, shortfall, summary
+from qcode.agent import outcomes
+from qcode.agent.context.attachments import decoded
+from qcode.agent.outcomes import CHANGE_APPROACH, NOBODY, NOBODY_ANSWERS, denial_line, shortfall, summary
 from qcode.headless.interrupts import Interrupts
-from qcode.headless.lines import encode, event_line, init_line, result_line, structured_answer
-from qcode.headless.margin import Margin
-from qcode.headless.meter import Meter
-from qcode.headless.pipe import OutputLostError, Pipe
-from qcode.headless.progress import Progress, elapsed, remark
-from qcode.headless.setup import HeadlessSetup, OutputFormat
-from qcode.protocol.conversation import Answer, Conversation
-from qcode.protocol.errors import ErrorInfo, ErrorKind
+from qcode.headless.lines import (
+    HeadlessSetup,
+    OutputFormat,
+    encode,
+    event_line,
+    init_line,
+    result_line,
+    structured_answer,
+)
+from qcode.headless.output import OutputLostError, Pipe
+from qcode.headless.stderr import Margin, Meter, Progress, elapsed, remark
+from qcode.protocol.approvals import Answer, Conversation
+from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, InputError
 from qcode.protocol.events import (
     ApiCalls,
     ApprovalRequested,
     Denial,
     Notice,
+    PartialRestored,
     ReplyFinished,
+    Retry,
+    StepStarted,
     TurnEnded,
     TurnEvent,
     TurnStarted,
     UsageUpdated,
 )
-from qcode.protocol.stops import Outcome
+from qcode.protocol.reply import Outcome, StopReason, TextDelta
 from qcode.protocol.usage import Usage
-from qcode.protocol.values import dataclass
-from qcode.safety.cleaning import clean
+from qcode.text.clean import clean
+from qcode.values import dataclass
 
 LAST_WORDS = 0.25
 """Seconds a reader has to take the result of a turn that was cut short."""
@@ -97,9 +110,9 @@ class Target:
     async def without_output(self, lost: OutputLostError) -> int:
         """Return the code for a target that takes no more; a reader that went away is nothing to talk about."""
         if lost.is_reader_gone:
-            return exits.READER_GONE
+            return ExitCode.READER_GONE
         await self.margin.say(f"cannot write to standard output: {lost}")
-        return exits.FAILED
+        return ExitCode.FAILED
 
 
 class Run:
@@ -155,8 +168,8 @@ class Run:
             self._margin.erase_now()
         was_cut = ended.outcome is Outcome.CANCELLED or not self._is_concluded
         if interrupts.number is not None and was_cut:
-            return exits.signal_code(interrupts.number)
-        return exits.exit_code(ended)
+            return outcomes.signal_code(interrupts.number)
+        return outcomes.exit_code(ended)
 
     async def _work(self, prompt: str) -> TurnEnded:
         try:
@@ -233,7 +246,7 @@ class Run:
             await self._margin.say(text)
         calls = [request.call for request in self._asked]
         if text := denial_line(len(calls), *self._setup.allowing(calls)):
-            await self._margin.say(text)
+            await self._margin.say_visible(text)
         self._is_concluded = True
 
     async def _write_result(self) -> None:
@@ -306,3 +319,88 @@ def _utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+class AnswerSoFar:
+    """Feed it every event; `text` is the answer at that point."""
+
+    def __init__(self) -> None:
+        self._settled = ""
+        self._paused = ""
+        self._set_aside = ""
+        self._live: list[str] = []
+
+    def see(self, event: TurnEvent) -> None:
+        match event:
+            case TextDelta(text=text):
+                self._live.append(text)
+            case Retry(is_continuation=False):
+                self._set_aside = self._reply_text()
+                self._live = []
+            case PartialRestored(text=text):
+                self._set_aside, self._live = "", [text]
+            case ReplyFinished(message=message):
+                text = self._paused + (message.text if message else "")
+                self._settled = text if text.strip() else self._settled
+                self._paused = text if event.stop is StopReason.PAUSED else ""
+                self._set_aside, self._live = "", []
+            case StepStarted():
+                self._settled = self.text
+                self._set_aside, self._live = "", []
+            case _:
+                pass
+
+    @property
+    def text(self) -> str:
+        text = self._paused + self._reply_text()
+        return text if text.strip() else self._settled
+
+    def _reply_text(self) -> str:
+        live = "".join(self._live)
+        return live if len(live) > len(self._set_aside) else self._set_aside
+
+
+SILENCE_S = 3.0
+MAX_INPUT_BYTES = 32 * 1024 * 1024
+"""More than the largest context window holds; without a limit an endless input would fill the memory."""
+
+
+def read_standard_input(stream: TextIO | None, *, has_prompt: bool, note: Callable[[str], None]) -> str:
+    """Return what is piped in, an empty text where nothing is; raise `InputError` where it cannot be used.
+
+    Where a prompt was typed and an open pipe stays silent for `SILENCE_S`, say so by `note` and go on without it.
+    """
+    if stream is None or stream.closed or stream.isatty():
+        return ""
+    try:
+        descriptor = stream.fileno()
+        if has_prompt and not select.select([descriptor], [], [], SILENCE_S)[0]:
+            note(f"nothing arrived on standard input for {SILENCE_S:.0f} s; going on without it")
+            return ""
+        data = _read(descriptor)
+    except OSError as error:
+        raise InputError(f"standard input cannot be read: {error.strerror}") from None
+    return decoded(data, "standard input")
+
+
+def _read(descriptor: int) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while piece := os.read(descriptor, 65_536):
+        pieces.append(piece)
+        size += len(piece)
+        if size > MAX_INPUT_BYTES:
+            raise InputError(f"standard input is too large (more than {MAX_INPUT_BYTES:,} bytes)")
+    return b"".join(pieces)
+
+
+def joined(piped: str, typed: str | None) -> str:
+    """Put piped text before the typed prompt as its context, or make it the prompt."""
+    if not typed:
+        return piped
+    return f"{piped.rstrip()}\n\n{typed}" if piped.strip() else typed
+
+
+def standard_input() -> TextIO | None:
+    """Return standard input, None where the program was started without one."""
+    return sys.stdin

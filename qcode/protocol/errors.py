@@ -1,19 +1,14 @@
-"""The one error of the provider room, and its kinds.
+"""Errors that a user is told about, with the exit code of each, and failures of providers with their kinds.
 
-ProviderError
-    kind        what to do about it
-    message     one line for a person: no key, no page of HTML, no traceback
-    status      HTTP status, where there was one
-    retry_after seconds the server asked to wait
-    request_id  the server's id of the request
-    code, param the server's own error code and the parameter it names
+Every `QcodeError` has one line for the user. The edge of the program prints it and returns its exit code; a front end
+shows it. A `ProviderError` is a failed request: the driver makes an event of it. Other exceptions are faults.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 
 class ErrorKind(StrEnum):
@@ -53,7 +48,11 @@ _TRANSIENT = frozenset(
 
 
 class ProviderError(Exception):
-    """A request failed, or a stream broke. Raised by providers only; the driver turns it into `ReplyFailed`."""
+    """A request failed, or a stream broke. Raised by providers only; the driver turns it into `ReplyFailed`.
+
+    `message` is one line for the user: no key, no HTML page, no traceback. `retry_after` is in seconds, as the server
+    asked. `request_id`, `code` and `param` are the server's: its id of the request, its error code, the parameter.
+    """
 
     def __init__(
         self,
@@ -85,3 +84,74 @@ class ErrorInfo:
     status: int | None = None
     request_id: str | None = None
     retry_after: float | None = None
+
+
+class ExitCode(IntEnum):
+    """Exit codes of the program. Scripts rely on them."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NO_CREDENTIAL = 41
+    BAD_INPUT = 42
+    BAD_CONFIG = 52
+    LIMIT_REACHED = 53
+    DENIED = 55
+    INCOMPLETE = 56
+    REFUSED = 57
+    TRANSIENT = 75
+    INTERRUPTED = 130
+    READER_GONE = 141
+    TERMINATED = 143
+
+
+_KINDS = {
+    ExitCode.USAGE: "usage",
+    ExitCode.NO_CREDENTIAL: str(ErrorKind.NO_CREDENTIAL),
+    ExitCode.BAD_INPUT: "bad_input",
+    ExitCode.BAD_CONFIG: "bad_config",
+}
+
+
+class QcodeError(Exception):
+    """qcode cannot do what was asked. The text is one line for the user."""
+
+    exit_code = ExitCode.FAILED
+
+    def __init__(self, text: str, exit_code: ExitCode | None = None) -> None:
+        super().__init__(text)
+        if exit_code is not None:
+            self.exit_code = exit_code
+
+    @property
+    def info(self) -> ErrorInfo:
+        """The error as the `error` of a result."""
+        return ErrorInfo(_KINDS.get(self.exit_code, str(ErrorKind.INTERNAL)), " ".join(str(self).split()))
+
+
+class InputError(QcodeError):
+    """An input cannot be used: a file, an image, standard input."""
+
+    exit_code = ExitCode.BAD_INPUT
+
+
+class CredentialError(QcodeError):
+    """The file of keys cannot be used; the text never holds a key."""
+
+
+class KeyringError(QcodeError):
+    """The keyring of the system cannot be used now; the text completes "the keyring ..."."""
+
+
+class SessionError(QcodeError):
+    """A session cannot be used."""
+
+    exit_code = ExitCode.BAD_INPUT
+
+
+class SessionNotFound(SessionError):  # noqa: N818  # named for what happened
+    """No session matches the id, or several do."""
+
+
+class SessionBusy(SessionError):  # noqa: N818  # named for what happened
+    """Another process writes to the session."""

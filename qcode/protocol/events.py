@@ -13,13 +13,12 @@ from decimal import Decimal
 from typing import Literal, TypeAlias
 
 from qcode.protocol.errors import ErrorInfo
-from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import Message, ToolCall
-from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
-from qcode.protocol.stops import Limit, Outcome, StopReason
+from qcode.protocol.reply import Limit, Outcome, ReasoningDelta, StopReason, TextDelta, WebSearched
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
-from qcode.protocol.values import dataclass
+from qcode.text.json import JsonObject
+from qcode.values import dataclass
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 AttemptKind: TypeAlias = Literal["first", "escalated", "continuation", "nudge", "resume", "repair"]
@@ -71,7 +70,7 @@ class PartialRestored:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class AttemptRecord:
     """One request of a reply, as kept beside the stored message."""
 
     kind: AttemptKind
@@ -93,7 +92,7 @@ class ReplyFinished:
     raw_stop: str
     parts: int
     message: Message | None
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[AttemptRecord, ...] = ()
     note: str = ""
 
 
@@ -107,9 +106,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequested:
-    """The turn waits for a person. `question` is one line, `preview` the exact command or unified diff.
+    """The turn waits for the user. `question` is one line, `preview` the exact command or unified diff.
 
-    `rule` is the narrow rule that "always" would add, empty where none is offered. `kind`: `approval`, may the call
+    Both are text to paint as it is: nothing in it is invisible, as `text.clean` defines it.
+
+    `rule` is the narrow rule that "always" would add, empty if none is offered. `kind`: `approval`, may the call
     run; `repeat`, may it run although the same call has just brought the same result several times; `question`, the
     model asks something, and the answer, one of `choices` or any text, is the result of the call; `plan`, `preview` is
     a plan as Markdown, and a yes ends plan mode; `server`, of a tool server and no call at all: may it run, or may its

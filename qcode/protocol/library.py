@@ -6,7 +6,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from qcode.protocol.messages import Message
 from qcode.protocol.reports import TurnUsage
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 ExportForm: TypeAlias = Literal["md", "json", "html"]
 EXPORT_FORMS: tuple[ExportForm, ...] = ("md", "json", "html")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

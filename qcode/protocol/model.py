@@ -1,4 +1,4 @@
-"""A model as the engine needs to know it, and a request to one."""
+"""A model as the engine needs to know it, a request to one, and how often a failed request is sent again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from qcode.protocol.messages import Message
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Price
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "max"]
 EFFORTS: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "max")
@@ -49,3 +49,11 @@ class ModelRequest:
     effort: Effort | None = None
     allows_calls: bool = True
     is_prefill: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RetrySettings:
+    """`max_retries` failures in a row are retried, unless the server asks to wait longer than `retry_after_max_s`."""
+
+    max_retries: int = 5
+    retry_after_max_s: float = 120.0

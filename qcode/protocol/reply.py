@@ -1,19 +1,19 @@
-"""What a provider says while a reply streams.
+"""What a provider reports while a reply streams, why a reply stopped, and how a turn ended.
 
 A healthy stream is `ReplyStarted`, then blocks, then exactly one `ReplyEnded`, its last event. `ReplyEnded` is
 emitted at the end of the stream and not on the chunk that carries the reason, because usage may come after it.
-Blocks are numbered in order of appearance from 0 within one attempt. A failure is never an event: it is a
-`ProviderError` raised by the stream; a stream that ends without its terminal event raises one too.
+Blocks are numbered in order of appearance from 0 within one attempt. A failure is never an event: the stream raises
+a `ProviderError`, also if it ends without its terminal event. A `StopReason` is the model's, an `Outcome` is ours.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TypeAlias
 
 from qcode.protocol.messages import Opaque
-from qcode.protocol.stops import StopReason
 from qcode.protocol.usage import Usage
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +100,35 @@ ReplyEvent: TypeAlias = (
     | WebSearched
     | ReplyEnded
 )
+
+
+class StopReason(StrEnum):
+    """A provider's stop reason in one vocabulary; the raw string travels beside it."""
+
+    END_TURN = "end_turn"
+    TOOL_USE = "tool_use"
+    MAX_TOKENS = "max_tokens"
+    CONTEXT_WINDOW_EXCEEDED = "context_window_exceeded"
+    REFUSAL = "refusal"
+    PAUSED = "paused"
+    MALFORMED_CALL = "malformed_call"
+    UNKNOWN = "unknown"
+
+
+class Outcome(StrEnum):
+    """How a turn ended, in the words of the Agent Client Protocol, and `error` for what it has no word for."""
+
+    END_TURN = "end_turn"
+    MAX_TOKENS = "max_tokens"
+    MAX_TURN_REQUESTS = "max_turn_requests"
+    REFUSAL = "refusal"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+class Limit(StrEnum):
+    """Which limit of a turn was reached, where the outcome is `max_turn_requests`."""
+
+    TURNS = "max_turns"
+    TOOL_CALLS = "max_tool_calls"
+    COST = "max_budget_usd"

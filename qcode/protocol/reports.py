@@ -7,7 +7,7 @@ from typing import Protocol
 
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.usage import Usage
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Literal, Protocol, TypeAlias
 
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 What: TypeAlias = Literal["conversation", "files", "both"]
 

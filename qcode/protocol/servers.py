@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal, Protocol, TypeAlias
 
 from qcode.protocol.events import Notice
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 ServerState: TypeAlias = Literal["off", "restricted", "waiting", "refused", "starting", "ready", "failed"]
 
@@ -41,7 +41,7 @@ class ServerQuestion:
     """Something of a server that waits for the person: may it run, or may its changed tools be offered.
 
     `key` changes with what is asked, so that an answer can never be taken for another question. `detail` is the whole
-    of it, foreign text.
+    of it, with nothing invisible in it.
     """
 
     key: str

@@ -1,36 +1,77 @@
-"""A tool as the model sees it, and what running one gives back."""
+"""A tool as the model sees it, what its calls may do, and what running one gives back."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from typing import Literal, TypeAlias
 
-from qcode.protocol.json import Json, JsonObject
 from qcode.protocol.messages import Image
-from qcode.protocol.values import dataclass
+from qcode.text.json import Json, JsonObject
+from qcode.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Calls that read or write files and do nothing else.
+
+    `paths_of` returns the paths that a call names, at least one and each once, or one line that says why it names none.
+    """
+
+    access: Literal["read", "write"]
+    paths_of: Callable[[JsonObject], tuple[str, ...] | str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Calls that run a shell command.
+
+    `command` is the argument that holds it; if it is empty, a call stands for a command that only its tool knows.
+    `unconfined` is a flag among the arguments that asks to run outside the sandbox.
+    """
+
+    command: str = ""
+    unconfined: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetches:
+    """Calls that reach the network. `url` is the argument that says where; empty: the search service of the session."""
+
+    url: str = ""
+
+
+Safety: TypeAlias = Files | Runs | Fetches | Literal["harmless"]
+"""What the calls of a tool may do. `harmless`: they touch only what the session itself made, or start what is judged
+call by call."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """Name, description and parameters (JSON Schema of an object) of a tool.
+    """Name, description and parameters (JSON Schema of an object) of a tool: the model is sent these three.
 
-    `is_read_only`: running it changes nothing. `writes_files`: it is a write or edit, so a cut call is answered
-    with split guidance. `is_one_way`: it is recorded as a signal and never executed.
+    `is_read_only`: running it changes nothing. `is_one_way`: it is recorded as a signal and never executed.
     `asks_person`: its result is what the person answers; it touches nothing. `can_go_on`: while it runs, the person may
     let it go on in the background. `reads_when` is an argument and the values of it with which a call changes nothing,
     of a tool that otherwise may. `is_hosted`: the host of the model runs it itself, and what it came to is part of the
-    reply.
+    reply. `safety` is what a policy judges a call by. Nobody vouches for a tool without it, such as one of a server.
     """
 
     name: str
     description: str
     parameters: Mapping[str, Json]
     is_read_only: bool = False
-    writes_files: bool = False
     is_one_way: bool = False
     asks_person: bool = False
     can_go_on: bool = False
     reads_when: tuple[str, tuple[str, ...]] | None = None
     is_hosted: bool = False
+    safety: Safety | None = None
+
+    @property
+    def writes_files(self) -> bool:
+        """Whether it is a write or edit, so that a cut call is answered with split guidance."""
+        return isinstance(self.safety, Files) and self.safety.access == "write"
 
     def only_reads(self, arguments: JsonObject) -> bool:
         """Return whether a call with these arguments changes nothing."""
@@ -54,3 +95,7 @@ class ToolOutcome:
     summary: str = ""
     diff: str = ""
     images: tuple[Image, ...] = ()
+
+
+class Refused(Exception):  # noqa: N818  # an answer, not a failure
+    """A tool refuses a call and changed nothing. The text goes to the model as it is."""

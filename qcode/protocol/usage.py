@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,5 +2,5 @@
 
 A codec turns a `ModelRequest` into a request body and plain JSON objects into `ReplyEvent`s; it knows no SDK.
 A client lets the SDK connect and reads the stream as bytes. SDKs load with the first request, never on import.
-Start at `registry`; then `streaming` (the loop all clients share) and `openai_chat.codec`.
+Start at `registry`; then `streaming` (the loop all clients share) and `openai.chat`.
 """

@@ -1,22 +1,32 @@
-"""Numbering the blocks of one reply and keeping their text whole; what every decoder writes its events with.
+"""What the decoders of all protocols share: block numbers, stop reasons, and searches that a host runs itself. Pure.
 
-Pure. A character outside the BMP that a server split into two deltas (as JSON escapes of its halves) is put back
-together, so that no event carries half a character.
+`BlockWriter` numbers the blocks of one reply and keeps their text whole: a character outside the BMP that a server
+split into two deltas is put back together. `normalise_stop` maps a stop reason to ours; the maps are in each codec, and
+what no map knows is `UNKNOWN`. A part of a hosted search travels as reasoning: its text is for the user, and its opaque
+part holds it as the host sent it, so that it goes back unchanged to that host and to no other.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from enum import Enum
 
 from qcode.protocol.messages import Opaque
+from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import (
     BlockEnded,
     ReasoningDelta,
     ReplyEvent,
+    Source,
+    StopReason,
     TextDelta,
     ToolArgsDelta,
     ToolCallStarted,
+    WebSearched,
 )
+from qcode.protocol.tools import Fetches, ToolSpec
+from qcode.text.json import JsonObject, object_in
 
 
 class Kind(Enum):
@@ -145,3 +155,94 @@ def _delta(kind: Kind, block: int, text: str) -> ReplyEvent:
             return ReasoningDelta(block, text)
         case Kind.CALL:
             return ToolArgsDelta(block, text)
+
+
+def normalise_stop(table: Mapping[str, StopReason], raw: str, *, has_calls: bool) -> StopReason:
+    """Look `raw` up as it is, then in lower case.
+
+    A reply that ended its turn with calls in it wants them run: Gemini says so for every reply with calls, and
+    several compatible servers do.
+    """
+    stop = table.get(raw) or table.get(raw.lower(), StopReason.UNKNOWN)
+    return StopReason.TOOL_USE if has_calls and stop is StopReason.END_TURN else stop
+
+
+class Ending:
+    """How far the stream of one reply has come, for decoders whose protocol has a stop reason and an end mark."""
+
+    def __init__(self) -> None:
+        self._raw_stop: str | None = None
+        self._is_ended = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether a stop reason was seen, or the end mark of a server that gives none."""
+        return self._raw_stop is not None or self._is_ended
+
+    @property
+    def is_ended(self) -> bool:
+        return self._is_ended
+
+    def end(self) -> None:
+        """Take note of the end mark."""
+        self._is_ended = True
+
+
+WEB_SEARCH = ToolSpec(
+    name="web_search",
+    description="Search the web.",
+    parameters={"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+    is_read_only=True,
+    is_hosted=True,
+    safety=Fetches(),
+)
+MOST_SEARCHES = 8
+"""Searches in one reply, where a host takes such a limit."""
+
+_PIECE = "hosted"
+
+
+class Searches:
+    """The searches of one reply."""
+
+    def __init__(self) -> None:
+        self._queries: dict[str, None] = {}
+        self._sources: dict[str, str] = {}
+
+    def searched(self, query: str) -> str:
+        """Note a query; return the line about it for a person."""
+        query = " ".join(query.split())
+        if not query:
+            return "Searched the web.\n"
+        self._queries[query] = None
+        return f"Searched the web for \u201c{query}\u201d.\n"
+
+    def cites(self, url: str, title: str) -> None:
+        if url.startswith(("https://", "http://")):
+            self._sources[url] = self._sources.get(url) or " ".join(title.split())
+
+    def events(self) -> list[WebSearched]:
+        """Return what is to be told at the end of the reply; nothing where nothing was searched."""
+        if not self._queries and not self._sources:
+            return []
+        sources = tuple(Source(url, title) for url, title in self._sources.items())
+        return [WebSearched(tuple(self._queries), sources)]
+
+
+def search_mark(source: str, piece: JsonObject) -> Opaque:
+    """Return the mark that keeps a piece of a search for the protocol `source`."""
+    return Opaque(source, json.dumps({_PIECE: piece}, ensure_ascii=False))
+
+
+def piece_in(marks: JsonObject) -> JsonObject:
+    """Return the piece that marks of the own protocol hold, empty where they hold another thing."""
+    return object_in(marks.get(_PIECE))
+
+
+def own_tools(request: ModelRequest) -> tuple[ToolSpec, ...]:
+    """Return the tools that qcode runs."""
+    return tuple(tool for tool in request.tools if not tool.is_hosted)
+
+
+def wants_search(request: ModelRequest) -> bool:
+    return any(tool.is_hosted for tool in request.tools)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import Message, Reasoning, Text
 from qcode.protocol.model import Effort, ModelRequest
 from qcode.providers.history import said, start_of_tool_loop
+from qcode.text.json import JsonObject
 
 MIN_THINKING_BUDGET = 1024
 """The smallest `budget_tokens` the API takes."""

@@ -1,6 +1,9 @@
-"""What the encoders need to know of a transcript: roles in turn, the running tool loop, ids that fit.
+"""What the encoders need of a transcript: roles in turn, the running tool loop, ids that fit, opaque parts. Pure.
 
-Pure. It trusts that every call has its result (`engine.transcript` keeps it so) and repairs nothing but form.
+It trusts that every call has its result (`engine.transcript` keeps it so) and repairs nothing but form.
+What a host wants back (signatures, encrypted reasoning) is kept from every other host, also of its own protocol:
+`tag_opaque` adds the host to the name of the protocol on the way out of a host that is not the protocol's own, and
+`strip_foreign_opaque` removes it on the way in, for that host only. The codec drops the others.
 """
 
 from __future__ import annotations
@@ -9,9 +12,11 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from urllib.parse import urlsplit
 
-from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
+from qcode.protocol.messages import Block, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
+from qcode.protocol.reply import BlockEnded, ReplyEvent
 
 
 def _same(call_id: str) -> str:
@@ -137,3 +142,52 @@ def mint_call_id(tag: str, response_id: str, number: int) -> str:
     """
     reply = re.sub(r"[^A-Za-z0-9]", "", response_id)[-12:]
     return f"call_{tag}_{reply}_{number}" if reply else f"call_{tag}_{number}"
+
+
+_HOMES = frozenset({"api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com"})
+_AMAZON = ".amazonaws.com"
+
+
+def opaque_origin(address: str) -> str:
+    """Return what tells the host at `address` from others of its protocol; empty for the protocol's own.
+
+    Without an address it is the protocol's own. Credentials and a query in an address are no part of its place.
+    """
+    parts = urlsplit(address)
+    host = (parts.hostname or "").lower()
+    if not host or host in _HOMES or host.endswith(_AMAZON):
+        return ""
+    port = f":{parts.port}" if parts.port else ""
+    return f"{host}{port}{parts.path.rstrip('/')}"
+
+
+def strip_foreign_opaque(request: ModelRequest, place: str) -> ModelRequest:
+    """Return the request with the marks that `place` made under their protocol's name, and without any other."""
+    if not place:
+        return request
+    return replace(request, messages=tuple(_message_for(message, f"@{place}") for message in request.messages))
+
+
+def tag_opaque(event: ReplyEvent, place: str) -> ReplyEvent:
+    """Return an event of the codec with its mark named after the host too."""
+    if type(event) is not BlockEnded or event.opaque is None:
+        return event
+    return replace(event, opaque=replace(event.opaque, source=f"{event.opaque.source}@{place}"))
+
+
+def _message_for(message: Message, ending: str) -> Message:
+    if not any(_mark_of(block) for block in message.blocks):
+        return message
+    return replace(message, blocks=tuple(_block_for(block, ending) for block in message.blocks))
+
+
+def _block_for(block: Block, ending: str) -> Block:
+    mark = _mark_of(block)
+    if mark is None or not isinstance(block, Text | Reasoning | ToolCall):
+        return block
+    is_own = mark.source.endswith(ending)
+    return replace(block, opaque=replace(mark, source=mark.source.removesuffix(ending)) if is_own else None)
+
+
+def _mark_of(block: Block) -> Opaque | None:
+    return block.opaque if isinstance(block, Text | Reasoning | ToolCall) else None

@@ -14,11 +14,10 @@ from typing import Literal, TypeAlias, get_args
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.provider import Provider
-from qcode.protocol.values import dataclass
 from qcode.providers import azure
-from qcode.providers.addresses import check_address, is_local, strip_version
-from qcode.providers.connection import Connection, Timeouts, key_words
-from qcode.providers.openai_chat.quirks import COMPATIBLE, ChatQuirks, MaxTokensField, for_openai, is_openai
+from qcode.providers.connection import Connection, Timeouts, check_address, is_local, key_words, strip_version
+from qcode.providers.openai.quirks import COMPATIBLE, ChatQuirks, MaxTokensField, for_openai, is_openai
+from qcode.values import dataclass
 
 WireProtocol: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini", "bedrock", "demo"]
 PROTOCOLS: tuple[WireProtocol, ...] = get_args(WireProtocol)
@@ -217,7 +216,7 @@ def connect(
     BAD_REQUEST where the address is none.
     """
     if spec.protocol == "demo":
-        from qcode.providers.demo import DemoProvider
+        from qcode.providers.demo.provider import DemoProvider
 
         return DemoProvider()
     address = base_url or spec.base_url
@@ -262,11 +261,11 @@ def _client(connection: Connection, spec: ProviderSpec) -> Provider:
 
             return BedrockProvider(connection)
         case "openai-responses":
-            from qcode.providers.openai_responses.client import OpenAIResponsesProvider
+            from qcode.providers.openai.responses_client import OpenAIResponsesProvider
 
             return OpenAIResponsesProvider(connection)
         case _:
-            from qcode.providers.openai_chat.client import OpenAIChatProvider
+            from qcode.providers.openai.client import OpenAIChatProvider
 
             return OpenAIChatProvider(connection, quirks_of(spec, connection.base_url))
 

@@ -8,7 +8,7 @@ decoded a whole event at a time, so a character may be split anywhere. No I/O; n
 from __future__ import annotations
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 MAX_EVENT_BYTES = 32 * 1024 * 1024
 

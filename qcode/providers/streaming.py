@@ -17,16 +17,14 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, as
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.json import Json, JsonObject
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReplyEvent, ReplyStarted, UsageReported
 from qcode.providers.connection import Connection
-from qcode.providers.error_body import is_page, page_title
-from qcode.providers.errors import attributed
-from qcode.providers.marks import for_place, from_place, place_of
+from qcode.providers.errors import attributed, is_page, page_title
+from qcode.providers.history import opaque_origin, strip_foreign_opaque, tag_opaque
+from qcode.providers.sdk import failure, run_aside
 from qcode.providers.sse import MAX_EVENT_BYTES, SseEvent, SseParser
-from qcode.providers.threads import run_aside
-from qcode.providers.transport import failure
+from qcode.text.json import Json, JsonObject
 
 if TYPE_CHECKING:
     import httpx2
@@ -249,8 +247,8 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         """Yield the events of one reply; see `protocol.provider.Provider.stream`."""
-        limits, place = self._connection.timeouts, place_of(self.host)
-        request = for_place(request, place)
+        limits, place = self._connection.timeouts, opaque_origin(self.host)
+        request = strip_foreign_opaque(request, place)
         decoder = self._decoder(request)
         try:
             async with AsyncExitStack() as stack:
@@ -261,7 +259,7 @@ class SdkProvider(ABC, Generic[ClientT]):
                     raise ProviderError(ErrorKind.TIMEOUT, f"no answer within {limits.first_event:g} s") from error
                 reply = read_reply(answer, decoder, self._connection, self._parser(), self._breaks())
                 async for event in await stack.enter_async_context(aclosing(reply)):
-                    yield from_place(event, place) if place else event
+                    yield tag_opaque(event, place) if place else event
         except ProviderError as error:
             raise attributed(error, self._connection.origin) from error
         except (asyncio.CancelledError, GeneratorExit):

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 Address: TypeAlias = "IPv4Address | IPv6Address"
 

@@ -1,7 +1,8 @@
 """The path layer: may a file tool read or write here? It judges what a path leads to, not only how it is spelled.
 
-It looks at links, kinds and the first bytes of a file and changes nothing. The verdict holds in every mode of approval:
-`ask` means a person is asked, `deny` that nobody can allow it. Tables: `names` (what it is called), `places` (where).
+It looks at links, kinds and the first bytes of a file and changes nothing. The verdict holds in every mode of
+approval: `ask` means that the user is asked, `deny` that nobody can allow it. `follow` walks over the components of a
+path in the order the kernel takes, link by link. Tables of names and locations: `protected_paths`.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
-from qcode.protocol.values import dataclass
-from qcode.safety import names, places
-from qcode.safety.trail import Trail, follow
+from qcode.safety import protected_paths
 from qcode.safety.verdict import Access, Verdict, strictest
+from qcode.values import dataclass
 
 GUARDED = "path:secret"
 """Names the verdict on a file that is called or begins like one that holds secrets."""
@@ -37,6 +38,34 @@ class Ground:
     read_only: tuple[Path, ...] = ()
     home: Path | None = None
     own: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxScope:
+    """The folders of a session that its sandbox knows."""
+
+    root: Path
+    added: tuple[Path, ...] = ()
+    """As good as the root."""
+    scratch: Path | None = None
+    """Private to the session."""
+    home: Path | None = None
+    own: tuple[Path, ...] = ()
+    """qcode's own folders, which no command needs."""
+    search_path: str = ""
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The real paths of the root and the added folders."""
+        return tuple(dict.fromkeys(os.path.realpath(path) for path in (self.root, *self.added)))
+
+    @property
+    def home_path(self) -> str:
+        return "" if self.home is None else os.path.realpath(self.home)
+
+    @property
+    def scratch_path(self) -> str:
+        return "" if self.scratch is None else os.path.realpath(self.scratch)
 
 
 def judge_path(
@@ -72,7 +101,7 @@ def judge_on(ground: Ground, path: str, access: Access) -> Verdict:
         _judge_kind(trail, access),
         _judge_existing(trail),
     )
-    if names.has_unclear_characters(path) or names.has_unclear_characters(trail.target):
+    if protected_paths.has_unclear_characters(path) or protected_paths.has_unclear_characters(trail.target):
         verdict = strictest(verdict, Verdict("ask", "its name holds characters that cannot be seen", "path:unclear"))
     if verdict.is_allowed and _starts_like_a_key(trail):
         return Verdict("ask", "it holds a private key", GUARDED)
@@ -90,7 +119,7 @@ def is_inside(path: str, ground: Ground) -> bool:
     """Return whether `path` leads to the root, an added or a read-only folder, or below one."""
     trail = follow(anchored(path, str(ground.root), home_of(ground)))
     folders = _spellings((ground.root, *ground.added, *ground.read_only))
-    return not trail.is_loop and any(places.is_within(trail.target, folder) for folder in folders)
+    return not trail.is_loop and any(protected_paths.is_within(trail.target, folder) for folder in folders)
 
 
 def _refuse_text(path: str) -> str:
@@ -109,9 +138,9 @@ def _judge_point(
     point: str, trail: Trail, ground: Ground, roots: tuple[str, ...], locked: tuple[str, ...], access: Access
 ) -> Verdict:
     located = _locate(point, ground)
-    inside = [folder for folder in (*roots, *locked) if places.is_within(point, folder)]
+    inside = [folder for folder in (*roots, *locked) if protected_paths.is_within(point, folder)]
     if not located and not inside:
-        located = [places.outside(point, _homes_of(ground))]
+        located = [protected_paths.outside(point, _homes_of(ground))]
     folder = max(inside, key=len, default="")
     parts = tuple(part for part in point.removeprefix(folder).split("/") if part)
     is_folder = trail.info is not None and stat.S_ISDIR(trail.info.st_mode)
@@ -124,14 +153,14 @@ def _judge_point(
     return strictest(found[0], *found[1:])
 
 
-def _locate(point: str, ground: Ground) -> list[places.Located]:
+def _locate(point: str, ground: Ground) -> list[protected_paths.Located]:
     homes = _homes_of(ground)
     own = (*_spellings(ground.own), *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS))
-    found = [places.in_kernel(point), places.in_own(point, own)]
+    found = [protected_paths.in_kernel(point), protected_paths.in_own(point, own)]
     found += [
-        places.in_home(point.removeprefix(home).strip("/"))
+        protected_paths.in_home(point.removeprefix(home).strip("/"))
         for home in homes
-        if point != home and places.is_within(point, home)
+        if point != home and protected_paths.is_within(point, home)
     ]
     return [place for place in found if place is not None]
 
@@ -143,18 +172,18 @@ def _judge_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> 
     """Judge what the components below a root (or of a path outside) are called."""
     found = [Verdict("allow", "an ordinary name", "path:workspace")]
     spelled = tuple(piece for part in parts for piece in part.split("\\"))
-    if any(names.is_git_look_alike(piece.split(":")[0]) for piece in spelled):
+    if any(protected_paths.is_git_look_alike(piece.split(":")[0]) for piece in spelled):
         found.append(_pick(("ask", "deny", "a look-alike of .git", "path:git"), access))
-    folded = [names.fold(piece.split(":")[0]) for piece in spelled]
+    folded = [protected_paths.fold(piece.split(":")[0]) for piece in spelled]
     if ".git" in folded:
         is_config = folded[-1] in ("config", "config.worktree")
         what = "git's configuration can run programs" if is_config else "only git writes in .git"
         found.append(_pick(("ask" if is_config else "allow", "deny", what, "path:git"), access))
-    if parts and not is_folder and names.is_secret(parts[-1]):
+    if parts and not is_folder and protected_paths.is_secret(parts[-1]):
         found.append(Verdict("ask", "files of this name hold secrets", GUARDED))
-    if access == "write" and names.is_steering(parts):
+    if access == "write" and protected_paths.is_steering(parts):
         found.append(Verdict("ask", "it runs or instructs programs later", "path:steering"))
-    if access == "write" and any(names.is_dependency_folder(part) for part in parts):
+    if access == "write" and any(protected_paths.is_dependency_folder(part) for part in parts):
         found.append(Verdict("ask", "an installed dependency", "path:dependency"))
     return strictest(found[0], *found[1:])
 
@@ -176,7 +205,9 @@ def _judge_existing(trail: Trail) -> Verdict:
     is_file = trail.info is not None and stat.S_ISREG(trail.info.st_mode)
     called = [point.rsplit("/", 1)[-1] for point in trail.points]
     is_new = trail.info is None and os.path.isdir(os.path.dirname(trail.target))  # noqa: PTH112, PTH120  # text, as in `follow`
-    if (is_file and any(map(names.is_key, called))) or (is_new and any(map(names.is_ssh_key, called))):
+    if (is_file and any(map(protected_paths.is_key, called))) or (
+        is_new and any(map(protected_paths.is_ssh_key, called))
+    ):
         return Verdict("ask", "files of this name hold private keys", GUARDED)
     return Verdict("allow", "an ordinary file", "path:workspace")
 
@@ -196,7 +227,7 @@ def _starts_like_a_key(trail: Trail) -> bool:
         os.close(descriptor)
 
 
-def _pick(place: places.Located, access: Access) -> Verdict:
+def _pick(place: protected_paths.Located, access: Access) -> Verdict:
     read, write, why, rule = place
     return Verdict(read if access == "read" else write, why, rule)
 
@@ -217,3 +248,65 @@ def _spellings(folders: Iterable[Path]) -> tuple[str, ...]:
     for folder in folders:
         found += [os.path.normpath(folder), os.path.realpath(folder)]
     return tuple(dict.fromkeys(found))
+
+
+_MAX_LINKS = 40
+"""Links followed before a path counts as a loop, as in Linux (path_resolution(7))."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """`points` are the paths it was spelled as: as given, then once more after each link; all lexically normal.
+
+    `target` is the last one with every link followed. `info` is its status, None where nothing is there.
+    """
+
+    points: tuple[str, ...]
+    target: str
+    info: os.stat_result | None
+    is_loop: bool = False
+
+
+def follow(path: str) -> Trail:
+    """Return the trail of the absolute `path`; what does not exist is taken as spelled. Never raises for a path."""
+    points = [os.path.normpath(path)]
+    pending = deque(path.split("/"))
+    current, links = "/", 0
+    while pending:
+        part = pending.popleft()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            current = os.path.dirname(current)  # noqa: PTH120  # plain text, and pathlib would fold the root's parent
+            continue
+        step = f"{current.rstrip('/')}/{part}"
+        link = _link_at(step)
+        if link is None:
+            current = step
+            continue
+        links += 1
+        if links > _MAX_LINKS:
+            return Trail(tuple(points), step, None, is_loop=True)
+        if link.startswith("/"):
+            current = "/"
+        pending.extendleft(reversed(link.split("/")))
+        points.append(os.path.normpath("/".join([current, *pending])))
+    points.append(current)
+    return Trail(tuple(dict.fromkeys(points)), current, _status(current))
+
+
+def _link_at(path: str) -> str | None:
+    info = _status(path)
+    if info is None or not stat.S_ISLNK(info.st_mode):
+        return None
+    try:
+        return os.readlink(path)  # noqa: PTH115  # the text of the link, unchanged
+    except OSError:
+        return None
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except (OSError, ValueError):
+        return None

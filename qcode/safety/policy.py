@@ -1,33 +1,49 @@
 """Puts rules, modes, trust, the path layer and the shell judge together: may this call run?
 
-Order: what the path layer denies, rules that deny, then plan mode; what asks in every mode; trust; rules and modes that
-allow. A policy is a value: `with_mode` and `with_allow` make another one. Nothing a model fills in changes it.
+Order: what the path layer denies, rules that deny, then plan mode; what asks in every mode; trust; rules and modes
+that allow. A policy is a value: `with_mode` and `with_allow` make another one. Nothing a model fills in changes it.
+`may_write_protected` is for bypass mode: it detects commands that may write a protected name in a form that the
+shell judge cannot follow. It is a second line of defence: a sandbox that mounts protected names read-only does not
+depend on how a command spells them. The shell judge and `addresses` load with the first command and the first URL.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from qcode.protocol.conversation import ApprovalMode
-from qcode.protocol.json import JsonObject
-from qcode.protocol.patch import PatchError, patch_paths
-from qcode.safety.addresses import read_url
-from qcode.safety.calls import HARMLESS, READERS, WRITERS
-from qcode.safety.covering import covers_target, first_rule, is_rule, may_reach, mentions, reaches, ruled
-from qcode.safety.paths import Ground, anchored, home_of, judge_on
-from qcode.safety.proposals import propose_edit, propose_shell
-from qcode.safety.rules import Rule, Rules, parse_rule
-from qcode.safety.shell.forms import NotPlain, Word
-from qcode.safety.shell.grammar import read_script
-from qcode.safety.shell.judge import ALLOWED, Looks, Repository, judge_inputs, judge_part, resolve
-from qcode.safety.shell.reads import PATH, Walked
-from qcode.safety.shell.script import Part, parts_of
-from qcode.safety.trail import follow
-from qcode.safety.verdict import Access, Verdict, strictest
-from qcode.safety.walled import SEEING, walled, without_walls
+from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
+from qcode.safety.paths import Ground, anchored, follow, home_of, judge_on
+from qcode.safety.probes import Probes
+from qcode.safety.protected_paths import CREDENTIALS, STARTUP, fold, is_history
+from qcode.safety.rules import (
+    Rule,
+    Rules,
+    covers_command,
+    covers_target,
+    first_rule,
+    is_rule,
+    may_reach,
+    mentions,
+    parse_rule,
+    propose_edit,
+    propose_shell,
+    reaches,
+    ruled,
+)
+from qcode.safety.shell.ast import NotPlain, Word
+from qcode.safety.verdict import SHELL_PATH, SHELL_READS, Access, Level, Verdict, strictest
+from qcode.text.json import JsonObject
+
+if TYPE_CHECKING:
+    from qcode.safety.shell.flow import Flow, Part
+    from qcode.safety.shell.judge import Judge
 
 _PROTECTED = frozenset({"path:git", "path:credentials", "path:start-up", "path:own", "path:history"})
 
@@ -36,7 +52,7 @@ _PROTECTED = frozenset({"path:git", "path:credentials", "path:start-up", "path:o
 class Policy:
     """What a session may do. `search_path` is the PATH that shell commands will run with.
 
-    `looks` is how processes are asked what no table knows; `limit` is a policy that has to agree.
+    `probes` answer what only a process or the disk can tell; `limit` is a policy that has to agree.
     `search_url` is the service that `web_search` asks, judged like a page that is fetched.
 
     Untrusted: reading inside the workspace is allowed and everything else asks, whatever mode and rules say.
@@ -51,7 +67,7 @@ class Policy:
     home: Path | None = None
     own: tuple[Path, ...] = ()
     search_path: str = ""
-    looks: Looks = field(default_factory=Looks, repr=False)
+    probes: Probes = field(default_factory=Probes, repr=False)
     limit: Policy | None = None
     search_url: str = ""
     _ground: Ground = field(init=False, repr=False, compare=False)
@@ -75,66 +91,85 @@ class Policy:
         """Return this policy with one more allow rule; raise `ValueError` where `rule` is none."""
         return replace(self, rules=replace(self.rules, allow=(*self.rules.allow, parse_rule(rule))))
 
-    def judge(self, call_name: str, arguments: JsonObject) -> Verdict:
-        """Return the verdict for a call. A malformed one asks: the tool itself says what is wrong with it."""
-        verdict = self._judge(call_name, arguments)
-        return verdict if self.limit is None else strictest(verdict, self.limit.judge(call_name, arguments))
+    def judge(self, spec: ToolSpec, arguments: JsonObject) -> Verdict:
+        """Return the verdict for a call of a tool. A malformed one asks: the tool itself says what is wrong with it."""
+        verdict = self._judge(spec, arguments)
+        return verdict if self.limit is None else strictest(verdict, self.limit.judge(spec, arguments))
 
-    def _judge(self, call_name: str, arguments: JsonObject) -> Verdict:
-        if call_name == "shell":
-            verdict = self._judge_text(arguments.get("command"), "command", self._judge_shell)
-        elif call_name in READERS:
-            verdict = self._judge_text(arguments.get("path") or ".", "path", lambda path: self.judge_file(path, "read"))
-        elif call_name in WRITERS:
-            verdict = self._judge_text(arguments.get("path"), "path", lambda path: self.judge_file(path, "write"))
-        elif call_name == "apply_patch":
-            verdict = self._judge_text(arguments.get("input"), "patch", self._judge_patch)
-        elif call_name in HARMLESS:
+    def judge_command(self, command: str) -> Verdict:
+        """Return the verdict for a shell command."""
+        return self.judge(_COMMAND, {"command": command})
+
+    def judge_url(self, url: str) -> Verdict:
+        """Return the verdict for fetching a URL."""
+        return self.judge(_URL, {"url": url})
+
+    def _judge(self, spec: ToolSpec, arguments: JsonObject) -> Verdict:
+        safety = spec.safety
+        if safety == "harmless":
             return Verdict("allow", "it touches nothing but what the session itself made", "tool:harmless")
-        elif call_name == "diagnostics":
-            # What it stands for is judged, where that is known: see `Conversation.judge`.
-            verdict = replace(self._judge_other("mcp", call_name, call_name), proposed_rule="")
-        elif call_name == "web_search" and self.search_url:
-            verdict = self._judge_fetch(self.search_url)
-        elif call_name == "fetch":
-            verdict = self._judge_text(arguments.get("url"), "url", self._judge_fetch)
+        if isinstance(safety, Runs) and safety.command:
+            command = arguments.get(safety.command)
+            verdict = self._judge_text(command, "command", self._judge_shell)
+            return self._confined(verdict, command, wants_out=arguments.get(safety.unconfined) is True)
+        if isinstance(safety, Files):
+            verdict = self._judge_files(safety, arguments)
+        elif isinstance(safety, Fetches) and (safety.url or self.search_url):
+            url = arguments.get(safety.url) if safety.url else self.search_url
+            verdict = self._judge_text(url, "url", self._judge_fetch)
         else:
             # A tool of a server is called `server__tool`; no name of a server holds two underscores.
-            name = call_name.replace("__", "/", 1)
+            name = spec.name.replace("__", "/", 1)
             verdict = self._judge_other("mcp", name, name)
-        if call_name == "shell":
-            return self._walled(verdict, arguments)
-        return without_walls(verdict) if self.mode == "auto" and not self._has_walls else verdict
+            if isinstance(safety, Runs):
+                # What the call stands for is judged, if that is known: see `Toolbox.spelled_out`.
+                verdict = replace(verdict, proposed_rule="")
+        return _without_sandbox(verdict) if self.mode == "auto" and not self._holds_workspace else verdict
 
-    def _walled(self, verdict: Verdict, arguments: JsonObject) -> Verdict:
-        """Return the verdict with the walls its command runs behind; what wants out of them asks."""
-        command, wants_out = arguments.get("command"), arguments.get("unconfined") is True
+    def _confined(self, verdict: Verdict, command: object, *, wants_out: bool) -> Verdict:
+        """Return the verdict on a shell command with the sandbox it runs in.
+
+        What only reads runs in the read-only sandbox. What also writes to files that it may write, and in auto mode
+        what nobody decided on, runs in that of the workspace. In bypass mode protected names are mounted read-only.
+        What the user or a rule allowed runs unconfined. `wants_out`: the call asks to run outside the sandbox, which
+        can only make the verdict stricter.
+        """
         if verdict.verdict == "deny" or not isinstance(command, str):
             return verdict
-        sees = verdict.is_allowed and verdict.rule == ALLOWED and self._sees_processes(command)
-        return walled(verdict, self.mode, self.looks.levels, wants_out=wants_out, sees_processes=sees)
+        levels = self.probes.sandbox().levels
+        if verdict.rule == _BYPASS.rule:
+            return replace(verdict, confinement="protect") if "protect" in levels else verdict
+        if verdict.is_allowed and verdict.rule == SHELL_READS:
+            if wants_out:
+                return Verdict("ask", "it asks to run outside the sandbox", "sandbox:outside")
+            level: Level = "workspace" if self._writes(command) else "read-only"
+            if level in levels:
+                return replace(verdict, confinement=level)
+            return _NO_SANDBOX_TO_WRITE if level == "workspace" else verdict
+        is_undecided = verdict.verdict == "ask" and verdict.rule.startswith("shell:") and verdict.rule != SHELL_PATH
+        if self.mode != "auto" or not self.is_trusted or not is_undecided or wants_out:
+            return verdict
+        if "workspace" not in levels:
+            return _without_sandbox(verdict)
+        return Verdict("allow", "it runs in the sandbox of the workspace", "mode:auto", confinement="workspace")
 
-    def _sees_processes(self, command: str) -> bool:
-        """Whether the answer of a command is about processes, of which it would see none behind walls."""
-        names = (part.command.words[0].text.rsplit("/", 1)[-1] for part in self._parts(command) if part.command.words)
-        return not SEEING.isdisjoint(names)
+    def _writes(self, command: str) -> bool:
+        return any(part.command.outputs for part in self._flow(command).parts)
 
     @property
-    def _has_walls(self) -> bool:
-        return "workspace" in self.looks.levels()
+    def _holds_workspace(self) -> bool:
+        return "workspace" in self.probes.sandbox().levels
 
     def only_reads(self, command: str) -> bool:
-        """Return whether the tables know a command to only read, were the configuration of git harmless.
+        """Return whether the table knows a command to only read.
 
         Such a command runs with the settings that keep git from starting anything.
         """
-        looks = replace(self.looks, repository=Repository)
         try:
-            parts = self._parts(command)
+            flow = self._flow(command)
         except NotPlain:
             return False
-        walked: Walked = {}
-        return all(self._reads(part, looks, walked).is_allowed for part in parts)
+        return _only_reads(flow)
 
     @property
     def lets_host_search(self) -> bool:
@@ -170,12 +205,12 @@ class Policy:
             return layer
         return self._judge_write(points)
 
-    def _judge_patch(self, patch: str) -> Verdict:
-        """Return the strictest verdict of all files a patch names; a rule is proposed only where it would be enough."""
-        try:
-            verdicts = [self.judge_file(path, "write") for path in dict.fromkeys(patch_paths(patch))]
-        except PatchError:
-            return Verdict("ask", "the patch cannot be read", "call:malformed")
+    def _judge_files(self, files: Files, arguments: JsonObject) -> Verdict:
+        """Return the strictest verdict of all files a call names; a rule is proposed only where it would be enough."""
+        paths = files.paths_of(arguments)
+        if isinstance(paths, str):
+            return Verdict("ask", paths, "call:malformed")
+        verdicts = [self.judge_file(path, files.access) for path in paths]
         verdict = strictest(verdicts[0], *verdicts[1:])
         asking = [one for one in verdicts if not one.is_allowed]
         return verdict if len(asking) <= 1 else replace(verdict, proposed_rule="")
@@ -185,7 +220,7 @@ class Policy:
             return _RESTRICTED
         if self.mode == "bypass":
             return _BYPASS
-        if self.mode == "accept-edits" or (self.mode == "auto" and self._has_walls):
+        if self.mode == "accept-edits" or (self.mode == "auto" and self._holds_workspace):
             return Verdict("allow", "edits in the workspace are accepted", f"mode:{self.mode}")
         allowed = first_rule(self.rules.allow, "edit", lambda rule: all(self._covers(rule, point) for point in points))
         if allowed is not None:
@@ -195,56 +230,76 @@ class Policy:
         proposed = propose_edit(real.removeprefix(f"{root}/")) if is_direct else ""
         return Verdict("ask", "it changes a file", f"mode:{self.mode}", proposed)
 
-    def _parts(self, command: str) -> tuple[Part, ...]:
-        return parts_of(read_script(command), str(self.root))
+    def _flow(self, command: str) -> Flow:
+        from qcode.safety.shell.judge import read_flow
+
+        return read_flow(command, str(self.root))
 
     def _judge_shell(self, command: str) -> Verdict:
         try:
-            parts = self._parts(command)
+            flow = self._flow(command)
         except NotPlain as found:
             return self._judge_unclear(command, str(found))
-        commands = [part.command for part in parts]
+        commands = [part.command for part in flow.parts]
         if any(word.is_open for command in commands for word in command.words):
-            return self._judge_open(command, parts)
+            return self._judge_open(command, flow)
         denied = first_rule(self.rules.deny, "shell", lambda rule: any(reaches(rule, one) for one in commands))
         if denied is not None:
             return ruled(denied, "deny")
         if self.mode == "bypass" and self.is_trusted:
-            return self._unless_protected(parts, _BYPASS)
+            return self._bypassed(command, flow)
         asked = first_rule(self.rules.ask, "shell", lambda rule: any(reaches(rule, one) for one in commands))
         if asked is not None:
             return _PLAN if self.mode == "plan" else ruled(asked, "ask")
-        return self._checked_by_bash(command, self._judge_parts(parts))
+        return self._checked_by_bash(command, self._judge_parts(flow))
 
-    def _judge_open(self, command: str, parts: tuple[Part, ...]) -> Verdict:
-        """Judge a command of which some words are not known: a rule that may be about it cannot be held against it."""
+    def _bypassed(self, command: str, flow: Flow | None, why: str = "it runs a program that is not known") -> Verdict:
+        """Allow a command in bypass mode unless it may write a protected name.
+
+        Without a sandbox that protects them, a command that is not known to only read is refused if its text names one
+        in any spelling.
+        """
+        verdict = _BYPASS if flow is None else self._unless_protected(flow.parts, _BYPASS)
+        if not verdict.is_allowed or "protect" in self.probes.sandbox().levels:
+            return verdict
+        if flow is not None and _only_reads(flow):
+            return verdict
+        found = may_write_protected(command)
+        return Verdict("deny", f"{found}, and {why}", "path:protected") if found else verdict
+
+    def _judge_open(self, command: str, flow: Flow) -> Verdict:
+        """Judge a command with unresolved words; a deny rule that might match makes it ask."""
         unclear = self._judge_unclear(command, "it depends on what is not known before it runs")
         rules = [rule for rule in (*self.rules.deny, *self.rules.ask) if rule.kind == "shell"]
-        is_ruled = any(may_reach(rule, part.command) for rule in rules for part in parts)
-        if is_ruled or unclear.is_allowed or any(part.command.outputs for part in parts):
+        is_ruled = any(may_reach(rule, part.command) for rule in rules for part in flow.parts)
+        if is_ruled or unclear.is_allowed or any(part.command.outputs for part in flow.parts):
             return unclear
-        verdict, walked = _READS, Walked()
-        for part in parts:
-            asked = self._reads(part, self.looks, walked)
-            rule = self._allowing(part, asked) if unclear.rule == "shell:not-plain" else None
+        verdict, judge = _READS, self._judge_of(flow)
+        for part in flow.parts:
+            asked = judge.part(part)
+            rule = self._allowing(part, asked, judge) if unclear.rule == "shell:not-plain" else None
             if not asked.is_allowed and (rule is None or any(word.is_open for word in part.command.words)):
-                return replace(unclear, reason=asked.reason, rule=asked.rule) if unclear.verdict == "ask" else unclear
+                is_undecided = unclear.rule == "shell:not-plain"
+                return replace(unclear, reason=asked.reason, rule=asked.rule) if is_undecided else unclear
             verdict = verdict if asked.is_allowed or rule is None else ruled(rule, "allow")
-        return self._checked_by_bash(command, verdict)
+        exposed = self._exposed(flow) if verdict != _READS else []
+        return exposed[0][1] if exposed else self._checked_by_bash(command, verdict)
 
-    def _judge_parts(self, parts: tuple[Part, ...]) -> Verdict:
-        """Allow where each part is allowed by a rule or only reads; else ask, proposing a rule for the one left."""
+    def _judge_parts(self, flow: Flow) -> Verdict:
+        """Allow if each part only reads or a rule allows it; else ask, proposing a rule if only one part is left."""
         left: list[tuple[Part, Verdict]] = []
         used: Rule | None = None
-        walked: Walked = {}
+        parts, judge = flow.parts, self._judge_of(flow)
         for part in parts:
-            verdict = self._reads(part, self.looks, walked)
+            verdict = judge.part(part)
             if verdict.is_allowed:
                 continue
-            rule = self._allowing(part, verdict) if self.is_trusted and self.mode != "plan" else None
+            rule = self._allowing(part, verdict, judge) if self.is_trusted and self.mode != "plan" else None
             if rule is None:
                 left.append((part, verdict))
             used = rule or used
+        if used is not None and used.body and not left:
+            left = self._exposed(flow)
         if not left:
             verdict = _READS if used is None else ruled(used, "allow")
             covers_all = used is not None and not used.body
@@ -254,16 +309,36 @@ class Policy:
         if not self.is_trusted:
             return _RESTRICTED
         writes = any(part.command.outputs for part in parts)
-        is_proposed = len(left) == 1 and not writes and left[0][1].rule != PATH
+        is_proposed = len(left) == 1 and not writes and left[0][1].rule != SHELL_PATH
         proposed = propose_shell(left[0][0].command) if is_proposed else ""
         # A secret among what is left is what has to be asked about, whatever else there is.
-        verdict = next((one for _, one in left if one.rule == PATH), left[0][1])
+        verdict = next((one for _, one in left if one.rule == SHELL_PATH), left[0][1])
         return replace(verdict, proposed_rule=proposed)
 
-    def _reads(self, part: Part, looks: Looks, walked: Walked) -> Verdict:
-        # A folder that is not trusted is not looked into by git either.
-        seen = looks if self.is_trusted else Looks(looks.syntax)
-        return judge_part(self._ground, part, self.search_path, self._reader(), seen, walked)
+    def _exposed(self, flow: Flow) -> list[tuple[Part, Verdict]]:
+        """Return the parts that only read as long as a sandbox hides protected files.
+
+        A rule that allows one part of a command lets all of it run without a sandbox.
+        """
+        hidden, judge = self._judge_of(flow), self._judge_of(flow, is_masked=False)
+        verdicts = [(part, judge.part(part)) for part in flow.parts if hidden.part(part).is_allowed]
+        return [(part, verdict) for part, verdict in verdicts if not verdict.is_allowed]
+
+    def _judge_of(self, flow: Flow, *, is_masked: bool = True) -> Judge:
+        """Return the judge of simple commands.
+
+        A folder that is not trusted is not looked into by git. A command that writes runs in a sandbox that hides
+        nothing in the workspace.
+        """
+        from qcode.safety.shell.judge import Judge
+
+        probes = self.probes
+        if not self.is_trusted:
+            probes = replace(probes, repository=Probes().repository)
+        if not is_masked or any(part.command.outputs for part in flow.parts):
+            support = replace(probes.sandbox(), masks=False)
+            probes = replace(probes, sandbox=lambda: support)
+        return Judge.of(flow, self._ground, probes, self.search_path, self._reader())
 
     def _with_outputs(self, parts: tuple[Part, ...], verdict: Verdict) -> Verdict:
         """Return the verdict with that of every file the parts write to; a shell may be asked for more than a tool."""
@@ -284,27 +359,29 @@ class Policy:
         return verdict
 
     def _outputs(self, parts: tuple[Part, ...]) -> list[tuple[Word, str]]:
-        found = [(word, part.places) for part in parts for word in part.command.outputs]
-        return [(word, path) for word, places in found for path in resolve(self._ground, word, places)]
+        from qcode.safety.shell.judge import resolve
+
+        found = [(word, part.folders) for part in parts for word in part.command.outputs]
+        return [(word, path) for word, folders in found for path in resolve(self._ground, word, folders)]
 
     def _checked_by_bash(self, command: str, verdict: Verdict) -> Verdict:
         """Allow only what bash itself can read: the tree alone takes some broken commands for whole ones."""
-        complaint = self.looks.syntax(command) if verdict.is_allowed else ""
+        complaint = self.probes.syntax(command) if verdict.is_allowed else ""
         return Verdict("ask", complaint, "shell:syntax") if complaint else verdict
 
-    def _allowing(self, part: Part, verdict: Verdict) -> Rule | None:
+    def _allowing(self, part: Part, verdict: Verdict, judge: Judge) -> Rule | None:
         # A rule is about the workspace folder: the same words below it may run something else.
-        if part.places != {str(self.root)}:
+        if part.folders != {str(self.root)}:
             return None
         # `shell(cat *)` is about the program; that a file holds secrets asks in every mode.
-        is_path = verdict.rule == PATH
+        is_path = verdict.rule == SHELL_PATH
         words = part.command.words
         rule = first_rule(
             self.rules.allow,
             "shell",
-            lambda rule: rule.matches_words(words) and not (is_path and rule.body and rule.is_open),
+            lambda rule: covers_command(rule, words) and not (is_path and rule.body and rule.is_open),
         )
-        is_fed = judge_inputs(self._ground, part, self._reader()).is_allowed
+        is_fed = judge.inputs(part).is_allowed
         return rule if is_fed or (rule is not None and not rule.body) else None
 
     def _judge_unclear(self, command: str, why: str) -> Verdict:
@@ -320,7 +397,7 @@ class Policy:
             return _RESTRICTED
         has_rules = any(rule.kind == "shell" for rule in self.rules.deny)
         if self.mode == "bypass" and not has_rules:
-            return _BYPASS
+            return self._bypassed(command, None, why)
         every = first_rule(self.rules.allow, "shell", lambda rule: not rule.body)
         is_asked = any(rule.kind == "shell" for rule in self.rules.ask)
         if every is not None and not has_rules and not is_asked:
@@ -328,6 +405,8 @@ class Policy:
         return Verdict("ask", why, "shell:not-plain")
 
     def _judge_fetch(self, url: str) -> Verdict:
+        from qcode.safety.addresses import read_url
+
         found = read_url(url)
         if isinstance(found, str):
             return Verdict("deny", found, "fetch:refused")
@@ -382,8 +461,74 @@ class Policy:
         return lambda path: self.judge_file(path, "read")
 
 
-_READS = Verdict("allow", "it only reads", ALLOWED)
+_COMMAND = ToolSpec("shell", "", {}, safety=Runs("command"))
+_URL = ToolSpec("fetch", "", {}, safety=Fetches("url"))
+_READS = Verdict("allow", "it only reads", SHELL_READS)
 _PLAN_SHELL = Verdict("deny", "plan mode runs only commands that are known to read", "mode:plan")
 _PLAN = Verdict("deny", "plan mode only reads; leave it to change files or run commands", "mode:plan")
 _BYPASS = Verdict("allow", "approvals are bypassed", "mode:bypass")
 _RESTRICTED = Verdict("ask", "this folder is not trusted, so everything but reading in it asks", "trust:restricted")
+_NO_SANDBOX_TO_WRITE = Verdict(
+    "ask", "it writes to a file, and no sandbox here can hold a workspace", "shell:no-sandbox"
+)
+
+
+def _only_reads(flow: Flow) -> bool:
+    """Return whether the table knows each command to only read."""
+    from qcode.safety.shell.judge import is_table_command
+
+    return all(is_table_command(part.command.words) for part in flow.parts)
+
+
+def _without_sandbox(verdict: Verdict) -> Verdict:
+    """Return a verdict of auto mode that says why it asks as default mode does."""
+    if verdict.verdict != "ask":
+        return verdict
+    why = " (auto mode needs a sandbox that can hold a workspace, and none works here; it asks as default mode does)"
+    return replace(verdict, reason=verdict.reason + why)
+
+
+_QUOTES = re.compile(r"""\\\n|\$?['"]|\\""")
+_ESCAPED = re.compile(r"\$'(?:[^'\\]|\\.)*'?", re.DOTALL)
+_EXPANSION = re.compile(r"\$\w+|\$?\{[^}]*\}?|\$\([^)]*\)?|`[^`]*`?")
+_TOKEN = re.compile(r"[^\s;&|<>()`=,]+")
+_UNKNOWN_TARGET = re.compile(r"(?:>[>|&]?|&>>?)\s*[^\s;&|<>]*[$`*?\[{]")
+_PROTECTED_NAMES = (*(name.rsplit("/", 1)[-1] for name in (*CREDENTIALS, *STARTUP)), ".ssh")
+_DOTTED_NAMES = frozenset(name for name in _PROTECTED_NAMES if name.startswith("."))
+_PROTECTED_PLACES = tuple(place for place in (*CREDENTIALS, *STARTUP) if place.startswith(".") and "/" in place)
+_IN_GIT = re.compile(r"(?:^|/)\.git[. ]*(?:/|$)", re.IGNORECASE)
+
+
+def may_write_protected(command: str) -> str:
+    """Return why `command` may write a protected name, empty if nothing in its text says so.
+
+    Every word is compared without quotes, component by component and as a wildcard: `~/.ba?hrc` and `"$HOME"/.bash"rc"`
+    name `.bashrc`.
+    """
+    if _UNKNOWN_TARGET.search(command):
+        return "the file it writes to is not known before it runs"
+    # What an expansion becomes is not known; as part of a name it is a wildcard.
+    text = _EXPANSION.sub(_as_wildcard, _QUOTES.sub("", _ESCAPED.sub("*", command)))
+    for token in dict.fromkeys(_TOKEN.findall(text)):
+        if _IN_GIT.search(token):
+            return f"{token} is inside .git"
+        path = f"/{'/'.join(map(fold, token.split('/')))}/"
+        place = next((place for place in _PROTECTED_PLACES if f"/{place}/" in path), "")
+        if place:
+            return f"{place} is a protected place"
+        named = next((part for part in token.split("/") if _may_be_protected(part)), "")
+        if named:
+            return f"{named} is a protected name"
+    return ""
+
+
+def _as_wildcard(found: re.Match[str]) -> str:
+    """Return a wildcard for an expansion, before what stands inside it: that may be a command with names of its own."""
+    return f"* {found[0]} "
+
+
+def _may_be_protected(part: str) -> bool:
+    name = fold(part)
+    if not set(name) & set("*?["):
+        return name in _DOTTED_NAMES or is_history(name)
+    return name.startswith(".") and any(fnmatchcase(protected, name) for protected in (*_DOTTED_NAMES, ".git"))

@@ -17,7 +17,9 @@ _SHORTEST = 6
 """A shorter value would take ordinary words out of a text."""
 
 # Prefixes are those the issuers document (OpenAI, Anthropic, Google, GitHub, GitLab, Slack, AWS, Hugging Face, npm,
-# PyPI, Stripe, SendGrid) so that scanners can find them.
+# PyPI, Stripe, SendGrid) so that scanners can find them. Every pattern here is linear: text comes from outside, and a
+# pattern that backtracks holds the interpreter, so that no key press is handled. For a web token only the start is
+# searched: `-eyJ-eyJ-eyJ…` has a possible start every four characters, each with the rest of the text to look through.
 _SHAPES = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
     r"|\bsk-(?:ant-|proj-|or-|svcacct-)?[A-Za-z0-9_-]{20,}"
@@ -26,14 +28,20 @@ _SHAPES = re.compile(
     r"|\bxox[abposr]-[A-Za-z0-9-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|\bhf_[A-Za-z0-9]{30,}|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[A-Za-z0-9_-]{50,}"
     r"|\b[rs]k_live_[A-Za-z0-9]{20,}|\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"
-    r"|\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"
+    r"|(?P<token>\beyJ)"
 )
+_TOKEN = re.compile(r"eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+")
+_TOKEN_PART = re.compile(r"[A-Za-z0-9_-]*+")
 _NAMED = re.compile(
     r"(?P<name>\b(?:authorization[\"']?\s*[:=]\s*[\"']?(?:bearer|basic|token)\s+|x-api-key[\"']?\s*[:=]\s*[\"']?"
     r"|x-goog-api-key[\"']?\s*[:=]\s*[\"']?|bearer\s+(?=[A-Za-z0-9._~+/=-]{20})))[A-Za-z0-9._~+/=-]{8,}",
     re.IGNORECASE,
 )
-_IN_URL = re.compile(r"(?P<name>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]{3,}(?=@)", re.IGNORECASE)
+# A match starts only where a run of scheme characters starts: `a.b-c.d` has a word boundary at every second character.
+_IN_URL = re.compile(
+    r"(?P<name>(?<![a-z0-9+.-])(?=[a-z0-9+.-]*?\b[a-z])[a-z0-9+.-]++://[^\s:/@]*+:)[^\s/@]{3,}+(?=@)",
+    re.IGNORECASE,
+)
 
 
 class Redactor:
@@ -53,6 +61,31 @@ class Redactor:
         """Return `text` without secrets; applying it twice changes nothing more."""
         if self._exact is not None:
             text = self._exact.sub(REDACTED, text)
-        text = _SHAPES.sub(REDACTED, text)
+        text = _redact_shapes(text)
         text = _NAMED.sub(rf"\g<name>{REDACTED}", text)
         return _IN_URL.sub(rf"\g<name>{REDACTED}", text)
+
+
+def _redact_shapes(text: str) -> str:
+    """Return `text` without what has the shape of a key, leftmost first."""
+    parts: list[str] = []
+    kept = searched = excluded = 0
+    while (found := _SHAPES.search(text, searched)) is not None:
+        end = found.end()
+        if found["token"] is not None:
+            searched = found.start() + 1
+            if found.start() < excluded:
+                continue
+            token = _TOKEN.match(text, found.start())
+            if token is None:  # then no later start in the same part is a token: it ends at the same character
+                excluded = _end_of_part(text, found.start())
+                continue
+            end = token.end()
+        parts += [text[kept : found.start()], REDACTED]
+        kept = searched = end
+    return "".join([*parts, text[kept:]])
+
+
+def _end_of_part(text: str, start: int) -> int:
+    part = _TOKEN_PART.match(text, start)
+    return part.end() if part is not None else start

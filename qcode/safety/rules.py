@@ -1,19 +1,27 @@
-"""Rules of the person: `shell(git log *)`, `edit(src/**)`, `read(...)`, `fetch(host)`, `mcp(server/tool)`. Pure.
+"""The user's rules: `shell(git log *)`, `edit(src/**)`, `read(...)`, `fetch(host)`, `mcp(server/tool)`. Pure.
 
 A bare name (`shell`) or a `*` covers every call of its kind; `edit` is every tool that changes files. Shell rules
 compare words after unquoting; a last ` *` is any further words. Paths use the patterns of gitignore, relative to the
-workspace; `./x` is x at its top, `/x` and `~/x` are places on the machine.
+workspace; `./x` is x at its top, `/x` and `~/x` are places on the machine. Also here: which rule is about a call
+(`covers_command`, `may_reach`), whether a rule bears out the examples written with it (`read_rules`), and the narrow
+rule that "always" would add (`propose_shell`), which never allows what runs whatever it is given.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import field
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, TypeAlias
 
-from qcode.protocol.values import dataclass
-from qcode.safety.shell.forms import NotPlain, Word
-from qcode.safety.shell.words import split_words
+from qcode.protocol.approvals import WrittenRule
+from qcode.safety.shell.ast import Command, NotPlain, Word
+from qcode.safety.verdict import Verdict
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.safety.addresses import Target
 
 KINDS = ("shell", "edit", "read", "fetch", "mcp")
 
@@ -116,6 +124,8 @@ def parse_rule(text: str) -> Rule:
 
 
 def _words_of(text: str, body: str, at: int) -> tuple[Word, ...]:
+    from qcode.safety.shell.parser import split_words  # loads with the first rule about commands, not at start
+
     try:
         words = split_words(body)
     except NotPlain as found:
@@ -160,3 +170,280 @@ def _is_covered(pattern: str, path: str) -> bool:
     from pathspec import GitIgnoreSpec  # loaded with the first rule about a path, not at start
 
     return GitIgnoreSpec.from_lines([pattern]).match_file(path)
+
+
+_WRAPPING = frozenset(
+    {
+        "timeout", "nice", "nohup", "time", "sudo", "doas", "env", "xargs", "command", "builtin", "exec", "eval",
+        "bash", "sh", "dash", "zsh", "find", "setsid", "stdbuf", "ionice", "fd", "fdfind", "ksh", "fish", "busybox",
+        "toybox", "su", "pkexec", "runuser", "parallel", "watch", "strace", "ltrace", "script", "unshare", "nsenter",
+        "chroot", "flock", "taskset", "chrt", "systemd-run", "bwrap",
+    }
+)  # fmt: skip
+
+
+def first_rule(rules: Iterable[Rule], kind: str, test: Callable[[Rule], bool]) -> Rule | None:
+    """Return the first rule of a kind that the test finds to be about a call."""
+    return next((rule for rule in rules if rule.kind == kind and test(rule)), None)
+
+
+# Options that write files or run programs, of well-known programs that are not in the table. From their manuals.
+_RUNNING_OPTIONS: Mapping[str, str] = {
+    "tar": "--to-command --checkpoint-action --use-compress-program -I --rsh-command --rmt-command --info-script -F "
+    "--new-volume-script --index-file",
+    "git": "--exec --upload-pack --receive-pack -c --config-env --exec-path --ext-diff --textconv -O --extcmd -x",
+    "curl": "-o -O --remote-name --remote-name-all -K --config --output-dir -D --dump-header -c --cookie-jar --trace "
+    "--trace-ascii --stderr --libcurl --etag-save --hsts --alt-svc",
+    "wget": "-O --output-document -o --output-file -a --append-output -P --directory-prefix --use-askpass -e --execute",
+    "rsync": "-e --rsh --rsync-path --log-file --write-batch --backup-dir --remove-source-files --delete",
+    "ssh": "-o -F -E -S -W -L -R -D",
+    "go": "-exec -toolexec -overlay -o -vettool",
+    "cargo": "--config --target-dir --out-dir --artifact-dir",
+    "make": "-f --file --makefile -C --directory --eval -I --include-dir SHELL=",
+    "pytest": "-p -c --config-file --rootdir --basetemp --pastebin -o --override-ini --junit-xml --junitxml",
+    "ruff": "--config --output-file -o",
+    "mypy": "--config-file --install-types --python-executable --cache-dir",
+    "tsc": "--outDir --outFile --declarationDir -p --project",
+    "node": "-e --eval -p --print -r --require --import --loader --experimental-loader",
+    "unzip": "-d -p -P",
+    "zip": "-T -TT --unzip-command -m --move",
+    **dict.fromkeys(("python", "python3", "ruby", "perl", "bash", "sh", "zsh"), "-c -m -e -E -i -r -x"),
+}
+_RUNNING_EVERYWHERE = (
+    "--output --output-file --output-dir --outfile --out-file --exec --execute --exec-batch --eval --command "
+    "--to-command --upload-pack --receive-pack --rsh --pager --editor --ext-diff --textconv --open-files-in-pager "
+    "--compress-program --use-compress-program --write --in-place --delete"
+)
+
+
+def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
+    """Return whether an allow rule covers a simple command.
+
+    A wildcard of the rule never stands for an option that writes a file or runs a program: `shell(git log *)` does not
+    cover `git log --output=x`. The rule has to name such an option: `shell(git log --output=x *)`.
+    """
+    from qcode.safety.shell.judge import is_table_command, row_of
+    from qcode.safety.shell.table import has_option
+
+    if not rule.matches_words(words):
+        return False
+    if not rule.body or not rule.is_open:
+        return True
+    named = {word.text for word in rule.words if not word.has_glob and word.text.startswith("-")}
+    rest = tuple(word for word in words if word.text not in named)
+    program = row_of(rest)
+    if program is None or not program.operands.roles:
+        running = f"{_RUNNING_EVERYWHERE} {_RUNNING_OPTIONS.get(words[0].text, '')}".split()
+        # tar takes its first word for options even without a dash.
+        bundled = [f"-{word.text}" for word in rest[1:2] if words[0].text == "tar"]
+        return not any(_may_be_option(text, running) for text in (*bundled, *(word.text for word in rest[1:])))
+    if is_table_command(rest):
+        return True
+    is_script = not {"sed", "awk", "jq"}.isdisjoint(program.operands.roles)
+    return not is_script and all(has_option(program, word.text) for word in rest[1:] if word.text.startswith("-"))
+
+
+def _may_be_option(text: str, options: Iterable[str]) -> bool:
+    """Return whether a word may be read as one of `options`: `--outp=x` as `--output`, `-xvI` as `-I`."""
+    if text.startswith("--") and len(text) > 2:
+        name = text.partition("=")[0]
+        return any(option.startswith(name) for option in options)
+    if text.startswith("-") and len(text) > 1:
+        letters = {f"-{letter}" for letter in text[1:]}
+        return any(option in letters or text.partition("=")[0] == option for option in options)
+    return any(text.startswith(option) for option in options if option.endswith("="))
+
+
+def is_rule(text: str) -> bool:
+    """Return whether a text can be read as a rule."""
+    try:
+        parse_rule(text)
+    except ValueError:
+        return False
+    return True
+
+
+def covers_target(rule: Rule, target: Target, restricts: bool) -> bool:
+    """An allow rule is about a port, the usual one where it names none; one that restricts is about the whole host."""
+    names = (*target.names, target.host) if restricts else target.names
+    return any(rule.matches_name(name) for name in names)
+
+
+def ruled(rule: Rule, verdict: str) -> Verdict:
+    """Return the verdict that a rule gives."""
+    if verdict == "deny":
+        return Verdict("deny", f"the rule {rule.text} denies it", rule.text)
+    if verdict == "ask":
+        return Verdict("ask", f"the rule {rule.text} asks for it", rule.text)
+    return Verdict("allow", f"the rule {rule.text} allows it", rule.text)
+
+
+def reaches(rule: Rule, part: Command) -> bool:
+    """Return whether a rule that restricts covers a command, also behind a wrapper or by the path of its program."""
+    words = (replace(part.words[0], text=part.words[0].text.rsplit("/", 1)[-1], is_quoted=False), *part.words[1:])
+    if any(rule.matches_words(spelled) for spelled in _without_options(words)):
+        return True
+    return words[0].text in _WRAPPING and mentions(" ".join(word.text for word in words), rule)
+
+
+def _without_options(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
+    """Yield the words, and those that may be left of them without options before a subcommand: `git -C x push`."""
+    yield words
+    if len(words) > 1 and words[1].text.startswith("-"):
+        yield from ((words[0], *words[start:]) for start in range(2, len(words)))
+
+
+def may_reach(rule: Rule, part: Command) -> bool:
+    """Return whether a rule that restricts covers a command, or may: where words are not known, its program decides."""
+    if not any(word.is_open for word in part.words):
+        return reaches(rule, part)
+    return not rule.words or any(word.text.rsplit("/", 1)[-1] == rule.words[0].text for word in part.words)
+
+
+def mentions(command: str, rule: Rule) -> bool:
+    """Return whether the fixed words of a rule stand in a command that was not understood, in order and together."""
+    words = tuple(Word(text) for text in re.findall(r"[\w./@%+:=-]+", re.sub(r"['\"\\]", "", command)))
+    plain = tuple(replace(word, text=word.text.rsplit("/", 1)[-1]) for word in words)
+    return any(rule.matches_words(seen[start:]) for seen in (words, plain) for start in range(len(seen)))
+
+
+_EXAMPLE_ROOT, _EXAMPLE_HOME = "/workspace", "/home/person"
+_Written: TypeAlias = "Iterable[str | WrittenRule]"
+
+
+def read_rules(allow: _Written = (), ask: _Written = (), deny: _Written = ()) -> Rules:
+    """Return the rules as they were written; raise `ValueError` with one line for one that is bad.
+
+    One is bad too where its examples do not bear it out.
+    """
+    allowing = tuple(_read_rule(one, allows=True) for one in allow)
+    return Rules(allowing, *(tuple(_read_rule(one, allows=False) for one in written) for written in (ask, deny)))
+
+
+def _read_rule(written: str | WrittenRule, *, allows: bool) -> Rule:
+    rule = parse_rule(str(written))
+    if isinstance(written, WrittenRule):
+        _check_examples(rule, written, allows=allows)
+    return rule
+
+
+def _check_examples(rule: Rule, written: WrittenRule, *, allows: bool) -> None:
+    for example in written.examples:
+        if not covers(rule, example, allows=allows):
+            raise ValueError(f"the rule {rule.text!r} does not cover its example {example!r}")
+    for example in written.counterexamples:
+        if covers(rule, example, allows=allows):
+            raise ValueError(f"the rule {rule.text!r} covers its counterexample {example!r}")
+
+
+def covers(rule: Rule, example: str, *, allows: bool = False) -> bool:
+    """Return whether a rule covers a command, path, URL or tool; `allows` if it is an allow rule.
+
+    A command with several parts is covered if all of them are; a path is relative to the workspace, absolute, or below
+    `~/`.
+    """
+    if rule.kind == "shell":
+        from qcode.safety.shell.judge import read_flow
+
+        try:
+            parts = read_flow(example, _EXAMPLE_ROOT).parts
+        except NotPlain:
+            return not rule.body
+        test = covers_command if allows else Rule.matches_words
+        return all(test(rule, part.command.words) for part in parts)
+    if rule.kind in ("edit", "read"):
+        anchored = f"{_EXAMPLE_HOME}{example[1:]}" if example.startswith("~/") else example
+        path = anchored if anchored.startswith("/") else f"{_EXAMPLE_ROOT}/{anchored}"
+        return rule.matches_path(path, _EXAMPLE_ROOT, _EXAMPLE_HOME)
+    if rule.kind == "fetch":
+        from qcode.safety.addresses import read_url
+
+        target = read_url(example if "://" in example else f"https://{example}/")
+        return not isinstance(target, str) and any(rule.matches_name(name) for name in target.names)
+    return rule.matches_name(example)
+
+
+_NEVER_PROPOSED = frozenset(
+    {
+        # interpreters
+        "bash", "sh", "dash", "zsh", "fish", "ksh", "csh", "tcsh", "busybox", "node", "deno", "bun", "ruby", "irb",
+        "perl", "php", "lua", "luajit", "osascript", "pwsh", "awk", "gawk", "mawk", "sed", "ed", "vi", "vim", "nvim",
+        "emacs", "sqlite3", "psql", "mysql", "gdb", "jshell", "java", "ghci", "erl", "iex", "R", "Rscript", "julia",
+        # wrappers, and what changes what later commands mean
+        "sudo", "su", "doas", "pkexec", "env", "xargs", "parallel", "timeout", "nice", "ionice", "nohup", "setsid",
+        "stdbuf", "time", "watch", "strace", "ltrace", "script", "unshare", "nsenter", "chroot", "flock", "find", "fd",
+        "eval", "exec", "source", ".", "command", "builtin", "trap", "alias", "export", "declare", "set", "cd", "if",
+        "for", "while", "case", "until", "function", "select", "coproc", "!", "{", "[[",
+        # package runners
+        "npx", "pnpx", "bunx", "uvx", "pipx", "pip", "pip3", "conda", "gem", "brew", "apt", "apt-get", "dnf", "yum",
+        # what destroys
+        "rm", "rmdir", "unlink", "shred", "dd", "mkfs", "truncate", "chmod", "chown", "chgrp", "kill", "killall",
+        "pkill", "shutdown", "reboot", "systemctl", "crontab", "mount", "umount",
+        # network
+        "curl", "wget", "ssh", "scp", "sftp", "rsync", "nc", "ncat", "netcat", "socat", "telnet", "ftp", "dig",
+        "nslookup", "ping", "gh", "glab", "aws", "gcloud", "az", "kubectl", "docker", "podman", "helm", "terraform",
+        "ansible",
+    }
+)  # fmt: skip
+_NEVER_PROPOSED_SECOND = frozenset(
+    {
+        "exec", "x", "dlx", "install", "i", "add", "ci", "publish", "create", "init", "download", "fetch", "pull",
+        "push", "clone", "remote", "submodule", "ls-remote", "config", "bisect", "filter-branch", "rebase",
+    }
+)  # fmt: skip
+_RUNNERS = frozenset({"uv", "poetry", "pipenv", "hatch", "pdm", "rye", "pixi"})
+_MANY_IN_ONE = frozenset({"git", "npm", "pnpm", "yarn", "cargo", "go", "dotnet", "mvn", "gradle", "composer", "bundle"})
+
+
+def propose_shell(command: Command) -> str:
+    """Return the rule that allows exactly this command again, or nothing."""
+    words = [word.text for word in command.words]
+    name = words[0]
+    if _why_never(words):
+        return ""
+    is_odd = any(word.has_glob or word.is_home or not word.text.isprintable() for word in command.words)
+    if is_odd or command.inputs or command.outputs or "/" in name or "=" in name or not name.isascii():
+        return ""
+    return f"shell({shlex.join(words)})"
+
+
+def why_not_allow(rule: Rule) -> str:
+    """Return why an allow rule is refused where a person adds it in passing; empty where it may be added.
+
+    A configuration file may hold such rules: somebody wrote them there on purpose.
+    """
+    if rule.kind == "read":
+        return "no rule is needed to read in the workspace, and none opens what lies outside or holds secrets"
+    if not rule.body and rule.kind in ("shell", "fetch", "mcp"):
+        return f"{rule.text} alone covers whatever there is; name what you mean, or write it into your config.toml"
+    if rule.kind == "fetch" and rule.body.startswith("*."):
+        return "an address is allowed by its exact host; a wider rule belongs into your config.toml"
+    if rule.kind != "shell":
+        return ""
+    words = [word.text for word in rule.words]
+    why = _why_never(words)
+    if why or len(words) < 2 or not rule.words[1].has_glob:
+        return why
+    if words[0] in _MANY_IN_ONE or words[0] in _RUNNERS:
+        return f"it would cover every command of {words[0]}, those that run programs or reach the network too"
+    return ""
+
+
+def _why_never(words: list[str]) -> str:
+    """Return why no rule is offered for a command of these words, empty where one may be."""
+    name = words[0].rsplit("/", 1)[-1]
+    if name in _NEVER_PROPOSED or name.startswith(("python", "pypy", "ruby", "perl", "lua", "php")):
+        return f"{name} runs, destroys or reaches whatever it is given, so each use of it is asked about"
+    if len(words) > 1 and words[1] in _NEVER_PROPOSED_SECOND:
+        return f"{name} {words[1]} runs or reaches more than the rule would say, so each use of it is asked about"
+    if len(words) > 1 and name == "git" and words[1].startswith("-"):
+        return "an option of git before its command can make it run anything"
+    if name in _RUNNERS and "run" in words:
+        return f"{name} run starts whatever it is given, so each use of it is asked about"
+    return ""
+
+
+def propose_edit(below_root: str) -> str:
+    """Return the rule that allows changing exactly this file, given relative to the workspace, or nothing."""
+    is_plain = below_root.isprintable() and not set(below_root) & set("*?[]\\!#()") and below_root == below_root.strip()
+    return f"edit(./{below_root})" if is_plain and below_root else ""

@@ -1,4 +1,7 @@
-"""A value that no print, log or pickle gives away. Where keys are kept; what takes them out of texts is `redaction`."""
+"""A value that no print, log or pickle gives away: what keys are kept in.
+
+Apart from `redaction`, which takes such values out of texts, because the first paint loads this module.
+"""
 
 from __future__ import annotations
 

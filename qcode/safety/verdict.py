@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 Access: TypeAlias = Literal["read", "write"]
-Level: TypeAlias = Literal["read-only", "workspace"]
-"""Walls around a command. `read-only`: nothing can be written and nobody reached; `workspace`: it may write there."""
+Level: TypeAlias = Literal["read-only", "workspace", "protect"]
+"""How a command is confined.
+
+`read-only`: it writes nothing, reaches nothing, and does not see the home folder. `workspace`: it also writes in the
+workspace, but not to protected names. `protect`: everything but writing to protected names.
+"""
+
+SHELL_READS = "shell:read-only"
+"""Names the verdict on a shell command that only reads."""
+SHELL_PATH = "shell:path"
+"""Names the verdict on a shell command that may read a file that holds secrets, or one outside the workspace."""
 
 _ORDER: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
+_STRICTNESS: dict[Level | None, int] = {None: 0, "protect": 1, "workspace": 2, "read-only": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +30,7 @@ class Verdict:
 
     `rule` is the text of a rule of the person, or a short name of a built-in one such as `path:secret`.
     `proposed_rule` is the narrow allow rule that "always" would add, empty where none is offered.
-    `confinement` is which walls an allowed command has to run behind, None for none.
+    `confinement` is the level at which an allowed command has to run, None for no sandbox.
     """
 
     verdict: Decision
@@ -34,6 +44,17 @@ class Verdict:
         return self.verdict == "allow"
 
 
+@dataclass(frozen=True, slots=True)
+class SandboxSupport:
+    """What the sandbox of this machine can do. If no sandbox works, `levels` is empty."""
+
+    levels: tuple[Level, ...] = ()
+    masks: bool = False
+    """Whether protected files inside the workspace are hidden from a `read-only` command."""
+    kind: str = ""
+    """`bubblewrap`, `landlock`, or empty."""
+
+
 def strictest(first: Verdict, *others: Verdict) -> Verdict:
-    """Return the strictest verdict; of equals the first."""
-    return max((first, *others), key=lambda verdict: _ORDER[verdict.verdict])
+    """Return the strictest verdict, of two that allow the more confined one; of equals the first."""
+    return max((first, *others), key=lambda verdict: (_ORDER[verdict.verdict], _STRICTNESS[verdict.confinement]))

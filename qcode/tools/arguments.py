@@ -11,9 +11,8 @@ import json
 from collections.abc import Mapping
 from difflib import get_close_matches
 
-from qcode.protocol.json import Json, JsonObject
-from qcode.protocol.tools import ToolSpec
-from qcode.tools.refusal import Refused
+from qcode.protocol.tools import Refused, ToolSpec
+from qcode.text.json import Json, JsonObject
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),

@@ -15,8 +15,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from qcode.protocol.values import dataclass
-from qcode.tools.refusal import Refused
+from qcode.protocol.tools import Refused
+from qcode.values import dataclass
 
 LARGEST = 64 * 1024 * 1024
 """Bytes of a file that is read as a whole."""
@@ -281,3 +281,24 @@ def _place_new(folder: int, temporary: str, name: str, shown: str) -> None:
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         return
     os.unlink(temporary, dir_fd=folder)
+
+
+def explain(error: OSError, shown: str) -> str:
+    """Return one line for a failed system call on the file shown as `shown`."""
+    known = {
+        errno.ENOENT: "does not exist",
+        errno.ENOTDIR: "goes through something that is not a folder",
+        errno.EISDIR: "is a folder",
+        errno.EACCES: "is not accessible (permission denied)",
+        errno.EPERM: "may not be changed (operation not permitted)",
+        errno.EROFS: "is on a read-only file system",
+        errno.ENOSPC: "could not be written: the disk is full",
+        errno.EDQUOT: "could not be written: the disk quota is used up",
+        errno.EFBIG: "could not be written: it would be larger than this system allows (file size limit)",
+        errno.ETXTBSY: "is a program that runs now",
+        errno.ELOOP: "leads through a link that changed or loops",
+        errno.ENAMETOOLONG: "has a name that is too long",
+        errno.EXDEV: "is on another device",
+    }
+    code = error.errno or 0
+    return f"{shown} {known.get(code) or f'failed: {os.strerror(code)}'}"

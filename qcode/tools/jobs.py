@@ -1,6 +1,7 @@
-"""Commands that go on in the background of a session: started by `shell`, looked after through `jobs_tool`.
+"""Commands that run in the background of a session. The `shell` tool starts them, the `jobs` tool looks after them.
 
-They end with the session. Output is kept in a private file, and what nobody has read yet in memory, bounded.
+They end with the session. Output is kept in a private file, and unread output in memory, bounded. Both tools are in
+`shell`: the context of every tool holds a `Jobs`, so this module does not import `tool`.
 """
 
 from __future__ import annotations
@@ -8,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import codecs
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from qcode.protocol.launch import Launch
+from qcode.protocol.tools import Refused
 from qcode.tools.output import MOST_STORED
 from qcode.tools.processes import Ended, run_program
-from qcode.tools.refusal import Refused
 
 MOST_JOBS = 10
-LONGEST_S = 24 * 3_600.0
+MAX_JOB_S = 24 * 3_600.0
 
 
 @dataclass
@@ -115,14 +117,14 @@ class Jobs:
         return tuple(self._jobs.values())
 
     def start(
-        self, argv: Sequence[str], command: str, *, cwd: Path, environment: Mapping[str, str], scratch: Path, limit: int
+        self, launch: Launch, command: str, *, cwd: Path, environment: Mapping[str, str], scratch: Path, limit: int
     ) -> Job:
         """Start a command and return at once; raise `Refused` where too many run."""
         self.check_room()
         job = self._add(command, scratch, limit)
 
         def begin() -> Awaitable[Ended]:
-            return run_program(argv, cwd=cwd, environment=environment, on_output=job.take, timeout_s=LONGEST_S)
+            return run_program(launch, cwd=cwd, environment=environment, on_output=job.take, timeout_s=MAX_JOB_S)
 
         job.task = asyncio.ensure_future(_follow(job, begin))
         return job

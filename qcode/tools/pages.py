@@ -1,8 +1,8 @@
 """A page of HTML as Markdown, without what is not its text: scripts, styles, navigation.
 
-A long page can be made to take for ever, so it is converted by this file as a program of its own: see `page_text`.
-Therefore it imports nothing of qcode. Arguments of the program: the folder the parsers are in, and the URL. It takes
-HTML from standard input and prints one line of JSON.
+Kept apart because it is also a program: a long page can be made to take forever to convert, so `web` runs this file
+by its path in a process of its own. Therefore it imports nothing of qcode. Arguments of the program: the folder of
+the parsers, and the URL. It takes HTML from standard input and prints one line of JSON.
 """
 
 from __future__ import annotations

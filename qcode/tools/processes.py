@@ -1,19 +1,35 @@
-"""Runs a program in its own process group, and ends all of it: at its limit, when cancelled, and when it is done."""
+"""Run programs for tools: in their own process group, with a filtered environment, and ended as a whole.
+
+`run_program` ends a program and everything it started: at its time limit, when cancelled, and when it is done.
+`passed_on` is the part of qcode's environment that a command gets; `find_program` finds programs on PATH.
+`SideProcess` runs one of qcode's own small programs (`scanner`, `pages`, `pdf_program`) on input that may be made to
+take forever: a process can be ended where a thread cannot.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import gc
 import os
+import re
 import signal
-from collections.abc import Callable, Mapping, Sequence
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from qcode.protocol.values import dataclass
+from qcode.protocol.launch import Launch
+from qcode.protocol.tools import Refused
+from qcode.tools.workspace import Workspace
+from qcode.values import ValueT, dataclass
 
 _TERM_GRACE_S = 0.1
 _STEP_S = 0.01
 _OUTPUT_GRACE_S = 0.1
+_EXIT_GRACE_S = 0.1
 _LAST_OUTPUT_S = 1.0
 _CHUNK = 65_536
 
@@ -28,7 +44,7 @@ class Ended:
 
 
 class TimeLimit:
-    """The seconds a program may run; they can be given anew while it does."""
+    """The seconds a program may run. The limit can be moved while the program runs."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -40,39 +56,161 @@ class TimeLimit:
         if self._running is not None and not self._running.expired():
             self._running.reschedule(asyncio.get_running_loop().time() + seconds)
 
-    async def wait(self, process: asyncio.subprocess.Process) -> int:
-        """Return the exit code of the program; raise `TimeoutError` where it takes longer."""
+    async def wait(self, process: Process) -> int:
+        """Return the exit code of the program; raise `TimeoutError` if it takes longer."""
         async with asyncio.timeout(self._seconds) as self._running:
             return await process.wait()
 
 
+class Process:
+    """A program that was started, as `end_surely` and `TimeLimit` need it."""
+
+    def __init__(self, pid: int, exit_code: asyncio.Future[int]) -> None:
+        self.pid = pid
+        self._exit_code = exit_code
+
+    async def wait(self) -> int:
+        """Return the exit code, negative if a signal ended the program."""
+        return await asyncio.shield(self._exit_code)
+
+
+async def start_program(launch: Launch, *, cwd: Path, environment: Mapping[str, str], output: int) -> Process:
+    """Start a program without input in a session of its own; `output` takes its output and errors.
+
+    Each program has a thread of its own that starts it, waits for it, and ends with it: what `launch.restrict` does to
+    the thread holds for the program and for nothing else, and a program that asks the kernel to die with its parent
+    (bwrap) dies with this thread, which outlives it. Raise `OSError` if the program cannot start; then nothing runs.
+    """
+    loop = asyncio.get_running_loop()
+    started: asyncio.Future[int] = loop.create_future()
+    exit_code: asyncio.Future[int] = loop.create_future()
+
+    def run() -> None:
+        process: subprocess.Popen[bytes] | None = None
+        failure = OSError(errno.EINVAL, "it could not be started")
+        try:
+            with _collection.paused():
+                process = _popen(launch, cwd, environment, output)
+        except OSError as error:
+            failure = error
+        except (ValueError, RuntimeError, subprocess.SubprocessError) as error:
+            failure = OSError(errno.EINVAL, str(error))
+        finally:
+            # Whatever happened, nothing runs, and the caller must not wait for it.
+            if process is None:
+                _tell(loop, started.set_exception, failure)
+        if process is None:
+            return
+        _tell(loop, started.set_result, process.pid)
+        code = process.wait()
+        with _collection.paused():
+            _tell(loop, exit_code.set_result, code)
+
+    try:
+        threading.Thread(target=run, name="qcode-program", daemon=True).start()
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, str(error)) from None
+    try:
+        pid = await asyncio.shield(started)
+    except asyncio.CancelledError:
+        # Starting takes milliseconds; a program that nobody waits for must not run.
+        started.add_done_callback(_kill_started)
+        await asyncio.wait([started])
+        if started.exception() is None:
+            await end_surely(Process(started.result(), exit_code))
+        raise
+    return Process(pid, exit_code)
+
+
+class _Collection:
+    """Pauses the garbage collector, for several threads at once.
+
+    In a restricted thread it would run finalizers of other objects restricted as well: a temporary folder, for example,
+    would not be removed.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pauses = 0
+        self._was_enabled = False
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        with self._lock:
+            if self._pauses == 0:
+                self._was_enabled = gc.isenabled()
+                gc.disable()
+            self._pauses += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._pauses -= 1
+                if self._pauses == 0 and self._was_enabled:
+                    gc.enable()
+
+
+_collection = _Collection()
+
+
+def _kill_started(started: asyncio.Future[int]) -> None:
+    if not started.cancelled() and started.exception() is None:
+        _signal(started.result(), signal.SIGKILL)
+
+
+def _popen(launch: Launch, cwd: Path, environment: Mapping[str, str], output: int) -> subprocess.Popen[bytes]:
+    argv, inherited = list(launch.argv), []
+    if launch.data:
+        descriptor, writing = os.pipe()
+        inherited.append(descriptor)
+        argv[launch.data_at] = str(descriptor)
+    try:
+        if launch.data:
+            with os.fdopen(writing, "wb", buffering=0) as pipe:
+                pipe.write(launch.data)
+        if launch.restrict is not None:
+            launch.restrict()
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=cwd,
+            env=dict(environment),
+            start_new_session=True,  # a process group of its own, and no terminal
+            pass_fds=inherited,
+        )
+    finally:
+        for descriptor in inherited:
+            os.close(descriptor)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, settle: Callable[[ValueT], object], value: ValueT) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+        loop.call_soon_threadsafe(settle, value)
+
+
 async def run_program(
-    argv: Sequence[str],
+    launch: Launch | Sequence[str],
     *,
     cwd: Path,
     environment: Mapping[str, str],
     on_output: Callable[[bytes], None],
     timeout_s: float | TimeLimit,
 ) -> Ended:
-    """Run `argv` without input until it exits; its output and errors arrive together at `on_output`.
+    """Run a program without input until it exits; its output and errors arrive together at `on_output`.
 
-    When this returns or raises, nothing of its process group runs any more. Raises `OSError` where it cannot start.
+    When this returns or raises, nothing of its process group runs any more and `launch.finish` was called; its lines
+    arrive at `on_output` in brackets, after the output. Raise `OSError` if the program cannot start.
     """
+    launch = launch if isinstance(launch, Launch) else Launch(tuple(launch))
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     loop = asyncio.get_running_loop()
     is_drained = asyncio.Event()
     try:
         try:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=writing,
-                stderr=writing,
-                cwd=cwd,
-                env=dict(environment),
-                start_new_session=True,  # a group of its own, and no terminal to talk to
-            )
+            process = await start_program(launch, cwd=cwd, environment=environment, output=writing)
         finally:
             os.close(writing)
         loop.add_reader(reading, _pump, loop, reading, on_output, is_drained)
@@ -87,9 +225,25 @@ async def run_program(
     finally:
         loop.remove_reader(reading)
         os.close(reading)
+        if launch.finish is not None:
+            await _finish(launch.finish, on_output)
 
 
-async def _wait(process: asyncio.subprocess.Process, is_drained: asyncio.Event, limit: TimeLimit) -> Ended:
+async def _finish(finish: Callable[[], tuple[str, ...]], on_output: Callable[[bytes], None]) -> None:
+    """Run `finish` in a thread and report its lines. If this is cancelled meanwhile, it still waits for the end."""
+    task = asyncio.ensure_future(asyncio.to_thread(finish))
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+    finally:
+        if task.done() and not task.cancelled() and task.exception() is None:
+            for line in task.result():
+                on_output(f"\n[{line}]\n".encode(errors="replace"))
+
+
+async def _wait(process: Process, is_drained: asyncio.Event, limit: TimeLimit) -> Ended:
     try:
         exit_code = await limit.wait(process)
     except TimeoutError:
@@ -100,11 +254,22 @@ async def _wait(process: asyncio.subprocess.Process, is_drained: asyncio.Event, 
         await asyncio.wait_for(is_drained.wait(), _OUTPUT_GRACE_S)
     except TimeoutError:
         had_leftovers = True
-    return Ended(exit_code, had_leftovers=had_leftovers or _has_members(process.pid))
+    return Ended(exit_code, had_leftovers=had_leftovers or await _stays(process.pid))
 
 
-async def end_surely(process: asyncio.subprocess.Process) -> None:
-    """End the group; where even this is cancelled, without waiting."""
+async def _stays(group: int) -> bool:
+    """Return whether a group still has members after the time that bwrap's own processes need to exit behind it."""
+    waited = 0.0
+    while _has_members(group):
+        if waited >= _EXIT_GRACE_S:
+            return True
+        await asyncio.sleep(_STEP_S)
+        waited += _STEP_S
+    return False
+
+
+async def end_surely(process: Process | asyncio.subprocess.Process) -> None:
+    """End the group of a program. If even this is cancelled, kill it without waiting."""
     try:
         await _end_group(process.pid)
         with contextlib.suppress(TimeoutError):
@@ -162,3 +327,112 @@ def _pump(
     else:
         loop.remove_reader(reading)
         is_drained.set()
+
+
+_PASSED_VARIABLES = frozenset(
+    {
+        "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "HOSTNAME", "COLUMNS", "LINES",
+        "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME",
+        "XDG_STATE_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYENV_ROOT", "NVM_DIR", "NODE_ENV",
+        "RBENV_ROOT", "GEM_HOME", "JAVA_HOME", "MAVEN_HOME", "GRADLE_USER_HOME", "GOPATH", "GOROOT", "CARGO_HOME",
+        "RUSTUP_HOME", "DOTNET_ROOT", "ANDROID_HOME", "HOMEBREW_PREFIX", "SSL_CERT_FILE", "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "CI",
+    }
+)  # fmt: skip
+_PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
+_LOCALE = re.compile(r"LC_[A-Z]+")
+_USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+_FIXED_VARIABLES = {
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "MANPAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+}
+
+
+def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of `environment` that a shell command gets: an allow list, pagers off, a PATH of absolute parts.
+
+    A proxy that holds a password is left out, and so is everything that is not on the list.
+    """
+    passed = {
+        name: value for name, value in environment.items() if name in _PASSED_VARIABLES or _LOCALE.fullmatch(name)
+    }
+    passed |= {name: value for name, value in environment.items() if name.lower() in _PROXIES and "@" not in value}
+    parts = [part for part in environment.get("PATH", "").split(":") if part.startswith("/")]
+    return {**passed, **_FIXED_VARIABLES, "PATH": ":".join(parts) or _USUAL_PATH}
+
+
+def find_program(name: str, environment: Mapping[str, str], workspace: Workspace) -> str | None:
+    """Return the absolute path of a program of the system, or of one on PATH outside the workspace, or None."""
+    usual = _USUAL_PATH.split(":")
+    for folder in (*passed_on(environment)["PATH"].split(":"), *usual):
+        path = Path(folder) / name
+        is_program = path.is_file() and os.access(path, os.X_OK)
+        is_own = workspace.contains(path) or workspace.contains(path.parent)
+        if is_program and (folder in usual or not is_own):
+            return str(path)
+    return None
+
+
+def required_program(name: str, environment: Mapping[str, str], workspace: Workspace) -> str:
+    """`find_program`, or `Refused` where there is none."""
+    found = find_program(name, environment, workspace)
+    if found is None:
+        raise Refused(f"{name} was not found on PATH (programs inside the workspace do not count)")
+    return found
+
+
+MINIMAL_ENVIRONMENT = {"PATH": _USUAL_PATH, "LANG": "C.UTF-8"}
+"""What qcode's own helper programs get."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What a program printed. `failure` says in one line why it ended early, empty where it did not."""
+
+    lines: list[str]
+    failure: str = ""
+
+
+class SideProcess:
+    """One run. `stop` may be called from any thread, before, during and after it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        with self._lock:
+            self._is_stopped = True
+            if self._process is not None and self._process.poll() is None:
+                self._process.kill()
+
+    def run(self, program: Path, arguments: Sequence[str], given: bytes, limit_s: float) -> Printed:
+        """Return the whole lines that the Python program `program` prints, as many as there are when it ends."""
+        with self._lock:
+            if self._is_stopped:
+                return Printed([], "stopped")
+            self._process = process = subprocess.Popen(
+                [sys.executable, "-I", str(program), *arguments],
+                env=MINIMAL_ENVIRONMENT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        failure = ""
+        with process:
+            try:
+                printed, errors = process.communicate(given, limit_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                printed, errors = process.communicate()
+                failure = f"it took longer than {limit_s:g} s"
+        if process.returncode != 0 and not failure:
+            said = errors.decode("utf-8", "replace").strip().split("\n")[-1]
+            failure = said or f"it was ended by signal {-process.returncode}"
+        return Printed(printed.decode("utf-8", "replace").split("\n")[:-1], failure)

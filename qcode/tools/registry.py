@@ -5,21 +5,16 @@ from __future__ import annotations
 import re
 
 from qcode.protocol.tools import ToolSpec
-from qcode.tools.apply_patch import ApplyPatch
-from qcode.tools.ask_person import AskPerson
-from qcode.tools.diagnostics import Diagnostics
-from qcode.tools.edit import Edit
-from qcode.tools.glob import Glob
-from qcode.tools.grep import Grep
-from qcode.tools.jobs_tool import JobsTool
-from qcode.tools.ls import Ls
-from qcode.tools.multi_edit import MultiEdit
-from qcode.tools.notebook_edit import NotebookEdit
-from qcode.tools.read import Read
-from qcode.tools.shell import Shell
-from qcode.tools.todo import Todo
+from qcode.tools.dialog import AskPerson, Todo
+from qcode.tools.editing.diagnostics import Diagnostics
+from qcode.tools.editing.edit import Edit, MultiEdit, Write
+from qcode.tools.editing.patch import ApplyPatch
+from qcode.tools.files.grep import Grep
+from qcode.tools.files.listing import Glob, Ls
+from qcode.tools.files.notebooks import NotebookEdit
+from qcode.tools.files.read import Read
+from qcode.tools.shell import JobsTool, Shell
 from qcode.tools.tool import Tool
-from qcode.tools.write import Write
 
 BUILTIN: tuple[Tool, ...] = (
     Read(),

@@ -1,36 +1,46 @@
-"""The `shell` tool: one command in bash, bounded in time and output, and nothing of it left behind."""
+"""The `shell` tool, and the `jobs` tool for the commands that it leaves running.
+
+`shell` runs one command in bash, bounded in time and output, and leaves nothing behind. Its call waits until the
+command ends, or until the user moves it to the background. `jobs` lists, reads and stops background commands and
+reaches nothing else. Read `jobs` and `processes` next.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import re
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 
-from qcode.protocol.json import JsonObject
-from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.protocol.launch import Launch
+from qcode.protocol.tools import Refused, Runs, ToolOutcome, ToolSpec
+from qcode.text.clean import visible, visible_lines
+from qcode.text.json import JsonObject
 from qcode.tools.arguments import Arguments, check
-from qcode.tools.environment import passed_on, required_program
-from qcode.tools.foreground import wait_for
-from qcode.tools.jobs_tool import left_behind, started
-from qcode.tools.processes import Ended
-from qcode.tools.refusal import Refused
+from qcode.tools.jobs import MAX_JOB_S, Job, Jobs
+from qcode.tools.output import Collector, Live
+from qcode.tools.processes import Ended, TimeLimit, passed_on, required_program, run_program
 from qcode.tools.tool import Preview, ToolContext, failed, off_loop
-from qcode.tools.visible import visible
 from qcode.tools.workspace import Workspace
+from qcode.values import dataclass
 
-LONGEST_S = 3_600
+MAX_COMMAND_S = 3_600
 _WANTS_TERMINAL = re.compile(
     r"not (?:a|from a) (?:tty|terminal)|not a tty|inappropriate ioctl|cannot open /dev/tty|no such device or address"
     r"|EOF when reading a line|Input is not|terminal is (?:dumb|not fully functional)|could not read Username"
     r"|there was a problem with the editor|requires? an interactive",
     re.IGNORECASE,
 )
-_STOPPED_BY_WALLS = re.compile(
+_STOPPED_BY_SANDBOX = re.compile(
     r"read-only file system|permission denied|operation not permitted|network is unreachable|could not resolve"
     r"|name resolution|connection refused|no route to host|unable to (?:access|connect)|getaddrinfo|EAI_AGAIN"
     r"|EROFS|EPERM|ENETUNREACH",
     re.IGNORECASE,
 )
+_MAX_MASKED_SHOWN = 5
 _NO_TERMINAL = (
     "[there is no terminal and no input here: give what it asks for as arguments or in a file, such as -y, -m TEXT or "
     "--no-edit]"
@@ -54,7 +64,7 @@ class Shell:
                 "timeout_s": {
                     "type": "number",
                     "minimum": 1,
-                    "maximum": LONGEST_S,
+                    "maximum": MAX_COMMAND_S,
                     "description": "Seconds after which the command is ended. Default 120.",
                 },
                 "unconfined": {
@@ -72,14 +82,17 @@ class Shell:
             "additionalProperties": False,
         },
         can_go_on=True,
+        safety=Runs("command", unconfined="unconfined"),
     )
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         try:
-            command = _command_of(check(self.spec, arguments))
+            checked = check(self.spec, arguments)
+            command = _command_of(checked)
         except Refused as refused:
             return Preview("Run a command?", "", str(refused))
-        return Preview("Run this command?", visible(command, marks_newlines=True))
+        how = ", ".join(_ways(checked))
+        return Preview(f"Run this command {how}".rstrip() + "?", visible_lines(command), how=how)
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
         try:
@@ -87,16 +100,28 @@ class Shell:
             command = _command_of(checked)
             environment = os.environ if context.environment is None else context.environment
             bash = await off_loop(partial(required_program, "bash", environment, workspace))
-            argv = await off_loop(lambda: context.wrap([bash, "--noprofile", "--norc", "-c", command]))
             passed = passed_on(environment)
             if context.shell_settings is not None:
                 passed |= await off_loop(partial(context.shell_settings, command))
             if checked.flag("background"):
-                return _start(argv, command, passed, workspace, context)
+                _check_jobs(context)
+            launch = await off_loop(lambda: context.launch([bash, "--noprofile", "--norc", "-c", command]))
+            if checked.flag("background"):
+                return _start(launch, command, passed, workspace, context)
             timeout_s = checked.number("timeout_s", context.shell_timeout_s)
-            return await _run(argv, command, timeout_s, passed, workspace, context)
+            return await _run(launch, command, timeout_s, passed, workspace, context)
         except Refused as refused:
             return failed(str(refused))
+
+
+def _ways(arguments: Arguments) -> Iterator[str]:
+    """Yield what a call asks for beside its command: each argument that changes what happens."""
+    if arguments.flag("unconfined"):
+        yield "outside the sandbox"
+    if arguments.flag("background"):
+        yield "in the background"
+    elif arguments.has("timeout_s"):
+        yield f"for at most {arguments.number('timeout_s', 0):g} s"
 
 
 def _command_of(arguments: Arguments) -> str:
@@ -108,13 +133,18 @@ def _command_of(arguments: Arguments) -> str:
     return command
 
 
-def _start(
-    argv: list[str], command: str, environment: dict[str, str], workspace: Workspace, context: ToolContext
-) -> ToolOutcome:
+def _check_jobs(context: ToolContext) -> Jobs:
     if context.jobs is None:
         raise Refused("shell: nothing can go on in the background here; run it without background")
-    job = context.jobs.start(
-        argv,
+    context.jobs.check_room()
+    return context.jobs
+
+
+def _start(
+    launch: Launch, command: str, environment: dict[str, str], workspace: Workspace, context: ToolContext
+) -> ToolOutcome:
+    job = _check_jobs(context).start(
+        launch,
         command,
         cwd=workspace.root,
         environment=environment,
@@ -125,7 +155,7 @@ def _start(
 
 
 async def _run(
-    argv: list[str],
+    launch: Launch,
     command: str,
     timeout_s: float,
     environment: dict[str, str],
@@ -134,7 +164,7 @@ async def _run(
 ) -> ToolOutcome:
     try:
         waited = await wait_for(
-            argv,
+            launch,
             command,
             timeout_s,
             cwd=workspace.root,
@@ -147,11 +177,23 @@ async def _run(
     if waited.job is not None:
         return left_behind(waited.job, waited.text)
     assert waited.ended is not None
-    return _outcome(waited.text, waited.ended, timeout_s, context.walls)
+    names = await off_loop(context.masked_names)
+    return _outcome(waited.text, waited.ended, timeout_s, context.confinement, names)
 
 
-def _outcome(text: str, ended: Ended, timeout_s: float, walls: str = "") -> ToolOutcome:
-    notes = []
+def _note_on_masked(text: str, names: frozenset[str]) -> Iterator[str]:
+    """Yield a note on the masked files that an output names: `ls` shows them with size 0, `git status` as changed."""
+    # Not `.env` in `process.env` or `.env.example`.
+    found = (name for name in names if name in text and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text))
+    shown = sorted(found)[:_MAX_MASKED_SHOWN]
+    if shown:
+        yield f"[secret files that read as empty in this sandbox: {visible(', '.join(shown))}]"
+
+
+def _outcome(
+    text: str, ended: Ended, timeout_s: float, confinement: str = "", masked: frozenset[str] = frozenset()
+) -> ToolOutcome:
+    notes = list(_note_on_masked(text, masked))
     if ended.had_leftovers:
         notes.append("[processes it left in the background were ended]")
     if ended.is_timed_out:
@@ -165,8 +207,198 @@ def _outcome(text: str, ended: Ended, timeout_s: float, walls: str = "") -> Tool
         notes.append(f"[exit code {ended.exit_code}]")
     if (ended.is_timed_out or ended.exit_code != 0) and _WANTS_TERMINAL.search(text):
         notes.append(_NO_TERMINAL)
-    if walls and ended.exit_code != 0 and _STOPPED_BY_WALLS.search(text):
-        notes.append(f"[it ran in a sandbox ({walls}). If that stopped it, call shell again with unconfined: true]")
+    if confinement and ended.exit_code != 0 and _STOPPED_BY_SANDBOX.search(text):
+        hint = "If that stopped it, call shell again with unconfined: true"
+        notes.append(f"[it ran in a sandbox ({confinement}). {hint}]")
     body = text.removesuffix("\n") if text.strip() else "[no output]"
     is_error = ended.is_timed_out or ended.exit_code != 0
     return ToolOutcome("\n".join([body, *notes]), is_error=is_error, summary=summary)
+
+
+_LIVE_EVERY_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """What came of waiting. `text` is the output as the model sees it; `ended` is None where `job` goes on with it."""
+
+    text: str
+    ended: Ended | None = None
+    job: Job | None = None
+
+
+async def wait_for(
+    launch: Launch,
+    command: str,
+    timeout_s: float,
+    *,
+    cwd: Path,
+    environment: Mapping[str, str],
+    scratch: Path,
+    context: ToolContext,
+) -> Waited:
+    """Run a command and wait for it. Cancelled, it and all it started are ended; raise `OSError` if it cannot start.
+
+    What went to the background is not under its time limit any more, and all of its output is in the job's file.
+    """
+    collector = Collector(context.max_output_chars, lambda: scratch)
+    live = Live(context.output)
+    job: Job | None = None
+
+    def take(data: bytes) -> None:
+        if job is None:
+            live.add(collector.feed(data))
+        else:
+            job.take(data)
+
+    limit = TimeLimit(timeout_s)
+    program = asyncio.ensure_future(
+        run_program(launch, cwd=cwd, environment=environment, on_output=take, timeout_s=limit)
+    )
+    showing = asyncio.ensure_future(_show(live))
+    try:
+        if not await _is_over(program, context) and context.jobs is not None:
+            limit.move(MAX_JOB_S)
+            whole, half = collector.so_far()
+            job = context.jobs.adopt(command, program, whole, half, scratch=scratch, limit=context.max_output_chars)
+            return Waited(collector.close(), job=job)
+        return Waited(text=collector.close(), ended=program.result())
+    finally:
+        showing.cancel()
+        collector.close()
+        live.flush()
+
+
+async def _is_over(program: asyncio.Task[Ended], context: ToolContext) -> bool:
+    """Wait until the program has ended; return False where the person wants it in the background before that."""
+    asked = asyncio.ensure_future(_asked(context))
+    try:
+        await asyncio.wait({program, asked}, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        program.cancel()
+        try:
+            await asyncio.wait({program})
+        except asyncio.CancelledError:
+            program.cancel()
+            raise
+        raise
+    finally:
+        asked.cancel()
+    return program.done()
+
+
+async def _asked(context: ToolContext) -> None:
+    """Return when the person asks for it; never where nothing can go on in the background."""
+    if context.goes_on is None or context.jobs is None:
+        await asyncio.Event().wait()
+        return
+    await context.goes_on.wait()
+
+
+async def _show(live: Live) -> None:
+    while True:
+        await asyncio.sleep(_LIVE_EVERY_S)
+        live.flush()
+
+
+MOST_WAITED_S = 60.0
+
+
+class JobsTool:
+    """Looks after what `shell` started in the background. It reaches nothing else."""
+
+    spec = ToolSpec(
+        name="jobs",
+        description=(
+            "Look after commands that shell started in the background: list them, read the output of one since it "
+            "was last read, waiting a while for more, or stop one."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "action": {"type": "string", "enum": ["list", "read", "stop"], "description": "What to do."},
+                "job": {"type": "integer", "description": "The number of the job, for read and stop."},
+                "wait_s": {
+                    "type": "number",
+                    "minimum": 0,
+                    "maximum": MOST_WAITED_S,
+                    "description": "For read: seconds to wait at most for output or the end. Default 0.",
+                },
+            },
+            "required": ["action"],
+            "additionalProperties": False,
+        },
+        is_read_only=True,
+        safety="harmless",
+    )
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        try:
+            checked = check(self.spec, arguments)
+        except Refused as refused:
+            return Preview("Look after background jobs?", "", str(refused))
+        return Preview(
+            "Look after background jobs?", f"{checked.text('action')} {checked.integer('job', 0) or ''}".strip()
+        )
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        jobs = context.jobs
+        try:
+            checked = check(self.spec, arguments)
+            if jobs is None or not jobs.all:
+                return ToolOutcome("No command runs in the background.", summary="none")
+            match checked.text("action"):
+                case "list":
+                    return ToolOutcome("\n".join(map(_line, jobs.all)), summary=_count(jobs))
+                case "stop":
+                    job = _named(jobs, checked)
+                    await jobs.stop(job)
+                    return ToolOutcome(
+                        f"{job.read()}\n[{_line(job)}]".lstrip("\n"), summary=f"job {job.number} {job.state}"
+                    )
+                case _:
+                    return await _read(_named(jobs, checked), checked.number("wait_s", 0))
+        except Refused as refused:
+            return failed(f"jobs: {refused}")
+
+
+def _named(jobs: Jobs, arguments: Arguments) -> Job:
+    if not arguments.has("job"):
+        raise Refused("name the job by its number")
+    return jobs.find(arguments.integer("job", 0))
+
+
+async def _read(job: Job, wait_s: float) -> ToolOutcome:
+    if wait_s > 0 and not job.changed.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(job.changed.wait(), wait_s)
+    text = job.read()
+    return ToolOutcome(f"{text or '[no new output]'}\n[{_line(job)}]", summary=f"job {job.number} {job.state}")
+
+
+def _line(job: Job) -> str:
+    return f"job {job.number}: {job.state}: {visible(job.command)}"
+
+
+def _count(jobs: Jobs) -> str:
+    running = sum(job.is_running for job in jobs.all)
+    return f"{running} of {len(jobs.all)} running"
+
+
+def started(job: Job, output: Callable[[str], None]) -> ToolOutcome:
+    """Return the result of a call that left its command running."""
+    where = f" Its output is kept in {job.path}." if job.path is not None else ""
+    text = f"Job {job.number} runs in the background. Read its output with jobs (read, {job.number}).{where}"
+    output(f"job {job.number} runs in the background\n")
+    return ToolOutcome(text, summary=f"job {job.number}")
+
+
+def left_behind(job: Job, text: str) -> ToolOutcome:
+    """Return the result of a call whose command the person let go on in the background, with its output so far."""
+    where = f" All of it is kept in {job.path}." if job.path is not None else ""
+    note = (
+        f"[the person moved it to the background, where it goes on as job {job.number}. This is its output so far; "
+        f"read what comes with jobs (read, {job.number}).{where}]"
+    )
+    body = text.removesuffix("\n") if text.strip() else "[no output so far]"
+    return ToolOutcome(f"{body}\n{note}", summary=f"goes on in the background as job {job.number}")

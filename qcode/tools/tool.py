@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from qcode.protocol.events import Choice
-from qcode.protocol.json import JsonObject
-from qcode.protocol.tools import ToolOutcome, ToolSpec
-from qcode.protocol.values import dataclass
-from qcode.tools.refusal import Refused, explain
+from qcode.protocol.launch import Launch
+from qcode.protocol.tools import Files, Refused, ToolOutcome, ToolSpec
+from qcode.text.json import JsonObject
+from qcode.tools.disk import explain
 from qcode.tools.workspace import Workspace
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.tools.jobs import Jobs
 
 _T = TypeVar("_T")
+
+
+def _unconfined(argv: Sequence[str]) -> Launch:
+    return Launch(tuple(argv))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +31,9 @@ class ToolContext:
     `output` takes live output, called on the event loop. `environment` is what the process inherits from (None: this
     process's own); tools that run programs pass on only what is known to be harmless. Sizes are characters. `jobs` is
     the background of the session, None where nothing outlives a call; `goes_on` is set when the person wants what runs
-    to go on there. `wrap` gives the argv that runs an argv of the
-    model behind walls, `walls` says in a few words what those let through. `shell_settings` adds variables for a
-    certain command.
+    to go on there. `launch` says how an argv of the model starts, as confined as its verdict says; each launch is
+    started once. `confinement` says in a few words what confines it. `shell_settings` adds variables for a
+    certain command. `masked_names` returns the names of files that read as empty there.
     """
 
     output: Callable[[str], None]
@@ -37,18 +42,23 @@ class ToolContext:
     environment: Mapping[str, str] | None = None
     jobs: Jobs | None = None
     goes_on: asyncio.Event | None = None
-    wrap: Callable[[list[str]], list[str]] = list
-    walls: str = ""
+    launch: Callable[[Sequence[str]], Launch] = _unconfined
+    confinement: str = ""
     shell_settings: Callable[[str], Mapping[str, str]] | None = None
+    masked_names: Callable[[], frozenset[str]] = frozenset
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a person approves: one line of `question`, and the whole of what would happen as `detail`.
+    """What the user approves: one line of `question`, and the whole of what would happen as `detail`.
 
-    `refusal` is not empty where running the call would only give this error and change nothing: there is nothing to
+    Both are painted as they are, so foreign text in them went through `text.clean`. `is_diff`: `detail` is a
+    unified diff of files, raw: it is masked and made visible where the question is asked.
+
+    `refusal` is not empty if running the call would only give this error and change nothing: there is nothing to
     approve then, and the call may run at once to get its result. `choices` are answers to what a tool asks.
-    `is_plan`: `detail` is a plan as Markdown, and a yes ends plan mode.
+    `is_plan`: `detail` is a plan as Markdown, and a yes ends plan mode. `how` is the part of the question that says how
+    the call would run, if not as usual, such as `in the background`.
     """
 
     question: str
@@ -56,6 +66,8 @@ class Preview:
     refusal: str = ""
     choices: tuple[Choice, ...] = ()
     is_plan: bool = False
+    is_diff: bool = False
+    how: str = ""
 
 
 class Tool(Protocol):
@@ -71,6 +83,17 @@ class Tool(Protocol):
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
         """Perform the call. Bad arguments and failures are results with `is_error`; only cancelling raises."""
         ...
+
+
+def _path(arguments: JsonObject) -> tuple[str, ...] | str:
+    path = arguments.get("path")
+    return (path,) if isinstance(path, str) else "the call has no path that could be judged"
+
+
+READS_PATH = Files("read", lambda arguments: _path({"path": arguments.get("path") or "."}))
+"""Calls that read the file or folder `path`, by default the folder of the session."""
+WRITES_PATH = Files("write", _path)
+"""Calls that write the file `path`."""
 
 
 def failed(message: str, summary: str = "") -> ToolOutcome:

@@ -10,16 +10,14 @@ import json
 from collections.abc import Callable, Mapping
 from urllib.parse import urlencode
 
-from qcode.protocol.json import Json, JsonObject, parse_object
-from qcode.protocol.tools import ToolOutcome, ToolSpec
-from qcode.protocol.values import dataclass
+from qcode.protocol.tools import Fetches, Refused, ToolOutcome, ToolSpec
+from qcode.text.clean import visible_lines
+from qcode.text.json import Json, JsonObject, parse_object
 from qcode.tools.arguments import check
-from qcode.tools.fetch import LONGEST_S, Fetch, Gate, Page
-from qcode.tools.pages import as_markdown
-from qcode.tools.refusal import Refused
 from qcode.tools.tool import Preview, ToolContext, failed
-from qcode.tools.visible import visible
+from qcode.tools.web import LONGEST_S, Fetch, Gate, Page
 from qcode.tools.workspace import Workspace
+from qcode.values import dataclass
 
 MOST_RESULTS = 10
 _LONGEST_QUERY = 400
@@ -101,6 +99,7 @@ class WebSearch:
             "required": ["query"],
             "additionalProperties": False,
         },
+        safety=Fetches(),
     )
 
     def __init__(
@@ -116,7 +115,7 @@ class WebSearch:
             query, _ = self._asked(arguments)
         except Refused as refused:
             return Preview("Search the web?", "", str(refused))
-        return Preview(f"Search the web with {self._service.name}?", visible(query, marks_newlines=True))
+        return Preview(f"Search the web with {self._service.name}?", visible_lines(query))
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
         service = self._service
@@ -182,6 +181,8 @@ def _line(value: Json) -> str:
     """Return a text of a service on one line; some mark words with tags."""
     if not isinstance(value, str):
         return ""
+    from qcode.tools.pages import as_markdown  # loads with the first result, not at start
+
     short = value[:_LONGEST_PIECE]
     text = as_markdown(short, "") if "<" in short else short
     return " ".join(text.split())

@@ -1,7 +1,8 @@
-"""The folders a session works in: the only way tools reach the disk.
+"""The folders a session works in, and what the model has seen of their files: the only way tools reach the disk.
 
-It turns a path of the model into a place inside, remembers what the model has read, and writes. Whether a person must
-be asked is decided elsewhere; what this refuses is refused for everybody.
+A `Workspace` turns a path of the model into a place inside, remembers what the model has read, and writes. Whether
+the user must be asked is decided elsewhere; what this refuses is refused for everybody. `Seen` detects that a file
+was changed by somebody else since the model saw it, and shows the difference. Read `disk` next.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import shutil
 import tempfile
 import threading
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -17,18 +19,25 @@ from copy import copy
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
-from qcode.protocol.values import dataclass
-from qcode.tools import disk
-from qcode.tools.disk import Loaded, Part
-from qcode.tools.refusal import Refused, explain
-from qcode.tools.seen import Seen
-from qcode.tools.visible import visible_name
+from qcode.protocol.tools import Refused
+from qcode.text.diff import unified_diff
+from qcode.tools import disk, text_file
+from qcode.tools.disk import Loaded, Part, Snapshot, explain
+from qcode.values import dataclass
 
 Access: TypeAlias = Literal["read", "write"]
 
 _KERNEL = ("/proc", "/sys", "/dev")
 _GRANTED: ContextVar[frozenset[str] | None] = ContextVar("granted", default=None)
 """What the call that runs may reach beyond what the judge allows; it goes along into the threads of the call."""
+
+
+def printable(name: str) -> str:
+    """Return a name for the model, on one line: what cannot be printed is escaped, and nothing else.
+
+    The model has to send it back. For the decision of a user see `text.clean`.
+    """
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in name)
 
 
 class PathVerdict(Protocol):
@@ -66,10 +75,14 @@ UNRECORDED: ChangeRecorder = _Unrecorded()
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A path inside, with all links followed: `parts` below `base`. `shown` is how people and the model see it."""
+    """A path inside, with all links followed: `parts` below `base`.
+
+    `name` is relative to the root, or absolute in an added folder; `shown` is that for the model, `printable`.
+    """
 
     base: Path
     parts: tuple[str, ...]
+    name: str
     shown: str
 
     @property
@@ -141,7 +154,7 @@ class Workspace:
 
     def resolve(self, path: str, access: Access = "read") -> Place:
         """Return the place that `path` leads to, links followed; raise `Refused` where it may not be used."""
-        shown = visible_name(path)
+        shown = printable(path)
         if not path.strip():
             raise Refused("the path is empty")
         if "\0" in path:
@@ -306,7 +319,10 @@ class Workspace:
 
     def show(self, path: Path) -> str:
         """Return how a path inside is shown: relative to the root, or absolute in an added folder."""
-        return visible_name(path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path))
+        return printable(self._name(path))
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
 
     def contains(self, path: Path) -> bool:
         """Return whether `path`, with links followed, is in the root or an added folder."""
@@ -319,11 +335,11 @@ class Workspace:
 
     def _place(self, real: Path) -> Place | None:
         if any(real == Path(name) or real.is_relative_to(name) for name in _KERNEL):
-            raise Refused(f"{visible_name(str(real))} is a device or kernel interface, not a file")
+            raise Refused(f"{printable(str(real))} is a device or kernel interface, not a file")
         bases = [*self.added, *((self._scratch,) if self._scratch is not None else ())]
         for base in (self.root, *sorted(bases, key=lambda base: -len(base.parts))):
             if real.is_relative_to(base):
-                return Place(base, real.relative_to(base).parts, self.show(real))
+                return Place(base, real.relative_to(base).parts, self._name(real), self.show(real))
         return None
 
     def _bases(self) -> str:
@@ -335,3 +351,65 @@ def _refuse_write(place: Place, shown: str, path: str) -> None:
         raise Refused(f"{shown} names a folder; name a file")
     if any(part.casefold().rstrip(". ") == ".git" for part in place.parts):
         raise Refused(f"{shown} is inside .git, where only git writes")
+
+
+_LARGEST_KEPT = 512 * 1024
+_KEPT_IN_ALL = 16 * 1024 * 1024
+_SHOWN_DIFF = 40
+
+
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    snapshot: Snapshot
+    packed: bytes | None
+
+
+class Seen:
+    """Files as the model last saw or wrote them. The text of the latest ones is kept, to show what changed."""
+
+    def __init__(self) -> None:
+        self._sights: dict[Path, _Sight] = {}
+        self._kept = 0
+
+    def knows(self, path: Path) -> bool:
+        return path in self._sights
+
+    def put(self, path: Path, snapshot: Snapshot, data: bytes) -> None:
+        self.forget(path)
+        packed = zlib.compress(data, 1) if len(data) <= _LARGEST_KEPT else None
+        self._sights[path] = _Sight(snapshot, packed)
+        self._kept += len(packed or b"")
+        for old, sight in tuple(self._sights.items()):
+            if self._kept <= _KEPT_IN_ALL:
+                break
+            self._sights[old] = _Sight(sight.snapshot, None)
+            self._kept -= len(sight.packed or b"")
+
+    def forget(self, path: Path) -> None:
+        sight = self._sights.pop(path, None)
+        self._kept -= len(sight.packed or b"") if sight is not None else 0
+
+    def changed(self, path: Path, now: Loaded, shown: str) -> str:
+        """Return what is to be said where a known file is not as it was seen, empty where it is."""
+        sight = self._sights[path]
+        if sight.snapshot.digest == now.snapshot.digest:
+            return ""
+        sizes = f"{sight.snapshot.size:,} bytes when it was read, {now.snapshot.size:,} now"
+        return (
+            f"{shown} was changed since it was read ({sizes}): read it again, then change it. "
+            f"Nothing was changed{_difference(sight.packed, now.data, shown)}"
+        )
+
+
+def _difference(packed: bytes | None, now: bytes, shown: str) -> str:
+    if packed is None or len(now) > _LARGEST_KEPT:
+        return ""
+    try:
+        before, after = text_file.decode(zlib.decompress(packed), shown), text_file.decode(now, shown)
+    except Refused:
+        return ""
+    lines = list(unified_diff(before.text.split("\n"), after.text.split("\n"), "as read", "now", context=1))
+    if not lines:
+        return ". Only line endings or the encoding differ"
+    more = f"\n[{len(lines) - _SHOWN_DIFF} more lines]" if len(lines) > _SHOWN_DIFF else ""
+    return ". What changed:\n" + "\n".join(line[:300] for line in lines[:_SHOWN_DIFF]) + more

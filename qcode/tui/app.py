@@ -1,7 +1,8 @@
-"""The Textual app: one screen, its life, and the messages of its widgets.
+"""The Textual app: one screen, its life, its theme and the messages of its widgets.
 
-What events look like is `presenter`'s, what keys mean is `commands`' and `host`'s, how a turn runs is `turns`'.
-It must not touch the engine, a provider or the disk.
+`presenter` turns events into what is shown, `turns` runs a turn, `view` is what commands and keys do to the screen.
+This module must not touch the engine, a provider or the disk. Its top-level imports are loaded before the first
+paint; everything else is imported in functions.
 """
 
 from __future__ import annotations
@@ -12,36 +13,100 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import events
-from textual.app import AutopilotCallbackType, ComposeResult
+from textual import events, on, work
+from textual.app import App, AutopilotCallbackType, ComposeResult
 from textual.containers import Horizontal
 from textual.driver import Driver
 from textual.widgets import Static
 
-from qcode.tui import terminal
-from qcode.tui.announcing import Announcer
-from qcode.tui.dressed import DressedApp
+from qcode.text.numbers import count_text
 from qcode.tui.failures import itself, last_words
-from qcode.tui.figures import count_text
-from qcode.tui.outliving import outliving
-from qcode.tui.prompt import Prompt, Sources
+from qcode.tui.layout import Widgets
+from qcode.tui.messages import ApprovalAnswered, SearchClosed
+from qcode.tui.prompt.prompt import Prompt, Sources
 from qcode.tui.setup import AppSetup, Opening
 from qcode.tui.status import Status
+from qcode.tui.terminal import driver
+from qcode.tui.terminal.driver import Announcer, TerminalApp, outliving
+from qcode.tui.terminal.input import GroundReported, asking, is_askable
+from qcode.tui.terminal.textual_internals import (
+    is_closing,
+    is_mounted,
+    refresh_ansi_colors,
+    set_bindings,
+    set_local_clipboard,
+)
+from qcode.tui.theme import AUTO, choose_theme, first_theme, load_themes
+from qcode.tui.transcript.transcript import Transcript
 from qcode.tui.welcome import welcome_lines
-from qcode.tui.widgets import Widgets
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable, Coroutine
 
-    from qcode.protocol.conversation import Conversation
-    from qcode.tui.approval import ApprovalPanel
-    from qcode.tui.configuring import Setting
-    from qcode.tui.connecting import Connecting
-    from qcode.tui.transcript import Transcript
+    from qcode.agent.keys.connect import KeysService
+    from qcode.agent.settings import Setting
+    from qcode.protocol.approvals import Conversation
     from qcode.tui.turns import State
 
 __all__ = ["AppSetup", "QcodeApp"]
+
+
+class DressedApp(TerminalApp, inherit_bindings=False):
+    """`theme_names` and `theme_problems` are empty until `add_themes` was called."""
+
+    def __init__(self, setup: AppSetup) -> None:
+        self.setup = setup  # before the rest: the class of the driver depends on it
+        super().__init__()
+        self.theme_names: tuple[str, ...] = ()
+        self.theme_problems: tuple[str, ...] = ()
+        self._dress()
+
+    @property
+    def has_chosen_theme(self) -> bool:
+        """Whether the person has chosen a theme since the start."""
+        return False
+
+    def get_driver_class(self) -> type[Driver]:
+        driver = super().get_driver_class()
+        return asking(driver) if self.setup.theme == AUTO and is_askable(os.environ) else driver
+
+    @on(GroundReported)
+    def _follow_ground(self, event: GroundReported) -> None:
+        """Follow the terminal, unless the person has chosen a theme."""
+        if not self.has_chosen_theme:
+            self.add_themes()
+            self.theme = choose_theme("dark" if event.is_dark else "light", self.theme_names, {})
+
+    def _dress(self) -> None:
+        """Put on the theme to start with; the others are read after the first paint where they do not matter for it."""
+        setup = self.setup
+        first = first_theme(setup.theme, setup.user_themes, os.environ)
+        if first is None:
+            self.add_themes()
+            first = self.available_themes[choose_theme(setup.theme, self.theme_names, os.environ)]
+        else:
+            self.register_theme(first)
+        # Setting it the usual way would have the style sheet parsed a second time before anything is shown.
+        self.set_reactive(App.theme, first.name)
+        self.set_class(first.dark, "-dark-mode", update=False)
+        self.set_class(not first.dark, "-light-mode", update=False)
+        refresh_ansi_colors(self)
+        self.stylesheet.set_variables(self.get_css_variables())
+
+    def wear(self, name: str) -> None:
+        """Put on the theme a setting names."""
+        self.theme = choose_theme(name, self.theme_names, os.environ)
+
+    def add_themes(self) -> None:
+        """Read all themes, once."""
+        if self.theme_names:
+            return
+        themes, self.theme_problems = load_themes(self.setup.user_themes)
+        for theme in themes.values():
+            self.register_theme(theme)
+        self.theme_names = tuple(themes)
+
 
 _LEAVE_SECONDS = 3.0
 
@@ -61,8 +126,8 @@ class QcodeApp(DressedApp, inherit_bindings=False):
 
     def __init__(self, conversation: Conversation | Opening, *, setup: AppSetup) -> None:
         super().__init__(setup)
-        terminal.teach_alt_keys()
-        terminal.read_pastes_whole()
+        driver.teach_alt_keys()
+        driver.read_pastes_whole()
         self.opening = conversation if isinstance(conversation, Opening) else None
         if not isinstance(conversation, Opening):
             self.conversation = conversation
@@ -81,15 +146,14 @@ class QcodeApp(DressedApp, inherit_bindings=False):
 
     def _begin_work(self) -> None:
         """Make what acts on the widgets. Loading that takes as long as the first paint, so it comes after it."""
-        from qcode.tui.attaching import Attaching
-        from qcode.tui.commands.keymap import bindings
+        from qcode.tui.commands.help import bindings
+        from qcode.tui.commands.sessions import SessionName
         from qcode.tui.commands.table import COMMANDS
-        from qcode.tui.host import Host
-        from qcode.tui.naming import SessionName
-        from qcode.tui.servers import ServerWatch
+        from qcode.tui.panels.servers import ServerWatch
+        from qcode.tui.prompt.attachments import Attaching
         from qcode.tui.shell_lines import ShellLines
-        from qcode.tui.starting import show_start, start_problems
         from qcode.tui.turns import Turns
+        from qcode.tui.view import Host, show_start, start_problems
 
         self.add_themes()
         conversation, setup, parts = self.conversation, self.setup, self.parts
@@ -119,7 +183,7 @@ class QcodeApp(DressedApp, inherit_bindings=False):
             lend=self._lend,
             apply=self._apply,
         )
-        self._bindings = bindings(setup.keys, COMMANDS)
+        set_bindings(self, bindings(setup.keys, COMMANDS))
         parts.prompt.use(Sources(self.host.choices, attaching.files, attaching.pictures))
         show_start(setup, conversation, parts, self.turns)
         self.session_name.refresh()
@@ -173,7 +237,7 @@ class QcodeApp(DressedApp, inherit_bindings=False):
 
     def on_mount(self) -> None:
         if not self.is_headless:
-            terminal.on_signals(self._on_signal)
+            driver.on_signals(self._leave_at)
         self.announcer.begin()
         known = self.opening or self.conversation
         self.parts.transcript.add_welcome(welcome_lines(self.setup, known.model))
@@ -196,29 +260,35 @@ class QcodeApp(DressedApp, inherit_bindings=False):
             self.host.failures.unwatch()
         self.announcer.end()
 
-    def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
+    @on(Prompt.Submitted)
+    def _take_prompt(self, event: Prompt.Submitted) -> None:
         self.host.take(event.text, event.shown, event.images)
 
-    def on_search_bar_closed(self) -> None:
+    @on(SearchClosed)
+    def _focus_after_search(self) -> None:
         (self.parts.approval if self.parts.approval.request is not None else self.parts.prompt).focus()
 
-    def on_marking_pane_link_clicked(self, event: Transcript.LinkClicked) -> None:
+    @on(Transcript.LinkClicked)
+    def _open_link(self, event: Transcript.LinkClicked) -> None:
         self.host.open_link(event.href)
 
-    def on_marking_pane_selected(self, event: Transcript.Selected) -> None:
+    @on(Transcript.Selected)
+    def _hint_at_copying(self, event: Transcript.Selected) -> None:
         self.host.hint(f"Ctrl+C copies {count_text(len(event.text), 'character')}")
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy `text` the best way there is; the widgets' own copying comes here, too."""
         self._copy(text)
 
-    def on_prompt_kind_changed(self, event: Prompt.KindChanged) -> None:
+    @on(Prompt.KindChanged)
+    def _show_prompt_kind(self, event: Prompt.KindChanged) -> None:
         """Show what Enter will do: `!` runs a line in the shell."""
         mark = self.query_one("#prompt-mark", Static)
         mark.update("!" if event.kind == "shell" else "›")
         mark.set_class(event.kind == "shell", "-shell")
 
-    def on_prompt_take_back(self) -> None:
+    @on(Prompt.TakeBack)
+    def _take_back(self) -> None:
         """Put what was queued last back into the prompt; with nothing queued Up walks the history."""
         shown = self.turns.take_back() if self.is_at_work else ""
         if shown:
@@ -226,7 +296,8 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         else:
             self.parts.prompt.walk_older()
 
-    def on_approval_panel_answered(self, event: ApprovalPanel.Answered) -> None:
+    @on(ApprovalAnswered)
+    def _answer(self, event: ApprovalAnswered) -> None:
         if not self.server_watch.answer(event.call_id, event.answer):
             self.turns.answer(event.call_id, event.answer)
 
@@ -254,7 +325,7 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         """Show what is there already of the conversation, and what has to be said about it."""
         transcript = self.parts.transcript
         if self.conversation.messages:
-            from qcode.tui.replay import replay
+            from qcode.tui.presenter import replay
 
             replay(self.conversation.messages, transcript)
         if self.conversation.mode == "bypass":
@@ -273,8 +344,9 @@ class QcodeApp(DressedApp, inherit_bindings=False):
             self._go_on()
         else:
             # Beside the app's messages: what is typed meanwhile is shown at once.
-            self.run_worker(self._open(self.opening), group="opening")
+            self._open(self.opening)
 
+    @work(group="opening")
     async def _open(self, opening: Opening) -> None:
         """Make the conversation, in a thread: it loads much, and asks git."""
         opened = await asyncio.to_thread(opening.open)
@@ -291,7 +363,7 @@ class QcodeApp(DressedApp, inherit_bindings=False):
 
     def _go_on(self) -> None:
         """Start what was waiting for the conversation."""
-        from qcode.tui.starting import look_for_sandbox
+        from qcode.tui.view import look_for_sandbox
 
         if self.setup.servers is not None:
             with self.host.failures.noticing():
@@ -307,7 +379,7 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         if self.setup.connect is not None and self.setup.connect.is_first:
             self._connect_first(self.setup.connect)
 
-    def _connect_first(self, connecting: Connecting) -> None:
+    def _connect_first(self, connecting: KeysService) -> None:
         """Open the connect screen once the prompt has what was typed; who sent something goes on with the demo."""
         if any(isinstance(event, events.Key) and event.key == "enter" for event in self._early):
             connecting.finish("")
@@ -333,17 +405,17 @@ class QcodeApp(DressedApp, inherit_bindings=False):
 
     def _in_app(self, work: Callable[[], object]) -> None:
         """Have `work` done in the app's thread; asked for from any thread, maybe while the app ends."""
-        if self._is_mounted and not self._closing:
+        if is_mounted(self) and not is_closing(self):
             self.call_later(work)
 
-    def _on_signal(self, number: int) -> None:
+    def _leave_at(self, number: int) -> None:
         """Leave, unless it is the Ctrl+C of a program that has the terminal."""
         if not (self._is_lent and number == signal.SIGINT):
             self.exit(128 + number)
 
     def _apply(self, setting: Setting) -> bool:
         """Let a changed setting hold here; return whether it does now."""
-        from qcode.tui.applying import apply_setting
+        from qcode.tui.view import apply_setting
 
         transcript, use_mode = self.parts.transcript, self.host.use_mode
         self.setup, is_now = apply_setting(
@@ -353,8 +425,9 @@ class QcodeApp(DressedApp, inherit_bindings=False):
 
     def _begin_leaving(self) -> None:
         self.turns.stop()
-        self.run_worker(self._leave(), group="leave", exclusive=True)
+        self._leave()
 
+    @work(group="leave", exclusive=True)
     async def _leave(self) -> None:
         """Give an interrupted turn the time to store what it has, then exit."""
         await self.shell.close()
@@ -368,29 +441,20 @@ class QcodeApp(DressedApp, inherit_bindings=False):
 
     def _ring(self, why: str) -> None:
         """Call the person, with a notification where nobody looks."""
-        if self._is_mounted and not self._is_lent:
+        if is_mounted(self) and not self._is_lent:
             self.bell()
             if not self.app_focus:
-                self._write(terminal.notify(why))
+                self._write(driver.notify(why))
 
     def _copy(self, text: str) -> str:
         """Copy `text` for pasting here and elsewhere; return how. Without a terminal no clipboard is touched."""
-        self._clipboard = text
-        from qcode.tui.clipboard import Clipboard
+        set_local_clipboard(self, text)
+        from qcode.tui.terminal.clipboard import Clipboard
 
         environ = {"TERM": "headless"} if self.is_headless else os.environ
         folder = self.setup.history_file.parent if self.setup.history_file is not None else None
         return Clipboard(environ, sys.platform, self._write, folder).copy(text)
 
-    def _handle_exception(self, error: Exception) -> None:
-        """End the app with one line instead of a traceback with local values, which may hold keys."""
-        if "debug" in self.features:
-            super()._handle_exception(error)
-            return
-        self._return_code = 1
-        if self._exception is None:
-            self._exception = error
-            self._exception_event.set()
+    def report_crash(self, error: Exception) -> None:
         if self._crash is None:
             self._crash = self.setup.report(itself(error))
-        self.panic()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from qcode.tui.text import one_line
+from qcode.text.clean import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator

@@ -1,54 +1,39 @@
-"""The app without a screen: one line after another, each thing said once and in its order, questions by number.
+"""The app without a screen: line after line, each thing said once and in order, questions with numbers.
 
-For screen readers, logs and terminals that can do no more (`ui.linear`, TERM=dumb). It draws nothing and moves no
-cursor. What events mean is still the presenter's; this gives its calls words.
+For screen readers, logs and simple terminals (`ui.linear`, TERM=dumb). It draws nothing and moves no cursor. The
+presenter decides what events mean; `linear_view` has the words. `LineTerminal` reads and writes the lines of this
+process's terminal without blocking the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import signal
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any, Protocol, cast
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from typing import Any, cast
 
-from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, Conversation, TurnOptions
+from qcode.agent.settings import Setting
+from qcode.protocol.approvals import NO_OPTIONS, Answer, ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import ApprovalRequested, Level, ToolFinished, TurnEnded, TurnEvent
 from qcode.protocol.model import Effort
-from qcode.tools.todo import Item
-from qcode.tui.approval import Option, answer_of, asked_by, options_for
+from qcode.text.clean import ensure_visible
+from qcode.tools.dialog import TodoItem
 from qcode.tui.commands.command import MODES, Command, CommandHost, find, split_command, unknown_command
-from qcode.tui.commands.custom import is_custom
-from qcode.tui.commands.table import enabled
-from qcode.tui.configuring import Setting
+from qcode.tui.commands.models import ModelUse
+from qcode.tui.commands.table import enabled, is_custom
 from qcode.tui.failures import Failures, what_happened
 from qcode.tui.linear_view import LinearView
-from qcode.tui.model_use import ModelUse
-from qcode.tui.presenter import Presenter
-from qcode.tui.replay import replay
+from qcode.tui.panels.approval import Option, answer_of, asked_by, options_for, question_line
+from qcode.tui.panels.todos import changes, in_short, in_words, is_over, todos_in, todos_of
+from qcode.tui.presenter import Presenter, replay
 from qcode.tui.setup import AppSetup
 from qcode.tui.shell_lines import ShellLines
-from qcode.tui.terminal import BELL
-from qcode.tui.text import visible
-from qcode.tui.todo_list import changes, in_short, in_words, is_over, todos_in, todos_of
+from qcode.tui.terminal.driver import BELL
 from qcode.tui.turns import close_events
 from qcode.tui.welcome import welcome_lines
-
-
-class Lines(Protocol):
-    """Where lines come from and go to."""
-
-    def say(self, text: str) -> None:
-        """Write `text`, ended."""
-        ...
-
-    def forget_typed(self) -> None:
-        """Drop what was typed before now."""
-        ...
-
-    async def ask(self, label: str) -> str | None:
-        """Show a label and return the line typed after it, None where there will be no more."""
-        ...
-
 
 _COMMANDS = frozenset(
     {
@@ -84,7 +69,7 @@ class LinearHost:
         return self._model_use.wanted
 
     @property
-    def todos(self) -> tuple[Item, ...]:
+    def todos(self) -> tuple[TodoItem, ...]:
         return self._app.todos
 
     def toggle_todos(self) -> bool:
@@ -140,13 +125,13 @@ class LinearHost:
 class LinearApp:
     """One conversation in lines."""
 
-    def __init__(self, conversation: Conversation, setup: AppSetup, lines: Lines) -> None:
+    def __init__(self, conversation: Conversation, setup: AppSetup, lines: LineTerminal) -> None:
         self.conversation = conversation
         self.setup = setup
         self.say = lines.say
         self.view = LinearView(lines.say, setup.show_thinking, setup.clock)
         self.is_over = False
-        self.todos: tuple[Item, ...] = ()
+        self.todos: tuple[TodoItem, ...] = ()
         self._lines = lines
         self._host = LinearHost(self)
         self._questions: list[ApprovalRequested] = []
@@ -283,10 +268,14 @@ class LinearApp:
         if not self._is_cancelling:
             self.view.pause()
             options = options_for(request)
-            choices = [f"{number}. {option.label}" for number, option in enumerate(options, 1)]
+            choices = [f"{number}. {option.shown}" for number, option in enumerate(options, 1)]
             self._lines.forget_typed()
-            question = asked_by(request) if request.agent else request.question
-            self.say("\n".join([f"Question: {visible(question)}", visible(request.preview), *choices]))
+            preview = ensure_visible(request.preview)
+            if request.kind in ("plan", "question"):
+                # Words of the model: indented, so that no line of them passes for a choice.
+                preview = "\n".join(f"  {line}" for line in preview.split("\n"))
+            question = asked_by(request) if request.agent else question_line(request)
+            self.say("\n".join([f"Question: {question}", preview, *choices]))
             chosen = await self._choose(options)
             answer = await self._answer_for(chosen, request)
         self.withdraw(request.call.call_id)
@@ -316,7 +305,6 @@ class LinearApp:
 
 def run_linear(conversation: Conversation, setup: AppSetup) -> int:
     """Run in the terminal of this process to the end; return the exit code: 0, or 128 + n after signal n."""
-    from qcode.tui.lines_terminal import LineTerminal
 
     async def talk() -> int:
         terminal = LineTerminal()
@@ -326,3 +314,106 @@ def run_linear(conversation: Conversation, setup: AppSetup) -> int:
             return await terminal.until_told(app.run())
 
     return asyncio.run(talk())
+
+
+_AGAIN_SECONDS = 2.0
+
+
+class LineTerminal:
+    """Standard input and output. The terminal's own line editing is what there is to edit with."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._pending = b""
+        self._stop: Callable[[], bool] = lambda: False
+        self._told: asyncio.Future[int] = self._loop.create_future()
+        self._pressed = float("-inf")
+
+    def say(self, text: str) -> None:
+        """Write `text`, ended."""
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.write(text if text == "\x07" else text.rstrip("\n") + "\n")
+            sys.stdout.flush()
+
+    async def ask(self, label: str) -> str | None:
+        """Show `label` and return the next line, None at the end of input."""
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.write(label)
+            sys.stdout.flush()
+        while b"\n" not in self._pending:
+            data = await self._read()
+            if not data:
+                rest, self._pending = self._pending, b""
+                return rest.decode("utf-8", "replace") if rest else None
+            self._pending += data
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line.decode("utf-8", "replace").removesuffix("\r")
+
+    def forget_typed(self) -> None:
+        """Drop what was typed before now: it was not meant for the question that follows."""
+        import termios
+
+        self._pending = b""
+        with contextlib.suppress(termios.error, OSError):
+            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+    def on_interrupt(self, stop: Callable[[], bool]) -> None:
+        """Let Ctrl+C call `stop`; where that returns False, a second one within two seconds leaves with 130."""
+        self._stop = stop
+        self._loop.add_signal_handler(signal.SIGINT, self._interrupt)
+
+    @contextlib.contextmanager
+    def watching(self, numbers: Sequence[signal.Signals]) -> Iterator[None]:
+        """End `until_told` with 128 + n when one of the signals comes."""
+        for number in numbers:
+            self._loop.add_signal_handler(number, self._tell, 128 + number)
+        try:
+            yield
+        finally:
+            for number in (*numbers, signal.SIGINT):
+                self._loop.remove_signal_handler(number)
+
+    async def until_told(self, work: Coroutine[Any, Any, int]) -> int:
+        """Return what `work` returns, or the code of a signal that came first; then the work is cancelled."""
+        task = asyncio.ensure_future(work)
+        await asyncio.wait({task, self._told}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        return self._told.result()
+
+    def _tell(self, code: int) -> None:
+        if not self._told.done():
+            self._told.set_result(code)
+
+    def _interrupt(self) -> None:
+        if self._stop():
+            self.say("Interrupting.")
+            return
+        now = self._loop.time()
+        if now - self._pressed <= _AGAIN_SECONDS:
+            self._tell(0)
+        self._pressed = now
+        self.say("Press Ctrl+C again to leave.")
+
+    async def _read(self) -> bytes:
+        """Return what is there to read, as soon as there is something."""
+        number = sys.stdin.fileno()
+        ready: asyncio.Future[None] = self._loop.create_future()
+
+        def tell() -> None:
+            if not ready.done():
+                ready.set_result(None)
+
+        self._loop.add_reader(number, tell)
+        try:
+            await ready
+        finally:
+            self._loop.remove_reader(number)
+        try:
+            return os.read(number, 65_536)
+        except OSError:
+            # The terminal is gone.
+            return b""

@@ -12,11 +12,11 @@ from math import ceil
 
 from qcode.protocol.events import Level, UsageUpdated
 from qcode.protocol.usage import Usage
-from qcode.safety.cleaning import clean
-from qcode.tui.figures import count_text, duration_text
+from qcode.text.clean import clean, one_line
+from qcode.text.numbers import count_text, duration_text
 from qcode.tui.setup import ShowThinking
 from qcode.tui.status import Activity
-from qcode.tui.text import one_line
+from qcode.tui.transcript.cards import CardState, CardUpdate
 
 Say = Callable[[str], None]
 """Writes lines, which end where it adds an end."""
@@ -36,7 +36,7 @@ _STATES = {
 class _Call:
     name: str
     argument: str
-    state: str = "waiting"
+    state: CardState = "waiting"
     output: list[str] = field(default_factory=list)
     diff: str = ""
     summary: str = ""
@@ -109,35 +109,23 @@ class LinearView:
     def add_card(self, call_id: str, name: str, argument: str) -> None:
         self._calls[call_id] = _Call(one_line(name, 60), argument)
 
-    def update_card(
-        self,
-        call_id: str,
-        *,
-        state: str | None = None,
-        argument: str | None = None,
-        output: str | None = None,
-        append: str | None = None,
-        diff: str | None = None,
-        summary: str | None = None,
-        hint: str | None = None,
-        detail: str | None = None,
-    ) -> None:
+    def update_card(self, call_id: str, update: CardUpdate) -> None:
         call = self._calls.get(call_id)
         if call is None:
             return
-        call.argument = argument if argument is not None else call.argument
-        call.output = [output] if output is not None else call.output
-        if append is not None:
-            call.output.append(append)
-        call.diff = diff if diff is not None else call.diff
-        call.summary = summary if summary is not None else call.summary
-        if state is not None and state != call.state:
-            call.state = state
-            if state == "running":
+        call.argument = update.argument if update.argument is not None else call.argument
+        call.output = [update.output] if update.output is not None else call.output
+        if update.append is not None:
+            call.output.append(update.append)
+        call.diff = update.diff if update.diff is not None else call.diff
+        call.summary = update.summary if update.summary is not None else call.summary
+        if update.state is not None and update.state != call.state:
+            call.state = update.state
+            if update.state == "running":
                 self._tell(f"Running {call.name}: {clean(call.argument)}" if call.argument else f"Running {call.name}")
         if call.state not in _STATES:
             return
-        if state is None or output is not None or diff is not None:
+        if update.state is None or update.output is not None or update.diff is not None:
             self._finish(call_id, call)
         else:
             self._ended[call_id] = call

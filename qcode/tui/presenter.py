@@ -1,14 +1,19 @@
-"""Turns the events of a turn into transcript and status calls. The only place that does.
+"""Turn the events of a turn, and stored messages, into calls of the transcript and the status line.
 
-It keeps what one turn needs to be shown (open cards, what the reply has shown so far), never widgets or text.
+This is the only place that does so, for the app and for the linear mode. `Presenter` keeps what one turn needs to be
+shown (open cards, how much of the reply has been shown), never widgets or text. `AgentCards` shows the steps of a
+sub-agent in the card of the call that started it; `replay` shows the messages of a resumed session.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Protocol, TypeAlias
 
+from qcode.agent.context.attachments import split_attached
+from qcode.agent.outcomes import ending_notice, requests_note
 from qcode.protocol.events import (
     AgentEvent,
     ApprovalRequested,
@@ -16,7 +21,6 @@ from qcode.protocol.events import (
     CompactionStarted,
     ContinuationAttempt,
     ContinuationTerminated,
-    Level,
     Notice,
     OutputEscalated,
     PartialRestored,
@@ -37,43 +41,14 @@ from qcode.protocol.events import (
     UsageUpdated,
     Waiting,
 )
-from qcode.protocol.messages import ToolCall
-from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
-from qcode.protocol.stops import Outcome
+from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult
+from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.usage import Usage
-from qcode.tui.agents import AgentCards
-from qcode.tui.calls import main_argument, plan_of
-from qcode.tui.endings import ending_notice, requests_note
-from qcode.tui.figures import tokens_text
-from qcode.tui.searched import searched_text
+from qcode.text.clean import one_line
+from qcode.text.numbers import count_text, duration_text, tokens_text
+from qcode.tui.shell_lines import line_state, without_code
 from qcode.tui.status import Activity
-from qcode.tui.text import one_line
-
-
-class TranscriptView(Protocol):
-    """The part of the transcript widget that events reach."""
-
-    def append_text(self, text: str) -> None: ...
-    def append_reasoning(self, text: str) -> None: ...
-    def settle(self) -> None: ...
-    def restart(self, label: str) -> None: ...
-    def restore(self, text: str, reasoning: str = "") -> None: ...
-    def add_mark(self, text: str) -> None: ...
-    def add_notice(self, level: Level, text: str) -> None: ...
-    def add_card(self, call_id: str, name: str, argument: str) -> None: ...
-    def update_card(
-        self,
-        call_id: str,
-        *,
-        state: str | None = None,
-        argument: str | None = None,
-        output: str | None = None,
-        append: str | None = None,
-        diff: str | None = None,
-        summary: str | None = None,
-        hint: str | None = None,
-        detail: str | None = None,
-    ) -> None: ...
+from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView, main_argument, plan_of
 
 
 class StatusView(Protocol):
@@ -154,7 +129,7 @@ class Presenter:
                 self._show_beside(event)
             case ToolOutput():
                 self._streamed.add(event.call_id)
-                self._transcript.update_card(event.call_id, append=event.text)
+                self._transcript.update_card(event.call_id, CardUpdate(append=event.text))
             case ToolFinished():
                 self._finish_tool(event)
             case SteeringAdded():
@@ -230,7 +205,7 @@ class Presenter:
             self._transcript.add_card(event.call_id, one_line(event.name, 60), "")
             self._open_cards[event.call_id] = None
         self._writing_cards[event.call_id] = None
-        self._transcript.update_card(event.call_id, state="writing", argument=size)
+        self._transcript.update_card(event.call_id, CardUpdate(state="writing", argument=size))
         self._set_activity(f"preparing {one_line(event.name, 40)}")
 
     def _show_retry(self, event: Retry) -> None:
@@ -289,18 +264,18 @@ class Presenter:
             self._has_said_why = True
             self._note = ""
 
-    def _card(self, call: ToolCall, state: str) -> None:
+    def _card(self, call: ToolCall, state: CardState) -> None:
         """Make sure the call has its card, and set its state and argument."""
         argument = main_argument(call)
         if call.call_id not in self._open_cards:
             self._transcript.add_card(call.call_id, one_line(call.name, 60), argument)
             self._open_cards[call.call_id] = None
-        self._transcript.update_card(call.call_id, state=state, argument=argument)
+        self._transcript.update_card(call.call_id, CardUpdate(state=state, argument=argument))
 
     def _start_tool(self, event: ToolStarted) -> None:
         self._card(event.call, "running")
         if event.can_go_on and self.background_key:
-            self._transcript.update_card(event.call.call_id, hint=f"{self.background_key}: background")
+            self._transcript.update_card(event.call.call_id, CardUpdate(hint=f"{self.background_key}: background"))
         self._set_activity(f"running {one_line(event.call.name, 40)}")
 
     def _finish_tool(self, event: ToolFinished) -> None:
@@ -315,9 +290,11 @@ class Presenter:
         has_run = event.state in ("done", "failed")
         self._transcript.update_card(
             call.call_id,
-            output=content if has_output and content else None,
-            diff=outcome.diff or None,
-            summary=(one_line(outcome.summary) or None) if has_run else None,
+            CardUpdate(
+                output=content if has_output and content else None,
+                diff=outcome.diff or None,
+                summary=(one_line(outcome.summary) or None) if has_run else None,
+            ),
         )
         self._open_cards.pop(call.call_id, None)
         self._streamed.discard(call.call_id)
@@ -342,10 +319,10 @@ class Presenter:
         self._status.add_turn(event.usage, event.cost)
         self._doing = ""
 
-    def _close_cards(self, state: str, only: Sequence[str] | None = None) -> None:
+    def _close_cards(self, state: CardState, only: Sequence[str] | None = None) -> None:
         for call_id in tuple(self._open_cards) if only is None else only:
             if call_id in self._open_cards:
-                self._transcript.update_card(call_id, state=state)
+                self._transcript.update_card(call_id, CardUpdate(state=state))
                 self._person.withdraw(call_id)
                 self._agents.end(call_id)
                 del self._open_cards[call_id]
@@ -385,3 +362,166 @@ _RESTARTS = {
     "thinking": "all of it was thinking; asking for the answer itself",
     "call": "a tool call came broken; asking for it again",
 }
+
+
+_AGENT_CALL_ICONS = {"done": "✓", "failed": "✗", "denied": "✗", "rejected": "✗", "cancelled": "–"}
+_AGENT_CALL_WORDS = {"denied": "denied", "rejected": "not run", "cancelled": "cancelled"}
+_MAX_AGENT_OUTPUT_LINES = 40
+_NOTABLE_AGENT_CALL_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class _Agent:
+    steps: int = 0
+    began: dict[str, float] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
+
+
+class AgentCards:
+    """`withdraw` takes back a question that was settled in another way, by the id of its call."""
+
+    def __init__(self, cards: TranscriptView, clock: Callable[[], float], withdraw: Callable[[str], None]) -> None:
+        self._cards = cards
+        self._clock = clock
+        self._withdraw = withdraw
+        self._agents: dict[str, _Agent] = {}
+
+    def show(self, event: AgentEvent) -> str:
+        """Write what happened into its card; return what is being done now, empty where that is as it was."""
+        call_id, inner = event.call_id, event.event
+        agent = self._agents.setdefault(call_id, _Agent())
+        if detail := _agent_detail(inner):
+            self._cards.update_card(call_id, CardUpdate(detail=detail))
+        match inner:
+            case StepStarted(step=step):
+                agent.steps = step
+                return "a sub-agent waits for the model"
+            case ToolStarted(call=call):
+                agent.began[call.call_id] = self._clock()
+                return f"a sub-agent is running {one_line(call.name, 40)}"
+            case ToolFinished(call=call):
+                self._finish(call_id, agent, inner, call)
+            case UsageUpdated(usage=usage):
+                tokens = tokens_text((usage.input or 0) + (usage.output or 0))
+                self._cards.update_card(
+                    call_id, CardUpdate(summary=f"{count_text(agent.steps, 'step')}, {tokens} tokens")
+                )
+            case Notice(text=text) | Waiting(why=text):
+                self._cards.update_card(call_id, CardUpdate(append=f"! {one_line(text)}\n"))
+            case WebSearched(queries=queries):
+                self._cards.update_card(
+                    call_id, CardUpdate(append=f"✓ searched the web: {one_line('; '.join(queries))}\n")
+                )
+            case Compacted():
+                self._cards.update_card(call_id, CardUpdate(append="! its conversation was compacted\n"))
+            case _:
+                pass
+        return ""
+
+    def ask(self, request: ApprovalRequested) -> None:
+        """Note that a sub-agent waits for an answer."""
+        owner = next((one for one in self._agents if request.call.call_id.startswith(f"{one}/")), None)
+        if owner is not None:
+            self._agents[owner].asked.add(request.call.call_id)
+            self._cards.update_card(owner, CardUpdate(append=f"? {_call_line(request.call)} waits for your answer\n"))
+
+    def end(self, call_id: str) -> None:
+        """The call is over, and with it all that its sub-agent asked."""
+        agent = self._agents.pop(call_id, None)
+        for asked in agent.asked if agent is not None else ():
+            self._withdraw(asked)
+
+    def _finish(self, call_id: str, agent: _Agent, finished: ToolFinished, call: ToolCall) -> None:
+        agent.asked.discard(call.call_id)
+        self._withdraw(call.call_id)
+        took = self._clock() - agent.began.pop(call.call_id, self._clock())
+        notes = [
+            _AGENT_CALL_WORDS.get(finished.state, ""),
+            duration_text(took) if took >= _NOTABLE_AGENT_CALL_SECONDS else "",
+        ]
+        line = "  ".join([f"{_AGENT_CALL_ICONS[finished.state]} {_call_line(call)}", *(note for note in notes if note)])
+        self._cards.update_card(call_id, CardUpdate(append=f"{line}\n"))
+
+
+def _call_line(call: ToolCall) -> str:
+    return " ".join(part for part in (one_line(call.name, 60), main_argument(call)) if part)
+
+
+def _agent_detail(event: TurnEvent) -> str:
+    """Return what the unfolded card shows of an event; empty for most."""
+    match event:
+        case TurnStarted(prompt=prompt):
+            return f"Task: {prompt.strip()}\n\n"
+        case ReplyFinished(message=message) if message is not None and message.text.strip():
+            return f"{message.text.strip()}\n\n"
+        case ToolFinished(call=call, outcome=outcome, state=state):
+            lines = (outcome.diff or outcome.content).strip("\n").split("\n")
+            left_out = len(lines) - _MAX_AGENT_OUTPUT_LINES
+            more = [f"  … {count_text(left_out, 'line')} more"] if left_out > 0 else []
+            shown = [f"  {line}" for line in lines[:_MAX_AGENT_OUTPUT_LINES]]
+            return "\n".join([f"{_AGENT_CALL_ICONS[state]} {_call_line(call)}", *shown, *more, "", ""])
+        case Notice(text=text):
+            return f"! {text}\n\n"
+        case _:
+            return ""
+
+
+_MAX_SOURCES = 20
+
+
+def searched_text(search: WebSearched) -> str:
+    """Return what was searched for, and the pages the reply cites with their whole addresses."""
+    queries = "; ".join(f"\u201c{one_line(query, 120)}\u201d" for query in search.queries)
+    lines = [f"Searched the web for {queries}." if queries else "Searched the web."]
+    for number, source in enumerate(search.sources[:_MAX_SOURCES], 1):
+        title = one_line(source.title, 100)
+        lines.append(f"{number}. {title} {one_line(source.url)}" if title else f"{number}. {one_line(source.url)}")
+    left_out = len(search.sources) - _MAX_SOURCES
+    if left_out > 0:
+        lines.append(f"and {left_out} more")
+    return "\n".join(lines)
+
+
+def replay(messages: Iterable[Message], transcript: TranscriptView) -> None:
+    """Add `messages` to `transcript`, each call with the result that followed it."""
+    plans: dict[str, str] = {}
+    for message in messages:
+        if message.role == "user":
+            _show_user(message, transcript)
+        for block in message.blocks:
+            match block:
+                case Text(text=text) if message.role == "assistant":
+                    transcript.append_text(text)
+                case Reasoning(text=text):
+                    transcript.append_reasoning(text)
+                case ToolCall():
+                    transcript.settle()
+                    plans[block.call_id] = plan_of(block)
+                    transcript.add_card(block.call_id, one_line(block.name, 60), main_argument(block))
+                    transcript.update_card(block.call_id, CardUpdate(state="cancelled"))
+                case ToolResult():
+                    state: CardState = "failed" if block.is_error else "done"
+                    transcript.update_card(
+                        block.call_id, CardUpdate(state=state, output=plans.get(block.call_id) or block.content)
+                    )
+                case _:
+                    pass
+        transcript.settle()
+
+
+def _show_user(message: Message, transcript: TranscriptView) -> None:
+    """Show what was typed, and the commands the person ran; attached files are named in what was typed."""
+    typed: list[str] = []
+    for number, block in enumerate(message.blocks):
+        if not isinstance(block, Text):
+            continue
+        attached = split_attached(block.text)
+        if attached is None:
+            typed.append(block.text)
+        elif attached.kind == "shell":
+            # The card is never changed again, so its id need not be one.
+            transcript.add_card(f"!{number}", "!", one_line(attached.name))
+            state = line_state(attached.result)
+            transcript.update_card(f"!{number}", CardUpdate(state=state, output=without_code(attached.content)))
+    if typed:
+        transcript.add_user("\n\n".join(typed))

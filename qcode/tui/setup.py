@@ -4,53 +4,33 @@ from __future__ import annotations
 
 import time
 from dataclasses import field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from qcode.protocol.values import dataclass
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
-    from qcode.config.custom_commands import CustomCommand
-    from qcode.protocol.controls import Controls
-    from qcode.protocol.conversation import ApprovalMode, Conversation
+    from qcode.agent.choices import Choices
+    from qcode.agent.context.clipboard import Clip
+    from qcode.agent.context.file_index import FileIndex
+    from qcode.agent.context.memory import Memory
+    from qcode.agent.context.pictures import Picture
+    from qcode.agent.keys.connect import KeysService
+    from qcode.agent.models.offered import ModelsService
+    from qcode.agent.offered_tools import OfferedTool
+    from qcode.agent.permissions import Permissions
+    from qcode.agent.settings import SettingsService
+    from qcode.config.definitions import CustomCommand
+    from qcode.protocol.approvals import ApprovalMode, Conversation
     from qcode.protocol.events import Notice
     from qcode.protocol.servers import ToolServers
     from qcode.protocol.tools import ToolOutcome
-    from qcode.runtime.clipboard import Clip
-    from qcode.runtime.file_index import Found
-    from qcode.runtime.pictures import Picture
-    from qcode.tui.configuring import Configuring
-    from qcode.tui.connecting import Connecting
-    from qcode.tui.offering import Offering
 
 from qcode.tui.failures import Report, plain_report
 
 ShowThinking: TypeAlias = Literal["folded", "expanded", "hidden"]
-
-
-class FileFinder(Protocol):
-    """Finds files by a few letters; `runtime.file_index.FileIndex` is the real one."""
-
-    def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> Found:
-        """Return the best matches among what is known; never waits."""
-        ...
-
-    def refresh(self, changed: Callable[[], None]) -> None:
-        """Look at the folder again where that is due; `changed` is called in a thread when more is known."""
-        ...
-
-
-class Usage(Protocol):
-    """Which commands a person uses, kept across runs; `runtime.choices.Choices` is the real one."""
-
-    @property
-    def recent(self) -> tuple[str, ...]:
-        """Their ids, the latest first."""
-        ...
-
-    def keep_recent(self, command_id: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +43,16 @@ class Opening:
     model: str
     mode: ApprovalMode
     open: Callable[[], tuple[Conversation, AppSetup] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What the commands of a session act on. `examine` blocks: it returns the findings of `qcode doctor` as lines."""
+
+    permissions: Permissions
+    memory: Memory
+    tools: Callable[[], tuple[OfferedTool, ...]]
+    examine: Callable[[], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +104,19 @@ class AppSetup:
     user_themes: Path | None = None
     history_file: Path | None = None
     trust: Callable[[], str] | None = None
-    offering: Offering | None = None
+    offering: ModelsService | None = None
     help_topics: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     commands: frozenset[str] | None = None
     keys: Mapping[str, str] = field(default_factory=dict)
     max_continuations: int = 3
     has_title: bool = True
     has_bell: bool = False
-    configuring: Configuring | None = None
-    connect: Connecting | None = None
-    usage: Usage | None = None
+    configuring: SettingsService | None = None
+    connect: KeysService | None = None
+    usage: Choices | None = None
     keep_theme: Callable[[str], None] | None = None
     show_thinking: ShowThinking = "folded"
-    files: FileFinder | None = None
+    files: FileIndex | None = None
     read_picture: Callable[[str], Picture] | None = None
     read_clipboard: Callable[[], Clip] | None = None
     run_shell: Callable[[str, Callable[[str], None]], Awaitable[ToolOutcome]] | None = None

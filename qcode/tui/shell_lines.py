@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
-from qcode.protocol.conversation import Conversation
+from qcode.agent.context.attachments import shell_block
+from qcode.protocol.approvals import Conversation
 from qcode.protocol.tools import ToolOutcome
-from qcode.runtime.attachments import shell_block
+from qcode.text.clean import one_line
 from qcode.tui.setup import AppSetup
-from qcode.tui.text import one_line
+from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView
 
 _MOST_KEPT = 16_000
 _STOPPED = "stopped by the person"
 
 
-def line_state(result: str) -> str:
+def line_state(result: str) -> CardState:
     """Return the state of the card of a line that came to `result`, as its block says."""
     if result == _STOPPED:
         return "cancelled"
@@ -28,21 +29,6 @@ def without_code(output: str) -> str:
     return output.removesuffix("[exit code 0]").rstrip("\n")
 
 
-class CardView(Protocol):
-    """The part of the transcript that lines of the shell reach."""
-
-    def add_card(self, call_id: str, name: str, argument: str) -> None: ...
-    def update_card(
-        self,
-        call_id: str,
-        *,
-        state: str | None = None,
-        output: str | None = None,
-        append: str | None = None,
-        summary: str | None = None,
-    ) -> None: ...
-
-
 class ShellLines:
     """Runs them beside the turns; several may run at once. `spawn` runs a coroutine beside the app's messages."""
 
@@ -50,7 +36,7 @@ class ShellLines:
         self,
         conversation: Conversation,
         setup: AppSetup,
-        transcript: CardView,
+        transcript: TranscriptView,
         *,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
@@ -66,15 +52,15 @@ class ShellLines:
         self._count += 1
         card = f"!{self._count}"
         self._transcript.add_card(card, "!", one_line(line))
-        self._transcript.update_card(card, state="running")
+        self._transcript.update_card(card, CardUpdate(state="running"))
         if self._run is None:
-            self._transcript.update_card(card, state="failed", summary="there is no shell here")
+            self._transcript.update_card(card, CardUpdate(state="failed", summary="there is no shell here"))
             return
         seen = [""]
 
         def show(text: str) -> None:
             seen[0] = (seen[0] + text)[-_MOST_KEPT:]
-            self._transcript.update_card(card, append=text)
+            self._transcript.update_card(card, CardUpdate(append=text))
 
         task = asyncio.ensure_future(self._run(line, show))
         self._running.append(task)
@@ -102,11 +88,13 @@ class ShellLines:
         if task.cancelled():
             content = seen[0] or "[no output]"
             outcome = ToolOutcome(content, is_error=True, summary=_STOPPED)
-            self._transcript.update_card(card, state="cancelled", output=content)
+            self._transcript.update_card(card, CardUpdate(state="cancelled", output=content))
         else:
             outcome = task.result()
             # What came live may be a flood; what is kept of it is bounded.
             output = without_code(outcome.content)
-            state = "failed" if outcome.is_error else "done"
-            self._transcript.update_card(card, state=state, output=output, summary=one_line(outcome.summary))
+            state: CardState = "failed" if outcome.is_error else "done"
+            self._transcript.update_card(
+                card, CardUpdate(state=state, output=output, summary=one_line(outcome.summary))
+            )
         self._conversation.attach((shell_block(line, outcome),))

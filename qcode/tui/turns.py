@@ -1,6 +1,7 @@
-"""Runs turns: one at a time, its events to the presenter, what the person does meanwhile to the conversation.
+"""Run turns, one at a time: submit, queue, steer, cancel and answer; pass their events to the presenter.
 
-This is the app's edge: a turn that fails in a way nobody foresaw ends in a notice, never in a dead app.
+A turn that fails in an unforeseen way ends in a notice, never in a crash of the app. `Reaching` keeps the reason
+in the status line while the model cannot be reached.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Literal, TypeAlias
 
-from qcode.protocol.conversation import Answer, Conversation
+from qcode.protocol.approvals import Answer, Conversation
+from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import ApprovalRequested, TurnEnded, TurnEvent
-from qcode.protocol.stops import Outcome
+from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
 from qcode.tui.failures import what_happened
+from qcode.tui.layout import Widgets
 from qcode.tui.presenter import Presenter
-from qcode.tui.queued import Submission
-from qcode.tui.reaching import Reaching
+from qcode.tui.prompt.queue import Submission
 from qcode.tui.setup import AppSetup
-from qcode.tui.widgets import Widgets
+from qcode.tui.status import StatusLine
 
 State: TypeAlias = Literal["idle", "working", "asking"]
 
@@ -186,3 +188,35 @@ async def close_events(events: AsyncIterator[TurnEvent]) -> None:
     close = getattr(events, "aclose", None)
     if close is not None:
         await close()
+
+
+_UNREACHABLE_WORDS: dict[str, str] = {
+    ErrorKind.NO_CREDENTIAL: "no key",
+    ErrorKind.AUTH: "key refused",
+    ErrorKind.CONNECTION: "offline",
+    ErrorKind.TIMEOUT: "no answer",
+    ErrorKind.UNREACHABLE: "no server",
+    ErrorKind.RATE_LIMIT: "rate limited",
+    ErrorKind.QUOTA: "quota used up",
+    ErrorKind.OVERLOADED: "overloaded",
+}
+
+
+class Reaching:
+    """Tells the status line; `clock` is in seconds."""
+
+    def __init__(self, status: StatusLine, clock: Callable[[], float]) -> None:
+        self._status = status
+        self._clock = clock
+
+    def see(self, event: TurnEvent) -> None:
+        match event:
+            case TextDelta() | ReasoningDelta():
+                self._status.end_problem()
+            case TurnEnded(error=error) if error is not None and error.kind in _UNREACHABLE_WORDS:
+                after = error.retry_after
+                self._status.show_problem(
+                    _UNREACHABLE_WORDS[error.kind], None if after is None else self._clock() + after
+                )
+            case _:
+                pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qcode.tui.text import one_line
+from qcode.text.clean import one_line
 
 if TYPE_CHECKING:
     from qcode.tui.setup import AppSetup

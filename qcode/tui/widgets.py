@@ -1,61 +1,132 @@
-"""The widgets of the one screen, made together so that the parts that need several can be handed them."""
+"""Small widgets that screens and panels share: two-column text, the help panel, an input field.
+
+`HangingText` wraps two columns at any width: wrapped text stays in its column, or goes below if there is no room.
+`HelpPanel` opens above the prompt for keys and help; it never takes the focus, and Esc closes it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterator, Sequence
 
+from rich.cells import cell_len
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.geometry import Size
+from textual.reactive import reactive
 from textual.widget import Widget
+from textual.widgets import Input, Static
 
-from qcode.tui.history_search import HistorySearch
-from qcode.tui.prompt import Prompt
-from qcode.tui.prompt_history import PromptHistory
-from qcode.tui.slash_menu import SlashMenu
-from qcode.tui.status_line import StatusLine
-from qcode.tui.transcript import Transcript
+from qcode.tui.transcript.line import break_text
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from qcode.tui.approval import ApprovalPanel
-    from qcode.tui.help_panel import HelpPanel
-    from qcode.tui.queued import Queue
-    from qcode.tui.search_bar import SearchBar
-    from qcode.tui.setup import AppSetup
-    from qcode.tui.status import Status
-    from qcode.tui.todo_panel import TodoPanel
+_COLUMNS = re.compile(r"(?P<left> *\S+(?: \S+)*) {2,}(?=\S)")
+_MIN_RIGHT_CELLS = 24
+_BELOW_INDENT = 4
 
 
-class Widgets:
-    """What is seen at once; `add_panels` makes what opens later. Nothing is mounted here.
+def hanging(line: str, width: int) -> Iterator[str]:
+    """Yield the rows of one line, none wider than `width` cells where words allow it.
 
-    Only the prompt, an open question and a search ever have the focus.
+    Columns are apart by two spaces or more; the second one is what wraps. A line without columns keeps its indent.
     """
+    if cell_len(line) <= width:
+        yield line
+        return
+    indent = len(line) - len(line.lstrip(" "))
+    columns = _COLUMNS.match(line)
+    if columns is None:
+        yield from _hanging_rows(line[indent:], " " * indent, " " * indent, width)
+        return
+    left, right = columns["left"], line[columns.end() :]
+    place = cell_len(line[: columns.end()])
+    if width - place >= _MIN_RIGHT_CELLS:
+        yield from _hanging_rows(right, line[: columns.end()], " " * place, width)
+        return
+    below = " " * (indent + _BELOW_INDENT)
+    yield from _hanging_rows(left[indent:], " " * indent, below, width)
+    yield from _hanging_rows(right, below, below, width)
 
-    search: SearchBar
-    approval: ApprovalPanel
-    help: HelpPanel
-    todos: TodoPanel
-    queued: Queue
 
-    def __init__(self, setup: AppSetup, status: Status) -> None:
-        self.transcript = Transcript(clock=setup.clock, thinking=setup.show_thinking, id="transcript")
-        self.transcript.can_focus = False
-        self.menu, self.history = SlashMenu(id="menu"), HistorySearch(id="history-search")
-        sent = PromptHistory(setup.history_file, setup.cwd)
-        self.prompt = Prompt(self.menu, self.history, sent, id="prompt")
-        self.status = StatusLine(status, setup.clock, id="status")
+def _hanging_rows(text: str, first: str, others: str, width: int) -> Iterator[str]:
+    """Break `text` into what fits beside `first`, which begins the first row, and `others`, which begins each more."""
+    lead = first
+    for start, end, _ in break_text(text, max(1, width - max(cell_len(first), cell_len(others)))):
+        yield lead + text[start:end]
+        lead = others
 
-    def add_panels(self, clock: Callable[[], float]) -> tuple[Widget, ...]:
-        """Make the panels between transcript and prompt; return all of them from top to bottom."""
-        from qcode.tui.approval import ApprovalPanel
-        from qcode.tui.help_panel import HelpPanel
-        from qcode.tui.queued import Queue
-        from qcode.tui.search_bar import SearchBar
-        from qcode.tui.todo_panel import TodoPanel
 
-        self.search = SearchBar(self.transcript, id="search")
-        self.approval = ApprovalPanel(clock, id="approval")
-        self.help = HelpPanel(id="help")
-        self.todos = TodoPanel(id="todos")
-        self.queued = Queue(id="queued")
-        return self.search, self.approval, self.help, self.todos, self.queued, self.menu, self.history
+class HangingText(Widget):
+    """Lines with a style each; as high as they need."""
+
+    DEFAULT_CSS = "HangingText { height: auto; width: 1fr; }"
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id, markup=False)
+        self._lines: Sequence[tuple[str, str]] = ()
+
+    @property
+    def plain(self) -> str:
+        """The lines as they are before they are laid out."""
+        return "\n".join(line for line, _ in self._lines)
+
+    def show(self, lines: Sequence[tuple[str, str]]) -> None:
+        """Show `lines`, each a text and its style, which are our own or already cleaned."""
+        self._lines = lines
+        self.refresh(layout=True)
+
+    def rows(self, width: int) -> list[Content]:
+        """Return what is shown in `width` cells."""
+        return [Content.styled(row, style) for line, style in self._lines for row in hanging(line, max(1, width))]
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self.rows(width))
+
+    def render(self) -> Content:
+        return Content("\n").join(self.rows(self.content_size.width))
+
+
+class HelpPanel(Vertical):
+    """Shows a title and a text that scrolls; hidden while closed."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.display = False
+        self.heading = ""
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="help-title", markup=False)
+        with VerticalScroll(id="help-scroll", can_focus=False):
+            yield HangingText(id="help-text")
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.display)
+
+    def show(self, title: str, text: str) -> None:
+        """Open with `text`, which is our own words or already cleaned."""
+        self.heading = title
+        hint = "  Esc closes · PgDn scrolls"
+        self.query_one("#help-title", Static).update(Content.assemble((title, "bold"), (hint, "$muted")))
+        self.query_one("#help-text", HangingText).show([(line, "") for line in text.split("\n")])
+        self.display = True
+        self.query_one("#help-scroll", VerticalScroll).scroll_home(animate=False)
+
+    def close(self) -> bool:
+        """Hide; return whether it was open."""
+        was_open = self.is_open
+        self.display = False
+        return was_open
+
+    def scroll_page(self, step: int) -> None:
+        scroll = self.query_one("#help-scroll", VerticalScroll)
+        if step < 0:
+            scroll.scroll_page_up(animate=False)
+        else:
+            scroll.scroll_page_down(animate=False)
+
+
+class Field(Input):
+    """An `Input` whose cursor stays: a blinking one is a timer that runs while nothing moves."""
+
+    cursor_blink = reactive(False, init=False)

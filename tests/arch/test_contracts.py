@@ -9,7 +9,7 @@ import pytest
 
 from tests.arch.sources import PRODUCT, ROOT
 
-ROOMS = ["cli", "tui", "headless", "runtime", "engine", "providers", "tools", "safety", "config", "protocol"]
+ROOMS = ["cli", "tui", "headless", "agent", "engine", "providers", "tools", "safety", "config", "protocol", "text"]
 
 
 def check(root: Path) -> subprocess.CompletedProcess[str]:

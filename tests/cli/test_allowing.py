@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from qcode.cli.allowing import flags_allowing
-from qcode.cli.arguments import parse
+from qcode.agent.permissions import flags_allowing
+from qcode.cli.flags import parse
 from qcode.protocol.messages import ToolCall
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
+from tests.fakes.tools import spec_of
 from tests.safety.judging import policy_for
 
 
@@ -54,24 +55,24 @@ REMOVE = call("shell", command="rm -rf build")
 def test_the_flags_are_the_narrowest_that_cover_all(
     calls: list[ToolCall], is_trusted: bool, flags: str, tmp_path: Path
 ) -> None:
-    assert flags_allowing(policy(tmp_path, is_trusted=is_trusted), calls) == (flags, 0)
+    assert flags_allowing(policy(tmp_path, is_trusted=is_trusted), calls, spec_of) == (flags, 0)
 
 
 @pytest.mark.parametrize("calls", [[TOUCH], [WRITE], [ODD], [REMOVE], [WRITE, ODD, TOUCH], [REMOVE, WRITE]])
 @pytest.mark.parametrize("is_trusted", [True, False])
 def test_with_the_flags_every_call_runs(calls: list[ToolCall], is_trusted: bool, tmp_path: Path) -> None:
     before = policy(tmp_path, is_trusted=is_trusted)
-    flags, hopeless = flags_allowing(before, calls)
+    flags, hopeless = flags_allowing(before, calls, spec_of)
     after = again(before, flags)
     assert hopeless == 0
     for one in calls:
         arguments = json.loads(one.arguments)
-        assert not before.judge(one.name, arguments).is_allowed
-        assert after.judge(one.name, arguments).is_allowed
+        assert not before.judge(spec_of(one.name), arguments).is_allowed
+        assert after.judge(spec_of(one.name), arguments).is_allowed
 
 
 def test_what_asks_in_every_mode_is_counted_and_gets_no_flag(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("A=1\n")
     secret = call("read", path=".env")
-    assert flags_allowing(policy(tmp_path, is_trusted=False), [secret]) == ("", 1)
-    assert flags_allowing(policy(tmp_path), [secret, TOUCH]) == ("--allowed-tools 'shell(touch a)'", 1)
+    assert flags_allowing(policy(tmp_path, is_trusted=False), [secret], spec_of) == ("", 1)
+    assert flags_allowing(policy(tmp_path), [secret, TOUCH], spec_of) == ("--allowed-tools 'shell(touch a)'", 1)

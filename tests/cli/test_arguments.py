@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.cli.arguments import LATEST, UsageError, option_strings, option_values, parse, wanted_format
+from qcode.agent.options import LATEST
+from qcode.cli.flags import UsageError, option_strings, option_values, parse, wanted_format
 from qcode.usage import HELP
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.keys.backends import FOLDER_VARIABLE, NAME
 from tests.e2e.conftest import place
 from tests.e2e.running import KEY, Finished, Place
 from tests.e2e.terminal import Terminal
 from tests.fakes.server import PROTOCOLS, FakeServer, ProtocolName
 from tests.fakes.turns import Turn
-from tests.runtime.credentials.backends import FOLDER_VARIABLE, NAME
 
 __all__ = ["place"]
 

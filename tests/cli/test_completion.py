@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.cli.arguments import SUBCOMMANDS, option_strings
 from qcode.cli.completion import key_takers, script
+from qcode.cli.flags import SUBCOMMANDS, option_strings
 
 TAKERS = ("anthropic", "openai", "mine")
 

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from qcode.cli.arguments import parse
-from qcode.cli.connecting import AppConnecting
-from qcode.cli.selection import Selection
-from qcode.cli.surroundings import surroundings
+from qcode.agent.choices import Choices
+from qcode.agent.keys.connect import CheckedKey, KeysService
+from qcode.agent.models.selection import Selection
+from qcode.cli.context import run_context
+from qcode.cli.flags import parse
 from qcode.providers.registry import PROVIDERS
-from qcode.runtime.choices import Choices
 from qcode.safety.secret import Secret
-from qcode.tui.connecting import CheckedKey
 from tests.fakes.server import FakeServer
 
 CANARY = "sk-canary-0123456789abcdef"
@@ -30,22 +29,22 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def connecting(home: Path, *argv: str, selection: Selection = LAST_RESORT) -> AppConnecting:
-    return AppConnecting(surroundings(parse([*argv, "--trust"]), home.parent, is_attended=True), selection)
+def connecting(home: Path, *argv: str, selection: Selection = LAST_RESORT) -> KeysService:
+    return KeysService(run_context(parse([*argv, "--trust"]), home.parent, is_attended=True), selection)
 
 
 def test_a_key_is_checked_stored_and_redacted_from_then_on(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with FakeServer("openai", [], api_key=CANARY, models=("gpt-x",)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        around = surroundings(parse(["--trust"]), home.parent, is_attended=True)
-        screen = AppConnecting(around, LAST_RESORT)
+        context = run_context(parse(["--trust"]), home.parent, is_attended=True)
+        screen = KeysService(context, LAST_RESORT)
         checked = asyncio.run(screen.check("openai", f'"{CANARY}"'))
         assert checked == CheckedKey(Secret(CANARY), models=("gpt-x",))
-        assert around.keys.place_of(PROVIDERS["openai"]) is None
-        assert Secret(CANARY) in around.keys.known()
+        assert context.keys.place_of(PROVIDERS["openai"]) is None
+        assert Secret(CANARY) in context.keys.known()
         lines = asyncio.run(screen.keep("openai", checked))
     assert lines[0] == "openai accepted the key"
-    assert around.keys.key_of(PROVIDERS["openai"]) == (CANARY, "qcode auth login openai")
+    assert context.keys.key_of(PROVIDERS["openai"]) == (CANARY, "qcode auth login openai")
     (choice,) = [choice for choice in screen.choices() if choice.name == "openai"]
     assert choice.state == "a key is stored (qcode auth login openai)"
 

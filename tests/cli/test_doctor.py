@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from qcode.cli import main
-from qcode.engine.knowledge import HostKnowledge
-from qcode.runtime.limits import LimitStore
-from qcode.runtime.trust import TrustStore
+from qcode.agent.models.limits import LimitStore
+from qcode.agent.trust import TrustStore
+from qcode.cli.main import main
+from qcode.engine.model_facts import HostKnowledge
 
 KEY = "sk-canary-0123456789abcdef"
 
@@ -40,7 +40,8 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
     [
         "  trusted",
         "  openai: environment variable OPENAI_API_KEY",
-        "  off (tools.sandbox)",
+        "  off (tools.sandbox): only the core of the table (cat, grep, ls and the like) runs without asking; git, "
+        "searches through folders and auto mode ask",
         "  learned from http://host: odd-model  output 8,192",
         "  editor: ed",
     ],

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-import qcode.cli
-from qcode.cli import main
-from qcode.cli.crash import MOST_KEPT, describe_crash
-from qcode.cli.stopping import Stopped, hold, release, stopping
+import qcode.cli.main
+from qcode.agent.crash import MOST_KEPT, describe_crash
+from qcode.cli.main import main
+from qcode.cli.signals import Stopped, hold, release, stopping
 
 KEY = "sk-canary-0123456789abcdef"
 
@@ -146,9 +146,9 @@ def test_the_app_and_pipe_mode_are_told_apart_by_the_terminal(monkeypatch: pytes
     monkeypatch.setattr("qcode.cli.pipe.run_pipe", chooses("pipe"))
     monkeypatch.setattr("qcode.cli.app.run_app", chooses("app"))
     for terminals in ({0, 1}, {0}, {1}, set[int]()):
-        monkeypatch.setattr(qcode.cli, "_is_terminal", lambda descriptor, among=terminals: descriptor in among)
+        monkeypatch.setattr(qcode.cli.main, "_is_terminal", lambda descriptor, among=terminals: descriptor in among)
         main(["hi"])
-    monkeypatch.setattr(qcode.cli, "_is_terminal", lambda _: True)
+    monkeypatch.setattr(qcode.cli.main, "_is_terminal", lambda _: True)
     main(["hi", "-p"])
     assert chosen == ["app", "pipe", "pipe", "pipe", "pipe"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from qcode.cli.exit_tools import read_exit_tools
-from qcode.cli.failure import StartError
+from qcode.agent.options import read_exit_tools
+from qcode.protocol.errors import QcodeError
 
 
 def written(base: Path, value: Any) -> Path:
@@ -49,14 +49,14 @@ def test_without_a_file_there_are_none() -> None:
     ],
 )
 def test_what_is_wrong_is_named(value: Any, part: str, tmp_path: Path) -> None:
-    with pytest.raises(StartError, match="--exit-tools") as raised:
+    with pytest.raises(QcodeError, match="--exit-tools") as raised:
         read_exit_tools(written(tmp_path, value))
     assert part in str(raised.value)
     assert "\n" not in str(raised.value)
-    assert raised.value.code == 42
+    assert raised.value.exit_code == 42
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StartError, match="No such file") as raised:
+    with pytest.raises(QcodeError, match="No such file") as raised:
         read_exit_tools(tmp_path / "none.json")
-    assert raised.value.code == 42
+    assert raised.value.exit_code == 42

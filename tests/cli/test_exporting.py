@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.cli.exporting import save_export
+from qcode.agent.sessions.export import save_export
 
 
 def test_an_export_is_a_new_file_for_its_owner_only(tmp_path: Path) -> None:

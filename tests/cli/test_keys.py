@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from qcode.cli import crash
-from qcode.cli.keys import Keys, key_store
-from qcode.cli.selection import found
+from qcode.agent import crash
+from qcode.agent.keys.keys import Keys, key_store
+from qcode.agent.keys.store import KeyStore
+from qcode.agent.models.selection import found
 from qcode.config.settings import Settings
 from qcode.providers.registry import PROVIDERS, connect, custom, key_name
-from qcode.runtime.credentials.store import KeyStore
 from qcode.safety.secret import Secret
-from tests.runtime.credentials.backends import Locked, Working, make
-from tests.runtime.credentials.conftest import UseKeyring, use_keyring
+from tests.agent.keys.backends import Locked, Working, make
+from tests.agent.keys.conftest import UseKeyring, use_keyring
 
 __all__ = ["use_keyring"]
 

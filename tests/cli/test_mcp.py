@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from qcode.cli import main
-from qcode.cli.servers import named_servers
+from qcode.agent.mcp.pins import Pins, changes_of, pin_of
+from qcode.agent.mcp.spec import ServerSpec, named_servers
+from qcode.agent.mcp.tools import Listed, offered
+from qcode.cli.main import main
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
-from qcode.runtime.mcp.offered import Listed, offered
-from qcode.runtime.mcp.pins import Pins, changes_of, pin_of
-from qcode.runtime.mcp.spec import ServerSpec
 
 
 class Asked:
@@ -72,6 +71,20 @@ def test_a_server_is_approved_as_it_is_shown(asked: Asked) -> None:
     asked.project({"theirs": {"command": "theirs", "args": ["other"]}})
     assert "not approved" in asked("list", "--trust")
     assert "canary" not in asked("show", "mine", "--trust")
+
+
+def test_a_server_whose_script_changed_is_shown_with_the_difference(asked: Asked) -> None:
+    script = asked.work / "server.py"
+    script.write_text("print(1)\n")
+    asked.project({"theirs": {"command": "sh", "args": ["server.py"]}})
+    shown = asked("approve", "theirs", "--trust")
+    assert "starts:   server.py" in shown
+    assert "never started" in asked("list", "--trust")
+    script.write_text("print(2)\n")
+    assert "theirs  not approved" in asked("list", "--trust")
+    assert "server.py has changed\n@@ -1 +1 @@\n-print(1)\n+print(2)\n" in asked("show", "theirs", "--trust")
+    assert "approved: theirs may be started" in asked("approve", "theirs", "--trust")
+    assert "never started" in asked("list", "--trust")
 
 
 def test_changed_tools_are_approved_as_they_are_shown(asked: Asked) -> None:

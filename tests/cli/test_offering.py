@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from qcode.cli.arguments import parse
-from qcode.cli.offering import AppOffering, newest_first
-from qcode.cli.surroundings import surroundings
-from qcode.engine.knowledge import HostKnowledge
+from qcode.agent.choices import Choices
+from qcode.agent.models.limits import LimitStore
+from qcode.agent.models.offered import ModelsService, OfferedProvider, newest_first
+from qcode.cli.context import run_context
+from qcode.cli.flags import parse
+from qcode.engine.model_facts import HostKnowledge
 from qcode.providers.registry import PROVIDERS
-from qcode.runtime.choices import Choices
-from qcode.runtime.limits import LimitStore
-from qcode.tui.offering import OfferedProvider
 from tests.fakes.server import FakeServer
 
 CONFIG = """
@@ -38,12 +37,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def offering(home: Path, config: str = "") -> AppOffering:
+def offering(home: Path, config: str = "") -> ModelsService:
     (home / "config.toml").write_text(config)
-    return AppOffering(surroundings(parse(["--trust"]), home.parent, is_attended=True))
+    return ModelsService(run_context(parse(["--trust"]), home.parent, is_attended=True))
 
 
-def named(found: AppOffering, name: str) -> OfferedProvider:
+def named(found: ModelsService, name: str) -> OfferedProvider:
     return next(one for one in found.providers() if one.name == name)
 
 
@@ -101,8 +100,8 @@ def test_a_choice_is_kept_and_a_model_the_configuration_names_is_said_to_win(hom
 
 
 def test_a_flag_is_for_one_run_and_stands_against_nothing(home: Path) -> None:
-    around = surroundings(parse(["--trust", "-m", "openai/y"]), home.parent, is_attended=True)
-    assert AppOffering(around).keep_model("anthropic/z") == ""
+    context = run_context(parse(["--trust", "-m", "openai/y"]), home.parent, is_attended=True)
+    assert ModelsService(context).keep_model("anthropic/z") == ""
 
 
 def test_the_demo_is_not_what_the_next_start_begins_with(home: Path) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from qcode.cli import main
-from qcode.runtime.kept_rules import KeptRule, KeptRules
-from qcode.safety.sandbox.finding import find_sandbox
+from qcode.agent.permissions import KeptRule, KeptRules
+from qcode.cli.main import main
+from qcode.safety.sandbox.detection import find_sandbox
 
 
 class Asked:
@@ -68,7 +68,7 @@ def test_auto_mode_is_judged_with_the_walls_that_a_session_here_would_have(asked
 def test_an_answer_says_why_and_what_would_allow_it(asked: Asked) -> None:
     text = asked("check", "shell", "make test", "-C", str(asked.work), "--trust")
     assert text == (
-        "ask: 'make' is not in the list of programs that only read [shell:not-read-only]\n"
+        "ask: 'make' is not in the table of programs that only read [shell:not-read-only]\n"
         "the rule that would allow it: shell(make test)\n"
     )
 

@@ -10,9 +10,9 @@ from typing import TextIO
 
 import pytest
 
-from qcode.cli import prompt
-from qcode.cli.prompt import joined, read_standard_input
-from qcode.runtime.attachments import InputError
+from qcode.headless import run
+from qcode.headless.run import joined, read_standard_input
+from qcode.protocol.errors import InputError
 
 
 def read(stream: TextIO | None, notes: list[str] | None = None, *, has_prompt: bool = False) -> str:
@@ -40,7 +40,7 @@ def test_a_pipe_is_read_to_its_end() -> None:
 
 
 def test_a_silent_pipe_is_left_alone_where_there_is_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt, "SILENCE_S", 0.01)
+    monkeypatch.setattr(run, "SILENCE_S", 0.01)
     notes: list[str] = []
     read_end, write_end = os.pipe()
     with os.fdopen(read_end) as stream, os.fdopen(write_end, "w"):
@@ -64,7 +64,7 @@ def test_a_terminal_and_a_missing_input_are_not_read() -> None:
 
 
 def test_an_endless_input_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt, "MAX_INPUT_BYTES", 100_000)
+    monkeypatch.setattr(run, "MAX_INPUT_BYTES", 100_000)
     with piped(b"x" * 1_000_000) as stream, pytest.raises(InputError, match="too large"):
         read(stream)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from qcode.cli.failure import StartError
-from qcode.cli.searching import hosted_tools, search_key
+from qcode.agent.toolbox import hosted_tools, search_key
 from qcode.config.settings import Settings, Tools
+from qcode.protocol.errors import QcodeError
 from qcode.protocol.model import ModelFacts
 from qcode.safety.rules import Rules
 from tests.safety.judging import policy_for
@@ -64,7 +64,7 @@ def test_what_would_have_to_be_asked_is_not_offered(tmp_path: Path) -> None:
 
 def test_a_service_without_its_key_is_said_at_the_start_and_the_key_is_not() -> None:
     chosen = Settings(tools=Tools(web_search="tavily"))
-    with pytest.raises(StartError, match="TAVILY_API_KEY is not set"):
+    with pytest.raises(QcodeError, match="TAVILY_API_KEY is not set"):
         search_key(chosen, {})
     found = search_key(chosen, {"TAVILY_API_KEY": " k "})
     assert found is not None
@@ -75,7 +75,7 @@ def test_a_service_without_its_key_is_said_at_the_start_and_the_key_is_not() -> 
 @pytest.mark.parametrize("key", ["one\ntwo", "one two", "one\x01two", "schl\u00fcssel"])
 def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(key: str) -> None:
     chosen = Settings(tools=Tools(web_search="brave"))
-    with pytest.raises(StartError) as refused:
+    with pytest.raises(QcodeError) as refused:
         search_key(chosen, {"BRAVE_API_KEY": key})
-    assert refused.value.code == 41
+    assert refused.value.exit_code == 41
     assert key not in str(refused.value)

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from qcode.cli.failure import StartError
-from qcode.cli.keys import Keys
-from qcode.cli.selection import choose, found, named
+from qcode.agent.keys.keys import Keys
+from qcode.agent.models.selection import choose, found, named
 from qcode.config.settings import ProviderSettings, Settings
+from qcode.protocol.errors import QcodeError
 from qcode.providers import local
 from qcode.providers.registry import PROVIDERS
 
@@ -35,9 +35,9 @@ def test_a_provider_of_the_configuration_is_a_provider() -> None:
     [("opnai/gpt", 2, "openai"), ("nothing-like-it-at-all", 2, "PROVIDER/MODEL"), ("ollama", 2, "-m ollama/MODEL")],
 )
 def test_a_name_that_cannot_be_resolved_is_explained(name: str, code: int, part: str) -> None:
-    with pytest.raises(StartError) as raised:
+    with pytest.raises(QcodeError) as raised:
         named(name, Settings(), "")
-    assert raised.value.code == code
+    assert raised.value.exit_code == code
     assert part in str(raised.value)
 
 
@@ -45,15 +45,15 @@ def test_a_provider_of_a_type_that_cannot_be_spoken_is_in_nobodys_way(monkeypatc
     monkeypatch.setattr("qcode.providers.registry.PROTOCOLS", ("openai", "anthropic", "gemini", "demo"))
     settings = Settings(providers={"far": ProviderSettings(type="bedrock")})
     assert named("demo/demo", settings, "").name == "demo/demo"
-    with pytest.raises(StartError, match='the type "bedrock"') as raised:
+    with pytest.raises(QcodeError, match='the type "bedrock"') as raised:
         named("far/model", settings, "")
-    assert raised.value.code == 52
+    assert raised.value.exit_code == 52
 
 
 def test_an_address_without_a_model_is_not_guessed_at() -> None:
-    with pytest.raises(StartError, match="-m openai/MODEL") as raised:
+    with pytest.raises(QcodeError, match="-m openai/MODEL") as raised:
         asyncio.run(found(Settings(), Keys({"ANTHROPIC_API_KEY": "a"}), "http://127.0.0.1:9/v1", has_demo=True))
-    assert raised.value.code == 2
+    assert raised.value.exit_code == 2
 
 
 def test_the_first_credential_decides_and_is_named() -> None:
@@ -76,9 +76,9 @@ def nobody_local(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("nobody_local")
 def test_without_anything_the_app_gets_the_demo_and_a_pipe_an_error() -> None:
     assert asyncio.run(found(Settings(), Keys({}), None, has_demo=True)).name == "demo/demo"
-    with pytest.raises(StartError) as raised:
+    with pytest.raises(QcodeError) as raised:
         asyncio.run(found(Settings(), Keys({}), None, has_demo=False))
-    assert raised.value.code == 41
+    assert raised.value.exit_code == 41
 
 
 def test_a_local_server_is_found_before_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from qcode.cli import main
-from qcode.engine.knowledge import HostKnowledge
+from qcode.agent.models.limits import LimitStore
+from qcode.agent.sessions.store import SessionStore
+from qcode.agent.trust import TrustStore
+from qcode.cli.main import main
+from qcode.engine.model_facts import HostKnowledge
 from qcode.protocol.messages import user
-from qcode.runtime.limits import LimitStore
-from qcode.runtime.store.store import SessionStore
-from qcode.runtime.trust import TrustStore
 
 
 class Printed:

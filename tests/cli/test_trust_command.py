@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from qcode.cli.app_trust import AppTrust
-from qcode.cli.arguments import parse
-from qcode.cli.start import wired
-from qcode.cli.surroundings import surroundings
-from qcode.runtime.trust import TrustStore
+from qcode.agent.agent import Agent
+from qcode.agent.trust import TrustStore
+from qcode.cli.context import run_context
+from qcode.cli.flags import parse
 from tests.cli.test_subcommands import Printed, printed
 
 __all__ = ["printed"]
@@ -87,18 +86,18 @@ def test_a_change_is_shown_by_the_first_trust_of_the_app_and_trusted_by_the_seco
     store = TrustStore(printed.state)
     store.remember(printed.work)
     brings(printed.work, "[output]\nmax_continuations = 2\n")
-    around = surroundings(parse(["-m", "demo/demo"]), printed.work, is_attended=False)
-    ready = wired(around)
+    context = run_context(parse(["-m", "demo/demo"]), printed.work, is_attended=False)
+    ready = Agent.begin(context)
     try:
-        trust = AppTrust(around, ready)
-        assert "+output.max_continuations = 2" in trust()
+        trust = ready.trust
+        assert "+output.max_continuations = 2" in trust.accept()
         brings(printed.work, "[output]\nmax_continuations = 0\n")
-        assert "+output.max_continuations = 0" in trust()
+        assert "+output.max_continuations = 0" in trust.accept()
         is_trusted_meanwhile = ready.conversation.policy.is_trusted
-        assert "trusted now, with .qcode/config.toml" in trust()
+        assert "trusted now, with .qcode/config.toml" in trust.accept()
         assert (is_trusted_meanwhile, ready.conversation.policy.is_trusted) == (False, True)
         assert store.is_trusted(printed.work)
-        assert trust().startswith("This folder is trusted, with .qcode/config.toml.")
+        assert trust.accept().startswith("This folder is trusted, with .qcode/config.toml.")
     finally:
         ready.conversation.release()
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from qcode.cli.asking import Left
-from qcode.cli.trusting import is_trusted, note_for_pipes
-from qcode.runtime.trust import TrustStore
-from qcode.runtime.trust_pieces import LARGEST
+from qcode.agent.trust import LARGEST, TrustStore
+from qcode.cli.terminal import Left
+from qcode.cli.trust_question import is_trusted, note_for_pipes
 
 
 class Person:
@@ -93,7 +92,7 @@ def test_a_name_cannot_steer_the_terminal(tmp_path: Path, person: Person) -> Non
     (person.root / "AGENTS.md").write_text("Be brief.")
     person.is_trusted("\n")
     assert "\x1b" not in person.saw
-    assert "/a b\n" in person.saw
+    assert "/a\\x1b[2J⏎b\n" in person.saw
 
 
 def test_the_end_of_input_is_no_answer(person: Person) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from qcode.config.custom_agents import CustomAgent, CustomAgents, load_custom_agents
-from qcode.runtime.agents.kinds import own_kind
-from qcode.tools.agent import EXPLORE
+from qcode.agent.subagent_kinds import own_kind
+from qcode.config.definitions import CustomAgent, CustomAgents, load_custom_agents
 from qcode.tools.registry import specs
+from qcode.tools.subagent import EXPLORE
 
 WHOLE = 'description = "Reviews."\nprompt = "Look."\nonly_reads = true\ntools = ["read"]\nmodel = "small"\n'
 LEAST = 'description = "Reviews."\nprompt = "Look."\n'

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.config.custom_commands import CustomCommands, load_custom_commands
+from qcode.config.definitions import CustomCommands, load_custom_commands
 
 
 class Place:
@@ -52,6 +52,27 @@ def test_without_a_place_for_them_arguments_go_below(place: Place) -> None:
     (command,) = place.load().commands
     assert command.expand("") == "Do it."
     assert command.expand("now\nplease") == "Do it.\n\nnow\nplease"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "arguments", "foreign"),
+    [
+        ("See {{args}}, {{args}}.", " a b ", ["See ", ", ", "."]),
+        ("{{args}}", "a", []),
+        ("Do it.", "now", ["Do it.\n\n"]),
+        ("Do it.", "", ["Do it."]),
+        ("{{args}}x", "", ["x"]),
+    ],
+)
+def test_a_command_of_a_project_knows_which_parts_of_the_prompt_the_user_did_not_type(
+    place: Place, prompt: str, arguments: str, foreign: list[str]
+) -> None:
+    place.write("a.toml", f'prompt = "{prompt}"', in_project=True)
+    (command,) = place.load().commands
+    sent = command.expand(arguments)
+    assert [sent[start:end] for start, end in command.foreign(arguments)] == foreign
+    place.write("b.toml", f'prompt = "{prompt}"')
+    assert next(one for one in place.load().commands if one.name == "b").foreign(arguments) == ()
 
 
 def test_folders_are_part_of_the_name(place: Place) -> None:

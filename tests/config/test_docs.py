@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.config.environment import CAP_VARIABLES
+from qcode.config.load import CAP_VARIABLES
 from qcode.config.schema import KEYS, Key
 from tests.config.writing import Folders
 

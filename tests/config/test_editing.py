@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qcode.config.editing import with_value, without_value
+from qcode.config.edit import change, is_changeable, read_typed, with_value, without_value
 from qcode.config.errors import ConfigError
-from qcode.config.meanings import MEANINGS
-from qcode.config.own_settings import change, is_changeable, read_typed
 from qcode.config.schema import KEYS, find_key
+from qcode.config.settings import MEANINGS
 
 FILE = """\
 # mine

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from qcode.config.definitions import read_mcp_file
 from qcode.config.errors import ConfigError
 from qcode.config.kinds import is_server_name
-from qcode.config.mcp_file import read_mcp_file
 from qcode.config.settings import McpServer
 
 WHOLE = {

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from qcode.protocol.stops import StopReason
+from qcode.protocol.reply import StopReason
 from tests.e2e.running import HELLO, KEY, KEY_VARIABLES, PROTOCOLS, Place
 from tests.e2e.terminal import TRUST_QUESTION, Answering, Terminal
 from tests.fakes.by_hand import SCENARIOS

@@ -13,7 +13,7 @@ from tests.e2e.terminal import Terminal
 LAUNCHER = f"""
 import sys
 from pathlib import Path
-from qcode.tui.status_line import StatusLine
+from qcode.tui.status import StatusLine
 plain = StatusLine.render
 def render(self):
     held = "canary-of-no-known-shape"
@@ -21,7 +21,7 @@ def render(self):
         raise LookupError("lost the {KEY}")
     return plain(self)
 StatusLine.render = render
-from qcode.cli import main
+from qcode.cli.main import main
 sys.exit(main())
 """
 

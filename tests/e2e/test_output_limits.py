@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from qcode.protocol.stops import StopReason
-from qcode.runtime.driver import Driver
+from qcode.agent.driver import Driver
+from qcode.protocol.reply import StopReason
 from tests.e2e.limits.checks import check_row, said_by
 from tests.e2e.limits.invariants import check_invariants
 from tests.e2e.limits.play import play
@@ -36,9 +36,11 @@ QUOTED = {
 WRITES = ("--trust", "--permission-mode", "accept-edits")
 
 
-def _case(row: Row, protocol: ProtocolName) -> Any:
+def _case(number: int, row: Row, protocol: ProtocolName) -> Any:
     reason = row.skips.get(protocol)
     marks = [pytest.mark.skip(reason=reason)] if reason else []
+    if protocol != PROTOCOLS[0] and protocol not in row.on and number % 10 != PROTOCOLS.index(protocol):
+        marks.append(pytest.mark.broad)
     return pytest.param(row, protocol, id=f"{row.cause}-{row.phase}-{protocol}".replace(" ", "_"), marks=marks)
 
 
@@ -60,7 +62,11 @@ def _backoffs_elapse_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Driver, "_wait", at_once)
 
 
-@pytest.mark.parametrize(("row", "protocol"), [_case(row, protocol) for row in ROWS for protocol in PROTOCOLS])
+CASES = [_case(number, row, protocol) for number, row in enumerate(ROWS) for protocol in PROTOCOLS]
+"""Not broad: every row over one protocol; over the others those that differ there, and every tenth."""
+
+
+@pytest.mark.parametrize(("row", "protocol"), CASES)
 def test_a_row_ends_as_the_table_says(row: Row, protocol: ProtocolName, tmp_path: Path) -> None:
     played = play(row.at(protocol), protocol, tmp_path)
     check_row(played)

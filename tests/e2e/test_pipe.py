@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from qcode.protocol.stops import StopReason
+from qcode.protocol.reply import StopReason
 from tests.e2e.running import HELLO, KEY, KEY_VARIABLES, PROTOCOLS, Place
 from tests.fakes.by_hand import SCENARIOS
 from tests.fakes.server import FakeServer, ProtocolName
@@ -246,7 +246,7 @@ def test_ctrl_c_does_not_wait_for_a_name_that_is_looked_up(place: Place) -> None
         "import socket, sys, time\n"
         "def slow(*_, **__):\n    sys.stderr.write('asked\\n'); sys.stderr.flush(); time.sleep(30)\n"
         "socket.getaddrinfo = slow\n"
-        "from qcode.cli import main\n"
+        "from qcode.cli.main import main\n"
         "sys.exit(main(['-p', 'hi', '-m', 'openai/m', '--base-url', 'http://far.example/v1', '-o', 'json']))"
     )
     process = subprocess.Popen(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.protocol.stops import StopReason
+from qcode.protocol.reply import StopReason
 from tests.e2e.running import PROTOCOLS, Place
 from tests.fakes.server import FakeServer, ProtocolName
 from tests.fakes.turns import Call, Turn

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+from tests.agent.context.folders import make_executable
+from tests.agent.test_pictures import png
 from tests.e2e.running import KEY, KEY_VARIABLES, Place
 from tests.e2e.terminal import Terminal
 from tests.e2e.test_app import ALTERNATE_SCREEN_OFF
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Turn
-from tests.runtime.briefing.folders import make_executable
-from tests.runtime.test_pictures import png
 
 READY = "Ask ·"
 

@@ -19,7 +19,19 @@ from tests.fakes.turns import Call, Turn
 
 WATCHES: dict[str, Callable[[Path], Watch]] = {"strace": Strace, "audit": Audit}
 # The probe of the sandbox runs a shell by its full path.
-OWN = {"sh", "git", "rg", "bash", "ls", "bwrap", "true", Path(sys.executable).name, Path(sys.executable).resolve().name}
+OWN = {
+    "sh",
+    "git",
+    "rg",
+    "bash",
+    "ls",
+    "bwrap",
+    "true",
+    "cat",
+    "grep",
+    Path(sys.executable).name,
+    Path(sys.executable).resolve().name,
+}
 LOOKS = (
     ("ls", {"path": ".", "depth": 3}),
     ("glob", {"pattern": "**/*"}),

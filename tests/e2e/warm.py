@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 _MOST = 2**20
 _NEVER_FIRST = ("qcode.__main__", "qcode.tui", "qcode.cli.app")
 """What runs itself, and the app: no run here opens it."""
-_LOADED_LATE = ("platformdirs", "encodings.idna", "concurrent.futures.thread", "jsonschema")
+_LOADED_LATE = ("platformdirs", "encodings.idna", "concurrent.futures.thread", "httptools", "jsonschema")
 """What most runs, or slow ones, load of others."""
 
 

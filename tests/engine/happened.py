@@ -9,8 +9,7 @@ from qcode.engine.effects import Input, ReplyFailed
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import ReplyFinished
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import ReplyEnded, ReplyEvent
-from qcode.protocol.stops import StopReason
+from qcode.protocol.reply import ReplyEnded, ReplyEvent, StopReason
 from qcode.protocol.usage import Usage
 
 

@@ -17,19 +17,18 @@ from qcode.engine.effects import (
     Emit,
     EndTurn,
     Input,
-    Learn,
     ReplyFailed,
     RunTool,
     SendRequest,
     StopRequest,
     ToolEnded,
+    TurnSettings,
     UserSubmitted,
     Wait,
     WaitElapsed,
 )
-from qcode.engine.knowledge import KnownModel
+from qcode.engine.model_facts import KnownModel, Learn
 from qcode.engine.turn import Turn
-from qcode.engine.turn_settings import TurnSettings
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import (
     ContinuationTerminated,
@@ -46,19 +45,20 @@ from qcode.protocol.reply import (
     ReplyEnded,
     ReplyEvent,
     ReplyStarted,
+    StopReason,
     TextDelta,
     ToolArgsDelta,
     ToolCallStarted,
     UsageReported,
 )
-from qcode.protocol.stops import StopReason
-from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.protocol.tools import Files, ToolOutcome, ToolSpec
 from qcode.protocol.usage import Usage
 
 Script: TypeAlias = "list[ReplyEvent | ProviderError]"
 
+WRITES = Files("write", lambda _: ())
 READ = ToolSpec("read", "Read.", {"type": "object", "required": ["path"]}, is_read_only=True)
-WRITE = ToolSpec("write", "Write.", {"type": "object", "required": ["path", "content"]}, writes_files=True)
+WRITE = ToolSpec("write", "Write.", {"type": "object", "required": ["path", "content"]}, safety=WRITES)
 SHELL = ToolSpec("shell", "Run.", {"type": "object", "required": ["command"]})
 NOTE = ToolSpec("note", "Signal.", {"type": "object"}, is_one_way=True)
 TOOLS = (READ, WRITE, SHELL, NOTE)

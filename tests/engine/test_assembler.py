@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from qcode.engine.assembler import Assembler, ReplyShape, ends_early
+from qcode.engine.reply.assembler import Assembler, ReplyShape, ends_early
 from qcode.protocol.messages import Opaque
 from qcode.protocol.reply import (
     BlockEnded,
     ReasoningDelta,
     ReplyEnded,
     ReplyEvent,
+    StopReason,
     TextDelta,
     ToolArgsDelta,
     ToolCallStarted,
     UsageReported,
 )
-from qcode.protocol.stops import StopReason
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
 from tests.engine.play import TOOLS

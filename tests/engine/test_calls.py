@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from qcode.engine.caps import OutputSettings
-from qcode.engine.effects import ApprovalAnswered, CancelRequested, SteerQueued, ToolEnded, UserSubmitted
-from qcode.engine.turn_settings import TurnSettings
+from qcode.engine.effects import ApprovalAnswered, CancelRequested, SteerQueued, ToolEnded, TurnSettings, UserSubmitted
 from qcode.protocol.events import Notice, SteeringAdded, ToolFinished, ToolPayloadRepair
 from qcode.protocol.messages import user
-from qcode.protocol.stops import Limit, Outcome, StopReason
+from qcode.protocol.reply import Limit, Outcome, StopReason
 from qcode.protocol.tools import ToolOutcome, ToolSpec
-from tests.engine.play import TOOLS, Played, Player, Script, calls, play, text
+from tests.engine.play import TOOLS, WRITES, Played, Player, Script, calls, play, text
 from tests.engine.test_turn import results_of
 
 READ, BAD_READ = ("read", '{"path": "a"}'), ("read", '{"path": }')
@@ -221,14 +220,14 @@ def test_an_answer_with_a_text_is_the_result_and_the_call_does_not_run() -> None
     ("tools", "told"), [(("write", "apply_patch"), "`apply_patch`"), (("write", "edit"), "`edit`")]
 )
 def test_split_guidance_names_the_tool_there_is_to_add_with(tools: tuple[str, ...], told: str) -> None:
-    specs = tuple(ToolSpec(name, "d", {"type": "object", "required": ["path"]}, writes_files=True) for name in tools)
+    specs = tuple(ToolSpec(name, "d", {"type": "object", "required": ["path"]}, safety=WRITES) for name in tools)
     settings = TurnSettings("s", specs, output=FIXED)
     played = play(cut_call("write", '{"path": "a'), text("Oh."), settings=settings)
     assert f"with {told} calls" in results_of(played.messages[2])[0].content
 
 
 def test_the_same_cut_patch_is_known_by_its_file_whatever_its_lines() -> None:
-    spec = ToolSpec("apply_patch", "d", {"type": "object", "required": ["input"]}, writes_files=True)
+    spec = ToolSpec("apply_patch", "d", {"type": "object", "required": ["input"]}, safety=WRITES)
     cuts = [
         cut_call("apply_patch", f'{{"input": "*** Begin Patch\\n*** Update File: a.py\\n@@\\n-{number}')
         for number in range(5)

@@ -7,15 +7,13 @@ import pytest
 from qcode.engine import compaction
 from qcode.engine.compaction import is_summary, resolved, shape_of, summarized, tokens_of, without_old_output
 from qcode.engine.counting import estimate_text
-from qcode.engine.effects import CancelRequested, CompactRequested, UserSubmitted
-from qcode.engine.knowledge import KnownModel
-from qcode.engine.room import CompactionSettings
-from qcode.engine.turn_settings import TurnSettings
+from qcode.engine.effects import CancelRequested, CompactionSettings, CompactRequested, TurnSettings, UserSubmitted
+from qcode.engine.model_facts import KnownModel
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import Compacted, CompactionStarted, Notice, ReplyFinished, Retry, TurnEnded
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.model import ModelFacts
-from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.reply import Outcome, StopReason
 from qcode.protocol.tools import ToolOutcome
 from tests.engine.play import TOOLS, Played, Player, Script, calls, cut, refused, text
 

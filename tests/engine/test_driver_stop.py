@@ -5,21 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
+from qcode.agent.driver import Driver
 from qcode.engine.caps import OutputSettings
 from qcode.engine.counting import PromptCounter
-from qcode.engine.effects import Append, ApprovalAnswered, Compact, Learn, UserSubmitted
-from qcode.engine.knowledge import KnownModel
+from qcode.engine.effects import Append, ApprovalAnswered, Compact, TurnSettings, UserSubmitted
+from qcode.engine.model_facts import KnownModel, Learn
 from qcode.engine.turn import Turn
-from qcode.engine.turn_settings import TurnSettings
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import TurnEnded, TurnEvent
-from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import ToolCall, user
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, TextDelta, ToolArgsDelta, ToolCallStarted
-from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.reply import (
+    Outcome,
+    ReplyEnded,
+    ReplyEvent,
+    ReplyStarted,
+    StopReason,
+    TextDelta,
+    ToolArgsDelta,
+    ToolCallStarted,
+)
 from qcode.protocol.tools import ToolOutcome
-from qcode.runtime.driver import Driver
+from qcode.text.json import JsonObject
 from tests.engine.play import TOOLS
 
 LINE = "This sentence is said again and again, all over, and the end is never near.\n"

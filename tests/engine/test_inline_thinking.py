@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.engine.inline_thinking import InlineThinking
+from qcode.engine.reply.attempt import InlineThinking
 from qcode.protocol.messages import Reasoning, Text, assistant
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.reply import ReasoningDelta

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qcode.engine.learned import LearnedLimit, learn_limit
+from qcode.engine.model_facts import LearnedLimit, learn_limit
 
 TEACHES: list[tuple[str, LearnedLimit]] = [
     ("max_tokens is too large: 64000. This model supports at most 16384 completion tokens, whereas you provided 64000.",

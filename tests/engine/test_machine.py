@@ -12,14 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from qcode.engine.caps import OutputSettings
-from qcode.engine.effects import WaitElapsed
-from qcode.engine.knowledge import KnownModel
-from qcode.engine.retries import RetrySettings
-from qcode.engine.room import CompactionSettings
-from qcode.engine.turn_settings import TurnSettings
+from qcode.engine.effects import CompactionSettings, TurnSettings, WaitElapsed
+from qcode.engine.model_facts import KnownModel
 from qcode.protocol.errors import ErrorKind
-from qcode.protocol.model import ModelFacts
-from qcode.protocol.stops import StopReason
+from qcode.protocol.model import ModelFacts, RetrySettings
+from qcode.protocol.reply import StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from tests.engine.happened import failed, inputs

@@ -5,22 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 from qcode.engine.caps import OutputSettings
-from qcode.engine.effects import CancelRequested, UserSubmitted
-from qcode.engine.turn_settings import TurnSettings
+from qcode.engine.effects import CancelRequested, TurnSettings, UserSubmitted
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Message, Opaque, Reasoning, Text, ToolCall, assistant, user
 from qcode.protocol.reply import (
     BlockEnded,
+    Limit,
+    Outcome,
     ReasoningDelta,
     ReplyEnded,
     ReplyEvent,
+    StopReason,
     TextDelta,
     ToolArgsDelta,
     ToolCallStarted,
     UsageReported,
 )
-from qcode.protocol.stops import Limit, Outcome, StopReason
 from qcode.protocol.usage import Usage
 from tests.engine.play import (
     TOOLS,

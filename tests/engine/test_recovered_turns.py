@@ -7,16 +7,13 @@ from decimal import Decimal
 import pytest
 
 from qcode.engine.caps import OutputSettings
-from qcode.engine.effects import Learn
-from qcode.engine.knowledge import HostKnowledge, KnownModel
-from qcode.engine.learned import LearnedLimit
-from qcode.engine.turn_settings import TurnSettings
+from qcode.engine.effects import TurnSettings
+from qcode.engine.model_facts import HostKnowledge, KnownModel, Learn, LearnedLimit
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.messages import Text, ToolCall, assistant
 from qcode.protocol.model import ModelFacts
-from qcode.protocol.reply import ReasoningDelta, ReplyEnded, TextDelta, UsageReported
-from qcode.protocol.stops import Limit, Outcome, StopReason
+from qcode.protocol.reply import Limit, Outcome, ReasoningDelta, ReplyEnded, StopReason, TextDelta, UsageReported
 from qcode.protocol.usage import Price, Usage
 from tests.engine.play import (
     TOOLS,

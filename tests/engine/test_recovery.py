@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.engine.assembler import ReplyShape
-from qcode.engine.recovery import (
+from qcode.engine.reply.assembler import ReplyShape
+from qcode.engine.reply.recovery import (
     Budget,
     Continue,
     Decision,
@@ -23,7 +23,7 @@ from qcode.engine.recovery import (
     RunCalls,
     decide,
 )
-from qcode.protocol.stops import StopReason
+from qcode.protocol.reply import StopReason
 
 TEXT = ReplyShape(StopReason.END_TURN, "stop", 8000, 100, has_text=True, has_reasoning=False, last="text")
 CUT = replace(TEXT, stop=StopReason.MAX_TOKENS, raw_stop="length", output_tokens=8000)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from qcode.engine.effects import Learn
-from qcode.engine.knowledge import HostKnowledge, KnownModel
-from qcode.engine.refused import has_images, has_marks, refused_part, without_part
+from qcode.engine.model_facts import HostKnowledge, KnownModel, Learn
+from qcode.engine.transcript import has_images, has_marks, refused_part, without_part
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.model import ModelFacts, ModelRequest
-from qcode.protocol.stops import Outcome
+from qcode.protocol.reply import Outcome
 from tests.engine.play import calls, play, refused, text
 
 PICTURE = Image("image/png", "AAAA")

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.engine.effects import StopRequest, UserSubmitted
-from qcode.engine.repetition import RepetitionDetector
+from qcode.engine.reply.repetition import RepetitionDetector
 from qcode.protocol.events import ContinuationTerminated, PartialRestored
 from qcode.protocol.messages import assistant, user
-from qcode.protocol.reply import ReplyEnded, TextDelta
-from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.reply import Outcome, ReplyEnded, StopReason, TextDelta
 from tests.engine.play import Player, Script, calls, cut, play, text
 
 LINE = "This sentence is said again and again, all over, and the end is never near.\n"

@@ -7,7 +7,7 @@ import pytest
 from qcode.engine.caps import OutputSettings
 from qcode.protocol import events as ev
 from qcode.protocol.messages import Text, assistant
-from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.reply import Outcome, StopReason
 from tests.engine.play import (
     TOOLS,
     Script,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from qcode.engine.review import MAX_TRIES, Complaint, Review
+from qcode.engine.effects import MAX_ANSWER_TRIES, Complaint, Review
 from qcode.protocol.errors import ErrorKind
 
 
@@ -24,7 +24,7 @@ def test_a_good_answer_ends_the_tries() -> None:
 
 def test_the_last_try_ends_in_an_error_that_says_why() -> None:
     review = Review(check)
-    assert [review.asks_again("bad") for _ in range(MAX_TRIES)] == [True, True, False]
+    assert [review.asks_again("bad") for _ in range(MAX_ANSWER_TRIES)] == [True, True, False]
     assert review.error is not None
     assert review.error.kind == ErrorKind.STRUCTURED_OUTPUT
     assert "bad is not good" in review.error.message

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.engine.seam import RESTART_MARK, Seam
+from qcode.engine.reply.seam import RESTART_MARK, Seam
 
 
 def join(before: str, continuation: str, size: int = 3) -> str:

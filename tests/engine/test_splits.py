@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from qcode.engine.caps import OutputSettings
 from qcode.protocol.events import ToolCallProgress, TurnEvent
 from qcode.protocol.model import ModelFacts
-from qcode.protocol.reply import ReasoningDelta, ReplyStarted, TextDelta, ToolArgsDelta, ToolCallStarted
-from qcode.protocol.stops import StopReason
+from qcode.protocol.reply import ReasoningDelta, ReplyStarted, StopReason, TextDelta, ToolArgsDelta, ToolCallStarted
 from tests.engine.play import Played, Script, ended, play
 
 FIRST = "# Title\n\nThe quick brown fox jumps over the lazy dog. Then the par"

@@ -7,8 +7,7 @@ import json
 import pytest
 
 from qcode.engine.caps import OutputSettings
-from qcode.engine.effects import CancelRequested, SteerQueued, UserSubmitted
-from qcode.engine.turn_settings import TurnSettings
+from qcode.engine.effects import CancelRequested, SteerQueued, TurnSettings, UserSubmitted
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import (
     ContinuationTerminated,
@@ -21,8 +20,7 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import Message, Text, ToolResult, assistant, user
 from qcode.protocol.model import ModelFacts
-from qcode.protocol.reply import ReplyStarted, TextDelta, ToolArgsDelta, ToolCallStarted
-from qcode.protocol.stops import Limit, Outcome, StopReason
+from qcode.protocol.reply import Limit, Outcome, ReplyStarted, StopReason, TextDelta, ToolArgsDelta, ToolCallStarted
 from qcode.protocol.tools import ToolOutcome
 from tests.engine.play import TOOLS, Player, broken, calls, cut, play, refused, text, thinking
 

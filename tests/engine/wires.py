@@ -15,12 +15,12 @@ from qcode.protocol.reply import (
     ReplyEnded,
     ReplyEvent,
     ReplyStarted,
+    StopReason,
     TextDelta,
     ToolArgsDelta,
     ToolCallStarted,
     UsageReported,
 )
-from qcode.protocol.stops import StopReason
 from qcode.providers.sse import SseEvent
 from qcode.providers.streaming import decode_event
 from tests.fakes.anthropic_wire import AnthropicWire

@@ -22,35 +22,36 @@ from qcode.engine.effects import (
     Emit,
     EndTurn,
     Input,
-    Learn,
     ReplyFailed,
     RunTool,
     SendRequest,
     SteerQueued,
     StopRequest,
     ToolEnded,
+    TurnSettings,
     UserSubmitted,
     Wait,
 )
-from qcode.engine.knowledge import KnownModel
-from qcode.engine.turn import Turn
-from qcode.engine.turn_settings import TurnSettings
-from qcode.headless.answer import AnswerSoFar
+from qcode.engine.model_facts import KnownModel, Learn
+from qcode.engine.reply.phase import Backoff, NeedsRoom, Streaming
+from qcode.engine.turn import Calling, Compacting, Ended, Idle, Replying, ResumeReply, Turn, TurnPhase
+from qcode.headless.run import AnswerSoFar
 from qcode.protocol import events as ev
-from qcode.protocol.json import parse_object
 from qcode.protocol.messages import Message, ToolResult, user
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import (
+    Outcome,
     ReasoningDelta,
     ReplyEnded,
+    StopReason,
     TextDelta,
     ToolArgsDelta,
     ToolCallStarted,
     UsageReported,
 )
-from qcode.protocol.stops import Outcome, StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
+from qcode.text.json import parse_object
 from tests.engine.happened import Attempt, Step
 from tests.engine.rounds import check_may_be_beside_others, check_repeats, ran_of_this_step
 from tests.engine.summaries import check_compaction, check_summary_request, merged, note_summary, total, true_size
@@ -155,6 +156,29 @@ class World:
         assert self.turn is not None
         for effect in self.turn.handle(given, float(self.requests)):
             self._perform(effect)
+        self._check_phase(self.turn.phase)
+
+    def _check_phase(self, phase: TurnPhase) -> None:
+        """What the turn says it waits for is what is under way."""
+        is_streaming = self.to_answer is not None or bool(self.queue)
+        match phase:
+            case Replying(reply):
+                waits = type(reply.phase)
+                assert waits in (Streaming, Backoff), phase
+                assert is_streaming == (waits is Streaming), phase
+                assert self.is_waiting == (waits is Backoff), phase
+            case Calling():
+                assert self.asking or self.running, phase
+                assert not is_streaming, phase
+            case Compacting(then=then):
+                assert self.is_summarizing, phase
+                assert is_streaming != self.is_waiting, phase
+                assert not isinstance(then, ResumeReply) or isinstance(then.reply.phase, NeedsRoom), phase
+            case Ended(outcome):
+                assert self.ended is not None, phase
+                assert self.ended.outcome is outcome, phase
+            case Idle():
+                raise AssertionError("the turn did not begin")
 
     def _note(self, given: Input) -> None:
         attempt = self.attempt

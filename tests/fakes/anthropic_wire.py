@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
-from qcode.protocol.stops import StopReason
+from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
 from tests.fakes.turns import Asked, Frame, Refusal, Turn, complaint_about, merged
 

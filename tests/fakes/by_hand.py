@@ -13,10 +13,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from qcode.protocol.stops import StopReason
+from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
 from qcode.providers.demo.edits import plan_edit, text_read
-from qcode.providers.demo.prose import LONG_CHARS, VERY_LONG_CHARS, guide
+from qcode.providers.demo.scenarios import LONG_CHARS, VERY_LONG_CHARS, guide
 from tests.fakes.server import PROTOCOLS, FakeServer
 from tests.fakes.turns import CHARS_PER_TOKEN, Asked, Call, Turn, refused, truthful
 

@@ -17,11 +17,11 @@ from qcode.protocol.reply import (
     ReasoningDelta,
     ReplyEnded,
     ReplyEvent,
+    StopReason,
     TextDelta,
     ToolArgsDelta,
     UsageReported,
 )
-from qcode.protocol.stops import StopReason
 
 _REFUSALS = (ErrorKind.RATE_LIMIT, ErrorKind.OVERLOADED, ErrorKind.SERVER, ErrorKind.TIMEOUT, ErrorKind.CONNECTION)
 _LIES = (StopReason.END_TURN, StopReason.TOOL_USE, StopReason.MAX_TOKENS)

@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from qcode.protocol.json import parse_object
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
-from qcode.protocol.stops import StopReason
+from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
+from qcode.text.json import parse_object
 from tests.fakes.turns import Asked, Frame, Refusal, Turn, complaint_about, merged
 
 STOP_WORDS = {

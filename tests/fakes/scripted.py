@@ -20,12 +20,12 @@ from qcode.protocol.reply import (
     ReplyEnded,
     ReplyEvent,
     ReplyStarted,
+    StopReason,
     TextDelta,
     ToolArgsDelta,
     ToolCallStarted,
     UsageReported,
 )
-from qcode.protocol.stops import StopReason
 from qcode.protocol.usage import Usage
 
 MODEL = "scripted-1"

@@ -17,13 +17,15 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from tests.fakes import http11
 from tests.fakes.anthropic_wire import AnthropicWire
+from tests.fakes.bedrock_wire import BedrockWire
 from tests.fakes.gemini_wire import GeminiWire
 from tests.fakes.openai_wire import OpenAIWire
 from tests.fakes.responses_wire import ResponsesWire
 from tests.fakes.turns import Asked, Faults, Frame, Refusal, Script, Turn
 
-ProtocolName: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini"]
+ProtocolName: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini", "bedrock"]
 PROTOCOLS: tuple[ProtocolName, ...] = ("openai", "openai-responses", "anthropic", "gemini")
+"""Those that stream text: the faults of bytes are theirs."""
 _PATIENCE = 10.0
 
 
@@ -57,6 +59,8 @@ def wire_of(protocol: ProtocolName) -> Wire:
         return OpenAIWire()
     if protocol == "openai-responses":
         return ResponsesWire()
+    if protocol == "bedrock":
+        return BedrockWire()
     return AnthropicWire() if protocol == "anthropic" else GeminiWire()
 
 
@@ -261,8 +265,10 @@ class FakeServer:
     async def _stream(self, turn: Turn, asked: Asked, writer: asyncio.StreamWriter, is_written: asyncio.Event) -> None:
         faults = turn.faults
         await asyncio.sleep(faults.first_byte_delay)
-        await http11.start_stream(writer, {self.wire.request_id_header: "req_fake"})
-        events = list(http11.pieces(_kept(self.wire.frames(turn, asked), faults), faults, self.wire.newline))
+        wire = self.wire
+        stream_type = {"content-type": wire.stream_type} if isinstance(wire, BedrockWire) else {}
+        await http11.start_stream(writer, {wire.request_id_header: "req_fake", **stream_type})
+        events = self._rendered(_kept(wire.frames(turn, asked), faults), faults)
         stall, error, cut = (
             None if at is None else min(at, len(events))
             for at in (faults.stall_after, faults.error_after, faults.cut_after)
@@ -275,8 +281,7 @@ class FakeServer:
                     await http11.write_chunk(writer, data[: len(data) // 2])
                 return
             if error == index:
-                frame = self.wire.error_frame(faults.error)
-                data = http11.render(frame, self.wire.newline)
+                data = self._rendered([wire.error_frame(faults.error)], Faults())[0]
             if index == len(events) - 1:
                 is_written.set()
             if data:
@@ -284,6 +289,12 @@ class FakeServer:
             if error == index:
                 break
         await http11.end_stream(writer)
+
+    def _rendered(self, frames: list[Frame], faults: Faults) -> list[bytes]:
+        """Return the bytes of each event. The faults of bytes are those of text streams."""
+        if isinstance(self.wire, BedrockWire):
+            return [self.wire.render(frame) for frame in frames]
+        return list(http11.pieces(frames, faults, self.wire.newline))
 
     async def _stall(self) -> None:
         with self._changed:

@@ -16,12 +16,12 @@ from qcode.protocol.reply import (
     ReplyEnded,
     ReplyEvent,
     ReplyStarted,
+    StopReason,
     TextDelta,
     ToolArgsDelta,
     ToolCallStarted,
     UsageReported,
 )
-from qcode.protocol.stops import StopReason
 from qcode.protocol.usage import Usage
 from tests.fakes.chaos import ChaosProvider, Rates
 from tests.fakes.scripted import (

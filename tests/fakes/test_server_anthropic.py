@@ -10,7 +10,7 @@ import anthropic
 import httpx2
 import pytest
 
-from qcode.protocol.stops import StopReason
+from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
 from tests.fakes.anthropic_wire import AnthropicWire
 from tests.fakes.server import FakeServer

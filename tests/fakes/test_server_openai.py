@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import pytest
 
-from qcode.protocol.stops import StopReason
+from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Call, Faults, Turn, refused, truthful

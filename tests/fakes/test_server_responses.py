@@ -13,8 +13,15 @@ import pytest
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult, user
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import BlockEnded, ReasoningDelta, ReplyEnded, ReplyEvent, TextDelta, ToolArgsDelta
-from qcode.protocol.stops import StopReason
+from qcode.protocol.reply import (
+    BlockEnded,
+    ReasoningDelta,
+    ReplyEnded,
+    ReplyEvent,
+    StopReason,
+    TextDelta,
+    ToolArgsDelta,
+)
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
 from qcode.providers.registry import PROVIDERS, connect

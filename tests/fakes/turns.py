@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from qcode.protocol.json import parse_object
 from qcode.protocol.messages import Message, ToolResult
-from qcode.protocol.stops import StopReason
+from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
+from qcode.text.json import parse_object
 
 CHARS_PER_TOKEN = 4
 AUTO = "auto"

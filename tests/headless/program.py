@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from typing import cast
 
 from qcode.headless import OutputFormat, interrupts, run_headless
-from qcode.protocol.conversation import NO_OPTIONS, TurnOptions
+from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.events import StepStarted, TurnEvent
 from qcode.protocol.messages import Block
 from qcode.protocol.reply import TextDelta

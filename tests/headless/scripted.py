@@ -12,14 +12,14 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from qcode.headless import HeadlessSetup, OutputFormat, run_headless
-from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, Background, TurnOptions
+from qcode.protocol.approvals import NO_OPTIONS, Answer, ApprovalMode, Background, TurnOptions
 from qcode.protocol.events import ApiCalls, ReplyFinished, TurnEnded, TurnEvent
 from qcode.protocol.library import Library
 from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant
 from qcode.protocol.model import Effort
+from qcode.protocol.reply import Outcome, StopReason
 from qcode.protocol.reports import Reports
 from qcode.protocol.rewinding import Rewinds
-from qcode.protocol.stops import Outcome, StopReason
 from qcode.protocol.usage import Usage
 
 

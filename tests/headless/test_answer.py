@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from qcode.headless.answer import AnswerSoFar
+from qcode.headless.run import AnswerSoFar
 from qcode.protocol.events import ReplyFinished, Retry, StepStarted, TurnEvent
 from qcode.protocol.messages import Text, assistant
-from qcode.protocol.reply import TextDelta
-from qcode.protocol.stops import StopReason
+from qcode.protocol.reply import StopReason, TextDelta
 
 
 def answer(*events: TurnEvent) -> str:

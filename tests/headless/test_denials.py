@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from qcode.headless.closing import denial_line
+from qcode.agent.outcomes import denial_line
 from qcode.protocol.events import ApprovalRequested, Denial
 from tests.headless.scripted import Scripted, call, ended, reply, run
 

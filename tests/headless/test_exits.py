@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from qcode.agent.outcomes import signal_code, subtype
 from qcode.headless import exit_code
-from qcode.headless.exits import signal_code, subtype
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import Denial, TurnEnded
-from qcode.protocol.stops import Limit, Outcome
+from qcode.protocol.reply import Limit, Outcome
 from tests.headless.scripted import call, ended
 
 DENIED = {"denials": (Denial(call(), "no"),)}

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from qcode.headless import run_headless
-from qcode.headless.pipe import OutputLostError, Pipe
-from qcode.protocol.conversation import NO_OPTIONS, TurnOptions
+from qcode.headless.output import OutputLostError, Pipe
+from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.events import StepStarted, TurnEvent
 from qcode.protocol.messages import Block
 from qcode.protocol.reply import TextDelta

@@ -15,11 +15,10 @@ from qcode.headless import run_headless
 from qcode.headless.lines import encode
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorInfo
-from qcode.protocol.json import Json
 from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, ToolResult, assistant
-from qcode.protocol.reply import ReasoningDelta, TextDelta
-from qcode.protocol.stops import Limit, Outcome, StopReason
+from qcode.protocol.reply import Limit, Outcome, ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.usage import Usage
+from qcode.text.json import Json
 from tests.headless.scripted import SETUP, Scripted, call, ended, kinds, reply, run
 
 

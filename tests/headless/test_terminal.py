@@ -13,11 +13,11 @@ import pyte
 import pytest
 
 from qcode.headless import run_headless
-from qcode.headless.margin import Margin, one_line
-from qcode.headless.progress import Progress, elapsed
+from qcode.headless.stderr import Margin, Progress, elapsed
 from qcode.protocol import events as ev
 from qcode.protocol.events import TurnEvent
 from qcode.protocol.reply import ReasoningDelta, TextDelta
+from qcode.text.clean import single_spaced
 from tests.headless.scripted import SETUP, Scripted, call, ended, reply
 
 
@@ -100,7 +100,7 @@ def test_an_answer_on_a_terminal_cannot_steer_it() -> None:
 
 
 def test_messages_from_outside_are_one_clean_line() -> None:
-    assert one_line("a\r\nb\tc \x1b[2J\u202e d\n") == "a b c d"
+    assert single_spaced("a\r\nb\tc \x1b[2J\u202e d\n") == "a b c d"
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.headless.answer import AnswerSoFar
-from qcode.headless.run import _utf8
+from qcode.headless.run import AnswerSoFar, _utf8
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorInfo
-from qcode.protocol.reply import TextDelta
-from qcode.protocol.stops import Limit, Outcome
+from qcode.protocol.reply import Limit, Outcome, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from tests.headless.scripted import Scripted, call, ended, reply, run
 

@@ -9,7 +9,7 @@ import threading
 import time
 from types import TracebackType
 
-from qcode.protocol.json import Json
+from qcode.text.json import Json
 
 WORDS = ("The model says ", "something, then ", "a little more: ", "`code` and so on ", "and a full line.\n")
 

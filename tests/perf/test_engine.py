@@ -11,17 +11,16 @@ from collections.abc import Callable
 import pytest
 
 from qcode.engine.counting import PromptCounter
-from qcode.engine.effects import UserSubmitted
-from qcode.engine.knowledge import KnownModel
-from qcode.engine.repetition import RepetitionDetector
-from qcode.engine.seam import Seam
+from qcode.engine.effects import TurnSettings, UserSubmitted
+from qcode.engine.model_facts import KnownModel
+from qcode.engine.reply.repetition import RepetitionDetector
+from qcode.engine.reply.seam import Seam
 from qcode.engine.turn import Turn
-from qcode.engine.turn_settings import TurnSettings
-from qcode.protocol.json import Json, JsonObject
 from qcode.protocol.messages import user
 from qcode.protocol.reply import ReplyEvent
-from qcode.providers.openai_chat.codec import Decoder
+from qcode.providers.openai.chat import Decoder
 from qcode.providers.sse import SseParser
+from qcode.text.json import Json, JsonObject
 from tests.engine.play import TOOLS
 
 pytestmark = pytest.mark.perf

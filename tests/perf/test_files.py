@@ -10,7 +10,7 @@ from time import perf_counter
 
 import pytest
 
-from qcode.runtime.file_index import FileIndex
+from qcode.agent.context.file_index import FileIndex
 
 pytestmark = [pytest.mark.perf, pytest.mark.timeout(600)]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.tools import spec_of
 from tests.safety.judging import judge_shell, policy_for
 
 COMMANDS = ("ls -la src", "git log --oneline -5 | head", "grep -rn foo src && cat a b", "make test", "cat <<'E'\nx\nE")
@@ -20,5 +21,5 @@ def test_a_verdict_takes_less_than_a_millisecond(tmp_path: Path) -> None:
     began = time.perf_counter()
     for _ in range(rounds):
         for command in COMMANDS:
-            policy.judge("shell", {"command": command})
+            policy.judge(spec_of("shell"), {"command": command})
     assert (time.perf_counter() - began) / (rounds * len(COMMANDS)) < 0.001

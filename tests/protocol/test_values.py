@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from qcode.protocol import values
+from qcode import values
 
 
 @values.dataclass(frozen=True, slots=True)

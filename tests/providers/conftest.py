@@ -22,17 +22,27 @@ def no_amazon_account(monkeypatch: pytest.MonkeyPatch) -> None:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Send requests directly, or over the SDK, as where a proxy is in the way."""
     if request.param == "sdk":
-        monkeypatch.setattr("qcode.providers.direct.provider.is_plain", lambda *given: False)
+        monkeypatch.setattr("qcode.providers.direct.is_plain", lambda *given: False)
     return str(request.param)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bedrock has one way."""
+    """Bedrock has one way. Each test is run over the SDK of one protocol, and over the others in the broad run."""
     items[:] = [item for item in items if not _is_second_way_of_bedrock(item)]
+    seen: set[str] = set()
+    for item in items:
+        if isinstance(item, pytest.Function) and _given(item).get("way") == "sdk":
+            name = f"{item.path}::{item.originalname}"
+            if name in seen:
+                item.add_marker(pytest.mark.broad)
+            seen.add(name)
 
 
 def _is_second_way_of_bedrock(item: pytest.Item) -> bool:
-    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
-        return False
-    given = item.callspec.params
+    given = _given(item)
     return given.get("way") == "sdk" and given.get("protocol") == "bedrock"
+
+
+def _given(item: pytest.Item) -> dict[str, object]:
+    """Return the parameters of a test by name."""
+    return dict(item.callspec.params) if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qcode.protocol.errors import ProviderError
-from qcode.protocol.json import Json, JsonObject
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReplyEvent
 from qcode.providers.anthropic.codec import Decoder as AnthropicDecoder
@@ -20,13 +19,14 @@ from qcode.providers.bedrock.codec import encode as encode_bedrock
 from qcode.providers.bedrock.frames import FrameParser
 from qcode.providers.gemini.codec import Decoder as GeminiDecoder
 from qcode.providers.gemini.codec import encode as encode_gemini
-from qcode.providers.openai_chat.codec import Decoder as ChatDecoder
-from qcode.providers.openai_chat.codec import encode as encode_chat
-from qcode.providers.openai_chat.quirks import COMPATIBLE
-from qcode.providers.openai_responses.codec import Decoder as ResponsesDecoder
-from qcode.providers.openai_responses.codec import encode as encode_responses
+from qcode.providers.openai.chat import Decoder as ChatDecoder
+from qcode.providers.openai.chat import encode as encode_chat
+from qcode.providers.openai.quirks import COMPATIBLE
+from qcode.providers.openai.responses import Decoder as ResponsesDecoder
+from qcode.providers.openai.responses import encode as encode_responses
 from qcode.providers.sse import SseParser
 from qcode.providers.streaming import Decoder, Parser, decode_event
+from qcode.text.json import Json, JsonObject
 from tests.providers.cases import MODELS
 from tests.providers.frames import frame
 

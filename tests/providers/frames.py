@@ -6,7 +6,7 @@ import json
 import struct
 from zlib import crc32
 
-from qcode.protocol.json import Json
+from qcode.text.json import Json
 
 JSON_TYPE = "application/json"
 

@@ -175,7 +175,7 @@ def test_its_failures_are_those_of_any_provider(copy: Path) -> None:
 
 
 def test_the_page_names_what_is_there() -> None:
-    mentioned = set(re.findall(r"`(qcode/[\w/]+\.py|openai_chat/\w+\.py)`", PAGE)) - PARTS.keys()
+    mentioned = set(re.findall(r"`(qcode/[\w/]+\.py|openai/\w+\.py)`", PAGE)) - PARTS.keys()
     assert mentioned
     for name in mentioned:
         assert (ROOT / name).exists() or (ROOT / "qcode/providers" / name).exists(), name

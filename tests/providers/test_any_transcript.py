@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from qcode.engine.transcript import prepared
-from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import (
     Block,
     Image,
@@ -29,9 +28,10 @@ from qcode.protocol.messages import (
 )
 from qcode.protocol.model import EFFORTS, ModelRequest
 from qcode.providers.history import alternate, fit_call_id
-from qcode.providers.openai_chat.codec import encode as encode_chat
-from qcode.providers.openai_chat.quirks import for_openai
+from qcode.providers.openai.chat import encode as encode_chat
+from qcode.providers.openai.quirks import for_openai
 from qcode.providers.registry import PROVIDERS, quirks_of
+from qcode.text.json import JsonObject
 from tests.providers.cases import LIST_FILES, READ_FILE, SIGNATURES
 from tests.providers.events import PROTOCOLS, encode
 from tests.providers.rules import RULES, openai

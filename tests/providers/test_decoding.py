@@ -9,13 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.json import JsonObject
 from qcode.protocol.reply import BlockEnded, ReplyEnded, ReplyEvent, TextDelta
 from qcode.providers.anthropic.codec import Decoder as AnthropicDecoder
-from qcode.providers.openai_chat.codec import Decoder as ChatDecoder
-from qcode.providers.openai_chat.quirks import ChatQuirks
+from qcode.providers.openai.chat import Decoder as ChatDecoder
+from qcode.providers.openai.quirks import ChatQuirks
 from qcode.providers.sse import SseEvent
 from qcode.providers.streaming import decode_event
+from qcode.text.json import JsonObject
 from tests.providers.events import (
     PROTOCOLS,
     SSE_PROTOCOLS,

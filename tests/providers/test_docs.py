@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from qcode.providers.local.windows import SMALL_WINDOW
+from qcode.providers.local import SMALL_WINDOW
 from qcode.providers.registry import PROVIDERS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "providers.md").read_text("utf-8")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import pytest
 
-from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import (
     Message,
     Opaque,
@@ -30,10 +29,11 @@ from qcode.providers.anthropic.codec import encode as encode_anthropic
 from qcode.providers.bedrock.codec import encode as encode_bedrock
 from qcode.providers.gemini.codec import encode as encode_gemini
 from qcode.providers.history import fit_call_id, stripped_prefill
-from qcode.providers.openai_chat.codec import encode as encode_chat
-from qcode.providers.openai_chat.quirks import COMPATIBLE, for_openai
-from qcode.providers.openai_responses.codec import encode as encode_responses
+from qcode.providers.openai.chat import encode as encode_chat
+from qcode.providers.openai.quirks import COMPATIBLE, for_openai
+from qcode.providers.openai.responses import encode as encode_responses
 from qcode.providers.registry import PROVIDERS
+from qcode.text.json import JsonObject
 from tests.providers.cases import CASES, MODELS, PIXEL
 from tests.providers.events import PROTOCOLS, encode
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.json import Json, JsonObject
 from qcode.providers.connection import Origin
 from qcode.providers.errors import attributed, from_answer, from_stream, redact, retry_after
+from qcode.text.json import Json, JsonObject
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 KEY = "sk-live-0123456789abcdef"

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from qcode.agent.keys.connect import Checked, check_key
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers.connection import Timeouts
-from qcode.providers.key_check import Checked, check_key
 from qcode.providers.registry import PROVIDERS, connect
 from tests.fakes.server import PROTOCOLS, FakeServer, ProtocolName
 

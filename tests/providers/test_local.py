@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from qcode.protocol.json import Json
 from qcode.providers.local import find_local_server
+from qcode.text.json import Json
 from tests.providers.loopback import Answer, Loopback, Stall, free_port
 
 NAMES = ("ollama", "lmstudio", "llamacpp", "vllm", "sglang")
@@ -50,6 +50,11 @@ def test_nobody_listening_costs_no_time() -> None:
 @pytest.mark.parametrize("name", ["llamacpp", "vllm", "sglang"])
 def test_the_first_model_that_is_for_chat_is_taken(name: str) -> None:
     assert found_at({name: Loopback(models("bge-m3", "text-embedding-3", "qwen3-coder"))}) == (name, "qwen3-coder")
+
+
+def test_an_answer_in_chunks_is_read_like_any_other() -> None:
+    server = Loopback(Answer([b'{"data": [{"id": ', b'"qwen3-coder"}]}'], 200, {"content-type": "application/json"}))
+    assert found_at({"vllm": server}) == ("vllm", "qwen3-coder")
 
 
 def test_ollama_is_asked_which_model_can_call_tools() -> None:

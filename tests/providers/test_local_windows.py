@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 import pytest
 
-from qcode.protocol.json import Json, JsonObject
 from qcode.providers.local import LocalWindow, WindowQuestion, can_tell
+from qcode.text.json import Json, JsonObject
 from tests.providers.loopback import Answer, Loopback, Stall, free_port
 
 Routes: TypeAlias = Mapping[str, Json]

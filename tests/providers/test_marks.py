@@ -13,7 +13,7 @@ from qcode.protocol.messages import Message, Opaque, Reasoning, Text, ToolCall, 
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import BlockEnded
-from qcode.providers.marks import for_place, from_place, place_of
+from qcode.providers.history import opaque_origin, strip_foreign_opaque, tag_opaque
 from tests.providers.cases import MODELS, SIGNATURES
 from tests.providers.clients import provider_at, request_for, stream_of
 from tests.providers.events import recordings
@@ -38,7 +38,7 @@ _SECRETS = ("signature", "thoughtSignature", "encrypted_content")
     ],
 )
 def test_a_place_is_the_host_and_path_unless_it_is_the_protocols_own(address: str, place: str) -> None:
-    assert place_of(address) == place
+    assert opaque_origin(address) == place
 
 
 def marked(source: str) -> tuple[Message, ...]:
@@ -70,15 +70,15 @@ def sources(request: ModelRequest) -> set[str]:
 def test_only_the_marks_of_a_place_reach_its_codec_under_its_name(made_by: str, sent_to: str, left: set[str]) -> None:
     """At the protocol's own host the codec itself drops every name but its own."""
     request = ModelRequest("m", "", marked(made_by), (), 100)
-    sent = for_place(request, sent_to)
+    sent = strip_foreign_opaque(request, sent_to)
     assert sources(sent) == left
     assert [message.text for message in sent.messages] == [message.text for message in request.messages]
 
 
 def test_an_event_is_named_after_its_place_and_nothing_else_changes() -> None:
     event = BlockEnded(3, Opaque("gemini", '{"a": 1}'))
-    assert from_place(event, "x.test/v1") == BlockEnded(3, Opaque("gemini@x.test/v1", '{"a": 1}'))
-    assert from_place(BlockEnded(3), "x.test") == BlockEnded(3)
+    assert tag_opaque(event, "x.test/v1") == BlockEnded(3, Opaque("gemini@x.test/v1", '{"a": 1}'))
+    assert tag_opaque(BlockEnded(3), "x.test") == BlockEnded(3)
 
 
 def _signed_request(protocol: str, source: str) -> ModelRequest:
@@ -105,9 +105,9 @@ def test_a_mark_goes_over_the_wire_to_the_host_that_made_it_only(protocol: str) 
     async def main() -> None:
         async with Loopback(Answer([stream_of(protocol)])) as server:
             provider = provider_at(protocol, server.url)
-            here = f"{protocol}@{place_of(provider.host)}"
+            here = f"{protocol}@{opaque_origin(provider.host)}"
             assert token.encode() in await sent(provider, server, here)
-            for other in (protocol, f"{protocol}@elsewhere.test", f"other@{place_of(provider.host)}"):
+            for other in (protocol, f"{protocol}@elsewhere.test", f"other@{opaque_origin(provider.host)}"):
                 assert token.encode() not in await sent(provider, server, other), other
             await provider.close()
 
@@ -123,7 +123,7 @@ def test_what_a_host_signs_carries_its_place(protocol: str) -> None:
             await provider.close()
             marks = [event.opaque.source for event in events if isinstance(event, BlockEnded) and event.opaque]
             assert marks
-            assert set(marks) == {f"{protocol}@{place_of(provider.host)}"}
+            assert set(marks) == {f"{protocol}@{opaque_origin(provider.host)}"}
 
     asyncio.run(main())
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.providers.pasted_key import read_key
+from qcode.agent.keys.connect import read_key
 from qcode.providers.registry import PROVIDERS, custom
 
 KEY = "sk-canary-0123456789abcdef"

@@ -11,8 +11,7 @@ import sys
 import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.providers.addresses import is_local, is_loopback, proxy_variable, strip_version
-from qcode.providers.connection import Connection, Timeouts
+from qcode.providers.connection import Connection, Timeouts, is_local, is_loopback, proxy_variable, strip_version
 from qcode.providers.registry import (
     PROTOCOLS,
     PROVIDERS,
@@ -255,11 +254,11 @@ def test_a_connection_never_shows_its_key() -> None:
 
 _MODULES = (
     "qcode.providers.registry",
-    "qcode.providers.local.windows",
-    "qcode.providers.openai_chat.client",
+    "qcode.providers.local",
+    "qcode.providers.openai.client",
     "qcode.providers.anthropic.client",
     "qcode.providers.gemini.client",
-    "qcode.providers.openai_responses.client",
+    "qcode.providers.openai.responses_client",
     "qcode.providers.bedrock.client",
 )
 
@@ -286,7 +285,7 @@ def test_importing_and_connecting_loads_no_sdk() -> None:
 def test_a_provider_loads_only_its_own_client() -> None:
     code = "from qcode.providers.registry import PROVIDERS, connect\nconnect(PROVIDERS['ollama'])"
     loaded = _loaded_after(code)
-    assert "qcode.providers.openai_chat.client" in loaded
+    assert "qcode.providers.openai.client" in loaded
     assert not loaded & {"qcode.providers.anthropic.client", "qcode.providers.gemini.client", "qcode.providers.demo"}
 
 

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from qcode.engine.assembler import Assembler
-from qcode.engine.requests import stored_blocks
-from qcode.protocol.json import JsonObject
+from qcode.engine.reply.assembler import Assembler
+from qcode.engine.reply.requests import stored_blocks
 from qcode.protocol.messages import Message, Reasoning, assistant, user
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
-from qcode.protocol.reply import ReplyEnded, ReplyEvent, Source, WebSearched
-from qcode.protocol.stops import StopReason
-from qcode.providers.searches import WEB_SEARCH
-from qcode.tools.read import Read
+from qcode.protocol.reply import ReplyEnded, ReplyEvent, Source, StopReason, WebSearched
+from qcode.providers.blocks import WEB_SEARCH
+from qcode.text.json import JsonObject
+from qcode.tools.files.read import Read
 from tests.providers.cases import MODELS
 from tests.providers.clients import run_against
 from tests.providers.events import encode

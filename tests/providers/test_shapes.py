@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from qcode.protocol.json import Json
-from qcode.providers.shapes import count_in, object_in, objects_in, sum_of, text_in
+from qcode.text.json import Json, count_in, object_in, objects_in, sum_of, text_in
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ from typing import Any, get_args
 import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.json import JsonObject
-from qcode.protocol.stops import StopReason
+from qcode.protocol.reply import StopReason
 from qcode.providers.anthropic import codec as anthropic_codec
 from qcode.providers.bedrock import codec as bedrock_codec
+from qcode.providers.blocks import normalise_stop
 from qcode.providers.gemini import codec as gemini_codec
-from qcode.providers.openai_chat import codec as chat_codec
-from qcode.providers.openai_responses import codec as responses_codec
-from qcode.providers.stops import normalise
+from qcode.providers.openai import chat as chat_codec
+from qcode.providers.openai import responses as responses_codec
+from qcode.text.json import JsonObject
 from tests.providers.events import Recording, recordings
 
 
@@ -194,7 +194,7 @@ def _words(annotation: object) -> Iterator[str]:
 def test_a_word_is_looked_up_in_any_case_and_calls_turn_an_end_into_tool_use(
     raw: str, has_calls: bool, expected: StopReason
 ) -> None:
-    assert normalise(chat_codec.STOPS, raw, has_calls=has_calls) is expected
+    assert normalise_stop(chat_codec.STOPS, raw, has_calls=has_calls) is expected
 
 
 def test_a_failure_in_place_of_a_reason_is_no_reason() -> None:

@@ -9,10 +9,10 @@ import httpx2
 import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.json import JsonObject
 from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, TextDelta, UsageReported
 from qcode.providers.connection import Connection, Timeouts
 from qcode.providers.streaming import read_reply
+from qcode.text.json import JsonObject
 from tests.providers.events import PROTOCOLS, Recording, as_bytes, decoder, parser, recording
 
 _GREETINGS: dict[str, JsonObject] = {

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from qcode.providers.threads import run_aside
+from qcode.providers.sdk import run_aside
 
 
 def test_what_the_work_returns_comes_back_and_what_it_raises_is_raised() -> None:

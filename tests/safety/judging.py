@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from qcode.safety.policy import Policy
+from qcode.safety.probes import Contents, Probes, Repository
 from qcode.safety.rules import Rules
-from qcode.safety.shell.judge import Looks, Repository
-from qcode.safety.verdict import Verdict
+from qcode.safety.verdict import SandboxSupport, Verdict
+from tests.fakes.tools import spec_of
 
-CLEAN = Looks(lambda _: "", Repository)
-"""bash takes every command, and the configuration of git is harmless."""
+BUBBLEWRAP = SandboxSupport(("read-only", "workspace", "protect"), masks=True, kind="bubblewrap")
+LANDLOCK = SandboxSupport(("read-only",), kind="landlock")
+
+CLEAN = Probes(lambda _: "", Repository, lambda: BUBBLEWRAP, Contents)
+"""bash accepts every command, the configuration of git is harmless, bubblewrap works, and no secret is in reach."""
+NO_SANDBOX = replace(CLEAN, sandbox=SandboxSupport)
 
 
-def policy_for(root: Path, looks: Looks = CLEAN, **more: Any) -> Policy:
+def policy_for(root: Path, probes: Probes = CLEAN, **more: Any) -> Policy:
     more = {"mode": "default", "rules": Rules(), "is_trusted": True, "home": root.parent / "home", **more}
-    return Policy(root=root, looks=looks, **more)
+    return Policy(root=root, probes=probes, **more)
 
 
-def judge_shell(command: str, root: Path, looks: Looks = CLEAN, **more: Any) -> Verdict:
-    return policy_for(root, looks, **more).judge("shell", {"command": command})
+def judge_shell(command: str, root: Path, probes: Probes = CLEAN, **more: Any) -> Verdict:
+    return policy_for(root, probes, **more).judge(spec_of("shell"), {"command": command})

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qcode.safety.cleaning import clean
+from qcode.text.clean import clean
 
 FRAGMENTS = st.one_of(
     st.sampled_from(["\x1b", "\x1b[", "\x9b", "\x1b]", "\x9d", "\x1bP", "\x1b_", "\x1b\\", "\x9c", "\x07"]),

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.safety.launch.bash_syntax import BashSyntax
-from qcode.safety.launch.git_config import GitConfig, overrides
-from qcode.safety.launch.process import Unavailable, run
+from qcode.safety.git_repository import GitConfig, overrides
+from qcode.safety.launcher import BashSyntax, Unavailable, run
 from tests.safety.judging import CLEAN, judge_shell, policy_for
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -93,7 +92,7 @@ def test_a_setting_that_could_start_a_program_makes_git_ask(name: str, value: st
     assert look().complaint == ""
     _git(repo, "config", name, value)
     assert name.casefold() in look().complaint.casefold()
-    assert not policy_for(repo, type(CLEAN)(CLEAN.syntax, look)).judge("shell", {"command": "git status"}).is_allowed
+    assert not policy_for(repo, type(CLEAN)(CLEAN.syntax, look)).judge_command("git status").is_allowed
     _git(repo, "config", "--unset-all", name)
     assert look().complaint == ""
 
@@ -134,13 +133,16 @@ def test_a_look_is_kept_until_a_file_changes(repo: Path, tmp_path: Path) -> None
     (counter / "git").write_text(f'#!/bin/sh\necho x >> {tmp_path}/count\nexec /usr/bin/git "$@"\n')
     (counter / "git").chmod(0o755)
     look = GitConfig(repo, {"PATH": f"{counter}:{PATH}", "HOME": str(tmp_path)})
+    look()
+    once = (tmp_path / "count").read_text()
     for _ in range(5):
         look()
-    assert (tmp_path / "count").read_text() == "x\n"
+    first = (tmp_path / "count").read_text()
+    assert first == once
     _git(repo, "config", "user.name", "b")
     look()
     look()
-    assert (tmp_path / "count").read_text() == "x\nx\n"
+    assert (tmp_path / "count").read_text() == first * 2
 
 
 def test_no_git_of_the_workspace_is_asked(repo: Path) -> None:

@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.protocol.conversation import ApprovalMode
-from qcode.protocol.rules import WrittenRule
-from qcode.safety.examples import read_rules
+from qcode.protocol.approvals import ApprovalMode, WrittenRule
 from qcode.safety.policy import Policy
-from qcode.safety.rules import Rules, parse_rule
-from qcode.safety.shell.judge import Looks, Repository
+from qcode.safety.probes import Probes, Repository
+from qcode.safety.rules import Rules, parse_rule, read_rules
 from qcode.safety.verdict import Verdict
-from tests.safety.judging import policy_for
+from tests.fakes.tools import spec_of
+from tests.safety.judging import NO_SANDBOX, policy_for
 
 MODES = get_args(ApprovalMode)
 EDIT: dict[str, Any] = {"path": "src/app.py"}
@@ -35,7 +34,7 @@ def _policy(root: Path, mode: ApprovalMode = "default", *, is_trusted: bool = Tr
 
 
 def _shell(policy: Policy, command: str) -> str:
-    return policy.judge("shell", {"command": command}).verdict
+    return policy.judge(spec_of("shell"), {"command": command}).verdict
 
 
 @pytest.mark.parametrize(
@@ -49,22 +48,22 @@ def _shell(policy: Policy, command: str) -> str:
     ],
 )
 def test_modes(mode: ApprovalMode, read: str, edit: str, look: str, run: str, repo: Path) -> None:
-    policy = _policy(repo, mode)
-    assert policy.judge("read", EDIT).verdict == read
-    assert policy.judge("grep", {"pattern": "x"}).verdict == read
-    assert policy.judge("edit", EDIT).verdict == edit
-    assert policy.judge("write", {"path": "new.py"}).verdict == edit
+    policy = policy_for(repo, NO_SANDBOX, mode=mode)
+    assert policy.judge(spec_of("read"), EDIT).verdict == read
+    assert policy.judge(spec_of("grep"), {"pattern": "x"}).verdict == read
+    assert policy.judge(spec_of("edit"), EDIT).verdict == edit
+    assert policy.judge(spec_of("write"), {"path": "new.py"}).verdict == edit
     assert _shell(policy, "ls src") == look
     assert _shell(policy, "make test") == run
-    assert policy.judge("server/tool", {}).verdict == run
+    assert policy.judge(spec_of("server/tool"), {}).verdict == run
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_untrusted_folder_asks_for_everything_but_reading(mode: ApprovalMode, repo: Path) -> None:
     policy = _policy(repo, mode, is_trusted=False, allow=["shell", "edit"])
-    assert policy.judge("read", EDIT).verdict == "allow"
+    assert policy.judge(spec_of("read"), EDIT).verdict == "allow"
     expected = "deny" if mode == "plan" else "ask"
-    assert policy.judge("edit", EDIT).verdict == expected
+    assert policy.judge(spec_of("edit"), EDIT).verdict == expected
     assert _shell(policy, "ls") == "allow"
     assert _shell(policy, "git log") == expected
     assert _shell(policy, "make test") == expected
@@ -74,12 +73,12 @@ def test_an_untrusted_folder_asks_for_everything_but_reading(mode: ApprovalMode,
 @pytest.mark.parametrize("mode", MODES)
 def test_the_path_layer_holds_in_every_mode(mode: ApprovalMode, repo: Path) -> None:
     policy = _policy(repo, mode, allow=["edit", "read"])
-    assert policy.judge("write", {"path": ".git/hooks/pre-commit"}).verdict == "deny"
-    assert policy.judge("read", {"path": "~/.ssh/id_rsa"}).verdict == "deny"
-    assert policy.judge("read", {"path": ".env"}).verdict == "ask"
-    assert policy.judge("write", {"path": "AGENTS.md"}).verdict == ("deny" if mode == "plan" else "ask")
-    assert policy.judge("read", {"path": "/tmp/x"}).verdict == "ask"
-    assert policy.judge("edit", {"path": "../x"}).verdict == ("deny" if mode == "plan" else "ask")
+    assert policy.judge(spec_of("write"), {"path": ".git/hooks/pre-commit"}).verdict == "deny"
+    assert policy.judge(spec_of("read"), {"path": "~/.ssh/id_rsa"}).verdict == "deny"
+    assert policy.judge(spec_of("read"), {"path": ".env"}).verdict == "ask"
+    assert policy.judge(spec_of("write"), {"path": "AGENTS.md"}).verdict == ("deny" if mode == "plan" else "ask")
+    assert policy.judge(spec_of("read"), {"path": "/tmp/x"}).verdict == "ask"
+    assert policy.judge(spec_of("edit"), {"path": "../x"}).verdict == ("deny" if mode == "plan" else "ask")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -92,9 +91,9 @@ def test_a_deny_rule_holds_in_every_mode_and_against_allow(mode: ApprovalMode, r
     for command in ("rm -rf x", "ls; rm x", "r'm' x", "/bin/rm x", "timeout 5 rm x", "sudo rm x", "sh -c 'rm x'", "rm"):
         assert _shell(policy, command) == "deny", command
     assert _shell(policy, "echo $(rm x)") == "deny"
-    assert policy.judge("edit", EDIT).verdict == "deny"
-    assert policy.judge("edit", {"path": "SRC/App.py"}).verdict == "deny"
-    assert policy.judge("read", {"path": "private/notes"}).verdict == "deny"
+    assert policy.judge(spec_of("edit"), EDIT).verdict == "deny"
+    assert policy.judge(spec_of("edit"), {"path": "SRC/App.py"}).verdict == "deny"
+    assert policy.judge(spec_of("read"), {"path": "private/notes"}).verdict == "deny"
     assert policy.judge_file("private/notes", "read").verdict == "deny"
 
 
@@ -119,8 +118,8 @@ def test_an_ask_rule_beats_an_allow_rule(repo: Path) -> None:
     policy = _policy(repo, "accept-edits", ask=["shell(git push *)", "edit(*.lock)"], allow=["shell(git *)", "edit"])
     assert _shell(policy, "git push origin") == "ask"
     assert _shell(policy, "git log") == "allow"
-    assert policy.judge("edit", {"path": "deep/down/uv.lock"}).verdict == "ask"
-    assert policy.judge("edit", EDIT).verdict == "allow"
+    assert policy.judge(spec_of("edit"), {"path": "deep/down/uv.lock"}).verdict == "ask"
+    assert policy.judge(spec_of("edit"), EDIT).verdict == "allow"
 
 
 def test_an_allow_rule_must_cover_every_part_of_a_list(repo: Path) -> None:
@@ -136,11 +135,11 @@ def test_edit_rules_cover_every_tool_that_changes_files_and_both_ends_of_a_link(
     (repo / "docs").mkdir()
     (repo / "docs/link.py").symlink_to("../src/app.py")
     policy = _policy(repo, allow=["edit(src/**)"])
-    assert policy.judge("edit", EDIT).verdict == "allow"
-    assert policy.judge("write", {"path": "src/new/x.py"}).verdict == "allow"
-    assert policy.judge("edit", {"path": "docs/link.py"}).verdict == "ask"
-    assert policy.judge("edit", {"path": "app.py"}).verdict == "ask"
-    assert _policy(repo, deny=["edit(src/**)"]).judge("edit", {"path": "docs/link.py"}).verdict == "deny"
+    assert policy.judge(spec_of("edit"), EDIT).verdict == "allow"
+    assert policy.judge(spec_of("write"), {"path": "src/new/x.py"}).verdict == "allow"
+    assert policy.judge(spec_of("edit"), {"path": "docs/link.py"}).verdict == "ask"
+    assert policy.judge(spec_of("edit"), {"path": "app.py"}).verdict == "ask"
+    assert _policy(repo, deny=["edit(src/**)"]).judge(spec_of("edit"), {"path": "docs/link.py"}).verdict == "deny"
 
 
 def test_always_proposes_a_rule_that_allows_exactly_the_call_again(repo: Path) -> None:
@@ -155,12 +154,12 @@ def test_always_proposes_a_rule_that_allows_exactly_the_call_again(repo: Path) -
         ("fetch", {"url": "https://docs.python.org/3/"}),
     ]
     for name, arguments in calls:
-        verdict = policy.judge(name, arguments)
+        verdict = policy.judge(spec_of(name), arguments)
         assert (verdict.verdict, bool(verdict.proposed_rule)) == ("ask", True), name
-        assert policy.with_allow(verdict.proposed_rule).judge(name, arguments).verdict == "allow"
-    taught = policy.with_allow(policy.judge("edit", EDIT).proposed_rule)
-    assert taught.judge("edit", {"path": "src/other.py"}).verdict == "ask"
-    assert taught.judge("edit", {"path": "deep/src/app.py"}).verdict == "ask"
+        assert policy.with_allow(verdict.proposed_rule).judge(spec_of(name), arguments).verdict == "allow"
+    taught = policy.with_allow(policy.judge(spec_of("edit"), EDIT).proposed_rule)
+    assert taught.judge(spec_of("edit"), {"path": "src/other.py"}).verdict == "ask"
+    assert taught.judge(spec_of("edit"), {"path": "deep/src/app.py"}).verdict == "ask"
 
 
 @pytest.mark.parametrize(
@@ -169,40 +168,40 @@ def test_always_proposes_a_rule_that_allows_exactly_the_call_again(repo: Path) -
      "bash x", "make *", "uv run x", "npm install", "echo $(x)", "xargs rm"],
 )  # fmt: skip
 def test_no_rule_is_proposed_where_it_would_be_worth_more_than_it_says(command: str, repo: Path) -> None:
-    verdict = _policy(repo).judge("shell", {"command": command})
+    verdict = _policy(repo).judge(spec_of("shell"), {"command": command})
     assert (verdict.verdict, verdict.proposed_rule) == ("ask", "")
 
 
 def test_auto_says_that_it_has_no_sandbox(repo: Path) -> None:
-    assert "sandbox" in _policy(repo, "auto").judge("shell", {"command": "make"}).reason
+    assert "sandbox" in _policy(repo, "auto").judge(spec_of("shell"), {"command": "make"}).reason
 
 
 def test_a_malformed_call_asks(repo: Path) -> None:
     policy = _policy(repo, "bypass")
-    assert policy.judge("write", {}).verdict == "ask"
-    assert policy.judge("shell", {"command": 5}).verdict == "ask"
-    assert policy.judge("read", {"path": ["x"]}).verdict == "ask"
+    assert policy.judge(spec_of("write"), {}).verdict == "ask"
+    assert policy.judge(spec_of("shell"), {"command": 5}).verdict == "ask"
+    assert policy.judge(spec_of("read"), {"path": ["x"]}).verdict == "ask"
 
 
 def test_a_folder_added_for_reading_is_inside(repo: Path, tmp_path: Path) -> None:
     other = tmp_path / "scratch"
     other.mkdir()
     policy = Policy("bypass", Rules(), True, repo, read_only=(other,), home=tmp_path / "home")
-    assert policy.judge("read", {"path": f"{other}/out.txt"}).verdict == "allow"
-    assert policy.judge("write", {"path": f"{other}/out.txt"}).verdict == "ask"
+    assert policy.judge(spec_of("read"), {"path": f"{other}/out.txt"}).verdict == "allow"
+    assert policy.judge(spec_of("write"), {"path": f"{other}/out.txt"}).verdict == "ask"
 
 
 def test_fetch_and_mcp_rules(repo: Path) -> None:
     policy = _policy(
         repo, allow=["fetch(docs.python.org)", "fetch(*.rust-lang.org)", "mcp(files/*)"], deny=["mcp(files/drop)"]
     )
-    assert policy.judge("fetch", {"url": "https://docs.python.org/3/"}).verdict == "allow"
-    assert policy.judge("fetch", {"url": "https://doc.rust-lang.org/"}).verdict == "allow"
-    assert policy.judge("fetch", {"url": "https://evil-docs.python.org.example/"}).verdict == "ask"
-    assert policy.judge("fetch", {"url": "docs.python.org"}).verdict == "deny"
-    assert policy.judge("files/list", {}).verdict == "allow"
-    assert policy.judge("files/drop", {}).verdict == "deny"
-    assert policy.judge("other/list", {}).verdict == "ask"
+    assert policy.judge(spec_of("fetch"), {"url": "https://docs.python.org/3/"}).verdict == "allow"
+    assert policy.judge(spec_of("fetch"), {"url": "https://doc.rust-lang.org/"}).verdict == "allow"
+    assert policy.judge(spec_of("fetch"), {"url": "https://evil-docs.python.org.example/"}).verdict == "ask"
+    assert policy.judge(spec_of("fetch"), {"url": "docs.python.org"}).verdict == "deny"
+    assert policy.judge(spec_of("files/list"), {}).verdict == "allow"
+    assert policy.judge(spec_of("files/drop"), {}).verdict == "deny"
+    assert policy.judge(spec_of("other/list"), {}).verdict == "ask"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +246,7 @@ def test_any_text_is_a_rule_or_a_value_error(text: str) -> None:
 def test_any_command_and_path_has_a_verdict(mode: ApprovalMode, is_trusted: bool, text: str) -> None:
     policy = Policy(mode, Rules.of(["shell(ls *)"], ["read(x)"], ["edit(y/**)"]), is_trusted, Path("/nowhere/repo"))
     for name, argument in (("shell", "command"), ("read", "path"), ("write", "path"), ("fetch", "url")):
-        verdict = policy.judge(name, {argument: text})
+        verdict = policy.judge(spec_of(name), {argument: text})
         assert verdict.verdict in ("allow", "ask", "deny")
         assert verdict.reason
 
@@ -255,7 +254,7 @@ def test_any_command_and_path_has_a_verdict(mode: ApprovalMode, is_trusted: bool
 def test_a_patch_is_judged_by_every_file_it_names(repo: Path) -> None:
     def verdict(mode: ApprovalMode, *lines: str, **rules: Any) -> Verdict:
         text = "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
-        return _policy(repo, mode, **rules).judge("apply_patch", {"input": text})
+        return _policy(repo, mode, **rules).judge(spec_of("apply_patch"), {"input": text})
 
     change = ("*** Update File: src/app.py", "-a", "+b")
     assert verdict("default", *change).verdict == "ask"
@@ -271,18 +270,40 @@ def test_a_patch_is_judged_by_every_file_it_names(repo: Path) -> None:
     assert verdict("default", *change, allow=["edit(src/**)"]).verdict == "allow"
     assert verdict("default", *change, "*** Add File: b", "+", allow=["edit(src/**)"]).verdict == "ask"
     assert verdict("bypass", "nonsense").verdict == "ask"
-    assert _policy(repo, "bypass").judge("apply_patch", {"input": 5}).verdict == "ask"
+    assert _policy(repo, "bypass").judge(spec_of("apply_patch"), {"input": 5}).verdict == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "x=1; echo evil >> ~/.bashrc",
+        'x=1; echo evil >> "$HOME/.bashrc"',
+        "x=1; echo evil >| ~/.bashrc",
+        "x=1; echo evil >> ~/.ba?hrc",
+        """x=1; echo evil | tee ~/.bash"rc" """,
+        "x=1; cp evil ~/.ssh/authorized_keys",
+        "x=1; cp evil .git/hooks/pre-commit",
+        'f=a; echo evil > "$f"',
+        "f() { cat > ~/.pro\\file; }; f",
+    ],
+)
+def test_bypass_mode_denies_a_command_that_may_write_a_protected_name(repo: Path, command: str) -> None:
+    policy = policy_for(repo, NO_SANDBOX, mode="bypass")
+    assert _shell(policy, command) == "deny"
+    assert _shell(policy, "x=1; make > build.log") == "allow"
 
 
 def test_a_redirection_is_an_edit(repo: Path) -> None:
-    verdicts = [_shell(_policy(repo, mode), "ls src > out.txt") for mode in MODES]
+    verdicts = [_shell(policy_for(repo, NO_SANDBOX, mode=mode), "ls src > out.txt") for mode in MODES]
     assert dict(zip(MODES, verdicts, strict=True)) == {
         "plan": "deny",
         "default": "ask",
-        "accept-edits": "allow",
+        "accept-edits": "ask",
         "auto": "ask",
         "bypass": "allow",
     }
+    verdict = policy_for(repo, mode="accept-edits").judge(spec_of("shell"), {"command": "ls src > out.txt"})
+    assert (verdict.verdict, verdict.confinement) == ("allow", "workspace")
     policy = _policy(repo, "accept-edits", deny=["edit(vendor/**)"], allow=["shell(make test)"])
     assert _shell(policy, "ls > vendor/x") == "deny"
     assert _shell(policy, "make test > out.txt 2>&1") == "allow"
@@ -301,9 +322,9 @@ def test_nothing_lets_a_redirection_into_protected_files(mode: ApprovalMode, rep
 def test_a_rule_with_open_words_does_not_open_secrets(repo: Path) -> None:
     (repo / ".env").write_text("KEY=1\n")
     policy = _policy(repo, allow=["shell(cat *)"])
-    assert _shell(policy, "cat --unknown src/app.py") == "allow"
+    assert _shell(policy, "cat src/app.py") == "allow"
     assert _shell(policy, "cat .env") == "ask"
-    assert policy.judge("shell", {"command": "cat .env"}).proposed_rule == ""
+    assert policy.judge(spec_of("shell"), {"command": "cat .env"}).proposed_rule == ""
     assert _shell(_policy(repo, allow=["shell(cat .env)"]), "cat .env") == "allow"
 
 
@@ -314,9 +335,9 @@ def test_a_rule_is_about_the_workspace_folder(repo: Path) -> None:
 
 
 def test_a_rule_does_not_allow_what_bash_cannot_read(repo: Path) -> None:
-    looks = Looks(lambda _: "bash does not understand its syntax", Repository)
-    policy = policy_for(repo, looks, rules=Rules.of(allow=["shell(make test)"]))
-    assert policy.judge("shell", {"command": "make test"}).rule == "shell:syntax"
+    probes = Probes(lambda _: "bash does not understand its syntax", Repository)
+    policy = policy_for(repo, probes, rules=Rules.of(allow=["shell(make test)"]))
+    assert policy.judge(spec_of("shell"), {"command": "make test"}).rule == "shell:syntax"
 
 
 def test_a_denied_command_is_found_wherever_it_stands(repo: Path) -> None:
@@ -344,12 +365,12 @@ def test_git_is_not_asked_about_in_a_folder_that_is_not_trusted(repo: Path) -> N
     def look() -> Repository:
         raise AssertionError("git was asked")
 
-    policy = policy_for(repo, Looks(lambda _: "", look), is_trusted=False)
+    policy = policy_for(repo, Probes(lambda _: "", look), is_trusted=False)
     assert _shell(policy, "git status") == "ask"
 
 
 def test_a_reading_command_is_known_whatever_the_configuration_says(repo: Path) -> None:
-    policy = policy_for(repo, Looks(lambda _: "", lambda: Repository("it sets core.fsmonitor")))
+    policy = policy_for(repo, Probes(lambda _: "", lambda: Repository("it sets core.fsmonitor")))
     assert policy.only_reads("git status && ls")
     assert not policy.only_reads("git push")
     assert not policy.only_reads("git status $(x)")
@@ -362,7 +383,7 @@ def test_the_least_of_two_policies_is_the_stricter_verdict(repo: Path) -> None:
         assert _shell(both, "rm x") == "deny"
         assert _shell(both, "make x") == "allow"
         assert _shell(both, "touch x") == "ask"
-        assert both.judge("edit", EDIT).verdict == "ask"
+        assert both.judge(spec_of("edit"), EDIT).verdict == "ask"
         assert both.judge_file(".git/x", "write").verdict == "deny"
     assert _shell(wide.limited_by(narrow).limited_by(_policy(repo, "plan")), "make x") == "deny"
 
@@ -372,7 +393,7 @@ def test_fetch_rules_are_about_a_host_and_its_usual_port(repo: Path) -> None:
     policy = _policy(repo, allow=[f"fetch({host})" for host in hosts])
 
     def judge(url: str) -> str:
-        return policy.judge("fetch", {"url": url}).verdict
+        return policy.judge(spec_of("fetch"), {"url": url}).verdict
 
     assert judge("https://A.Example./x") == judge("http://a.example/") == "allow"
     assert judge("https://a.example:8443/") == judge("https://sub.a.example/") == "ask"
@@ -384,10 +405,10 @@ def test_fetch_rules_are_about_a_host_and_its_usual_port(repo: Path) -> None:
     assert judge("http://localhost:3001/") == judge("http://127.0.0.1:3000/") == judge("http://10.0.0.1/") == "deny"
     assert judge("https://a.example@evil.example/") == "deny"
     bypass = _policy(repo, "bypass", allow=["fetch"], deny=["fetch(bad.example)"])
-    assert bypass.judge("fetch", {"url": "https://bad.example:8443/"}).verdict == "deny"
-    assert bypass.judge("fetch", {"url": "http://169.254.169.254/"}).verdict == "deny"
-    assert bypass.judge("fetch", {"url": "http://localhost/"}).verdict == "deny"
-    assert bypass.judge("fetch", {"url": "https://other.example/"}).verdict == "allow"
+    assert bypass.judge(spec_of("fetch"), {"url": "https://bad.example:8443/"}).verdict == "deny"
+    assert bypass.judge(spec_of("fetch"), {"url": "http://169.254.169.254/"}).verdict == "deny"
+    assert bypass.judge(spec_of("fetch"), {"url": "http://localhost/"}).verdict == "deny"
+    assert bypass.judge(spec_of("fetch"), {"url": "https://other.example/"}).verdict == "allow"
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,44 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
+import time
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qcode.safety.redaction import Redactor
 from qcode.safety.secret import REDACTED, Secret
+
+# The patterns before they were made linear: they say what must be taken out, and take minutes on hostile text.
+_BACKTRACKING = (
+    re.compile(
+        r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
+        r"|\bsk-(?:ant-|proj-|or-|svcacct-)?[A-Za-z0-9_-]{20,}"
+        r"|\bhf_[A-Za-z0-9]{30,}|\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"
+        r"|\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"
+    ),
+    re.compile(r"(?P<name>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]{3,}(?=@)", re.IGNORECASE),
+)
+_PARTS = (
+    *("eyJ", "eyJabcdefgh", "abcdefgh", "-", "_", ".", ".eyJ", "://", ":", "@", "/", "a", "é", "1", "+", " ", "\n"),
+    *(
+        "-eyJ",
+        "hf_",
+        "a" * 30,
+        "SG.",
+        "a" * 16,
+        "sk-",
+        "-----BEGIN ",
+        "PRIVATE KEY",
+        "-----",
+        "-----END ",
+        "K",
+        "https",
+    ),
+)
 
 CANARY = 'canary "key" ü/1234'
 
@@ -76,6 +106,24 @@ def test_redacting_twice_changes_nothing_more(text: str, values: list[str]) -> N
     redactor = Redactor(value for value in values if value not in REDACTED)
     once = redactor.redact(text + "".join(values))
     assert redactor.redact(once) == once
+
+
+@given(st.lists(st.sampled_from(_PARTS), max_size=14).map("".join))
+@example("eyJabcdefgh-eyJabcdefgh.eyJabcdefgh-eyJabcdefgh.abcdefgh")
+@example("x-eyJabcdefgh.eyJabcdefgh.eyJabcdefgh.abcdefgh")
+@example("1a.b+c-é-d://user:abc:abc@b.c://:abc@host")
+@example("_a://user:abc@host é1.K://user:abc@host")
+def test_redaction_finds_what_the_backtracking_patterns_found(text: str) -> None:
+    shapes, in_url = _BACKTRACKING
+    expected = in_url.sub(rf"\g<name>{REDACTED}", shapes.sub(REDACTED, text))
+    assert Redactor().redact(text) == expected
+
+
+@pytest.mark.parametrize("pump", ["a.b-c.d", "-eyJ", "eyJabcdefgh.", "a.a://x:y"])
+def test_redaction_of_a_long_hostile_text_takes_under_a_second(pump: str) -> None:
+    started = time.process_time()
+    Redactor().redact(pump * (100_000 // len(pump)))
+    assert time.process_time() - started < 1
 
 
 def test_a_secret_does_not_print() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.protocol.json import Json
 from qcode.protocol.tools import ToolOutcome
+from qcode.text.json import Json
 from qcode.tools.registry import BUILTIN
 from qcode.tools.tool import Preview, Tool, ToolContext
 from qcode.tools.workspace import Workspace

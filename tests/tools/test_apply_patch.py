@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.protocol.patch import Added, Deleted, PatchError, Updated, parse_patch, patch_paths
+from qcode.text.diff import Added, Deleted, PatchError, Updated, parse_patch, patch_paths
 from qcode.tools import disk
 from tests.tools.conftest import Bench
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qcode.protocol.json import Json
+from qcode.text.json import Json
 from qcode.tools.registry import BUILTIN, specs
 from tests.tools.conftest import TOOLS, Bench
 

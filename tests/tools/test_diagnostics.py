@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from qcode.protocol.json import Json
-from qcode.tools.checkers import check_command
-from qcode.tools.diagnostics import Diagnostics
-from qcode.tools.refusal import Refused
+from qcode.protocol.tools import Refused
+from qcode.text.json import Json
+from qcode.tools.editing.diagnostics import Diagnostics, check_command
 from tests.tools.conftest import Bench
 
 

@@ -130,8 +130,8 @@ def test_folders_made_for_a_file_that_failed_go_again(bench: Bench, monkeypatch:
 _LIMITED = """
 import asyncio, resource, signal, sys
 from pathlib import Path
-from qcode.tools.edit import Edit
-from qcode.tools.read import Read
+from qcode.tools.editing.edit import Edit
+from qcode.tools.files.read import Read
 from qcode.tools.tool import ToolContext
 from qcode.tools.workspace import Workspace
 
@@ -216,7 +216,7 @@ def test_killed_while_it_writes_it_leaves_nothing_behind(bench: Bench, call: str
 
 
 def test_what_was_seen_of_many_files_is_kept_within_bounds(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qcode.tools.seen._KEPT_IN_ALL", 40)
+    monkeypatch.setattr("qcode.tools.workspace._KEPT_IN_ALL", 40)
     first, last = bench.have_read("a.txt", "one\n"), bench.have_read("b.txt", "two\n")
     for index in range(3):
         bench.have_read(f"{index}.txt", f"{index} more text\n")

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from qcode.protocol.tools import ToolOutcome
-from qcode.tools import fetch, page_text
-from qcode.tools.fetch import Fetch, Target
+from qcode.tools import web
 from qcode.tools.tool import ToolContext
+from qcode.tools.web import Fetch, Target
 from qcode.tools.workspace import Workspace
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -241,7 +241,7 @@ def test_the_letters_are_those_of_the_page(site: Site, tmp_path: Path, data: byt
 def test_silence_ends(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     released = threading.Event()
     site.pages["/"] = lambda request: (released.wait(20), None)[1]
-    monkeypatch.setattr(fetch, "LONGEST_S", 0.2)
+    monkeypatch.setattr(web, "LONGEST_S", 0.2)
     done = run(site.url(), tmp_path)
     released.set()
     assert "no whole answer within 0.2 s" in done.content
@@ -350,7 +350,7 @@ def test_a_charset_that_is_none_of_the_web_is_taken_for_utf_8(site: Site, tmp_pa
 
 
 def test_a_page_that_takes_for_ever_is_given_up(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_text, "LIMIT_S", 0.2)
+    monkeypatch.setattr(web, "LIMIT_S", 0.2)
     site.pages["/"] = answer("<!--" * 400_000, "text/html")
     done = run(site.url(), tmp_path)
     assert done.is_error

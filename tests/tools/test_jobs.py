@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from qcode.protocol.json import Json
 from qcode.protocol.tools import ToolOutcome
+from qcode.text.json import Json
 from qcode.tools.jobs import MOST_JOBS, Jobs
-from qcode.tools.jobs_tool import JobsTool
-from qcode.tools.shell import Shell
+from qcode.tools.shell import JobsTool, Shell
 from qcode.tools.tool import ToolContext
 from qcode.tools.workspace import Workspace
 from tests.tools.conftest import Bench

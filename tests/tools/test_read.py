@@ -6,7 +6,7 @@ import codecs
 
 import pytest
 
-from qcode.tools import read
+from qcode.tools.files import read
 from tests.tools.conftest import Bench
 
 
@@ -118,7 +118,7 @@ def test_text_in_another_encoding_is_shown_with_a_note_and_not_edited(
 
 
 def test_a_file_too_large_to_hold_is_read_in_parts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qcode.tools.read.LARGEST", 1_000)
+    monkeypatch.setattr("qcode.tools.files.read.LARGEST", 1_000)
     monkeypatch.setattr("qcode.tools.disk.LARGEST", 1_000)
     bench.add("big.log", "".join(f"line {n}\r\n" for n in range(1, 1_001)))
     content = bench.run("read", path="big.log", offset=500, limit=2).content

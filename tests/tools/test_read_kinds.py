@@ -14,7 +14,7 @@ from PIL import Image as Pillow
 from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
-from qcode.tools import pdf, pictures
+from qcode.tools.files import pictures, read
 from tests.tools.conftest import Bench
 
 
@@ -78,7 +78,7 @@ def test_without_pillow_an_image_is_sent_as_it_is_up_to_a_size(bench: Bench, mon
     bench.add("a.png", data)
     assert base64.b64decode(bench.run("read", path="a.png").images[0].data) == data
     monkeypatch.setattr(pictures, "MOST_BYTES", 10)
-    assert "install qcode with its 'images' extra" in bench.run("read", path="a.png").content
+    assert "pip install '.[images]'" in bench.run("read", path="a.png").content
 
 
 def document(*pages: str, password: str = "") -> bytes:
@@ -131,7 +131,7 @@ def test_a_pdf_that_gives_nothing_says_why(bench: Bench, monkeypatch: pytest.Mon
     assert "is a PDF that cannot be read: " in bench.run("read", path="broken.pdf").content
     bench.add("blank.pdf", document(""))
     assert "the pages may be pictures" in bench.run("read", path="blank.pdf").content
-    monkeypatch.setattr(pdf, "LIMIT_S", 0.001)
+    monkeypatch.setattr(read, "LIMIT_S", 0.001)
     assert "it took longer than 0.001 s" in bench.run("read", path="blank.pdf").content
 
 

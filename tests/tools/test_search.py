@@ -16,9 +16,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qcode.protocol.json import Json
-from qcode.tools import glob, grep, search
-from qcode.tools.patterns import compile_pattern
+from qcode.text.json import Json
+from qcode.tools.files import grep, listing
+from qcode.tools.files import grep as search
+from qcode.tools.files.patterns import compile_pattern
 from qcode.tools.workspace import Access, Workspace
 from tests.tools.conftest import TOOLS, Bench
 
@@ -85,12 +86,12 @@ def test_an_ignored_folder_is_looked_into_when_it_is_named(tree: Bench) -> None:
 def test_glob_gives_the_newest_first_and_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     for index in range(5):
         os.utime(bench.add(f"{index}.txt"), (index, index))
-    monkeypatch.setattr(glob, "MOST_FILES", 3)
+    monkeypatch.setattr(listing, "MOST_FILES", 3)
     assert bench.run("glob", pattern="*.txt").content == "4.txt\n3.txt\n2.txt\n[2 more files; narrow the pattern]"
 
 
 def test_a_walk_that_is_too_long_says_so(tree: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qcode.tools.walk.MOST_ENTRIES", 5)
+    monkeypatch.setattr("qcode.tools.files.walk.MOST_ENTRIES", 5)
     assert "the search stopped after 5 entries" in tree.run("glob", pattern="**/nothing").content
 
 
@@ -124,7 +125,7 @@ def test_patterns(pattern: str, yes: str, no: str) -> None:
 @example("[a||b]", "")
 @given(st.text(alphabet="ab*?[]{},!/.^-\\&|~", max_size=12), st.text(alphabet="ab/.", max_size=8))
 def test_any_pattern_compiles_or_is_refused(pattern: str, path: str) -> None:
-    from qcode.tools.refusal import Refused
+    from qcode.protocol.tools import Refused
 
     try:
         matcher = compile_pattern(pattern)

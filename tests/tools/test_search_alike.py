@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qcode.protocol.json import Json
-from qcode.tools import grep, search
+from qcode.text.json import Json
+from qcode.tools.files import grep
+from qcode.tools.files import grep as search
 from qcode.tools.workspace import Workspace
 from tests.tools.conftest import Bench
 

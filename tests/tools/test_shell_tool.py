@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.tools.environment import passed_on
+from qcode.tools.processes import passed_on
 from qcode.tools.tool import ToolContext
 from tests.tools.conftest import TOOLS, Bench
 
@@ -163,7 +163,7 @@ def test_a_flood_is_bounded(bench: Bench) -> None:
 
 def test_the_preview_shows_the_exact_command(bench: Bench) -> None:
     preview = bench.preview("shell", command="ls\n\x1b[2Jrm\u202e -rf\u00a0x\t#\r")
-    assert preview.detail == "ls\u21b5\n\\x1b[2Jrm\\u202e -rf\\xa0x\t#\\r"
+    assert preview.detail == "ls\u23ce\n\\x1b[2Jrm\\u202e -rf\\xa0x\u21e5   #\\x0d"
     assert preview.refusal == ""
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from qcode.protocol.json import Json
-from qcode.tools.todo import Item, items_of
+from qcode.text.json import Json
+from qcode.tools.dialog import TodoItem, todo_items
 from tests.tools.conftest import Bench
 
 
@@ -18,7 +18,7 @@ def test_the_list_comes_back_as_it_stands(bench: Bench) -> None:
     outcome = bench.run("todo", items=items)
     assert outcome.content == "[x] look\n[>] fix it\n[ ] test"
     assert outcome.summary == "1 of 3 done"
-    assert items_of({"items": items})[1] == Item("fix it", "in_progress")
+    assert todo_items({"items": items})[1] == TodoItem("fix it", "in_progress")
     assert bench.run("todo", items=[]).content == "The list is empty."
 
 

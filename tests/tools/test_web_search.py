@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from qcode.protocol.json import JsonObject
 from qcode.protocol.tools import ToolOutcome
 from qcode.safety.rules import Rules
+from qcode.text.json import JsonObject
 from qcode.tools.tool import ToolContext
 from qcode.tools.web_search import SERVICES, WebSearch
 from qcode.tools.workspace import Workspace
+from tests.fakes.tools import spec_of
 from tests.safety.judging import policy_for
 from tests.tools.test_fetch import Open, Site, answer
 
@@ -92,8 +93,8 @@ def test_nothing_found_a_bad_query_and_a_private_address_are_said(site: Site, tm
 def test_it_is_judged_as_a_fetch_of_the_service_whatever_the_model_says(tmp_path: Path) -> None:
     policy = replace(policy_for(tmp_path), search_url=SERVICES["brave"].url)
     call: JsonObject = {"query": "x", "url": "https://elsewhere.example"}
-    asked = policy.judge("web_search", call)
+    asked = policy.judge(spec_of("web_search"), call)
     assert (asked.verdict, asked.proposed_rule) == ("ask", "fetch(api.search.brave.com)")
-    assert policy.with_allow("fetch(api.search.brave.com)").judge("web_search", call).verdict == "allow"
-    assert replace(policy, rules=Rules.of(deny=["fetch"])).judge("web_search", call).verdict == "deny"
-    assert policy.with_mode("plan").judge("web_search", call).verdict == "deny"
+    assert policy.with_allow("fetch(api.search.brave.com)").judge(spec_of("web_search"), call).verdict == "allow"
+    assert replace(policy, rules=Rules.of(deny=["fetch"])).judge(spec_of("web_search"), call).verdict == "deny"
+    assert policy.with_mode("plan").judge(spec_of("web_search"), call).verdict == "deny"

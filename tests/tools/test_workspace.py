@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.tools.refusal import Refused
+from qcode.protocol.tools import Refused
 from qcode.tools.workspace import Access, Workspace
 from tests.tools.conftest import Bench
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.tools.refusal import Refused
+from qcode.protocol.tools import Refused
 from tests.tools.conftest import Bench
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from qcode.agent.keys.connect import CheckedKey, KeysService, ProviderChoice
 from qcode.safety.secret import Secret
-from qcode.tui.connecting import CheckedKey, ProviderChoice
 
 CANARY = "sk-canary-0123456789abcdef"
 
@@ -18,8 +18,11 @@ CHOICES = (
 )
 
 
-class ScriptedConnecting:
+class ScriptedConnecting(KeysService):
     """Refuses what begins with "bad"; waits for `opened` where the test asks for it."""
+
+    is_first: bool = False
+    wants_theme: bool = False
 
     def __init__(self, *, is_first: bool = False, wants_theme: bool = False, waits: bool = False) -> None:
         self.is_first = is_first

@@ -6,16 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qcode.protocol.controls import Controls, OfferedTool
+from qcode.agent.context.memory import Memory
+from qcode.agent.offered_tools import OfferedTool, offered_tools
+from qcode.agent.permissions import KeptRules, Origins, Permissions
 from qcode.protocol.messages import ToolCall
-from qcode.runtime.kept_rules import KeptRules
-from qcode.runtime.memory import Memory
-from qcode.runtime.offered import offered_tools
-from qcode.runtime.permissions import Origins, Permissions
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.tools import registry
-from tests.safety.judging import CLEAN
+from qcode.tui.setup import Controls
+from tests.safety.judging import NO_SANDBOX
 
 FINDINGS = (
     "terminal",
@@ -40,7 +39,7 @@ class Project:
         self.work = self.base / "work"
         self.work.mkdir(exist_ok=True)
         rules = Rules.of(allow=["shell(make test)"], deny=["read(private/**)"])
-        policy = Policy("default", rules, self.is_trusted, self.work, looks=CLEAN)
+        policy = Policy("default", rules, self.is_trusted, self.work, probes=NO_SANDBOX)
         origins = Origins(
             {"allow": ("~/config.toml:4",), "deny": ("~/config.toml:5",)},
             "the default",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from decimal import Decimal
 
+from qcode.agent.models.offered import ModelsService, OfferedModel, OfferedProvider
 from qcode.protocol.model import Effort, ModelFacts
 from qcode.protocol.usage import Price
-from qcode.tui.offering import OfferedModel, OfferedProvider
 
 
 def facts(window: int, output: int, price: tuple[str, str] | None, *, thinks: bool, sees: bool | None) -> ModelFacts:
@@ -29,12 +29,14 @@ GROQ = OfferedProvider("groq", is_ready=False)
 FULL = (ANTHROPIC, ROUTER, DEMO, GROQ)
 
 
-class ScriptedOffering:
+class ScriptedOffering(ModelsService):
     """Offers `providers`; a host that is asked answers once `answered` is set."""
+
+    effort: Effort | None = None
 
     def __init__(self, *offered: OfferedProvider, effort: Effort | None = None, hindrance: str = "") -> None:
         self.offered = offered or (DEMO,)
-        self.effort: Effort | None = effort
+        self.effort = effort
         self.hindrance = hindrance
         self.kept: list[str] = []
         self.asked: list[str] = []

@@ -14,8 +14,7 @@ from qcode.protocol.events import (
     ToolStarted,
     UsageUpdated,
 )
-from qcode.protocol.reply import TextDelta
-from qcode.protocol.stops import StopReason
+from qcode.protocol.reply import StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from tests.tui.harness import at_work, make_app

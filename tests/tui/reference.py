@@ -8,7 +8,7 @@ from pathlib import Path
 from qcode.tui.commands.command import key_names
 from qcode.tui.commands.help import PROMPT_KEYS
 from qcode.tui.commands.table import COMMANDS
-from qcode.tui.prompt_editing import EDITING_KEYS
+from qcode.tui.prompt.editing import EDITING_KEYS
 
 PAGE = Path(__file__).parents[2] / "docs" / "keys.md"
 

@@ -7,16 +7,15 @@ from collections.abc import AsyncIterator, Collection, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from qcode.protocol.conversation import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
+from qcode.protocol.approvals import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, ReplyFinished, StepStarted, TurnEnded, TurnEvent, TurnStarted
 from qcode.protocol.library import ExportForm, SessionInfo
 from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant, user
 from qcode.protocol.model import Effort
-from qcode.protocol.reply import TextDelta
+from qcode.protocol.reply import Limit, Outcome, StopReason, TextDelta
 from qcode.protocol.reports import Reports, TurnUsage
 from qcode.protocol.rewinding import FileDiff, OwnMessage, RewindPlan, RewindReport, What
-from qcode.protocol.stops import Limit, Outcome, StopReason
 from qcode.protocol.usage import Usage
 
 

@@ -18,8 +18,8 @@ from qcode.protocol.events import (
 from qcode.protocol.reply import Source, TextDelta, WebSearched
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
-from qcode.tui.approval import asked_by
-from qcode.tui.transcript.cards import Card
+from qcode.tui.panels.approval import asked_by
+from qcode.tui.transcript.cards import Card, CardUpdate
 from tests.tui.scripted import FixedClock, call, ended, reply
 from tests.tui.test_presenter import present
 from tests.tui.transcript.test_cards import rows
@@ -84,7 +84,7 @@ def test_unfolded_the_card_shows_task_words_and_results_in_the_place_of_the_line
     card = Card("agent", "look around", FixedClock())
     for changes in given:
         kept: dict[str, Any] = {key: text for key, text in changes.items() if key in ("append", "detail")}
-        card.change(**kept)
+        card.change(CardUpdate(**kept))
     folded = "\n".join(rows(card))
     assert "✓ read src/app.py" in folded
     assert "Find it." not in folded

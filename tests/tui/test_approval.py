@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from qcode.protocol.conversation import Answer
+from qcode.protocol.approvals import Answer
 from qcode.protocol.events import ApprovalRequested, Choice, ReplyFinished, ToolFinished, ToolStarted
-from qcode.protocol.stops import StopReason
+from qcode.protocol.reply import StopReason
 from qcode.protocol.tools import ToolOutcome
-from qcode.tui.approval import AGAIN, GUARD_SECONDS, options_for
-from qcode.tui.preview import preview_content
-from qcode.tui.text import visible
+from qcode.text.clean import visible_lines
+from qcode.tui.panels.approval import AGAIN, GUARD_SECONDS, options_for, preview_content
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply, says
 
@@ -237,12 +236,14 @@ def test_a_long_preview_scrolls_and_never_hides_question_or_choices(size: tuple[
 
 def test_what_runs_is_shown_character_by_character() -> None:
     hidden = "ls \x1b[2K\u202e\u200b\tcafé\nrm"
-    assert visible(hidden) == "ls \\x1b[2K\\u202e\\u200b\tcafé\nrm"
-    assert preview_content(hidden).plain.startswith("ls \\x1b[2K\\u202e\\u200b")
+    shown = "ls \\x1b[2K\\u202e\\u200b⇥   café⏎\nrm"
+    assert preview_content(visible_lines(hidden)).plain == preview_content(hidden).plain == shown
 
 
 def test_a_line_end_in_a_command_is_marked() -> None:
-    assert preview_content("cd /tmp\nrm x\n").plain == "cd /tmp ⏎\nrm x"
+    assert preview_content(visible_lines("cd /tmp\nrm x\n")).plain == "cd /tmp⏎\nrm x⏎\n"
+    forged = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-rm x"
+    assert preview_content(visible_lines(forged)).plain == forged.replace("\n", "⏎\n")
 
 
 def test_a_diff_has_line_numbers_and_keeps_every_line() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.tui.clipboard import MOST_FOR_TERMINAL, Clipboard, Run, _run, osc52, tools_for
+from qcode.tui.terminal.clipboard import MOST_FOR_TERMINAL, Clipboard, _run, osc52, tools_for
 
 XTERM = {"TERM": "xterm-256color"}
 
@@ -29,7 +29,7 @@ class Tools:
 
 
 def copied(
-    text: str, environ: dict[str, str], run: Run, folder: Path | None = None, platform: str = "linux"
+    text: str, environ: dict[str, str], run: Tools, folder: Path | None = None, platform: str = "linux"
 ) -> tuple[str, str]:
     written: list[str] = []
     said = Clipboard(environ, platform, written.append, folder, run).copy(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from qcode.protocol.messages import Reasoning, Text, ToolResult, assistant, user
 from qcode.tui.commands.command import key_names, nearest, split_command
 from qcode.tui.commands.table import COMMANDS
-from qcode.tui.hanging import HangingText
+from qcode.tui.widgets import HangingText
 from tests.tui.harness import SETUP, Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, call, ended, said, says
 

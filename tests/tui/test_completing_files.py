@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qcode.agent.context.attachments import mentions
+from qcode.agent.context.file_index import FileIndex, Found
 from qcode.protocol.messages import Text, assistant, user
-from qcode.runtime.attachments import mentions
-from qcode.runtime.file_index import Found
-from qcode.runtime.file_ranking import Catalogue, Search
-from qcode.tui.file_menu import Mention, mention_at, mention_of, recent_paths
+from qcode.text.match import Catalogue, Search
+from qcode.tui.prompt.menu import Mention, mention_at, mention_of, recent_paths
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation, call
 
 FILES = ("src/main.py", "src/deep/test_main.py", "README.md", "my dir/a b.py", 'odd"name.py')
 
 
-class Finder:
+class Finder(FileIndex):
     """Real ranking over a fixed list; `more` are files that are known after the first refresh."""
 
     def __init__(self, *files: str, more: tuple[str, ...] = ()) -> None:

@@ -7,8 +7,8 @@ from textual import events
 from textual.widgets import Static
 
 from qcode.safety.secret import Secret
-from qcode.tui.connect import ConnectScreen, KeyField
-from qcode.tui.screens.finder import Finder
+from qcode.tui.screens.connect import ConnectScreen, KeyField
+from qcode.tui.screens.picker import Finder
 from tests.tui.connecting import CANARY, ScriptedConnecting
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation

@@ -13,13 +13,13 @@ import pytest
 from textual.pilot import Pilot
 from textual.worker_manager import WorkerManager
 
+from qcode.agent.context.clipboard import Clip
+from qcode.agent.keys.connect import CheckedKey
 from qcode.protocol.events import StepStarted
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.tools import ToolOutcome
-from qcode.runtime.clipboard import Clip
 from qcode.tui.app import QcodeApp
-from qcode.tui.connect import ConnectScreen
-from qcode.tui.connecting import CheckedKey
+from qcode.tui.screens.connect import ConnectScreen
 from qcode.tui.setup import Opening
 from tests.tui.connecting import ScriptedConnecting
 from tests.tui.harness import SETUP, Running, at_work, drive, make_app
@@ -90,7 +90,8 @@ def breaking(group: str, at: int) -> Iterator[list[Breaking]]:
 
     def new_worker(self: WorkerManager, work: Any, node: Any, **named: Any) -> Any:
         if named.get("group") == group and not made:
-            work = Breaking(work, at)
+            # `@work` hands over a function that makes the coroutine.
+            work = Breaking(work() if callable(work) else work, at)
             made.append(work)
         return plain(self, work, node, **named)
 

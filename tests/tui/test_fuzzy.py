@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.tui.fuzzy import fold, match, rank
+from qcode.text.match import fold, match, rank
 
 
 def best(query: str, *texts: str) -> str:

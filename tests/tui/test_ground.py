@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from qcode.tui.ground import GroundReported, ReportParser, is_askable
+from qcode.tui.terminal.input import GroundReported, ReportParser, is_askable
 from tests.e2e.running import Place
 from tests.e2e.terminal import Terminal
 from tests.tui.harness import Running, drive

@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from qcode.tui.commands.command import table_text
-from qcode.tui.hanging import HangingText, hanging
+from qcode.tui.widgets import HangingText, hanging
 from tests.tui.harness import Running, drive
 
 LINE = "  rate limit     the host refuses, qcode counts down and tries again"

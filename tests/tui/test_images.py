@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from textual import events
 
+from qcode.agent.context.clipboard import Clip
+from qcode.agent.context.pictures import Picture, picture_at
+from qcode.protocol.errors import InputError
 from qcode.protocol.messages import Image
-from qcode.runtime.attachments import InputError
-from qcode.runtime.clipboard import Clip
-from qcode.runtime.pictures import Picture, picture_at
-from qcode.tui.images import image_paths
-from qcode.tui.prompt_history import PromptHistory
-from tests.runtime.test_pictures import png
+from qcode.tui.prompt.history import PromptHistory
+from qcode.tui.prompt.labels import image_paths
+from tests.agent.test_pictures import png
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, ended, says
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from qcode.protocol.events import SteeringAdded, ToolFinished
-from qcode.protocol.reply import TextDelta
-from qcode.protocol.stops import Outcome
+from qcode.protocol.reply import Outcome, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, call, ended, said, says

@@ -15,7 +15,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from qcode.protocol.conversation import Answer
+from qcode.protocol.approvals import Answer
 from qcode.protocol.events import (
     ApprovalRequested,
     Choice,
@@ -28,10 +28,9 @@ from qcode.protocol.events import (
     ToolStarted,
     Waiting,
 )
-from qcode.protocol.reply import ReasoningDelta, TextDelta
-from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.reply import Outcome, ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
-from qcode.tui.linear import LinearApp
+from qcode.tui.linear import LinearApp, LineTerminal
 from tests.tui.controlling import Project
 from tests.tui.harness import SETUP
 from tests.tui.scripted import FixedClock, Script, ScriptedConversation, UntilAnswered, call, ended, reply, said, says
@@ -40,8 +39,8 @@ from tests.tui.test_todos import listed
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Typed:
-    """Lines that were typed before, and all that was said."""
+class Typed(LineTerminal):
+    """A terminal with lines that were typed before, and all that was said."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = list(lines)
@@ -318,7 +317,8 @@ def test_a_plan_is_approved_by_number_with_its_mode() -> None:
     request = ApprovalRequested(asks, "Go on with it?", "# Cache\n\n1. add it", kind="plan")
     conversation = ScriptedConversation([reply("", asks), request, UntilAnswered("c1"), ended()])
     lines = talk(conversation, "plan it", "2")
-    assert "1. add it" in lines
+    at = lines.index("Question: Go on with it?")
+    assert lines[at + 1 : at + 5] == ["  # Cache", "  ", "  1. add it", "1. Yes, and accept edits"]
     assert "1. Yes, and accept edits" in lines
     assert conversation.answers == [("c1", Answer(True, mode="default"))]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from qcode.config.custom_commands import CustomCommand
-from qcode.protocol.conversation import TurnOptions
+from qcode.config.definitions import CustomCommand
+from qcode.protocol.approvals import TurnOptions
 from qcode.protocol.tools import ToolOutcome
 from tests.tui.scripted import ScriptedConversation
 from tests.tui.test_linear import talk

@@ -8,7 +8,7 @@ from decimal import Decimal
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.reports import TurnUsage
 from qcode.protocol.usage import Usage
-from qcode.tui.announcing import Announcer
+from qcode.tui.terminal.driver import Announcer
 from tests.tui.harness import SETUP, Running, drive
 from tests.tui.scripted import ScriptedConversation, ended, says
 

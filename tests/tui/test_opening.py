@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from textual import events
 from textual.pilot import Pilot
 
-from qcode.protocol.conversation import Conversation
+from qcode.protocol.approvals import Conversation
 from qcode.protocol.messages import Text, assistant, user
 from qcode.tui.app import QcodeApp
-from qcode.tui.connect import ConnectScreen
+from qcode.tui.screens.connect import ConnectScreen
 from qcode.tui.setup import AppSetup, Opening
 from tests.tui.connecting import ScriptedConnecting
 from tests.tui.harness import SETUP, at_work

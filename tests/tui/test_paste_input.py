@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
 
-from qcode.tui.paste_input import PasteParser
+from qcode.tui.terminal.input import PasteParser
 
 START, END = "\x1b[200~", "\x1b[201~"
 PIECES = st.text(st.sampled_from(list("ab\r\n\t\x1b[201~\x07é")), max_size=40).filter(lambda text: END not in text)

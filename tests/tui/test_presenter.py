@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import Any
 
@@ -26,13 +26,12 @@ from qcode.protocol.events import (
     UsageUpdated,
     Waiting,
 )
-from qcode.protocol.reply import ReasoningDelta, TextDelta
-from qcode.protocol.stops import Limit, Outcome, StopReason
+from qcode.protocol.reply import Limit, Outcome, ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
-from qcode.tui.calls import main_argument
 from qcode.tui.presenter import Presenter
 from qcode.tui.status import Activity
+from qcode.tui.transcript.cards import CardUpdate, main_argument
 from tests.tui.scripted import FixedClock, call, ended, reply
 
 
@@ -42,6 +41,9 @@ class Recorder:
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.activity: Activity | None = None
+
+    def add_user(self, text: str) -> None:
+        self.calls.append(("user", text))
 
     def append_text(self, text: str) -> None:
         self.calls.append(("text", text))
@@ -67,8 +69,9 @@ class Recorder:
     def add_card(self, call_id: str, name: str, argument: str) -> None:
         self.calls.append(("card", call_id, name, argument))
 
-    def update_card(self, call_id: str, **changes: str | None) -> None:
-        self.calls.append(("update", call_id, {key: value for key, value in changes.items() if value is not None}))
+    def update_card(self, call_id: str, update: CardUpdate) -> None:
+        changes = {key: value for key, value in asdict(update).items() if value is not None}
+        self.calls.append(("update", call_id, changes))
 
     def show_activity(self, activity: Activity | None) -> None:
         self.activity = activity
@@ -275,8 +278,8 @@ def test_what_recovery_cost_is_said_at_the_end() -> None:
     )
 
 
-def test_the_argument_that_matters_is_one_clean_line() -> None:
-    assert main_argument(call(arguments='{"timeout": 5, "command": "ls\\n-la\\u001b[2J"}')) == "ls⏎-la"
+def test_the_argument_that_matters_is_one_line_with_nothing_invisible() -> None:
+    assert main_argument(call(arguments='{"timeout": 5, "command": "ls\\n-la\\u001b[2J"}')) == "ls⏎-la\\x1b[2J"
     assert main_argument(call(arguments='{"path": "a.py", "content": "x"}')) == "a.py"
     assert main_argument(call(arguments='{"depth": 2, "what": "this"}')) == "this"
     assert main_argument(call(arguments="{}")) == ""

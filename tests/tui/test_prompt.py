@@ -6,9 +6,9 @@ from pathlib import Path
 
 from textual import events
 
-from qcode.tui.pastes import Pastes, pasted
-from qcode.tui.prompt_history import PromptHistory
-from qcode.tui.screens.theme import ThemePicker
+from qcode.tui.prompt.history import PromptHistory
+from qcode.tui.prompt.labels import Pastes, pasted
+from qcode.tui.screens.palette import ThemePicker
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation
 

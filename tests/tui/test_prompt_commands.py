@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from qcode.config.custom_commands import CustomCommand
-from qcode.protocol.conversation import NO_OPTIONS, TurnOptions
+from qcode.config.definitions import CustomCommand
+from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.events import SteeringAdded
 from qcode.tui.commands.command import Command
-from qcode.tui.commands.keymap import keymap, problems
+from qcode.tui.commands.help import keymap, problems
 from qcode.tui.commands.table import COMMANDS
-from qcode.tui.editor import EditorError, edit_text, editor_command
-from qcode.tui.prompt_history import PromptHistory
-from tests.runtime.briefing.folders import make_executable
+from qcode.tui.prompt.editor import EditorError, edit_text, editor_command
+from qcode.tui.prompt.history import PromptHistory
+from tests.agent.context.folders import make_executable
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, ended, says
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
 
-from qcode.tui.graphemes import end_of, start_of
-from qcode.tui.kill_ring import KillRing
+from qcode.tui.prompt.editing import EDITING_KEYS, KillRing, end_of, start_of
 from tests.tui.harness import Running, drive
 
 FAMILY = "👨‍👩‍👧"
@@ -96,6 +98,100 @@ def test_what_is_one_character_to_people_is_one_to_the_cursor() -> None:
         assert prompt.cursor_location == (0, 1 + len(FAMILY))
         await run.pilot.press("left", "delete")
         assert prompt.text == "ab"
+
+    drive(test)
+
+
+NINE_LINES = "\n".join(f"line {number}" for number in range(9))
+"""One line more than the prompt shows at 24 rows, so that it has a scroll bar."""
+
+
+def test_undo_and_redo_keep_the_draft_when_the_scroll_bar_appears_and_disappears() -> None:
+    async def test(run: Running) -> None:
+        prompt = run.app.parts.prompt
+        has_bar = []
+        await paste(run, NINE_LINES)
+        has_bar.append(prompt.show_vertical_scrollbar)
+        assert await keys(run, "ctrl+z") == ""
+        has_bar.append(prompt.show_vertical_scrollbar)
+        assert has_bar == [True, False]
+        assert await keys(run, "alt+z") == NINE_LINES
+        assert prompt.cursor_location == (8, 6)
+        assert prompt.scroll_offset.y == 1
+        await paste(run, "!")
+        assert await keys(run, "ctrl+z", "ctrl+z", "alt+z", "alt+z") == NINE_LINES + "!"
+
+    drive(test)
+
+
+def test_undo_restores_a_recalled_prompt_and_the_draft_before_it_in_a_scrolled_prompt() -> None:
+    async def test(run: Running) -> None:
+        run.app.parts.prompt.sent.add(NINE_LINES)
+        await run.type("draft")
+        assert await keys(run, "up") == NINE_LINES
+        await run.pilot.press("ctrl+a", "shift+down", "shift+down", "shift+end")
+        assert await keys(run, "backspace") == "\n".join(NINE_LINES.splitlines()[3:]).join(("\n", ""))
+        assert await keys(run, "ctrl+z") == NINE_LINES
+        assert await keys(run, "ctrl+z") == "draft"
+
+    drive(test)
+
+
+def test_undo_works_in_a_prompt_that_was_scrolled_and_then_resized() -> None:
+    async def test(run: Running) -> None:
+        await paste(run, "\n".join("word " * 12 for _ in range(9)))
+        for size in ((30, 12), (120, 50), (80, 24)):
+            await run.pilot.resize_terminal(*size)
+            await run.pilot.pause()
+            assert await keys(run, "ctrl+z") == ""
+            assert (await keys(run, "alt+z")).count("\n") == 8
+
+    drive(test)
+
+
+def test_cut_takes_the_last_line_of_the_prompt() -> None:
+    async def test(run: Running) -> None:
+        await run.type("one\ntwo")
+        assert await keys(run, "ctrl+x") == "one\n"
+        assert run.app.clipboard == "two"
+        assert await keys(run, "ctrl+x", "ctrl+x") == "one\n"
+        assert await keys(run, "up", "ctrl+x", "ctrl+x") == ""
+        assert await keys(run, "ctrl+z", "ctrl+z") == "one\ntwo"
+
+    drive(test)
+
+
+def test_alt_with_a_letter_is_a_key_in_terminals_that_report_the_letter_too() -> None:
+    async def test(run: Running) -> None:
+        async def press(letter: str) -> str:
+            run.app.post_message(events.Key(f"alt+{letter}", letter))
+            await run.pilot.pause()
+            return run.app.parts.prompt.text
+
+        for text in ("one", "two"):
+            await run.pilot.press(*text, "ctrl+u")
+        assert await keys(run, "ctrl+y") == "two"
+        assert await press("y") == "one"
+        assert await keys(run, "ctrl+z") == "two"
+        assert await press("z") == "one"
+        assert await press("x") == "one"
+        await press("b")
+        assert await press("d") == ""
+
+    drive(test)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_sequence_of_editing_keys_fails_in_a_scrolled_prompt(seed: int) -> None:
+    chosen = random.Random(seed)
+    pressed = [key for names, *_ in EDITING_KEYS for key in names.split(",")[:1] if key not in ("up", "down")]
+
+    async def test(run: Running) -> None:
+        for number in range(60):
+            if number % 6 == 0:
+                text = "\n".join("word " * chosen.randint(0, 25) for _ in range(chosen.randint(1, 12)))
+                await paste(run, text)
+            await run.pilot.press(chosen.choice([*pressed, "ctrl+z", "ctrl+z", "alt+z", "shift+up", "shift+down"]))
 
     drive(test)
 

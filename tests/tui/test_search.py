@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from qcode.tui.search_bar import SearchField
-from qcode.tui.terminal import has_browser
+from qcode.tui.panels.search import SearchField
+from qcode.tui.terminal.driver import has_browser
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, ended, says
 

@@ -9,8 +9,8 @@ from textual.pilot import Pilot
 
 from qcode.protocol.events import ApprovalRequested, Notice
 from qcode.protocol.servers import ServerQuestion, ServerStatus, ServerTool
-from qcode.tui.approval import GUARD_SECONDS
-from qcode.tui.hanging import HangingText
+from qcode.tui.panels.approval import GUARD_SECONDS
+from qcode.tui.widgets import HangingText
 from tests.tui.harness import Running, at_work, drive, make_app
 from tests.tui.scripted import Gate, ScriptedConversation, UntilAnswered, call, ended
 

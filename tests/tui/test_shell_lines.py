@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from textual.widgets import Static
 
+from qcode.agent.context.attachments import Attached, shell_block, split_attached
 from qcode.protocol.messages import Message, Text, assistant
 from qcode.protocol.tools import ToolOutcome
-from qcode.runtime.attachments import Attached, shell_block, split_attached
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, ended, says
 

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 import pytest
 from textual.pilot import Pilot
 
+from qcode.agent.context.file_index import FileIndex, Found
+from qcode.agent.context.pictures import Picture
 from qcode.protocol.events import (
     ApiCalls,
     ApprovalRequested,
@@ -22,17 +24,14 @@ from qcode.protocol.events import (
     UsageUpdated,
 )
 from qcode.protocol.messages import Image
-from qcode.protocol.reply import ReasoningDelta, TextDelta
-from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.reply import Outcome, ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
-from qcode.runtime.file_index import Found
-from qcode.runtime.file_ranking import Catalogue, Search
-from qcode.runtime.pictures import Picture
+from qcode.text.match import Catalogue, Search
 from qcode.tui.app import QcodeApp
-from qcode.tui.connect import ConnectScreen, KeyField
-from qcode.tui.screens.finder import Finder
-from qcode.tui.screens.theme import ThemePicker
+from qcode.tui.screens.connect import ConnectScreen, KeyField
+from qcode.tui.screens.palette import ThemePicker
+from qcode.tui.screens.picker import Finder
 from tests.tui.connecting import CHOICES, ScriptedConnecting
 from tests.tui.harness import at_work, make_app
 from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply, said
@@ -246,8 +245,11 @@ def test_slash_menu(snap_compare: Compare) -> None:
     assert [choice.text for choice in app.parts.menu.choices] == ["/model ", "/mode ", "/memory ", "/mcp "]
 
 
-class _Files:
+class _Files(FileIndex):
     """Real ranking over a fixed list."""
+
+    def __init__(self) -> None:
+        """List no folder."""
 
     def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> Found:
         paths = ("src/main.py", "src/deep/test_main.py", "docs/a page with a long name about the main thing.md")

@@ -12,19 +12,18 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from qcode.agent.context.attachments import shell_block
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import ApiCalls, StepStarted, TurnEnded, UsageUpdated, Waiting
 from qcode.protocol.library import SessionInfo
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant
-from qcode.protocol.reply import TextDelta
+from qcode.protocol.reply import Outcome, StopReason, TextDelta
 from qcode.protocol.reports import ContextReport, TurnUsage
 from qcode.protocol.rewinding import OwnMessage
-from qcode.protocol.stops import Outcome, StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
-from qcode.runtime.attachments import shell_block
 from qcode.tui.app import QcodeApp
-from qcode.tui.connect import ConnectScreen
+from qcode.tui.screens.connect import ConnectScreen
 from tests.tui.connecting import ScriptedConnecting
 from tests.tui.harness import at_work, make_app
 from tests.tui.scripted import Gate, ScriptedConversation, ScriptedLibrary, ScriptedRewinds, Step, ended, reply

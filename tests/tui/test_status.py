@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import ApprovalRequested, ToolStarted, TurnEnded, UsageUpdated, Waiting
-from qcode.protocol.stops import Outcome
+from qcode.protocol.reply import Outcome
 from qcode.protocol.usage import Usage
-from qcode.tui.figures import cost_text, count_text, duration_text, tokens_text
-from qcode.tui.status import NO_SANDBOX, SANDBOX, Activity, Status, render_status
-from qcode.tui.totals import Totals
+from qcode.text.numbers import cost_text, count_text, duration_text, tokens_text
+from qcode.tui.status import NO_SANDBOX, SANDBOX, Activity, Status, Totals, render_status
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, call, ended, says
 

@@ -14,8 +14,8 @@ import pyte
 import pytest
 from textual._xterm_parser import XTermParser
 
-from qcode.tui import terminal
-from qcode.tui.prompt import NEW_LINE_KEYS
+from qcode.tui.prompt.prompt import NEW_LINE_KEYS
+from qcode.tui.terminal import driver
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, ended, says
 
@@ -37,19 +37,19 @@ sys.exit(code)
 
 @pytest.mark.parametrize("sequence", ["\x1b\r", "\n", "\x1b[13;2u", "\x1b[13;3u", "\x1b[27;2;13~", "\x1b[27;3;13~"])
 def test_shift_enter_alt_enter_and_ctrl_j_are_new_lines_however_a_terminal_sends_them(sequence: str) -> None:
-    terminal.teach_alt_keys()
+    driver.teach_alt_keys()
     keys = [event.key for event in XTermParser().feed(sequence)]  # type: ignore[attr-defined]  # only keys come here
     assert len(keys) == 1
     assert keys[0] in NEW_LINE_KEYS
 
 
 def test_a_plain_enter_is_no_new_line() -> None:
-    terminal.teach_alt_keys()
+    driver.teach_alt_keys()
     assert [event.key for event in XTermParser().feed("\r")] == ["enter"]  # type: ignore[attr-defined]
 
 
 def test_a_title_cannot_end_its_sequence_early() -> None:
-    assert terminal.set_title("a\x07b\x1b\\c\nd") == "\x1b]0;abc⏎d\x07"
+    assert driver.set_title("a\x07b\x1b\\c\nd") == "\x1b]0;abc⏎d\x07"
 
 
 class Terminal:
@@ -119,12 +119,12 @@ def test_the_app_loads_no_sdk_and_no_engine() -> None:
         "print(sorted(rooms), sorted({'openai', 'anthropic', 'google', 'httpx2', 'pydantic'} & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.strip() == "['protocol', 'safety', 'tui'] []"
+    assert done.stdout.strip() == "['protocol', 'text', 'tui', 'values'] []"
 
 
 def test_a_notification_cannot_end_its_sequence_or_be_another_command() -> None:
-    assert terminal.notify("a\x07b\x1b\\c") == "\x1b]9;abc\x07"
-    assert terminal.notify("4;1;50") == "\x1b]9;\x07"
+    assert driver.notify("a\x07b\x1b\\c") == "\x1b]9;abc\x07"
+    assert driver.notify("4;1;50") == "\x1b]9;\x07"
 
 
 @pytest.mark.parametrize("is_looked_at", [True, False])
@@ -136,7 +136,7 @@ def test_the_end_of_a_turn_is_notified_where_the_terminal_is_not_looked_at(is_lo
         run.app.app_focus = is_looked_at
         gate.open()
         await run.until_idle()
-        assert (terminal.notify("qcode: the turn has ended") in written) is not is_looked_at
+        assert (driver.notify("qcode: the turn has ended") in written) is not is_looked_at
 
     gate = Gate()
     drive(test, ScriptedConversation([gate, *says("a reply"), ended()]), has_bell=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qcode.tui.terminal_facts import Terminal, program_of, terminal_lines
+from qcode.agent.doctor import Terminal, program_of, terminal_lines
 
 
 def told(encoding: str = "utf-8", size: tuple[int, int] | None = (80, 24), **env: str) -> str:

@@ -11,16 +11,7 @@ from rich.color import Color as RichColor
 from rich.style import Style
 from textual.color import Color
 
-from qcode.tui.themes import (
-    AUTO,
-    COLORS,
-    ThemeError,
-    choose_theme,
-    load_themes,
-    parse_theme,
-    read_theme,
-    theme_folders,
-)
+from qcode.tui.theme import AUTO, COLORS, ThemeError, choose_theme, load_themes, parse_theme, read_theme, theme_folders
 from qcode.tui.transcript.line import ink
 from qcode.tui.transcript.palette import Palette
 from tests.tui.harness import Running, drive

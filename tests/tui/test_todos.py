@@ -8,8 +8,8 @@ from qcode.engine.compaction import is_summary
 from qcode.protocol.events import ToolFinished
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.tools import ToolOutcome
-from qcode.tools.todo import Item, State
-from qcode.tui.todo_list import changes, in_short, todos_in
+from qcode.tools.dialog import State, TodoItem
+from qcode.tui.panels.todos import changes, in_short, todos_in
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, ended, says
 
@@ -44,10 +44,10 @@ def panel(run: Running) -> list[str]:
 
 
 def test_the_list_in_short_names_what_is_being_done() -> None:
-    items = tuple(Item(*one) for one in ITEMS)
+    items = tuple(TodoItem(*one) for one in ITEMS)
     assert in_short(items) == "1/3 · doing: fix [it]"
-    assert in_short((Item("a\x1b[31m\nb", "pending"),)) == "0/1 · next: a⏎b"
-    assert in_short((Item("a", "done"),)) == "1/1 · all done"
+    assert in_short((TodoItem("a\x1b[31m\nb", "pending"),)) == "0/1 · next: a⏎b"
+    assert in_short((TodoItem("a", "done"),)) == "1/1 · all done"
 
 
 def test_the_last_call_that_succeeded_is_the_list() -> None:
@@ -66,12 +66,12 @@ def test_the_list_survives_a_compaction() -> None:
 
 
 def test_changes_are_told_in_words() -> None:
-    before = (Item("a", "in_progress"), Item("b", "pending"), Item("c", "pending"))
-    after = (Item("a", "done"), Item("b", "in_progress"), Item("d", "pending"))
+    before = (TodoItem("a", "in_progress"), TodoItem("b", "pending"), TodoItem("c", "pending"))
+    after = (TodoItem("a", "done"), TodoItem("b", "in_progress"), TodoItem("d", "pending"))
     told = changes(before, after)
     assert told.split("\n") == ["1/3 · doing: b", "done: a", "now: b", "to do: d", "no longer on the list: c"]
     assert changes(after, after) == ""
-    assert changes((Item("a", "done"),), ()) == ""
+    assert changes((TodoItem("a", "done"),), ()) == ""
 
 
 def test_the_panel_opens_by_itself_and_folds_when_the_turn_ends() -> None:

@@ -10,10 +10,9 @@ import pytest
 from textual import events
 
 from qcode.protocol.events import Notice
-from qcode.protocol.reply import TextDelta
-from qcode.protocol.stops import Outcome
+from qcode.protocol.reply import Outcome, TextDelta
 from qcode.tui.app import QcodeApp
-from qcode.tui.queued import Submission
+from qcode.tui.prompt.queue import Submission
 from tests.tui.harness import Running, drive, make_app
 from tests.tui.scripted import Gate, ScriptedConversation, Step, ended, says
 

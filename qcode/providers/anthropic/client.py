@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from qcode.protocol.model import ModelRequest
 from qcode.providers.anthropic.codec import Decoder, encode
-from qcode.providers.direct.client import Post
-from qcode.providers.direct.provider import DirectProvider
+from qcode.providers.direct import DirectProvider, Post
 from qcode.providers.history import stripped_prefill
-from qcode.providers.transport import http_client, quiet
+from qcode.providers.sdk import http_client, quiet
 
 if TYPE_CHECKING:
     import httpx2

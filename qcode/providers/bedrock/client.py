@@ -1,33 +1,35 @@
 """Bedrock over Amazon's SDK, which finds region, address and credentials, and makes and signs each request.
 
-The SDK is synchronous, and a read in a thread can be neither cancelled nor watched like the others. So it works in
-a thread up to the signed request only (`signing`); that is sent, and its answer read as bytes, like those of all
-providers. The body is the one the codec made.
+The SDK is synchronous, and a read in a thread can be neither cancelled nor watched like the others. So it works in a
+thread up to the signed request only; that is sent, and its answer read as bytes, like those of all providers. The SDK
+is an extra and ships no types: it is imported by name when it connects, and the protocols here are the part of it that
+is used. `before-call` and `before-send` are events it offers its users (botocore, "Events"). Its exceptions are told by
+their names, so the SDK is not needed for that; answers of the host are told in `providers.errors`.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import AsyncIterator, Callable
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from qcode.protocol.errors import ProviderError
+from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.values import dataclass
 from qcode.providers.bedrock.codec import Decoder, encode
-from qcode.providers.bedrock.failures import SIGN_IN, of_sdk
 from qcode.providers.bedrock.frames import FrameParser
-from qcode.providers.bedrock.signing import Control, Signer, connect
-from qcode.providers.connection import Connection
+from qcode.providers.connection import Connection, Origin
+from qcode.providers.errors import attributed, from_answer
 from qcode.providers.history import stripped_prefill
-from qcode.providers.shapes import objects_in, text_in
+from qcode.providers.sdk import http_client, quiet, run_aside
 from qcode.providers.streaming import SdkProvider
-from qcode.providers.threads import run_aside
-from qcode.providers.transport import http_client, quiet
+from qcode.text.json import JsonObject, objects_in, text_in
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
     import httpx2
@@ -98,3 +100,191 @@ def _model_names(control: Control) -> list[str]:
             is_own = profile.get("type") == "APPLICATION"
             names.append(text_in(profile.get("inferenceProfileArn" if is_own else "inferenceProfileId")))
     return [name for name in names if name]
+
+
+_OPERATION = "bedrock-runtime.ConverseStream"
+
+
+class Made(Protocol):
+    """A request as the SDK made it."""
+
+    method: str
+    url: str
+    headers: MutableMapping[str, str | bytes]
+
+
+class Events(Protocol):
+    def register_first(self, name: str, handler: Callable[..., None]) -> None: ...
+    def register_last(self, name: str, handler: Callable[..., None]) -> None: ...
+
+
+class Meta(Protocol):
+    events: Events
+    endpoint_url: str
+
+
+class Runtime(Protocol):
+    meta: Meta
+
+    def converse_stream(self, **fields: object) -> object: ...
+
+
+class Paginator(Protocol):
+    def paginate(self) -> Iterable[JsonObject]: ...
+
+
+class Control(Protocol):
+    meta: Meta
+
+    def list_foundation_models(self, **fields: object) -> JsonObject: ...
+    def get_paginator(self, name: str) -> Paginator: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Amazon:
+    """The clients of one region, and the file of certificates that Amazon's settings name.
+
+    `control` makes the one that lists models, which few runs need.
+    """
+
+    runtime: Runtime
+    control: Callable[[], Control]
+    ca_file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A request that is ready to be sent as it is: any change to address or body would break its signature."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def connect(connection: Connection) -> Amazon:
+    """Return the SDK's clients; raise `ProviderError` where it is not installed, or what it raises itself.
+
+    With a key the key goes as a bearer token and nothing is signed. The region is `AWS_REGION`, as in Amazon's other
+    SDKs, else what this one finds.
+    """
+    try:
+        session = importlib.import_module("botocore.session").get_session()
+        config_class = importlib.import_module("botocore.config").Config
+        unsigned = importlib.import_module("botocore").UNSIGNED
+    except ImportError as error:
+        raise ProviderError(ErrorKind.INTERNAL, INSTALL) from error
+    key = connection.api_key
+    config = config_class(
+        connect_timeout=connection.timeouts.connect,
+        retries={"total_max_attempts": 1},
+        signature_version=unsigned if key else None,
+    )
+    region = os.environ.get("AWS_REGION") or None
+    address = connection.base_url or None
+    runtime: Runtime = session.create_client("bedrock-runtime", region, endpoint_url=address, config=config)
+
+    def show_key(request: Made, **_: object) -> None:
+        request.headers["Authorization"] = f"Bearer {key}"
+
+    if key:
+        # The most particular name is served first, so it has to be the name under which the request is kept.
+        runtime.meta.events.register_first(f"before-send.{_OPERATION}", show_key)
+
+    def control() -> Control:
+        client: Control = session.create_client("bedrock", region, endpoint_url=address, config=config)
+        if key:
+            client.meta.events.register_first("before-send", show_key)
+        return client
+
+    return Amazon(runtime, control, session.get_config_variable("ca_bundle") or "")
+
+
+class Signer:
+    """Has the SDK make and sign a request without sending it; may be used from several threads at once."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._here = threading.local()
+        runtime.meta.events.register_last(f"before-call.{_OPERATION}", self._fill)
+        runtime.meta.events.register_last(f"before-send.{_OPERATION}", self._keep)
+
+    def sign(self, model: str, body: bytes) -> Signed:
+        """Return the request that sends `body` to `model`; raises what the SDK raises."""
+        self._here.body = body
+        try:
+            self._runtime.converse_stream(modelId=model, messages=[])
+        except _Kept as kept:
+            headers = {name: _text(value) for name, value in kept.request.headers.items()}
+            return Signed(kept.request.method, kept.request.url, headers, body)
+        raise ProviderError(ErrorKind.INTERNAL, "the SDK sent the request by itself")
+
+    def _fill(self, params: MutableMapping[str, object], **_: object) -> None:
+        params["body"] = self._here.body
+
+    def _keep(self, request: Made, **_: object) -> None:
+        raise _Kept(request)
+
+
+class _Kept(Exception):  # noqa: N818 - no error: it carries a signed request past the SDK's sending
+    def __init__(self, request: Made) -> None:
+        super().__init__("kept")
+        self.request = request
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else value
+
+
+INSTALL = "Amazon Bedrock needs boto3, which is not installed: run pip install '.[bedrock]' in your clone of qcode"
+SIGN_IN = "check AWS_PROFILE or AWS_ACCESS_KEY_ID, and that the account may use the model"
+_SET_CREDENTIALS = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BEDROCK"
+
+_KINDS: Mapping[str, tuple[ErrorKind, str]] = {
+    "NoCredentialsError": (ErrorKind.NO_CREDENTIAL, _SET_CREDENTIALS),
+    "NoAuthTokenError": (ErrorKind.NO_CREDENTIAL, _SET_CREDENTIALS),
+    "PartialCredentialsError": (ErrorKind.NO_CREDENTIAL, _SET_CREDENTIALS),
+    "ProfileNotFound": (ErrorKind.NO_CREDENTIAL, "AWS_PROFILE names the profile"),
+    "CredentialRetrievalError": (ErrorKind.AUTH, ""),
+    "MetadataRetrievalError": (ErrorKind.AUTH, ""),
+    "TokenRetrievalError": (ErrorKind.AUTH, ""),
+    "SSOError": (ErrorKind.AUTH, ""),
+    "LoginError": (ErrorKind.AUTH, ""),
+    "RefreshWithMFAUnsupportedError": (ErrorKind.AUTH, ""),
+    "NoRegionError": (ErrorKind.BAD_REQUEST, "set AWS_REGION, or a region in the AWS profile"),
+    "InvalidRegionError": (ErrorKind.BAD_REQUEST, "AWS_REGION or the AWS profile names the region"),
+    "ValidationError": (ErrorKind.BAD_REQUEST, ""),
+    "ParamValidationError": (ErrorKind.BAD_REQUEST, ""),
+    "ConfigParseError": (ErrorKind.BAD_REQUEST, ""),
+    "ReadTimeoutError": (ErrorKind.TIMEOUT, ""),
+    "ConnectionError": (ErrorKind.UNREACHABLE, ""),
+    "BaseEndpointResolverError": (ErrorKind.UNREACHABLE, ""),
+    "EndpointProviderError": (ErrorKind.UNREACHABLE, ""),
+    "HTTPClientError": (ErrorKind.CONNECTION, ""),
+}
+"""By the name of an exception or of what it derives from: its kind, and what to do about it."""
+
+
+def of_sdk(origin: Origin, error: Exception, *, now: datetime) -> ProviderError | None:
+    """Return what an exception of botocore stands for; None for one that is none of its own."""
+    answer = getattr(error, "response", None)
+    if isinstance(answer, dict):
+        return _of_answer(origin, answer, now=now)
+    names = [kind.__name__ for kind in type(error).__mro__]
+    if "BotoCoreError" not in names:
+        return None
+    kind, advice = next((_KINDS[name] for name in names if name in _KINDS), (ErrorKind.INTERNAL, ""))
+    text = str(error).rstrip(".")
+    return attributed(ProviderError(kind, f"{text}; {advice}" if advice else text), origin)
+
+
+def _of_answer(origin: Origin, answer: JsonObject, *, now: datetime) -> ProviderError:
+    """Return what a `ClientError` stands for: an answer with an error status, which the SDK has read already."""
+    error, meta = answer.get("Error"), answer.get("ResponseMetadata")
+    error, meta = error if isinstance(error, dict) else {}, meta if isinstance(meta, dict) else {}
+    status, headers = meta.get("HTTPStatusCode"), meta.get("HTTPHeaders")
+    named = {name: str(value) for name, value in headers.items()} if isinstance(headers, dict) else {}
+    if isinstance(request_id := meta.get("RequestId"), str):
+        named.setdefault("x-amzn-requestid", request_id)
+    content = json.dumps({"__type": error.get("Code"), "message": error.get("Message")}).encode()
+    return from_answer(origin, status if isinstance(status, int) else 500, named, content, now=now)

@@ -1,8 +1,8 @@
 """The built-in demo model as a provider: in process, without a key, a network or a real model behind it.
 
 It holds no conversation: each reply follows from its request alone, so an escalated request gets the same reply,
-longer, and a continuation goes on exactly where the text stopped. Only the pretended rate limit remembers
-anything: which requests it has already refused.
+longer, and a continuation starts exactly where the text stopped. Only the simulated rate limit remembers anything:
+which requests it has already refused.
 """
 
 from __future__ import annotations
@@ -22,26 +22,30 @@ from qcode.protocol.reply import (
     ReplyEnded,
     ReplyEvent,
     ReplyStarted,
+    StopReason,
     TextDelta,
     ToolArgsDelta,
     ToolCallStarted,
     UsageReported,
 )
-from qcode.protocol.stops import StopReason
 from qcode.protocol.usage import Price, Usage
-from qcode.providers.demo.scenarios import find_scenario, play_help
-from qcode.providers.demo.scene import Scene, read_scene
-from qcode.providers.demo.script import (
+from qcode.providers.demo.scenarios import SCENARIOS, Scenario, find_scenario, play_help
+from qcode.providers.demo.scene import (
+    CHARS_PER_TOKEN,
+    Scene,
     Script,
     ScriptBlock,
     body_of,
     cut_at,
     end_of,
+    read_scene,
     rest_of_text,
     size_of,
     slices,
     tokens_of,
 )
+
+__all__ = ["CHARS_PER_TOKEN", "DEMO_FACTS", "DEMO_MODEL", "SCENARIOS", "DemoProvider", "Scenario"]
 
 DEMO_MODEL = "demo"
 DEMO_FACTS = ModelFacts(

@@ -1,26 +1,239 @@
-"""What the demo model can play: the table that `/help demo` prints, and one function for each row.
+"""What the demo model can play: the table that `/help demo` prints, one function for each row, and its long texts.
 
-A play is pure: it looks at a scene and returns the next reply as a script. It knows the tools by their fixed
-names and arguments, and reads what they returned as any model would.
+A play is pure: it looks at a scene and returns the next reply as a script. It knows the tools by their fixed names and
+arguments, and reads what they returned as any model would. Long texts are the same on every run, and every line carries
+the number of its section, so that a seam, a gap or a doubled passage can be tested. Its AGENTS.md states only what it
+saw: commands if a manifest has them, the layout, and that a script wrote it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
-from qcode.protocol.json import Json
 from qcode.protocol.messages import Reasoning, Text, ToolCall
-from qcode.protocol.values import dataclass
-from qcode.providers.demo import prose
 from qcode.providers.demo.edits import Edit, comment, new_file, plan_edit, text_read, without_replacement
-from qcode.providers.demo.projects import play_init, play_plan
-from qcode.providers.demo.saying import call, failed, fenced, file_in, last_match, say
-from qcode.providers.demo.scene import Scene, paragraphs
-from qcode.providers.demo.script import Script
+from qcode.providers.demo.scene import Scene, Script, call, failed, fenced, file_in, last_match, paragraphs, say
+from qcode.text.json import Json, parse_object
+from qcode.values import dataclass
 
-_COMMAND = re.compile(r"^\W*(?:(?:please|can you|could you)\s+)?(?:run|execute)\s+(?!into\b)(.+)$", re.I | re.M)
+LONG_CHARS = 40_000
+VERY_LONG_CHARS = 320_000
+HUGE_CHARS = 280_000
+ENDLESS_CHARS = 300_000
+
+_SUBJECTS = (
+    "a parser", "a cache", "a queue", "a retry loop", "a log", "a command line", "a test", "a schema", "an index",
+    "a clock", "a lock", "a file format", "a release",
+)  # fmt: skip
+_ACTS = ("Naming", "Shrinking", "Measuring", "Splitting", "Guarding", "Explaining", "Retiring")
+_OPENINGS = (
+    "Section {n} begins with {it} that works and that nobody wants to touch.",
+    "By section {n} there is {it}, and three people hold three ideas of what it is for.",
+    "What section {n} asks of {it} is modest: do one thing, and say when it cannot be done.",
+    "Section {n} is about {it} as it is on a Friday afternoon, not as it is on the whiteboard.",
+    "In section {n} the first draft of {it} is thrown away, which takes courage and ten minutes.",
+)
+_MIDDLES = (
+    "Write down what goes in and what comes out; keep example {n} beside it, and let it fail once.",
+    "The smallest useful change (number {n} here) is the one whose effect you can see within a minute.",
+    "Where two names compete, rule {n} says: keep the one that a newcomer would search for.",
+    "Count before you tune: figure {n} on your list is never the one you expected to be slow.",
+)
+_ITEMS = (
+    "- [{n}a] say what holds before and after, in one sentence",
+    "- [{n}b] *one* reason to change; the second reason gets a place of its own",
+    "- [{n}c] an error that names the file, the line and `option_{n}`",
+    "- [{n}d] **no** silent fallback, not even for case {n}",
+    "- [{n}e] a test called `test_rule_{n}_holds`",
+)
+_QUOTES = (
+    "> Note {n}: what is shown must be what is stored.",
+    "> Note {n}: a limit is a fact to plan with, not a reason to stop.",
+    "> Note {n}: if it cannot be explained, it cannot be repaired.",
+)
+
+
+@lru_cache(maxsize=8)
+def guide(characters: int) -> str:
+    """Return a Markdown guide of at least `characters` characters and less than one section more."""
+    lines = ["# A field guide to small programs", "", "Everything below is made up by the built-in demo model.", ""]
+    size, number = sum(len(line) + 1 for line in lines), 0
+    while size < characters:
+        number += 1
+        section = _section(number)
+        lines += section
+        size += sum(len(line) + 1 for line in section)
+    lines.append(f"That is the end of the guide: {number} sections, numbered from 1 to {number}, none missing.")
+    return "\n".join(lines) + "\n"
+
+
+@lru_cache(maxsize=2)
+def musing(characters: int) -> str:
+    """Return at least `characters` characters of numbered thinking."""
+    lines: list[str] = []
+    size = 0
+    while size < characters:
+        number = len(lines) + 1
+        subject = _SUBJECTS[number * 5 % len(_SUBJECTS)]
+        lines.append(f"Thought {number}: what if {subject} were not needed at all? Then thought {number + 1} is next.")
+        size += len(lines[-1]) + 1
+    return "\n".join(lines) + "\n"
+
+
+def _section(n: int) -> list[str]:
+    subject = _SUBJECTS[n % len(_SUBJECTS)]
+    lines = [f"## {n}. {_ACTS[n % len(_ACTS)]} {subject}", ""]
+    lines.append(_OPENINGS[n % len(_OPENINGS)].format(n=n, it=subject))
+    lines += [_MIDDLES[n % len(_MIDDLES)].format(n=n), ""]
+    if n % 3 == 0:
+        lines += _code(n)
+    elif n % 3 == 1:
+        lines += [_ITEMS[(n + i) % len(_ITEMS)].format(n=n) for i in range(3)]
+    else:
+        lines.append(_QUOTES[n % len(_QUOTES)].format(n=n))
+        lines += ["", *(f"{i}. Step {n}.{i}: {_step(n + i)}" for i in (1, 2, 3))]
+    return [*lines, ""]
+
+
+def _step(n: int) -> str:
+    return ("read it aloud", "take one thing out", "run it with no input", "ask who would miss it")[n % 4]
+
+
+def _code(n: int) -> list[str]:
+    return [
+        f"```python title=rule_{n}.py",
+        f"def rule_{n}(value: int) -> int:",
+        f'    """Return value moved by {n}; the caller keeps the old one."""',
+        f"    moved_{n} = value + {n}",
+        f"    return max(moved_{n}, 0)",
+        "```",
+    ]
+
+
+_MANIFESTS = ("Makefile", "pyproject.toml", "package.json", "Cargo.toml", "go.mod")
+_TARGET = re.compile(r"^([a-z][\w-]*):(?!=)", re.MULTILINE)
+_COMMANDS = {
+    "pyproject.toml": ("pip install -e .", "python -m pytest"),
+    "Cargo.toml": ("cargo build", "cargo test", "cargo clippy"),
+    "go.mod": ("go build ./...", "go test ./...", "go vet ./..."),
+}
+_ENTRY = re.compile(r"  (\S.*?)(?:  [\d,.]+\S*)?")
+_HEADING = "## Layout"
+_MOST = 20
+
+
+def names_in(listing: str) -> list[str]:
+    """Return what lies in the folder itself, by a result of the `ls` tool: folders end in `/`, files have a size."""
+    rows = (_ENTRY.fullmatch(line) for line in listing.split("\n"))
+    return [row[1] for row in rows if row]
+
+
+def manifest_in(names: Sequence[str]) -> str:
+    """Return the file that says how the project is built; empty where none is there."""
+    return next((name for name in _MANIFESTS if name in names), "")
+
+
+def agents_file(names: Sequence[str], manifest: str, text: str) -> str:
+    """Return a first AGENTS.md; `text` is what `manifest` holds."""
+    lines = ["# For coding assistants", ""]
+    commands = list(_commands(manifest, text))
+    if commands:
+        lines += ["## Commands", "", f"From `{manifest}`:", "", *(f"- `{command}`" for command in commands), ""]
+    lines += [_HEADING, "", *_layout(names), ""]
+    lines += ["## Habits", "", "- Keep changes small, and run the tests before saying that something works.", ""]
+    return "\n".join(lines)
+
+
+def missing_part(current: str, names: Sequence[str]) -> str:
+    """Return what an AGENTS.md that is there lacks; empty where it has everything a script can tell."""
+    return "" if _HEADING in current else "\n".join([_HEADING, "", *_layout(names)])
+
+
+def _layout(names: Sequence[str]) -> Iterator[str]:
+    shown = [name for name in names if name not in ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "QWEN.md")]
+    yield from (f"- `{name}`" for name in shown[:_MOST])
+    if len(shown) > _MOST:
+        yield f"- and {len(shown) - _MOST} more"
+    if not shown:
+        yield "- Nothing is here yet."
+
+
+def _commands(manifest: str, text: str) -> Iterator[str]:
+    if manifest == "Makefile":
+        yield from (f"make {name}" for name in dict.fromkeys(_TARGET.findall(text)))
+    elif manifest == "package.json":
+        scripts = (parse_object(text) or {}).get("scripts")
+        yield from (f"npm run {name}" for name in (scripts if isinstance(scripts, dict) else {}))
+    else:
+        yield from _COMMANDS.get(manifest, ())
+
+
+_INSTRUCTIONS = re.compile(r"\b(?:AGENTS|CLAUDE|GEMINI|QWEN)\.md\b")
+_PLAN = """\
+# Write `{path}`
+
+A small program that says hello, so that you see how a plan is approved.
+
+1. **Write** `{path}` with a `main` function.
+2. **Check** it by reading it once more; nothing else is touched.
+
+| file | change |
+|---|---|
+| `{path}` | new |
+
+Not sure: whether a script should plan at all.
+"""
+
+
+def play_init(scene: Scene) -> Script:
+    """Look at the folder, read how it is built and what is there already, and write or complete the AGENTS.md."""
+    named = _INSTRUCTIONS.search(scene.wish)
+    path = named[0] if named else "AGENTS.md"
+    if scene.last is None:
+        return call(scene, "I will look at the folder first.", "ls")
+    if scene.last.call.name in ("write", "edit"):
+        done = f"Done: `{path}` holds what a script can see: how the project is built, and what lies where.\n"
+        return failed(scene.last) or say(done)
+    if scene.steps[0].result.is_error:
+        return failed(scene.steps[0])
+    names = names_in(scene.steps[0].result.content)
+    wanted = [name for name in (path, manifest_in(names)) if name in names]
+    read = [step for step in scene.steps if step.call.name == "read"]
+    if len(read) < len(wanted):
+        return call(scene, f"I will read `{wanted[len(read)]}`.", "read", path=wanted[len(read)])
+    texts = {name: text_read(step.result.content) for name, step in zip(wanted, read, strict=False)}
+    current = texts.get(path, "")
+    if not current.strip():
+        manifest = manifest_in(names)
+        content = agents_file(names, manifest, texts.get(manifest, ""))
+        return call(scene, f"This is what I would write into `{path}`.", "write", path=path, content=content)
+    missing = missing_part(current, names)
+    if not missing:
+        return say(f"`{path}` says all that a script can tell. A real model would look at the code as well.\n")
+    content = f"{current.rstrip()}\n\n{missing}\n"
+    return call(
+        scene, f"`{path}` says nothing about the layout; I would add that.", "write", path=path, content=content
+    )
+
+
+def play_plan(scene: Scene) -> Script:
+    """Hand in a plan in plan mode; once it is approved, carry out its one step."""
+    path = file_in(scene.wish, "hello.py")
+    step = scene.last
+    if step is None:
+        plan = _PLAN.format(path=path)
+        return call(scene, "I have thought it through.", "exit_plan_mode", plan=plan)
+    if step.call.name == "write":
+        return failed(step) or say(f"Done, as planned: `{path}`.\n")
+    if step.result.is_error:
+        return say("You want another plan. I am a script and have only this one; plan mode goes on.\n")
+    return call(scene, f"You approved it, so I write `{path}`.", "write", path=path, content=new_file(path))
+
+
+_COMMAND = re.compile(r"^\W*+(?:(?:please|can you|could you)\s+)?(?:run|execute)\s+(?!into\b)(.+)$", re.I | re.M)
 _NOT_THERE = re.compile(r"no such|not exist|not found|missing|cannot find|no file", re.IGNORECASE)
 _HUGE_PARTS = 3
 
@@ -145,15 +358,15 @@ def _play_thinking(scene: Scene) -> Script:
 
 def _play_overthinking(scene: Scene) -> Script:
     answer = "I thought for longer than any output cap allows, was told to answer, and this is the answer: **42**.\n"
-    return _thinking(scene, prose.musing(prose.ENDLESS_CHARS), answer)
+    return _thinking(scene, musing(ENDLESS_CHARS), answer)
 
 
 def _play_long(scene: Scene) -> Script:
-    return say(prose.guide(prose.LONG_CHARS))
+    return say(guide(LONG_CHARS))
 
 
 def _play_very_long(scene: Scene) -> Script:
-    return say(prose.guide(prose.VERY_LONG_CHARS))
+    return say(guide(VERY_LONG_CHARS))
 
 
 def _play_huge_write(scene: Scene) -> Script:
@@ -161,7 +374,7 @@ def _play_huge_write(scene: Scene) -> Script:
     step = scene.last
     if step is None:
         text = f"I will write all of `{path}` in one call, which is more than one reply can hold."
-        return call(scene, text, "write", path=path, content=prose.guide(prose.HUGE_CHARS))
+        return call(scene, text, "write", path=path, content=guide(HUGE_CHARS))
     was_rejected = any(each.result.is_error for each in scene.steps)
     if step.result.is_error:
         if step.call.name != "write" or "split" not in step.result.content.lower() or len(scene.steps) > 1:

@@ -1,16 +1,23 @@
-"""What the demo model sees in a request: who asked for what, which calls ran, and where a cut reply stopped.
+"""What the demo model sees in a request, and what it is going to say, as blocks within its output cap. Pure.
 
-Everything comes from the request alone, so the same request gives the same reply whenever it is sent. Requests
-that qcode makes on its own (go on, answer now, the rest of a call) are known by their plain words.
+A `Scene` is who asked for what, which calls ran, and where a cut reply stopped. It comes from the request alone, so the
+same request gives the same reply. Requests that qcode makes on its own are known by their plain words. A script is a
+tuple of `Reasoning`, `Text` and `ToolCall` blocks. One token is `CHARS_PER_TOKEN` characters of output: reasoning, text
+and the argument JSON of calls count, names and ids do not.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TypeAlias
 
-from qcode.protocol.messages import Message, Text, ToolCall, ToolResult
+from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.values import dataclass
+from qcode.text.json import Json
+from qcode.values import dataclass
 
 _GO_ON = re.compile(r"\b(continue|resume|go on|carry on|pick up)\b", re.IGNORECASE)
 _WAS_CUT = re.compile(r"\b(limit|cut|stopped|broke|broken|interrupted)\b", re.IGNORECASE)
@@ -19,6 +26,9 @@ _HURRY = re.compile(r"\banswer\b[^.\n]{0,40}\b(now|directly|straight away|right 
 _MACHINE = re.compile(r"\boutput[- ](token )?limit|\boutput tokens\b|\braw JSON\b", re.IGNORECASE)
 _TAGGED = re.compile(r"<([A-Za-z][\w-]*)[^>\n]*>\n?(.*?)\n?</\1>", re.DOTALL)
 _TICKED = re.compile(r"^(`{3,}|~{3,})[^\n]*\n(.*?)\n\1", re.DOTALL | re.MULTILINE)
+_LONGEST_QUOTING = 20_000
+LONGEST_WISH = 2_000
+"""The end of a prompt in which the demo looks for what is wanted: its patterns take longer than linear time."""
 _SPARING = frozenset({"none", "minimal", "low"})
 
 
@@ -130,4 +140,125 @@ def _own_words(text: str) -> str:
 
 
 def _quoted(text: str) -> tuple[str, ...]:
-    return tuple(match[2] for pattern in (_TAGGED, _TICKED) for match in pattern.finditer(text) if match[2].strip())
+    start = text[:_LONGEST_QUOTING]
+    return tuple(match[2] for pattern in (_TAGGED, _TICKED) for match in pattern.finditer(start) if match[2].strip())
+
+
+CHARS_PER_TOKEN = 4
+ScriptBlock: TypeAlias = Reasoning | Text | ToolCall
+Script: TypeAlias = tuple[ScriptBlock, ...]
+
+_TAIL = 120
+_WORD = 24
+
+
+def tokens_of(characters: int) -> int:
+    """Return how many tokens `characters` are; a token that was begun counts."""
+    return -(-characters // CHARS_PER_TOKEN)
+
+
+def body_of(block: ScriptBlock) -> str:
+    """Return the part of `block` that costs output."""
+    return block.arguments if isinstance(block, ToolCall) else block.text
+
+
+def size_of(script: Script) -> int:
+    """Return the characters of output that `script` costs."""
+    return sum(len(body_of(block)) for block in script)
+
+
+def cut_at(script: Script, cap: int) -> Script:
+    """Return as much of `script` as `cap` tokens hold, cut to the character; a block with nothing left is gone."""
+    left = cap * CHARS_PER_TOKEN
+    kept: list[ScriptBlock] = []
+    for block in script:
+        body = body_of(block)
+        if left == 0 and body:
+            break
+        kept.append(_shortened(block, left) if len(body) > left else block)
+        left -= min(left, len(body))
+    return tuple(kept)
+
+
+def rest_of_text(script: Script, partial: str) -> Script | None:
+    """Return what follows `partial` in `script`, or None where the script never said it.
+
+    Thinking is not repeated, and so is no text before the place; calls after it are still to be made. A partial
+    that is not the exact beginning is looked up by its end.
+    """
+    said = "".join(block.text for block in script if isinstance(block, Text))
+    start = len(partial) if said.startswith(partial) else end_of(partial, said)
+    if start is None:
+        return None
+    rest: list[ScriptBlock] = []
+    for block in script:
+        if isinstance(block, Text):
+            if start < len(block.text):
+                rest.append(Text(block.text[start:]))
+            start = max(0, start - len(block.text))
+        elif isinstance(block, ToolCall):
+            rest.append(block)
+    return tuple(rest)
+
+
+def end_of(partial: str, whole: str) -> int | None:
+    """Return where the last characters of `partial` end inside `whole`, or None where they are not in it."""
+    needle = partial[-_TAIL:]
+    found = whole.find(needle) if needle.strip() else -1
+    return None if found < 0 else found + len(needle)
+
+
+def slices(text: str, size: int) -> Iterator[str]:
+    """Yield `text` in pieces of about `size` characters that end after a space where one is near."""
+    start = 0
+    while start < len(text):
+        end = start + size
+        space = text.find(" ", end, end + _WORD)
+        end = space + 1 if space >= 0 else end
+        yield text[start:end]
+        start = end
+
+
+def _shortened(block: ScriptBlock, length: int) -> ScriptBlock:
+    if isinstance(block, ToolCall):
+        return replace(block, arguments=block.arguments[:length])
+    return replace(block, text=block.text[:length])
+
+
+_FILE = re.compile(r"`([^`\s]*[./][^`\s]*)`|(?<![\w/.-])((?:[\w~.-]+/)*[\w-]*\.?[\w-]+\.[A-Za-z][A-Za-z0-9]{0,7})\b")
+_SHOWN_LINES = 12
+
+
+def say(text: str) -> Script:
+    return (Text(text),)
+
+
+def call(scene: Scene, text: str, name: str, **arguments: Json) -> Script:
+    encoded = json.dumps(arguments, ensure_ascii=False)
+    return (Text(f"{text}\n"), ToolCall(f"demo_{scene.number}", name, encoded))
+
+
+def failed(step: Step) -> Script:
+    """Return what to say about a call that failed or was denied, nothing where it did not."""
+    if not step.result.is_error:
+        return ()
+    return say(f"The `{step.call.name}` call came to nothing. Its result says:\n\n{fenced(step.result.content)}\n")
+
+
+def fenced(text: str) -> str:
+    lines = text.strip("\n").split("\n")
+    more = [f"... and {len(lines) - _SHOWN_LINES} more lines"] if len(lines) > _SHOWN_LINES else []
+    fence = "````" if "```" in text else "```"
+    return "\n".join([fence, *lines[:_SHOWN_LINES], *more, fence])
+
+
+def file_in(wish: str, otherwise: str) -> str:
+    """Return the file that `wish` names, or `otherwise`."""
+    found = last_match(_FILE, wish)
+    return str(found[1] or found[2]) if found else otherwise
+
+
+def last_match(pattern: re.Pattern[str], wish: str) -> re.Match[str] | None:
+    """Return the first match in the last paragraph of `wish` that has one: what was piped in comes before it."""
+    parts = reversed(paragraphs(wish[-LONGEST_WISH:]))
+    return next((found for part in parts if (found := pattern.search(part))), None)

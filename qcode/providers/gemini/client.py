@@ -17,11 +17,10 @@ from urllib.parse import quote
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.values import dataclass
-from qcode.providers.direct.client import Post
-from qcode.providers.direct.provider import DirectProvider
+from qcode.providers.direct import DirectProvider, Post
 from qcode.providers.gemini.codec import Decoder, encode
-from qcode.providers.transport import http_client, quiet
+from qcode.providers.sdk import http_client, quiet
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
     import httpx2

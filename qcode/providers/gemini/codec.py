@@ -1,30 +1,216 @@
-"""`generateContent` as data: a request to a body (`encoding`), response chunks to reply events. Pure; no SDK.
+"""`generateContent` as data: a `ModelRequest` to a body, response chunks to reply events. Pure; no SDK.
 
-Source of the shapes: Google's API reference, "GenerateContentResponse". A call arrives whole, never in pieces;
-`STOP` is the reason with calls present as well; thoughts are counted beside the candidates, not among them.
+Source of the shapes: Google's API reference, "GenerateContentResponse". Thought signatures go back unchanged on the
+part they came with; tool parameters are sent as JSON Schema (`parametersJsonSchema`). A call arrives whole, never in
+pieces; `STOP` is the reason with calls present as well; thoughts are counted beside the candidates, not among them.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Mapping
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.json import JsonObject
-from qcode.protocol.messages import Opaque
-from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, UsageReported
-from qcode.protocol.stops import StopReason
+from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
+from qcode.protocol.model import Effort, ModelRequest
+from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, StopReason, UsageReported
 from qcode.protocol.usage import Usage
-from qcode.providers.blocks import BlockWriter, Kind
+from qcode.providers.blocks import (
+    BlockWriter,
+    Ending,
+    Kind,
+    Searches,
+    normalise_stop,
+    own_tools,
+    piece_in,
+    search_mark,
+    wants_search,
+)
 from qcode.providers.errors import from_stream
-from qcode.providers.gemini.encoding import PROTOCOL, encode
-from qcode.providers.history import mint_call_id
-from qcode.providers.searches import Searches, mark
-from qcode.providers.shapes import count_in, object_in, objects_in, sum_of, text_in
-from qcode.providers.stops import Ending, normalise
+from qcode.providers.history import alternate, has_calls, mint_call_id, results_first, said
+from qcode.text.json import (
+    Json,
+    JsonObject,
+    count_in,
+    object_in,
+    objects_in,
+    parse_object,
+    sendable,
+    sendable_object,
+    sum_of,
+    text_in,
+)
 
-__all__ = ["STOPS", "UNKNOWN_STOPS", "Decoder", "encode"]
+PROTOCOL = "gemini"
+
+UNSIGNED_CALL = "skip_thought_signature_validator"
+"""What Google's page on thought signatures says to send on a call that another model made."""
+
+_BUDGETS: dict[Effort, int] = {"none": 0, "minimal": 512, "low": 2048, "medium": 8192, "high": 24_576, "max": 24_576}
+_SMALLEST_BUDGET = 512
+_LEVELS: dict[Effort, str] = {
+    "none": "MINIMAL", "minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "max": "HIGH"
+}  # fmt: skip
+_EMPTY = "(empty message)"
+_GENERATION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
+_NOT_THINKING = re.compile(r"image|tts|audio|live|embedding|robotics")
+
+
+def encode(request: ModelRequest) -> JsonObject:
+    """Return the request body; the model is part of the address."""
+    config: JsonObject = {"maxOutputTokens": request.max_tokens}
+    if (thinking := _thinking(request)) is not None:
+        config["thinkingConfig"] = thinking
+    body: JsonObject = {"contents": _contents(request), "generationConfig": config}
+    if request.system.strip():
+        body["systemInstruction"] = {"parts": [{"text": sendable(request.system)}]}
+    if request.tools and (request.allows_calls or has_calls(request)):
+        declared: list[Json] = [
+            {"name": tool.name, "description": tool.description, "parametersJsonSchema": dict(tool.parameters)}
+            for tool in own_tools(request)
+        ]
+        tools: list[Json] = [{"functionDeclarations": declared}]
+        if wants_search(request):
+            tools.append({"googleSearch": {}})
+        body["tools"] = tools
+        if wants_search(request):
+            # Without it the API takes either searches or functions, not both.
+            body["toolConfig"] = {"includeServerSideToolInvocations": True}
+        if not request.allows_calls:
+            tool_config = body.get("toolConfig")
+            mode: JsonObject = {"functionCallingConfig": {"mode": "NONE"}}
+            body["toolConfig"] = {**tool_config, **mode} if isinstance(tool_config, dict) else mode
+    return body
+
+
+def _contents(request: ModelRequest) -> list[Json]:
+    wants_signatures = _generation(request.model) >= (3, 0)
+    sent: list[JsonObject] = []
+    names: dict[str, str] = {}
+    for message in alternate(request.messages):
+        if message.role == "user":
+            role, parts = "user", _user(message, names, in_results=wants_signatures) or [{"text": _EMPTY}]
+        else:
+            names = {call.call_id: call.name for call in message.calls}
+            role, parts = "model", _assistant(message, wants_signatures=wants_signatures)
+        if not parts:
+            continue
+        previous = sent[-1]["parts"] if sent and sent[-1]["role"] == role else None
+        if isinstance(previous, list):
+            previous += parts
+        else:
+            sent.append({"role": role, "parts": parts})
+    return list(sent)
+
+
+def _user(message: Message, names: Mapping[str, str], *, in_results: bool) -> list[Json]:
+    """`names`: the calls that wait, for an answer under another name than its call's is refused.
+
+    `in_results`: a result takes pictures (generation 3, Google's page on function calling); else they follow it.
+    """
+    results, rest = results_first(message.blocks)
+    parts: list[Json] = []
+    for result in results:
+        answer = _result(result, names.get(result.call_id, result.name))
+        if result.images and in_results:
+            answer["parts"] = [_image(image) for image in result.images]
+        parts.append({"functionResponse": answer})
+    for result in results:
+        if result.images and not in_results:
+            parts += [{"text": f"Images returned by {result.name}:"}, *(_image(image) for image in result.images)]
+    for block in rest:
+        if isinstance(block, Image):
+            parts.append(_image(block))
+        elif block.text:
+            parts.append({"text": sendable(block.text)})
+    return parts
+
+
+def _assistant(message: Message, *, wants_signatures: bool) -> list[Json]:
+    parts: list[JsonObject] = []
+    calls: list[JsonObject] = []
+    for block in said(message.blocks):
+        if piece := _piece(block.opaque):
+            parts.append(piece)
+            continue
+        signature = _signature(block.opaque)
+        match block:
+            case Text(text=text):
+                part: JsonObject = {"text": sendable(text)}
+                if not text and not signature:
+                    continue
+            case Reasoning(text=text):
+                # Thoughts are the model's to make again; only a signed one goes back.
+                if not signature:
+                    continue
+                part = {"text": sendable(text), "thought": True}
+            case ToolCall():
+                part = {
+                    "functionCall": {
+                        "id": block.call_id,
+                        "name": block.name,
+                        "args": sendable_object(block.arguments),
+                    }
+                }
+                calls.append(part)
+        if signature:
+            part["thoughtSignature"] = signature
+        parts.append(part)
+    # The first of parallel calls carries the signature of them all.
+    if wants_signatures and calls and not any("thoughtSignature" in call for call in calls):
+        calls[0]["thoughtSignature"] = UNSIGNED_CALL
+    return list(parts)
+
+
+def _piece(opaque: Opaque | None) -> JsonObject:
+    """Return a piece of a search as this protocol sent it; empty for any other mark."""
+    return piece_in(parse_object(opaque.data) or {}) if opaque is not None and opaque.source == PROTOCOL else {}
+
+
+def _signature(opaque: Opaque | None) -> str:
+    if opaque is None or opaque.source != PROTOCOL:
+        return ""
+    return text_in((parse_object(opaque.data) or {}).get("thoughtSignature"))
+
+
+def _result(result: ToolResult, name: str) -> JsonObject:
+    key = "error" if result.is_error else "output"
+    return {"id": result.call_id, "name": name, "response": {key: sendable(result.content)}}
+
+
+def _image(image: Image) -> JsonObject:
+    return {"inlineData": {"mimeType": image.media_type, "data": image.data}}
+
+
+def _thinking(request: ModelRequest) -> JsonObject | None:
+    """Thoughts are asked for wherever the model has them. Generation 2.5 takes a budget, later ones a level."""
+    model = request.model.lower()
+    generation = _generation(model)
+    if generation < (2, 5) or _NOT_THINKING.search(model):
+        return None
+    config: JsonObject = {"includeThoughts": request.effort != "none"}
+    if request.effort is None:
+        return config
+    if generation >= (3, 0):
+        is_quick = "flash" in model
+        level = _LEVELS[request.effort]
+        config["thinkingLevel"] = "LOW" if level == "MINIMAL" and not is_quick else level
+        return config
+    budget = min(_BUDGETS[request.effort], max(_SMALLEST_BUDGET, request.max_tokens // 2))
+    # The pro model cannot be kept from thinking.
+    config["thinkingBudget"] = max(budget, _SMALLEST_BUDGET) if "pro" in model else budget
+    return config
+
+
+def _generation(model: str) -> tuple[int, int]:
+    """Return the version in a model's name; an alias without one (`gemini-flash-latest`) counts as 2.5."""
+    found = _GENERATION.search(model.lower())
+    if found:
+        return int(found.group(1)), int(found.group(2) or 0)
+    return (2, 5) if re.search(r"gemini-[a-z-]+-latest", model.lower()) else (0, 0)
+
 
 _log = logging.getLogger(__name__)
 
@@ -98,7 +284,7 @@ class Decoder(Ending):
         if not self.is_complete or not self._has_started:
             raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply did")
         raw = self._raw_stop or ""
-        stop = StopReason.REFUSAL if self._is_blocked else normalise(STOPS, raw, has_calls=self._calls > 0)
+        stop = StopReason.REFUSAL if self._is_blocked else normalise_stop(STOPS, raw, has_calls=self._calls > 0)
         return [*self._blocks.end_all(), *self._searches.events(), ReplyEnded(stop, raw, self._detail)]
 
     def _candidate(self, candidate: JsonObject) -> list[ReplyEvent]:
@@ -131,7 +317,7 @@ class Decoder(Ending):
         asked = [text_in(query) for query in queries] if isinstance(queries, list) else [text_in(args.get("query"))]
         lines = "".join(self._searches.searched(query) for query in asked if query)
         events += self._blocks.write(block, lines) or self._blocks.name(block)
-        return [*events, *self._blocks.end(block, mark(PROTOCOL, part))]
+        return [*events, *self._blocks.end(block, search_mark(PROTOCOL, part))]
 
     def _part(self, part: JsonObject) -> list[ReplyEvent]:
         if object_in(part.get("toolCall")) or object_in(part.get("toolResponse")):

@@ -1,14 +1,20 @@
-"""The ways in which models write a call as text, and finding where one may begin. Pure data and patterns.
+"""The forms in which models write a call as text, as data: where one may begin, and how it is read. Pure.
 
-Sources: the chat templates that models are published with (Qwen and Hermes, Qwen-Coder, Llama 3, Mistral).
+Sources: the chat templates that models are published with (Qwen and Hermes, Qwen-Coder, Llama 3, Mistral). Reading is
+strict and nothing is repaired: what is valid and names a known tool is a call, everything else is `UnreadableError`
+and stays text.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Literal, NoReturn, TypeAlias
 
-from qcode.protocol.values import dataclass
+from qcode.protocol.tools import ToolSpec
+from qcode.text.json import Json, JsonObject
+from qcode.values import dataclass
 
 FormName: TypeAlias = Literal["tag", "function", "llama", "mistral", "fence"]
 
@@ -102,3 +108,211 @@ def undecided(text: str) -> int:
 def is_mark_begun(text: str) -> bool:
     """Say whether `text` is enough of a call's mark to be nothing else."""
     return len(text) >= _MIN_CUT_MARK and any(mark.startswith(text) for mark in _OPENERS)
+
+
+NO_NAME = "tool_call"
+"""What a call is called that was cut before it named its tool."""
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_BETWEEN = re.compile(r"[\s,;]*")
+
+
+class UnreadableError(ValueError):
+    """It is no call; the text says why, for the model. `is_attempt` False: it never looked like one."""
+
+    def __init__(self, reason: str, *, is_attempt: bool = True) -> None:
+        super().__init__(reason)
+        self.is_attempt = is_attempt
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCall:
+    """A call that a model wrote as text. `arguments` is JSON text of one object unless the output limit cut it."""
+
+    name: str
+    arguments: str
+    is_complete: bool = True
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def read_json(text: str, tools: Mapping[str, ToolSpec], *, needs_arguments: bool = False) -> list[WrittenCall]:
+    """Return the calls of one JSON object or list; `needs_arguments`: without arguments it is no call."""
+    return [_call(value, tools, needs_arguments=needs_arguments) for value in _listed(parse(text))]
+
+
+def parse(text: str) -> Json:
+    """Return the JSON value that `text` is."""
+    try:
+        value: Json = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise UnreadableError("its JSON is not valid") from None
+    return value
+
+
+def read_function(name: str, arguments: Json, tools: Mapping[str, ToolSpec]) -> WrittenCall:
+    """Return a call from a name and its arguments, an object or JSON text of one; null stands for none."""
+    if name not in tools:
+        raise UnreadableError(f"there is no tool `{name[:80]}`")
+    if isinstance(arguments, str):
+        arguments = parse(arguments) if arguments.strip() else {}
+    if arguments is None:
+        arguments = {}
+    if not isinstance(arguments, dict):
+        raise UnreadableError(f"the arguments of `{name}` are not a JSON object")
+    return WrittenCall(name, as_json(arguments))
+
+
+def read_parameters(
+    name: str, parameters: Sequence[tuple[str, str]], tools: Mapping[str, ToolSpec]
+) -> tuple[WrittenCall, JsonObject]:
+    """Return a call whose parameters were written one by one as plain text, and its arguments."""
+    if name not in tools:
+        raise UnreadableError(f"there is no tool `{name[:80]}`")
+    arguments: JsonObject = {key: _typed(text, tools[name], key) for key, text in parameters}
+    return WrittenCall(name, as_json(arguments)), arguments
+
+
+def read_cut_json(text: str, tools: Mapping[str, ToolSpec]) -> list[WrittenCall]:
+    """Return the calls of JSON that ends too early: whole ones, then the one it ends in."""
+    at = _skip(text, 0)
+    if text[at : at + 1] == "[":
+        at += 1
+    calls: list[WrittenCall] = []
+    while True:
+        between = _BETWEEN.match(text, at)
+        at = between.end() if between else at
+        try:
+            value, at = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            break
+        calls.append(_call(value, tools))
+    return [*calls, _cut_call(text[at:], tools)] if at < len(text) else calls
+
+
+def cut_parameters(
+    name: str, parameters: Sequence[tuple[str, str]], open_key: str, open_text: str, tools: Mapping[str, ToolSpec]
+) -> WrittenCall:
+    """Return a call cut among its parameters as JSON that ends where they end; `open_key` is empty between two."""
+    raw = read_parameters(name, parameters, tools)[0].arguments.removesuffix("}") if parameters else ""
+    if open_key:
+        lead = f"{raw}, " if parameters else "{"
+        value = as_json(_from_first_line(open_text))[:-1] if _takes_text(tools[name], open_key) else open_text.strip()
+        raw = f"{lead}{as_json(open_key)}: {value}"
+    return WrittenCall(name, raw, is_complete=False)
+
+
+def as_json(value: Json) -> str:
+    """Return JSON text without half characters; `UnreadableError` for a number JSON has no word for."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError):
+        raise UnreadableError("it holds a value that JSON cannot hold") from None
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    return text
+
+
+def _listed(value: Json) -> list[Json]:
+    if isinstance(value, list):
+        if not value:
+            raise UnreadableError("it holds no call", is_attempt=False)
+        return value
+    return [value]
+
+
+def _call(value: Json, tools: Mapping[str, ToolSpec], *, needs_arguments: bool = False) -> WrittenCall:
+    if not isinstance(value, dict):
+        raise UnreadableError("it is not a JSON object with a name and arguments", is_attempt=not needs_arguments)
+    function = value.get("function")
+    if isinstance(function, dict):
+        value = function
+    key = "arguments" if "arguments" in value else "parameters"
+    name = value.get("name")
+    if not isinstance(name, str) or (needs_arguments and key not in value):
+        raise UnreadableError("it names no tool, or no arguments", is_attempt=not needs_arguments)
+    return read_function(name, value.get(key), tools)
+
+
+def _cut_call(text: str, tools: Mapping[str, ToolSpec]) -> WrittenCall:
+    """Read the members of an object as far as they go."""
+    if not text.startswith("{"):
+        raise UnreadableError("it is not a JSON object with a name and arguments")
+    members: JsonObject = {}
+    at = _skip(text, 1)
+    open_key, open_at = "", len(text)
+    while text[at : at + 1] == '"':
+        try:
+            key, at = _DECODER.raw_decode(text, at)
+            at = _skip(text, at)
+            if text[at : at + 1] != ":":
+                break
+            open_key, open_at = str(key), _skip(text, at + 1)
+            members[open_key], at = _DECODER.raw_decode(text, open_at)
+        except (ValueError, RecursionError):
+            break
+        open_key = ""
+        at = _skip(text, at)
+        if text[at : at + 1] == ",":
+            at = _skip(text, at + 1)
+    if open_key == "function":
+        return _cut_call(text[open_at:], tools)
+    name = members.get("name", NO_NAME)
+    if not isinstance(name, str) or (name not in tools and "name" in members):
+        raise UnreadableError(f"there is no tool `{str(name)[:80]}`")
+    for key in ("arguments", "parameters"):
+        if key in members:
+            return WrittenCall(name, read_function(name, members[key], tools).arguments, is_complete=False)
+    raw = text[open_at:] if open_key in ("arguments", "parameters") else ""
+    return WrittenCall(name, raw, is_complete=False)
+
+
+def _skip(text: str, at: int) -> int:
+    space = _SPACE.match(text, at)
+    return space.end() if space else at
+
+
+def _typed(text: str, tool: ToolSpec, key: str) -> Json:
+    """Return a parameter's text as what the tool's schema wants there; text where it wants text or fits nothing."""
+    plain = _without_line_ends(text)
+    if _takes_text(tool, key):
+        return plain
+    try:
+        return parse(plain)
+    except UnreadableError:
+        return {"true": True, "false": False, "none": None}.get(plain.strip().lower(), plain)
+
+
+def _takes_text(tool: ToolSpec, key: str) -> bool:
+    properties = tool.parameters.get("properties")
+    types = _types(properties.get(key) if isinstance(properties, dict) else None)
+    return not types or "string" in types
+
+
+def _types(schema: Json) -> set[str]:
+    if not isinstance(schema, dict):
+        return set()
+    named = schema.get("type")
+    types = {str(name) for name in (named if isinstance(named, list) else [named]) if name}
+    for key in ("anyOf", "oneOf"):
+        choices = schema.get(key)
+        for choice in choices if isinstance(choices, list) else []:
+            types |= _types(choice)
+    return types
+
+
+def _without_line_ends(text: str) -> str:
+    """Drop the line break that stands behind the opening tag and the one before the closing tag."""
+    text = _from_first_line(text)
+    return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
+
+
+def _from_first_line(text: str) -> str:
+    return text.removeprefix("\r\n") if text.startswith("\r") else text.removeprefix("\n")

@@ -1,22 +1,53 @@
-"""Any provider, with tools for a model that has no calls of its own: they go out and come back as text.
+"""Wraps any provider for a model that has no calls of its own: tools, calls and results go out and come back as text.
 
-Wraps the provider of a model marked `text_tool_calls`; the rest of qcode sees calls and results as ever.
+The provider is that of a model marked `text_tool_calls`; the rest of qcode sees calls and results as always.
+`instructions` teaches one form, `<tool_call>`; all that `forms` lists are understood. `as_text_history` writes calls
+and results as plain text. In the events of a reply blocks are numbered again, because a call splits the text it is in;
+calls that a provider gives as such pass through.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import json
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from qcode.protocol.messages import Message
+from qcode.protocol.errors import ProviderError
+from qcode.protocol.messages import Block, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
-from qcode.protocol.reply import ReplyEvent
-from qcode.providers.text_calls.events import as_event_stream
-from qcode.providers.text_calls.history import as_text_history
-from qcode.providers.text_calls.instructions import instructions
-from qcode.providers.text_calls.text_filter import TextCalls
+from qcode.protocol.reply import (
+    BlockEnded,
+    ReasoningDelta,
+    ReplyEnded,
+    ReplyEvent,
+    ReplyStarted,
+    StopReason,
+    TextDelta,
+    ToolArgsDelta,
+    ToolCallStarted,
+    UsageReported,
+)
+from qcode.protocol.tools import ToolSpec
+from qcode.providers.history import mint_call_id
+from qcode.providers.text_calls.forms import END_TAG, TAG, WrittenCall
+from qcode.providers.text_calls.scanner import Piece, Rejected, Taken, TextCalls, Visible
+
+__all__ = [
+    "CallEvents",
+    "Piece",
+    "Rejected",
+    "Taken",
+    "TextCallProvider",
+    "TextCalls",
+    "Visible",
+    "WrittenCall",
+    "as_event_stream",
+    "as_text_history",
+    "instructions",
+]
 
 _QUOTED_CHARS = 120
 
@@ -88,3 +119,236 @@ async def _closing(events: AsyncIterator[ReplyEvent]) -> AsyncIterator[AsyncIter
         close = getattr(events, "aclose", None)
         if close is not None:
             await close()
+
+
+_CUTS = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.REFUSAL)
+
+
+class CallEvents:
+    """Fed with the events of one reply. `tag` makes the ids of calls unique in a conversation; `cap` is the output
+    cap of the request: a reply that used all of it was cut, whatever its stop reason says.
+    """
+
+    def __init__(self, calls: TextCalls, *, tag: str = "0", cap: int | None = None) -> None:
+        self._calls = calls
+        self._tag = tag
+        self._cap = cap
+        self._response_id = ""
+        self._output: int | None = None
+        self._next = 0
+        self._numbers: dict[int, int] = {}
+        # The provider's text blocks, the one that the filter reads now, and the end of it once it came.
+        self._sources: set[int] = set()
+        self._source: int | None = None
+        self._source_ended: BlockEnded | None = None
+        # Our number of the text block that is open, None between a call and the text behind it.
+        self._text: int | None = None
+        self._minted = 0
+        self._is_last_complete = True
+
+    def feed(self, event: ReplyEvent) -> list[ReplyEvent]:
+        """Return what becomes of one event."""
+        match event:
+            case TextDelta():
+                return self._take_text(event)
+            case ReasoningDelta() | ToolArgsDelta():
+                before, number = self._number(event.block)
+                return [*before, replace(event, block=number)]
+            case ToolCallStarted():
+                before, number = self._number(event.block)
+                self._is_last_complete = True
+                return [*before, replace(event, block=number)]
+            case BlockEnded():
+                return self._end_block(event)
+            case ReplyEnded():
+                return self._end(event)
+            case UsageReported():
+                self._output = self._output if event.usage.output is None else event.usage.output
+            case ReplyStarted():
+                self._response_id = event.response_id
+        return [event]
+
+    def break_off(self) -> list[ReplyEvent]:
+        """Return what is still held when the stream breaks: nothing that arrived is lost, an open call is cut."""
+        self._source_ended = None
+        return self._events_of(self._calls.flush(is_cut=True), ends_cut_call=False)
+
+    def _take_text(self, event: TextDelta) -> list[ReplyEvent]:
+        before = self._end_source() if self._source not in (None, event.block) or self._source_ended else []
+        self._source = event.block
+        self._sources.add(event.block)
+        return [*before, *self._events_of(self._calls.feed(event.text))]
+
+    def _number(self, block: int) -> tuple[list[ReplyEvent], int]:
+        """Return the new number of a block that is no text; a new block begins only behind all text before it."""
+        number = self._numbers.get(block)
+        if number is not None:
+            return [], number
+        before = self._end_source()
+        self._numbers[block] = number = self._begin()
+        return before, number
+
+    def _end_block(self, event: BlockEnded) -> list[ReplyEvent]:
+        if event.block == self._source:
+            # What is held is decided by what comes next: the end of the reply may say that it was cut.
+            self._source_ended = event
+            return []
+        if event.block in self._sources:
+            return [] if event.opaque is None else self._signed(event.opaque)
+        before, number = self._number(event.block)
+        return [*before, replace(event, block=number)]
+
+    def _end_source(self, *, is_cut: bool = False) -> list[ReplyEvent]:
+        """End the text block that is read, with all that is still held of it."""
+        events = self._events_of(self._calls.flush(is_cut=is_cut))
+        ended, self._source, self._source_ended = self._source_ended, None, None
+        opaque = ended.opaque if ended else None
+        if self._text is None and opaque is not None:
+            return [*events, *self._signed(opaque)]
+        return events + self._end_text(opaque)
+
+    def _end(self, event: ReplyEnded) -> list[ReplyEvent]:
+        is_cut = event.stop in _CUTS or (
+            self._cap is not None and self._output is not None and self._output >= self._cap
+        )
+        events = self._end_source(is_cut=is_cut)
+        if event.stop is StopReason.END_TURN:
+            if self._minted and self._is_last_complete:
+                event = replace(event, stop=StopReason.TOOL_USE)
+            elif self._calls.ends_rejected and not self._minted:
+                reason = self._calls.rejected[-1].reason if self._calls.rejected else "it cannot be read"
+                event = replace(event, stop=StopReason.MALFORMED_CALL, detail=f"a call written as text: {reason}")
+        return [*events, event]
+
+    def _events_of(self, pieces: Iterable[Piece], *, ends_cut_call: bool = True) -> list[ReplyEvent]:
+        events: list[ReplyEvent] = []
+        for piece in pieces:
+            if isinstance(piece, Visible):
+                if self._text is None:
+                    self._text = self._begin()
+                events.append(TextDelta(self._text, piece.text))
+                continue
+            for call in piece.calls:
+                events += self._end_text()
+                events += self._call_events(call, ends=call.is_complete or ends_cut_call)
+        return events
+
+    def _call_events(self, call: WrittenCall, *, ends: bool) -> list[ReplyEvent]:
+        self._minted += 1
+        self._is_last_complete = call.is_complete
+        number = self._begin()
+        call_id = mint_call_id(f"{self._tag}t", self._response_id, self._minted)
+        events: list[ReplyEvent] = [ToolCallStarted(number, call_id, call.name)]
+        if call.arguments:
+            events.append(ToolArgsDelta(number, call.arguments))
+        return [*events, BlockEnded(number)] if ends else events
+
+    def _begin(self) -> int:
+        number, self._next = self._next, self._next + 1
+        return number
+
+    def _signed(self, opaque: Opaque) -> list[ReplyEvent]:
+        """Return a block without text, to hang on what the provider wants back."""
+        number = self._begin()
+        return [TextDelta(number, ""), BlockEnded(number, opaque)]
+
+    def _end_text(self, opaque: Opaque | None = None) -> list[ReplyEvent]:
+        number, self._text = self._text, None
+        return [] if number is None else [BlockEnded(number, opaque)]
+
+
+async def as_event_stream(
+    events: AsyncIterable[ReplyEvent], calls: TextCalls, *, tag: str = "0", cap: int | None = None
+) -> AsyncIterator[ReplyEvent]:
+    """Yield the events of a reply with the calls in its text as calls; see `CallEvents`.
+
+    A stream that fails gives what is held first, then fails.
+    """
+    made = CallEvents(calls, tag=tag, cap=cap)
+    try:
+        async for event in events:
+            for changed in made.feed(event):
+                yield changed
+    except ProviderError:
+        for held in made.break_off():
+            yield held
+        raise
+
+
+def as_text_history(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return the messages with every call and result written as text; roles, order and number stay.
+
+    A message without calls and results comes back as it is. Images of results follow the results. In a message with
+    calls, what a provider wants back unchanged is left out: its text is no longer what that belonged to.
+    """
+    return tuple(_as_text(message) for message in messages)
+
+
+def _as_text(message: Message) -> Message:
+    if not any(isinstance(block, ToolCall | ToolResult) for block in message.blocks):
+        return message
+    return _assistant(message) if message.role == "assistant" else _user(message)
+
+
+def _assistant(message: Message) -> Message:
+    blocks: list[Block] = [block for block in message.blocks if isinstance(block, Reasoning)]
+    parts: list[str] = []
+    for block in message.blocks:
+        if isinstance(block, Text) and block.text.strip():
+            parts.append(block.text.rstrip())
+        elif isinstance(block, ToolCall):
+            parts.append(call_text(block))
+    return Message("assistant", (*blocks, Text("\n".join(parts))))
+
+
+def _user(message: Message) -> Message:
+    results = [block for block in message.blocks if isinstance(block, ToolResult)]
+    images: list[Image] = [image for result in results for image in result.images]
+    others = [block for block in message.blocks if not isinstance(block, ToolResult)]
+    return Message("user", (Text("\n".join(map(result_text, results))), *images, *others))
+
+
+_RESULT = "tool_result"
+_RESULT_TAG = re.compile(rf"<(\s*+(?:/\s*+)?{_RESULT})", re.IGNORECASE)
+
+_RULES = f"""\
+# Tools
+
+You can use the tools listed below. To use one, write a call into your reply, in exactly this form and on lines of its own:
+
+{TAG}
+{{"name": "NAME OF THE TOOL", "arguments": {{"PARAMETER": "VALUE"}}}}
+{END_TAG}
+
+- Between the tags stands one JSON object with `name` and `arguments`. In its strings, write a line break as `\\n`, a quote as `\\"` and a backslash as `\\\\`.
+- Write calls outside code blocks. For several calls, write several such blocks, one after another.
+- After your calls, end your reply. The results come in the next message, each in a `<{_RESULT}>` element; never write one yourself.
+- Without a call your reply is your answer to the person, so make the call instead of announcing it.
+
+Each line below is one tool: its name, what it does, and the JSON Schema of its arguments."""  # noqa: E501 - a paragraph of the text is a line
+
+
+def instructions(tools: Iterable[ToolSpec]) -> str:
+    """Return what the system text says about `tools`, always the same for the same tools; empty without any."""
+    lines = [
+        _json({"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)})
+        for tool in tools
+    ]
+    return "\n".join([_RULES, "", *lines]) if lines else ""
+
+
+def call_text(call: ToolCall) -> str:
+    """Return a call as the model would have written it; `arguments` of a stored call is valid JSON."""
+    return f'{TAG}\n{{"name": {_json(call.name)}, "arguments": {call.arguments or "{}"}}}\n{END_TAG}'
+
+
+def result_text(result: ToolResult) -> str:
+    """Return a result as the model sees it; nothing inside can end the element before its end."""
+    content = _RESULT_TAG.sub(r"<\\\1", result.content)
+    name = re.sub(r"[^\w.\-]", "_", result.name)
+    status = ' status="error"' if result.is_error else ""
+    return f'<{_RESULT} name="{name}"{status}>\n{content}\n</{_RESULT}>'
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

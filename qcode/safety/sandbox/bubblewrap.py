@@ -1,58 +1,136 @@
-"""The command line of bubblewrap for a confinement. Pure: options as bwrap(1) documents them."""
+"""The command line of bubblewrap for a confinement: options as bwrap(1) documents them. Looks at kinds of files only.
+
+bwrap reads the whole list of mounts after each one, so a mount costs about 0.15 ms, and more the more there are.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 
-from qcode.safety.sandbox.confinement import Confinement
+from qcode.protocol.launch import Launch
+from qcode.safety.protected_paths import is_within
+from qcode.safety.sandbox.confinement import EMPTY_FILE, Confinement, depth
+from qcode.safety.sandbox.seccomp import FilterName, filter_program
+from qcode.values import dataclass
 
-# Sockets of services that would do for a command what it cannot do itself (Docker's, D-Bus's, an SSH agent's) are
-# here. Connecting needs no right to write, so a read-only view would not stop it.
-_EMPTIED = ("/run", "/tmp", "/var/tmp")  # noqa: S108  # names of folders to cover, nothing is put there
-# Root without capabilities still owns the switches of the kernel; the cover that bwrap has for them tests for a right
-# that dropping the capabilities took away.
-_SWITCHES = ("/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/mtrr", "/proc/sysrq-trigger")
+# Sockets of services and other programs' files. Connecting needs no right to write.
+_PRIVATE = ("/run", "/tmp", "/var/tmp")  # noqa: S108  # names of folders to cover, nothing is put there
+_NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+_DEVICE_LINKS = (
+    ("/dev/fd", "/proc/self/fd"), ("/dev/stdin", "fd/0"), ("/dev/stdout", "fd/1"), ("/dev/stderr", "fd/2"),
+)  # fmt: skip
+_FD = "{fd}"
+# Without these root cannot mount, trace, load modules, make device nodes or open files by handle.
+_KEPT_BY_ROOT = (
+    "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETUID",
+    "CAP_NET_BIND_SERVICE", "CAP_NET_RAW", "CAP_SYS_CHROOT", "CAP_AUDIT_WRITE",
+)  # fmt: skip
+_ROOT_DEVICES = ("/dev/dri", "/dev/fuse", "/dev/kvm", "/dev/net", "/dev/shm", "/dev/snd")  # noqa: S108  # bound
 
 
-def command(bwrap: str, argv: Sequence[str], confinement: Confinement, *, keeps_user: bool) -> list[str]:
-    """Return the argv that runs `argv` behind the walls of `confinement`.
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How bwrap makes its sandbox on this machine."""
 
-    `keeps_user`: without a user namespace, for root, whose capabilities are dropped instead; a namespace is often not
-    to be had in a container.
-    """
-    namespaces = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
-    user = ["--cap-drop", "ALL"] if keeps_user else ["--unshare-user"]
-    options = [
-        bwrap,
-        *namespaces,
-        *user,
-        "--die-with-parent",
-        "--ro-bind",
-        "/",
-        "/",
-        "--dev",
-        "/dev",
-        "--proc",
-        "/proc",
-    ]
-    for switch in _SWITCHES:
-        options += ["--ro-bind-try", switch, switch]
-    for folder in _EMPTIED:
-        if Path(folder).is_dir() and not Path(folder).is_symlink():
-            options += ["--tmpfs", folder]
-    for path in confinement.visible:
-        options += ["--ro-bind-try", str(path), str(path)]
-    for path in confinement.writable:
-        options += ["--bind-try", str(path), str(path)]
+    program: str
+    """The path of `bwrap`."""
+    is_root: bool = False
+    has_user_namespace: bool = True
+    """Root can do without, and often has to in a container."""
+    is_prepared: bool = False
+    """The thread that starts bwrap makes most mounts; only root without a user namespace can."""
+
+
+def launch(way: Way, argv: Sequence[str], confinement: Confinement) -> Launch:
+    """Return how `argv`, whose first item is an absolute path, starts in `confinement`."""
+    level = confinement.level
+    options = [way.program, "--die-with-parent", "--cap-drop", "ALL"]
+    options += ["--unshare-user"] if way.has_user_namespace else []
+    if level == "protect":
+        # A user namespace keeps the command from entering other processes through /proc; root needs one of processes.
+        options += ["--unshare-pid"] if way.is_root else []
+        for capability in _KEPT_BY_ROOT if way.is_root else ():
+            options += ["--cap-add", capability]
+    else:
+        options += [*_NAMESPACES, "--seccomp", _FD]
+    restrict = partial(_build_root, confinement) if way.is_prepared else None
+    if way.is_prepared:
+        options += ["--dev-bind", "/", "/", "--proc", "/proc"]
+    elif level == "read-only":
+        options += [*_private_root(confinement), *_refined(confinement), "--remount-ro", "/"]
+    elif level == "workspace":
+        options += [*_writable_workspace(confinement), *_refined(confinement)]
+    else:
+        options += [*_as_on_the_host(way), *_refined(confinement)]
+    if way.is_root:
+        # Root without capabilities still owns the switches of the kernel in /proc/sys.
+        options += ["--remount-ro", "/proc"]
+    whole = (*options, "--", *argv)
+    if _FD not in options:
+        return Launch(whole, restrict)
+    name: FilterName = "read-only" if level == "read-only" else "workspace"
+    return Launch(whole, restrict, data=filter_program(name, os.uname().machine), data_at=options.index(_FD))
+
+
+def _build_root(confinement: Confinement) -> None:
+    from qcode.safety.sandbox import mounts
+
+    mounts.build_root(confinement, _PRIVATE, _ROOT_DEVICES if confinement.level == "protect" else ())
+
+
+def _refined(confinement: Confinement) -> list[str]:
+    """Pin, protect and hide, unless something is gone meanwhile; a hidden path that is gone ends bwrap."""
+    options: list[str] = []
+    for path in confinement.pinned:
+        options += ["--bind-try", path, path]
     for path in confinement.protected:
-        options += ["--ro-bind-try", str(path), str(path)]
-    for path in confinement.hidden:
-        options += _hiding(path)
-    return [*options, "--", *argv]
+        options += ["--ro-bind-try", path, path]
+    for path in (*confinement.hidden, *confinement.masked):
+        options += ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", EMPTY_FILE, path]  # noqa: PTH112  # text
+    return options
 
 
-def _hiding(path: Path) -> list[str]:
-    if path.is_dir():
-        return ["--tmpfs", str(path)]
-    return ["--ro-bind", "/dev/null", str(path)] if path.exists() else []
+def _private_root(confinement: Confinement) -> list[str]:
+    """Build a root of the readable folders; everything else is missing."""
+    options: list[str] = []
+    for folder in (*_PRIVATE, "/dev"):
+        options += ["--tmpfs", folder]
+    for device in _DEVICES:  # --dev would mount twice as many
+        options += ["--dev-bind", device, device]
+    for place, text in _DEVICE_LINKS:
+        options += ["--symlink", text, place]
+    options += ["--dir", "/dev/shm", "--proc", "/proc"]  # noqa: S108  # a name in the sandbox
+    for path in confinement.empty:
+        options += ["--dir", path]
+    for path in sorted(confinement.readable, key=depth):
+        options += ["--ro-bind", path, path]
+    for place, text in confinement.links:
+        options += ["--symlink", text, place]
+    return options
+
+
+def _writable_workspace(confinement: Confinement) -> list[str]:
+    options = ["--ro-bind", "/", "/"]
+    for folder in _PRIVATE:
+        if os.path.isdir(folder) and not os.path.islink(folder):  # noqa: PTH112, PTH114  # text
+            options += ["--tmpfs", folder]
+    options += ["--proc", "/proc", "--dev", "/dev"]
+    for path in sorted(confinement.writable, key=depth):
+        options += ["--bind", path, path]
+    for place, text in confinement.links:
+        if any(is_within(place, folder) for folder in _PRIVATE):
+            options += ["--symlink", text, place]
+    return options
+
+
+def _as_on_the_host(way: Way) -> list[str]:
+    """Show everything as on the host, but to root the disks and what has the kernel start a program."""
+    if not way.is_root:
+        return ["--dev-bind", "/", "/"]
+    options = ["--bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--ro-bind", "/sys", "/sys"]
+    for device in _ROOT_DEVICES:
+        options += ["--dev-bind-try", device, device]
+    return options

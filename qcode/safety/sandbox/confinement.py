@@ -1,22 +1,275 @@
-"""What a confined command may do, whichever wall holds it."""
+"""What a confined command may see and write, and which confinement a session's folders call for at each level.
+
+`Confinement` says how one command is confined, whichever kind of sandbox does it. `confinement_for` makes one from
+the folders of the session (`paths.SandboxScope`) and the names that `index` found. `program_folders` are the folders
+that a command must see to run the programs on its search path, and nothing else of the home folder. This reads the
+disk and changes nothing.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from qcode.protocol.values import dataclass
+import qcode
+from qcode.safety.paths import SandboxScope
+from qcode.safety.probes import MAX_MASKED, Contents
+from qcode.safety.protected_paths import CREDENTIALS, STARTUP, is_history, is_system_secret, is_within, is_within_any
+from qcode.safety.verdict import Level
+from qcode.values import dataclass
+
+EMPTY_FILE = str(Path(qcode.__file__).resolve().parent / "py.typed")
+"""A plain file without content that is always there. A mount without devices cannot open /dev/null: `grep -r` fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """The walls around one command. All paths are absolute and real.
+    """The confinement of one command. All paths are absolute, without links, and exist.
 
-    The whole file system can be read and run from, without `hidden`. `writable` can be written, without `protected`
-    inside it. `visible` are folders that stay in sight although they lie where private temporary folders are put over
-    everything else. There is no network and no way to reach a process outside.
+    A path below another one of the same or of an earlier field refines it.
     """
 
-    visible: tuple[Path, ...] = ()
-    writable: tuple[Path, ...] = ()
-    protected: tuple[Path, ...] = ()
-    hidden: tuple[Path, ...] = ()
+    level: Level
+    readable: tuple[str, ...] = ()
+    """Folders and files that a `read-only` command sees; the other levels see everything."""
+    links: tuple[tuple[str, str], ...] = ()
+    """Links outside the folders of the session that paths to these go through: their place and their text."""
+    empty: tuple[str, ...] = ()
+    """Folders that a `read-only` command finds, with nothing in them but what is readable."""
+    writable: tuple[str, ...] = ()
+    """Folders that a `workspace` command writes in."""
+    pinned: tuple[str, ...] = ()
+    """Folders that are neither moved nor removed, because something protected is below them."""
+    protected: tuple[str, ...] = ()
+    """What is not written although it is below something writable."""
+    hidden: tuple[str, ...] = ()
+    """Secrets outside the workspace: files that read as empty, folders that look empty."""
+    masked: tuple[str, ...] = ()
+    """Secret files in the workspace, which read as empty if the kind of sandbox can do that."""
+
+
+SYSTEM_FOLDERS = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/snap",
+)  # fmt: skip
+"""Folders of the system that every command sees, if they exist."""
+_PARTS_OF_PREFIX = ("lib", "lib64", "libexec", "share")
+_SHARED_PREFIXES = (".local",)
+"""Prefixes in the home whose `share` holds everything that programs keep there, keyrings included."""
+
+
+def program_folders(search_path: str, home: str) -> tuple[str, ...]:
+    """Return real paths, outside the folders of the system, of the programs on `search_path` and what they load.
+
+    For `PREFIX/bin` these are that folder and the libraries beside it, for a virtual environment all of it with the
+    interpreter it was made of, for a folder of shims all that its manager installed. None of them holds credentials, or
+    the home folder itself.
+    """
+    found: list[str] = []
+    for part in search_path.split(":"):
+        if part.startswith("/"):
+            found += _needed_for(os.path.realpath(part), home)
+    return tuple(dict.fromkeys(path for path in found if _is_offered(path, home)))
+
+
+def _needed_for(folder: str, home: str) -> Iterator[str]:
+    if any(is_within(folder, system) for system in SYSTEM_FOLDERS) or not os.path.isdir(folder):  # noqa: PTH112  # text
+        return
+    prefix, name = os.path.split(folder)
+    if name == "shims" and _is_offered(prefix, home):
+        yield prefix
+    elif os.path.exists(f"{prefix}/pyvenv.cfg") and _is_offered(prefix, home):  # noqa: PTH110  # text
+        yield prefix
+        base = os.path.dirname(os.path.realpath(f"{folder}/python"))  # noqa: PTH120  # text
+        if not is_within(base, prefix):
+            yield from _needed_for(base, home)
+    else:
+        yield folder
+        if name in ("bin", "sbin") and prefix not in ("/", home):
+            is_shared = any(prefix == f"{home}/{shared}" for shared in _SHARED_PREFIXES)
+            parts = (part for part in _PARTS_OF_PREFIX if not (is_shared and part == "share"))
+            yield from (path for part in parts if not os.path.islink(path := f"{prefix}/{part}"))  # noqa: PTH114  # text
+
+
+def _is_offered(path: str, home: str) -> bool:
+    """Return whether a path exists and holds neither the home folder nor credentials in it."""
+    if not os.path.lexists(path) or is_within(home or "/", path):
+        return False
+    return not any(is_within(f"{home}/{name}", path) for name in CREDENTIALS)
+
+
+def links_to(paths: Sequence[str], visible: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return the links that these paths go through outside the `visible` folders: place and text of each."""
+    found: dict[str, str] = {}
+    for path in paths:
+        pending, current, seen = path.split("/")[1:], "", 0
+        while pending and seen < 40:
+            part = pending.pop(0)
+            step = f"{current}/{part}"
+            if not os.path.islink(step):  # noqa: PTH114  # text
+                current = step
+                continue
+            seen += 1
+            text = os.readlink(step)  # noqa: PTH115  # the text of the link, unchanged
+            if not any(is_within(step, folder) for folder in visible):
+                found[step] = text
+            if text.startswith("/"):
+                current = ""
+            pending = [*(piece for piece in text.split("/") if piece not in ("", ".")), *pending]
+    return tuple(found.items())
+
+
+MAX_PROTECTED = 200
+"""Protected paths that are mounted. Further ones are only compared after the command."""
+
+_SYSTEM_SECRETS = (
+    "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d",
+    "/etc/security/opasswd", "/etc/krb5.keytab", "/etc/ssl/private",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class MachineView:
+    """What a `read-only` command of a session sees besides the workspace. It rarely changes."""
+
+    readable: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+    hidden: tuple[str, ...]
+
+
+def machine_view(scope: SandboxScope) -> MachineView:
+    """Return what `scope` calls for on this machine now."""
+    system = tuple(path for path in SYSTEM_FOLDERS if os.path.lexists(path))
+    folders = _folders(scope)
+    programs = program_folders(scope.search_path, scope.home_path)
+    found = [path for path in system if not os.path.islink(path)]  # noqa: PTH114  # text
+    found += [path for path in programs if not is_within_any(path, folders)]
+    readable = tuple(path for path in found if not is_within_any(path, set(found) - {path}))
+    paths = [*system, str(scope.root), *map(str, scope.added), *_parts(scope.search_path)]
+    return MachineView(readable, links_to(paths, (*readable, *folders)), tuple(_system_secrets()))
+
+
+def confinement_for(
+    level: Level,
+    scope: SandboxScope,
+    contents: Contents,
+    *,
+    keeps_git_config: bool = True,
+    view: MachineView | None = None,
+) -> Confinement:
+    """Return the confinement of a command of the session.
+
+    `contents` is what the workspace holds now. `keeps_git_config`: the configuration of git stays readable at the
+    level `read-only`, unless it holds credentials. `view` is a `machine_view` that was looked up a moment ago.
+    """
+    if level == "read-only":
+        masked = contents.secrets if keeps_git_config else (*contents.secrets, *contents.git_configs)
+        return _read_only(scope, view or machine_view(scope), masked)
+    folders = _folders(scope)
+    if level == "workspace":
+        protected = _real_targets((*contents.steering, *contents.other_names))
+        inside = tuple(path for path in protected if any(is_within(path, folder) for folder in folders))[:MAX_PROTECTED]
+        return Confinement(
+            level,
+            links=links_to([str(scope.root), *map(str, scope.added)], folders),
+            writable=folders,
+            pinned=_parents(inside, folders),
+            protected=inside,
+            hidden=tuple(path for path in _secrets(scope) if not any(is_within(folder, path) for folder in folders)),
+        )
+    named = (*contents.git_steering, *contents.other_names, *protected_outside(scope))
+    protected = _real_targets(named)[:MAX_PROTECTED]
+    return Confinement(level, pinned=_parents(protected, ("/",)), protected=protected)
+
+
+def _read_only(scope: SandboxScope, view: MachineView, masked: tuple[str, ...]) -> Confinement:
+    folders = _folders(scope)
+    readable = (*(path for path in view.readable if not is_within_any(path, folders)), *folders)
+    files = dict.fromkeys(path for path in masked if _is_file(path))
+    hidden = [path for path in (*_secrets(scope), *view.hidden) if is_within_any(path, readable)]
+    if len(files) > MAX_MASKED:
+        # Too many to mask one by one: their folders are covered, except for the folders of the session.
+        parents = (os.path.dirname(path) for path in files)  # noqa: PTH120  # text
+        hidden += [path for path in dict.fromkeys(parents) if path not in folders]
+        files = dict.fromkeys(path for path in files if not is_within_any(path, hidden))
+    return Confinement(
+        "read-only",
+        readable,
+        view.links,
+        tuple(home for home in filter(None, (scope.home_path,)) if not is_within_any(home, readable)),
+        hidden=tuple(path for path in hidden if not any(is_within(folder, path) for folder in folders)),
+        masked=tuple(files),
+    )
+
+
+def protected_outside(scope: SandboxScope) -> tuple[str, ...]:
+    """Return what exists of the files outside the workspace that nothing may write, in any mode."""
+    home = scope.home_path
+    found = [os.path.realpath(path) for path in scope.own if path.exists()]
+    if home:
+        found += [f"{home}/{name}" for name in (*STARTUP, *CREDENTIALS, ".ssh")]
+        found += _histories(home)
+    return tuple(dict.fromkeys(path for path in found if os.path.lexists(path)))
+
+
+def _folders(scope: SandboxScope) -> tuple[str, ...]:
+    """Return the folders of the session, none of them below another one."""
+    found = dict.fromkeys((*scope.roots, *filter(None, (scope.scratch_path,))))
+    return tuple(path for path in found if not is_within_any(path, found.keys() - {path}))
+
+
+def _secrets(scope: SandboxScope) -> Iterator[str]:
+    yield from (os.path.realpath(path) for path in scope.own if path.is_dir())
+    home = scope.home_path
+    if not home:
+        return
+    places = [f"{home}/{name}" for name in (*CREDENTIALS, ".ssh")]
+    yield from (os.path.realpath(path) for path in (*places, *_histories(home)) if os.path.exists(path))  # noqa: PTH110  # text
+
+
+def _histories(home: str) -> list[str]:
+    try:
+        return [f"{home}/{name}" for name in os.listdir(home) if is_history(name)]  # noqa: PTH208  # text
+    except OSError:
+        return []
+
+
+def _system_secrets() -> Iterator[str]:
+    """Yield the secrets of the system that this process could read: for most users none."""
+    keys: list[str] = []
+    with contextlib.suppress(OSError):
+        keys = [f"/etc/ssh/{name}" for name in os.listdir("/etc/ssh")]  # noqa: PTH208  # text
+    for path in (*_SYSTEM_SECRETS, *filter(is_system_secret, keys)):
+        if os.access(path, os.R_OK):
+            yield os.path.realpath(path)
+
+
+def _real_targets(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the real paths of what exists; a link stands for what it leads to."""
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.exists(path)))  # noqa: PTH110  # text
+
+
+def _parents(paths: Iterable[str], folders: Iterable[str]) -> tuple[str, ...]:
+    """Return every folder between these paths and the innermost of `folders`, outer ones first."""
+    found: set[str] = set()
+    for path in paths:
+        base = max((folder for folder in folders if is_within(path, folder)), key=len)
+        parent = os.path.dirname(path)  # noqa: PTH120  # text
+        while len(parent) > len(base):
+            found.add(parent)
+            parent = os.path.dirname(parent)  # noqa: PTH120  # text
+    return tuple(sorted(found))
+
+
+def _parts(search_path: str) -> list[str]:
+    return [part for part in search_path.split(":") if part.startswith("/")]
+
+
+def depth(path: str) -> int:
+    """Return how deep a path lies: what is mounted later must lie deeper."""
+    return path.count("/")
+
+
+def _is_file(path: str) -> bool:
+    return os.path.isfile(path) and not os.path.islink(path)  # noqa: PTH113, PTH114  # text

@@ -1,51 +1,125 @@
-"""The command line that confines through Landlock and seccomp, in a small interpreter of its own.
+"""Confinement by Landlock, seccomp and dropped capabilities, for the thread that starts the command.
 
-Landlock grants and never forbids: what is below a granted folder cannot be taken out again. So a confinement in which
-something protected lies below something writable is not for it.
+Landlock grants and never forbids, so nothing below a granted folder can be taken out again: it gives the level
+`read-only` alone, and protected files in the workspace stay readable. It hides the content of files, not their names.
+There is no namespace: what would reach other processes is refused by a filter or by a scope of Landlock.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
 
+from qcode.safety.protected_paths import KERNEL_FOLDERS, is_within, is_within_any
+from qcode.safety.sandbox import kernel
 from qcode.safety.sandbox.confinement import Confinement
+from qcode.safety.sandbox.seccomp import FilterName, UnknownMachine, filter_program
 
-_SCRIPT = Path(__file__).with_name("confine.py")
-_KERNEL = ("/proc", "/sys", "/run", "/dev")
-"""Services listen below /run; /proc shows other processes."""
-_OF_PROC = ("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/proc/version")
+MIN_VERSION = 3
+"""The first version that forbids truncating a file."""
+_SCOPES_VERSION = 6
 
-
-def command(argv: Sequence[str], confinement: Confinement) -> list[str]:
-    """Return the argv that runs `argv` (whose first is an absolute path) behind the walls of `confinement`.
-
-    Raise `ValueError` where it protects something below what may be written. A folder above something hidden can be
-    passed through but not listed.
-    """
-    if any(path.is_relative_to(base) for path in confinement.protected for base in confinement.writable):
-        raise ValueError("Landlock cannot protect a part of a folder that may be written")
-    hidden = frozenset(confinement.hidden)
-    covered = [path for path in confinement.visible if any(path.is_relative_to(folder) for folder in _KERNEL)]
-    readable = [granted for folder in (Path("/"), *covered) for granted in _readable(folder, hidden)]
-    reading = [*(str(path) for path in readable), *_OF_PROC]
-    writing = [str(path) for path in confinement.writable]
-    counts = [str(len(reading)), str(len(writing))]
-    return [sys.executable, "-I", "-S", str(_SCRIPT), *counts, *reading, *writing, *argv]
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
+_READING = _EXECUTE | _READ_FILE | _READ_DIR
+_TCP, _SCOPES = 0b11, 0b11
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+# Not /proc/self: it is resolved when it is granted, and would be this process. Descriptors need no grant.
+_OF_PROC = ("/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/proc/version", "/proc/loadavg", "/proc/uptime")
 
 
-def _readable(folder: Path, hidden: frozenset[Path]) -> Iterator[Path]:
-    """Yield the topmost paths below `folder` that hold nothing hidden."""
+def version() -> int:
+    """Return the version of the Landlock ABI, 0 if Landlock or the machine's system calls are unknown."""
     try:
-        children = sorted(folder.iterdir())
+        filter_program("landlock", os.uname().machine)
+    except UnknownMachine:
+        return 0
+    return kernel.landlock_version()
+
+
+def restriction(confinement: Confinement) -> Callable[[], None]:
+    """Return what confines the thread that calls it, and all it starts; it raises `OSError` if it cannot.
+
+    Raise `ValueError` for a level other than `read-only`.
+    """
+    if confinement.level != "read-only":
+        raise ValueError(f"Landlock cannot give the level {confinement.level}")
+
+    def restrict() -> None:
+        known = version()
+        if known < MIN_VERSION:
+            raise OSError(errno.ENOSYS, "Landlock is missing")
+        ruleset = _ruleset(confinement, known)
+        try:
+            kernel.forbid_new_privileges()
+            kernel.drop_capabilities()
+            kernel.landlock_restrict(ruleset)
+        finally:
+            os.close(ruleset)
+        name: FilterName = "landlock" if known >= _SCOPES_VERSION else "landlock-no-scopes"
+        kernel.load_filter(filter_program(name, os.uname().machine))
+        _try_to_leave()
+
+    return restrict
+
+
+def _try_to_leave() -> None:
+    """Raise `OSError` if the thread can still open a socket, or a folder above everything."""
+    with contextlib.suppress(PermissionError), socket.socket(socket.AF_UNIX):
+        raise OSError(errno.EIO, "the restriction of the thread lets sockets through")
+    with contextlib.suppress(PermissionError):
+        os.close(os.open("/", os.O_RDONLY))
+        raise OSError(errno.EIO, "the restriction of the thread lets files through")
+
+
+def _ruleset(confinement: Confinement, known: int) -> int:
+    every = (1 << {3: 15, 4: 15}.get(known, 16)) - 1
+    fields = [every] if known < 4 else [every, _TCP] if known < _SCOPES_VERSION else [every, _TCP, _SCOPES]
+    ruleset = kernel.landlock_ruleset(fields)
+    try:
+        for folder in confinement.readable:
+            for path in _granted(folder, confinement.hidden):
+                _grant(ruleset, path, _READING)
+        for path in _OF_PROC:
+            _grant(ruleset, path, _READ_FILE)
+        for path in _DEVICES:
+            _grant(ruleset, path, (_READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV) & every)
+    except OSError:
+        os.close(ruleset)
+        raise
+    return ruleset
+
+
+def _granted(folder: str, hidden: Sequence[str]) -> Iterator[str]:
+    """Yield the topmost paths in `folder`, itself included, that hold nothing hidden."""
+    inside = [path for path in hidden if is_within(path, folder)]
+    if folder in inside or is_within_any(folder, KERNEL_FOLDERS):
+        return
+    if not inside and not any(is_within(place, folder) for place in KERNEL_FOLDERS):
+        yield folder
+        return
+    try:
+        with os.scandir(folder) as scanned:
+            # What a link leads to is granted at its own place; granted here, it could be above something hidden.
+            children = [entry.path for entry in scanned if not entry.is_symlink()]
     except OSError:
         return
     for child in children:
-        # What a link names is granted where it really is; granted by the link it could be a folder above the hidden.
-        if child in hidden or str(child) in _KERNEL or child.is_symlink():
-            continue
-        if any(path.is_relative_to(child) for path in hidden):
-            yield from _readable(child, hidden)
-        else:
-            yield child
+        yield from _granted(child, inside)
+
+
+def _grant(ruleset: int, path: str, access: int) -> None:
+    """Grant what can be granted; what cannot stays forbidden."""
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        is_folder = os.path.isdir(path)  # noqa: PTH112  # a path is checked for every folder and file granted
+        kernel.landlock_grant(ruleset, descriptor, access if is_folder else access & ~_READ_DIR)
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)

@@ -1,6 +1,7 @@
 """The shell judge: may a command run without asking, because it surely only reads? Pure: it runs nothing.
 
-`grammar` reads the command with tree-sitter and keeps what is on a white list, `words` unquotes, `script` is what comes
-of it and knows the folder each part runs in. `programs` and `git` are the tables, `usage` applies one to words, and
-`judge` puts them together with the path layer. Everything not surely understood asks.
+`parser` reads the command with tree-sitter into the values of `ast`, by an allowlist. `flow` lists the simple commands
+that bash would run, with the folders they run in. `table` (with commands.toml), `git` and `languages` say what a
+command does with its arguments, `file_reads` whether the files it names may be read. `judge` puts them together.
+Everything that is not surely understood asks.
 """

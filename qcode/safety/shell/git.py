@@ -1,264 +1,466 @@
-"""git commands that only read, each with its options. Pure.
+"""Reads a command of git: is it in the table, what do its operands mean, and does it print contents of files? Pure.
 
-Facts: https://git-scm.com/docs. They hold while the configuration was looked at and qcode's overrides are in force
-(`launch.git_config`): without that any of these may run a program. Left out is what writes (`--output`), runs (`-O`,
-`--ext-diff`, `--textconv`), verifies signatures (`--show-signature`, `%G`), asks the network, opens a page of the
-manual, or reads outside the repository (`--no-index`, `--contents`).
+The rows are `[git]` of commands.toml. They hold under the settings of `git_repository`. One rule carries most of the
+weight: every word before a `--` that begins with a dash is spelled like an option of the row, even if it may be the
+value of another one. So a command stays harmless if git, which reads the options of `log` twice, pairs options and
+values differently.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
 
-from qcode.protocol.values import dataclass
-from qcode.safety.shell.forms import Word
-from qcode.safety.shell.usage import Program, Role, Use, program
+from qcode.safety.probes import Repository
+from qcode.safety.shell.ast import Word
+from qcode.safety.shell.table import Arguments, Program, git_commands, git_options, read_arguments
+from qcode.values import dataclass
 
 Reads: TypeAlias = Literal["nothing", "objects", "work tree", "configuration"]
 """What a command looks at; a work tree may hold other repositories, a configuration credentials."""
 
+Content: TypeAlias = Literal["none", "narrow", "wide-tracked", "wide-history"]
+"""Whose content is printed: nobody's, that of the files in `paths`, of any tracked file, of any file of any commit."""
+
+Kind: TypeAlias = Literal["file", "folder", ""]
+"""What a path is on disk; empty if there is nothing or something else."""
+
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A reading command of git: its name, the words after it, and the table to read them by."""
+class GitUse:
+    """A command of git that only reads.
+
+    `content` takes every operand that may be a revision for one until `settle` has looked at the disk. Whatever it is,
+    the files in `paths` and `stored` have to be ones that may be read.
+    """
 
     name: str
-    words: tuple[Word, ...]
-    program: Program
+    """As in the table: `stash list` is `stash/list`."""
+    arguments: Arguments
     reads: Reads
+    content: Content = "none"
+    paths: tuple[str, ...] = ()
+    """Words that may name a file whose content is printed, relative to the folder that the command runs in."""
+    stored: tuple[str, ...] = ()
+    """Files in a revision or the index whose content is printed, relative to the top of the work tree."""
+    limits: tuple[str, ...] = ()
+    """Pathspecs to which wide content is limited, relative to the folder it runs in; all files if there are none."""
+    either: tuple[str, ...] = ()
+    """Operands that are pathspecs if there is such a file or folder, and revisions if not."""
+    plain_content: Content = "none"
+    """`content` if no operand is a revision."""
+    narrowed: Content = "none"
+    """What `content` was before it was narrowed to the files in `limits`."""
 
 
-_TRACKED: tuple[Role, ...] = ("tracked",)
-_BEFORE = frozenset({"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects"})
-_MAGIC = re.compile(r":(\([a-z,!^:/ ]*\)|[!^/:]+|[0-3]:)?")
+class _NotUnderstood(Exception):  # noqa: N818  # a finding, not a failure
+    """The command might do something else; the text is the reason."""
 
-_DIFF_FLAGS = (
-    "stat stat= numstat shortstat dirstat summary name-only name-status raw patch no-patch patch-with-stat minimal "
-    "patience histogram diff-algorithm= color color= no-color word-diff word-diff= color-words color-words= "
-    "color-moved color-moved= no-renames check full-index binary abbrev abbrev= find-renames find-renames= find-copies "
-    "find-copies= find-copies-harder pickaxe-regex pickaxe-all text ignore-space-at-eol ignore-space-change "
-    "ignore-all-space ignore-blank-lines ignore-cr-at-eol ignore-submodules ignore-submodules= function-context "
-    "exit-code quiet no-ext-diff no-textconv relative relative= no-prefix compact-summary cc combined-all-paths "
-    "indent-heuristic no-indent-heuristic unified= inter-hunk-context= diff-filter= stat-width= stat-count= "
-    "ws-error-highlight= src-prefix= dst-prefix= submodule=short no-relative"
-)
-_DIFF_VALUES = "U|unified:number S G inter-hunk-context:number diff-filter diff-algorithm"
-_LOG_FLAGS = (
-    "oneline graph all decorate decorate= no-decorate merges no-merges first-parent reverse follow full-history dense "
-    "sparse simplify-merges ancestry-path abbrev-commit no-abbrev-commit date= pretty pretty= format= since= after= "
-    "until= before= author= committer= grep= invert-grep all-match extended-regexp fixed-strings perl-regexp "
-    "regexp-ignore-case date-order topo-order author-date-order simplify-by-decoration branches branches= tags tags= "
-    "remotes remotes= glob= exclude= cherry-pick cherry-mark cherry left-right left-only right-only boundary "
-    "walk-reflogs relative-date parents children source show-pulls no-walk max-count= skip= min-parents= max-parents= "
-    "notes no-notes full-diff use-mailmap mailmap no-mailmap root clear-decorations decorate-refs= log-size "
-    "count left-right objects no-expand-tabs show-notes encoding= not reflog do-walk"
-)
-_LOG_VALUES = (
-    f"{_DIFF_VALUES} n|max-count:number L since after until before author committer grep skip:number format pretty date"
-)
-_DIFF = program(
-    "pusRawbzMCBDWmct", f"{_DIFF_FLAGS} cached staged merge-base", _DIFF_VALUES, _TRACKED, has_number_flag=True
-)
-_LOG = program("pusqaRwbzMCBDWmctgiEFP", f"{_DIFF_FLAGS} {_LOG_FLAGS}", _LOG_VALUES, _TRACKED, has_number_flag=True)
-_LIST = (
-    "list contains contains= no-contains no-contains= merged merged= no-merged no-merged= points-at= sort= format= "
-    "column column= no-column color color= no-color ignore-case abbrev= no-abbrev"
-)
-_LIST_VALUES = "sort format points-at"
-_ASKS_FOR_A_LIST = (
-    "-l", "--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at",
+
+_DEFAULTS_TO_HEAD = frozenset({"--contains", "--no-contains", "--merged", "--no-merged"})
+"""Options that take the next word as their value, unless they are the last one."""
+
+_CLUSTERS = frozenset(
+    {
+        "status", "branch", "tag", "for-each-ref", "show-ref", "shortlog", "grep", "ls-files", "ls-tree", "merge-base",
+        "cherry", "count-objects", "check-ignore", "check-attr", "config", "remote", "worktree/list",
+    }
 )  # fmt: skip
+"""Commands that git reads with parse-options alone; the others take `-ab` for something else than `-a -b`."""
+
+_SEPARATED = frozenset(
+    {
+        "status", "diff", "log", "show", "whatchanged", "rev-list", "shortlog", "diff-tree", "blame", "grep",
+        "ls-files", "ls-tree", "check-ignore", "check-attr",
+    }
+)  # fmt: skip
+"""Commands of which all that follows a `--` are paths."""
+
+_MAY_TAKE_BLOBS = frozenset({"show", "diff", "grep"})
+"""Commands that print an object that is no commit in full, whatever pathspecs say."""
+
+_INDEX_FORMS = frozenset({"show", "cat-file", "rev-parse"})
+_PATCHES = frozenset(
+    {
+        "-p", "-u", "--patch", "-U", "--unified", "-W", "--function-context", "--patch-with-raw", "--patch-with-stat",
+        "--binary", "--check", "--word-diff", "--color-words", "-c", "--cc", "-m", "--diff-merges",
+    }
+)  # fmt: skip
+_SEARCHES = frozenset({"-S", "-G", "-L"})
+"""They say whether a text is in a file, which gives the text away to one who asks often enough."""
+
+_INSTEAD_OF_PATCHES = frozenset(
+    {
+        "-s", "--no-patch", "--raw", "--numstat", "--shortstat", "--summary", "--cumulative", "--name-only",
+        "--name-status", "--compact-summary", "--stat", "-X", "--dirstat", "--quiet",
+    }
+)  # fmt: skip
+_BEYOND_PATHS = frozenset({"--follow", "--full-diff", "-L"})
+"""With them a command shows files that its pathspecs do not name, such as one under its older name."""
+
+_REVISIONS = frozenset({"--all", "--reflog", "--branches", "--tags", "--remotes", "--glob", "-g", "--walk-reflogs"})
+"""Options that stand for revisions."""
+
+_LISTING = frozenset({"--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"})
+_FORMAT_NAMES = frozenset({"oneline", "short", "medium", "full", "fuller", "reference", "email", "mboxrd", "raw"})
+_DIFF_MERGES = frozenset({"off", "none", "on", "m", "first-parent", "1", "separate", "combined", "c", "cc"})
+
+_RUNS = re.compile(r"%[-+ ]*(?:G|\((?!trailers[:)]|decorate[:)]))")
+"""Placeholders that verify signatures, also with a modifier such as `%+G?`, or start `git describe`."""
+
+_ATOMS = re.compile(
+    r"\*?(?:refname|objecttype|objectsize|objectname|deltabase|tree|parent|numparent|object|type|tag|author|committer|"
+    r"tagger|authorname|authoremail|authordate|committername|committeremail|committerdate|taggername|taggeremail|"
+    r"taggerdate|creator|creatordate|subject|body|contents|trailers|upstream|push|symref|flag|HEAD|color|worktreepath|"
+    r"align|end|if|then|else)(?::[^()]*)?"
+)
+"""Fields of a ref that are neither computed by a program nor the raw content of an object."""
+
+_REFLOG = re.compile(r"(?:HEAD|@|stash|refs/)\S*")
+_SYMBOLIC = re.compile(r"HEAD|refs/(?:[\w@+-][\w.@+-]*/)*[\w@+-][\w.@+-]*", re.ASCII)
+_INDEX_FORM = re.compile(r":(?:[0-3]:)?([\w.@+-][\w.@+/-]*)", re.ASCII)
+_MAY_BE_BLOB = re.compile(r"(?:.*-g)?[0-9a-fA-F]{4,64}(?:\^\{(?:blob|object)?\})*")
+"""An id of an object; git also takes `x-gID`, in the way that `git describe` prints one."""
+_BRACES = re.compile(r"\{[^{}]*\}")
+_WILD = re.compile(r"[*?\[\\]")
 
 
-def _check_list(use: Use) -> str:
-    """`branch` and `tag` make what they are told the name of, unless an option asks for a list."""
-    return "" if not use.operands or use.has(*_ASKS_FOR_A_LIST) else "an operand names what is made"
-
-
-def _check_reflog(use: Use) -> str:
-    is_known = not use.operands or re.fullmatch(r"show|list|(HEAD|@|stash|refs/).*", use.operands[0].text)
-    return "" if is_known else "this form of reflog is not known to only read"
-
-
-def _check_config(use: Use) -> str:
-    """One name reads; two write. `get` and `list` are words since git 2.46."""
-    words = [word.text for word in use.operands]
-    if use.has("-l", "--list") and not words:
-        return ""
-    if use.has("--get", "--get-all", "--get-regexp") and len(words) == 1:
-        return ""
-    if words == ["list"] or (len(words) == 2 and words[0] == "get") or (len(words) == 1 and "." in words[0]):
-        return ""
-    return "this form of config is not known to only read"
-
-
-def _check_symbolic(use: Use) -> str:
-    return "" if len(use.operands) == 1 else "a second operand is written"
-
-
-def _check_cat(use: Use) -> str:
-    has_mode = use.has("-t", "-s", "-p", "-e")
-    return "" if len(use.operands) == (1 if has_mode else 2) else "this form of cat-file is not known to only read"
-
-
-_COMMANDS: Mapping[str, tuple[Program, Reads]] = {
-    "status": (
-        program(
-            "sbvzu",
-            "short branch long verbose porcelain porcelain= show-stash ahead-behind no-ahead-behind untracked-files "
-            "untracked-files= ignored ignored= no-renames renames column no-column ignore-submodules "
-            "ignore-submodules=",
-            "",
-            _TRACKED,
-            exact="-uno -unormal -uall",
-        ),
-        "work tree",
-    ),
-    "diff": (_DIFF, "work tree"),
-    "log": (_LOG, "objects"),
-    "show": (_LOG, "objects"),
-    "whatchanged": (_LOG, "objects"),
-    "rev-list": (_LOG, "objects"),
-    "reflog": (replace(_LOG, check=_check_reflog), "objects"),
-    "stash list": (_LOG, "objects"),
-    "stash show": (_LOG, "objects"),
-    "shortlog": (
-        program("nsecE", f"{_LOG_FLAGS} numbered summary email group= no-merges", "since until author", _TRACKED),
-        "objects",
-    ),
-    "branch": (
-        program("arvlqi", f"{_LIST} all remotes verbose show-current", _LIST_VALUES, _TRACKED, check=_check_list),
-        "objects",
-    ),
-    "tag": (
-        program("li", _LIST, _LIST_VALUES, _TRACKED, check=_check_list, exact="-n -n1 -n2 -n3 -n5 -n9"),
-        "objects",
-    ),
-    "for-each-ref": (program("", f"{_LIST} count=", f"{_LIST_VALUES} count:number", _TRACKED), "objects"),
-    "show-ref": (
-        program("dsq", "head heads tags branches dereference hash hash= verify quiet abbrev=", "", _TRACKED),
-        "objects",
-    ),
-    "blame": (
-        program(
-            "wMCslteflnpbc",
-            "porcelain line-porcelain show-email show-name show-number root date= since= abbrev= color-lines "
-            "color-by-age incremental show-stats first-parent reverse ignore-rev=",
-            "L ignore-rev date since",
-            _TRACKED,
-        ),
-        "work tree",
-    ),
-    "grep": (
-        program(
-            "niIlLcwvoEFGPhHqazpWsr",
-            "cached line-number ignore-case files-with-matches name-only files-without-match count word-regexp "
-            "invert-match only-matching extended-regexp basic-regexp fixed-strings perl-regexp text quiet "
-            "all-match and or not color color= no-color break heading column show-function function-context full-name "
-            "null max-count= threads= no-recursive recursive",
-            "e A|after-context:number B|before-context:number C|context:number m|max-count:number max-depth:number",
-            roles=lambda use: ("tracked",) if use.has("-e") else ("text", "tracked"),
-            has_number_flag=True,
-        ),
-        "work tree",
-    ),
-    "ls-files": (
-        program(
-            "cdmoiskuztvf",
-            "cached deleted modified others ignored stage unmerged killed exclude-standard eol full-name abbrev "
-            "abbrev= error-unmatch directory no-empty-directory deduplicate format= exclude= debug",
-            "x|exclude",
-            _TRACKED,
-        ),
-        "work tree",
-    ),
-    "ls-tree": (
-        program(
-            "drtlz", "name-only name-status long full-name full-tree object-only abbrev abbrev= format=", "", _TRACKED
-        ),
-        "objects",
-    ),
-    "rev-parse": (
-        program(
-            "q",
-            "show-toplevel git-dir absolute-git-dir git-common-dir is-inside-work-tree is-inside-git-dir "
-            "is-bare-repository is-shallow-repository show-prefix show-cdup show-ref-format show-object-format "
-            "abbrev-ref abbrev-ref= short short= verify quiet symbolic symbolic-full-name all branches branches= tags "
-            "tags= remotes remotes= revs-only no-revs flags no-flags path-format= since= until= not",
-            "",
-            _TRACKED,
-        ),
-        "objects",
-    ),
-    "describe": (
-        program(
-            "",
-            "all tags long always dirty dirty= broken exact-match first-parent contains abbrev= candidates= match= "
-            "exclude= debug",
-            "match exclude",
-            _TRACKED,
-        ),
-        "work tree",
-    ),
-    "merge-base": (program("a", "all is-ancestor fork-point octopus independent", "", _TRACKED), "objects"),
-    "name-rev": (program("", "tags refs= exclude= name-only all always no-undefined", "", _TRACKED), "objects"),
-    "cherry": (program("v", "abbrev abbrev=", "", _TRACKED), "objects"),
-    "cat-file": (program("tspe", "", "", _TRACKED, check=_check_cat), "objects"),
-    "diff-tree": (replace(_LOG, flags=_LOG.flags | {"-r", "--no-commit-id", "-v"}), "objects"),
-    "diff-index": (_DIFF, "work tree"),
-    "diff-files": (_DIFF, "work tree"),
-    "count-objects": (program("vH", "verbose human-readable"), "objects"),
-    "check-ignore": (program("vqn", "verbose quiet non-matching no-index", "", _TRACKED), "work tree"),
-    "check-attr": (program("a", "all cached", "", _TRACKED), "work tree"),
-    "remote": (program("v", "verbose"), "configuration"),
-    "remote get-url": (program("", "push all", "", ("text",), most=1), "configuration"),
-    "config": (
-        program(
-            "lz",
-            "list get get-all get-regexp local global system worktree show-origin show-scope name-only null includes "
-            "no-includes type= bool int bool-or-int path",
-            "",
-            ("text",),
-            check=_check_config,
-        ),
-        "configuration",
-    ),
-    "symbolic-ref": (program("q", "short quiet recurse no-recurse", "", _TRACKED, check=_check_symbolic), "objects"),
-    "worktree list": (program("vz", "verbose porcelain"), "objects"),
-    "notes list": (program("", "", "", _TRACKED, most=1), "objects"),
-    "notes show": (program("", "", "", _TRACKED, most=1), "objects"),
-    "version": (program("", "build-options"), "nothing"),
-}
-
-
-def asked_by(words: tuple[Word, ...], roots: tuple[str, ...]) -> Asked | str:
-    """Return the reading command that the words after `git` ask for, or what is not known among them.
+def read_git(words: tuple[Word, ...], roots: tuple[str, ...]) -> GitUse | str:
+    """Return how git reads the words after its name, or one line that says why they may not run unasked.
 
     `roots` are spellings of the folder it runs in, which `-C` may name.
     """
+    try:
+        name, rest = _command(words, roots)
+        return _Reader(name, rest).read()
+    except _NotUnderstood as reason:
+        return str(reason)
+
+
+def settle(use: GitUse, kind: Callable[[str], Kind]) -> GitUse:
+    """Return the same use with its operands told apart by what is on disk, relative to the folder that it runs in.
+
+    git takes an operand for a path only if it is no revision, and gives up if a revision is also the name of a file.
+    """
+    named = tuple(one for one in use.either if kind(one))
+    content = use.plain_content if use.either and len(named) == len(use.either) else use.content
+    limits = use.limits + named
+    settled = replace(use, content=content, limits=limits, either=())
+    if content.startswith("wide") and limits and all(not _WILD.search(one) and kind(one) == "file" for one in limits):
+        return replace(settled, content="narrow", narrowed=content)
+    return settled
+
+
+def repository_complaint(use: GitUse, repository: Repository) -> str:
+    """Return why git may not run unasked in this repository, empty if it may."""
+    if use.reads == "nothing":
+        return ""
+    if repository.complaint:
+        return repository.complaint
+    if not repository.is_present:
+        return "there is no repository here"
+    if use.reads == "work tree" and repository.has_submodules:
+        return "the repository has submodules, whose configuration was not checked"
+    return ""
+
+
+def secrets_complaint(use: GitUse, repository: Repository, prefix: str = "") -> str:
+    """Return why the contents that a settled use prints may hold a secret, empty if they do not.
+
+    `prefix` is the folder that it runs in, relative to the top of the work tree. The files of `use.paths` and
+    `use.stored` are the caller's to judge.
+    """
+    if use.reads == "configuration" and repository.has_credentials:
+        return "the configuration holds credentials"
+    if use.content == "none" or use.narrowed == "wide-tracked" or (use.content == "narrow" and not use.limits):
+        return ""
+    tracked = repository.find_tracked()
+    if tracked is None:
+        return "it may show a file that holds secrets: the files of the repository could not be listed"
+    if use.content == "narrow":
+        # What is a file now may have been a folder with anything in it.
+        if all(_joined(prefix, limit) in tracked.files for limit in use.limits):
+            return ""
+    else:
+        for secret in tracked.secrets:
+            if not use.limits or any(_covers(_joined(prefix, limit), secret) for limit in use.limits):
+                return f"it may show {secret}, which holds secrets"
+    if use.content == "wide-tracked":
+        folder = repository.find_linked_folder() if use.name == "grep" and not use.arguments.has("--cached") else ""
+        return f"{folder} is a link, through which it may read other files" if folder else ""
+    stored = repository.find_history_secrets()
+    if stored is None:
+        return "it may show a file that holds secrets: the history is too long to be searched for one"
+    return f"it may show {stored[0]}, which holds secrets" if stored else ""
+
+
+def _joined(prefix: str, path: str) -> str:
+    """Return a path below the folder `prefix`, relative to the top of the work tree; empty for the top itself."""
+    return "/".join(part for part in f"{prefix}/{path}".split("/") if part not in ("", "."))
+
+
+def _covers(spec: str, path: str) -> bool:
+    """Return whether a pathspec may match a path; a set of characters in brackets matches anything."""
+    if not spec or re.search(r"[\[\\]", spec):
+        return True
+    if not _WILD.search(spec):
+        return path == spec or path.startswith(f"{spec}/")
+    return fnmatchcase(path, spec) or fnmatchcase(path, f"{spec}/*")
+
+
+def _command(words: tuple[Word, ...], roots: tuple[str, ...]) -> tuple[str, tuple[Word, ...]]:
+    """Return the name of the command and the words after it."""
+    for word in words:
+        if not word.is_known or word.has_glob or word.is_home or word.may_be_several:
+            raise _NotUnderstood("what is not known could become other arguments")
     rest = list(words)
-    while rest and rest[0].text in (*_BEFORE, "-C"):
+    while rest and (rest[0].text in git_options() or rest[0].text == "-C"):
         option = rest.pop(0)
         if option.text == "-C" and (not rest or rest.pop(0).text not in (".", *roots)):
-            return "it works in another folder, whose configuration was not looked at"
+            raise _NotUnderstood("it works in another folder, whose configuration was not looked at")
     if not rest:
-        return "it has no command"
+        raise _NotUnderstood("it has no command")
     first = rest.pop(0)
     name = first.text
-    if rest and f"{name} {rest[0].text}" in _COMMANDS and rest[0] == Word(rest[0].text):
-        name = f"{name} {rest.pop(0).text}"
-    if first != Word(first.text) or name not in _COMMANDS:
+    if rest and f"{name}/{rest[0].text}" in git_commands() and _is_bare(rest[0]):
+        name = f"{name}/{rest.pop(0).text}"
+    elif name == "reflog" and rest:
+        rest = _without_show(rest)
+    if name not in git_commands() or not _is_bare(first):
         what = "option" if name.startswith("-") else "command"
-        return f"the {what} {name!r} is not known to only read"
-    known, reads = _COMMANDS[name]
-    if any("%G" in word.text or "%(signature" in word.text for word in rest):
-        return "a format that verifies signatures"
-    return Asked(name, tuple(rest), known, reads)
+        raise _NotUnderstood(f"the {what} {first.text!r} is not known to only read")
+    return name, tuple(rest)
 
 
-def without_magic(text: str) -> str:
-    """Return the path of a pathspec without what git reads before it: `:(top)`, `:!`, `:/`."""
-    return _MAGIC.sub("", text, count=1)
+def _is_bare(word: Word) -> bool:
+    return word == Word(word.text)
+
+
+def _without_show(words: list[Word]) -> list[Word]:
+    """Return what follows `git reflog` without the word `show`; other first words may be commands that write."""
+    first = words[0]
+    if first == Word("show"):
+        return words[1:]
+    if first.text == "--" or not (first.text.startswith("-") or _REFLOG.fullmatch(first.text)):
+        raise _NotUnderstood("this form of reflog is not known to only read")
+    return words
+
+
+class _Reader:
+    """Reads the words of one command."""
+
+    def __init__(self, name: str, words: tuple[Word, ...]) -> None:
+        self._name = name
+        self._program: Program = git_commands()[name]
+        cut = next((index for index, word in enumerate(words) if word.text == "--"), len(words))
+        self._is_separated = cut < len(words)
+        self._before, self._after = words[:cut], words[cut + 1 :]
+        self._arguments = Arguments()
+        self._either: list[str] = []
+        self._limits: list[str] = []
+        self._paths: list[str] = []
+        self._stored: list[str] = []
+        self._may_be_blob = False
+
+    def read(self) -> GitUse:
+        """Return what the command reads and shows."""
+        if self._is_separated and self._name not in _SEPARATED:
+            raise _NotUnderstood(f"a -- is not understood after git {self._name.replace('/', ' ')}")
+        self._check_clusters()
+        last = self._before[-1:]
+        complete = (Word("HEAD"),) if last and last[0].text in _DEFAULTS_TO_HEAD & self._program.options.keys() else ()
+        found = read_arguments(self._program, self._before + complete)
+        if isinstance(found, str):
+            raise _NotUnderstood(found)
+        self._arguments = found
+        self._check_values()
+        self._check_form()
+        for word, role in found.operands:
+            self._operand(word.text, role)
+        for word in self._after:
+            self._limits.append(_checked_path(word.text))
+        return self._use()
+
+    def _check_clusters(self) -> None:
+        """Refuse `-ab` for commands that do not read it as `-a -b`."""
+        for word in self._before:
+            text = word.text
+            if re.match(r"-[^-\d].", text) and self._name not in _CLUSTERS:
+                option = self._program.options.get(text[:2])
+                if option is None or option.arity == "none":
+                    raise _NotUnderstood(f"several options in one word are not understood: {text!r}")
+
+    def _check_values(self) -> None:
+        dashed = {word.text for word in self._before if word.text.startswith("-")}
+        for name, word in self._arguments.options:
+            if word is None:
+                continue
+            value = word.text
+            if value in dashed or value == "--":
+                raise _NotUnderstood(f"the value of {name} could be another option")
+            option = self._program.options.get(name)
+            if option is not None and option.role == "revision":
+                self._check_revision(value)
+            if name in ("--format", "--pretty"):
+                self._check_format(value)
+            if name == "--sort" and not _ATOMS.fullmatch(re.sub(r"^-?(?:version:|v:)?", "", value)):
+                raise _NotUnderstood(f"the key {value!r} is not known to only read")
+            if name == "--diff-merges" and value not in _DIFF_MERGES:
+                raise _NotUnderstood(f"the value {value!r} of {name} is not known to only read")
+            if name == "-L" and self._name == "log":
+                self._line_range(value)
+
+    def _check_format(self, value: str) -> None:
+        if self._name in ("ls-files", "ls-tree"):
+            return
+        if self._name in ("branch", "tag", "for-each-ref"):
+            fields = re.findall(r"%\(([^)]*)\)?", value.replace("%%", ""))
+            if "%(" in value and not all(_ATOMS.fullmatch(field) for field in fields):
+                raise _NotUnderstood("a format with a field that is not known to only read")
+            return
+        if value and "%" not in value and value not in _FORMAT_NAMES and not re.match(r"t?format:", value):
+            raise _NotUnderstood(f"{value!r} is a format of the configuration")
+        if _RUNS.search(value):
+            raise _NotUnderstood("a format that verifies signatures or runs git")
+
+    def _check_form(self) -> None:
+        """Refuse forms of a command that do more than read."""
+        operands = [word.text for word, _ in self._arguments.operands]
+        given = self._arguments.has
+        if self._name in ("branch", "tag") and operands and not given(*_LISTING):
+            if not (self._name == "tag" and given("-l")):
+                raise _NotUnderstood("an operand names what is made")
+        elif self._name == "config":
+            self._check_config(operands)
+        elif self._name == "symbolic-ref" and not _SYMBOLIC.fullmatch(operands[0]):
+            raise _NotUnderstood(f"{operands[0]!r} is not a plain name of a ref")
+        elif self._name == "blame" and not 1 <= len(operands) + len(self._after) <= 3:
+            raise _NotUnderstood("it names no file")
+        elif self._name == "blame" and self._is_separated and len(self._after) != 1:
+            raise _NotUnderstood("it names no single file")
+        elif self._name == "check-attr" and self._is_separated and given("-a", "--all") and operands:
+            raise _NotUnderstood("paths before and after a --")
+
+    def _check_config(self, words: list[str]) -> None:
+        """One name reads a setting, two write it. `get` and `list` are commands since git 2.46."""
+        given = self._arguments.has
+        is_reading = (
+            (given("-l", "--list") and not words)
+            or (given("--get", "--get-all", "--get-regexp") and len(words) == 1)
+            or (not given("-l", "--list", "--get", "--get-all", "--get-regexp") and len(words) == 1 and "." in words[0])
+            or words == ["list"]
+            or (not self._arguments.options and len(words) == 2 and words[0] == "get" and "." in words[1])
+        )
+        if not is_reading:
+            raise _NotUnderstood("this form of config is not known to only read")
+
+    def _operand(self, text: str, role: str) -> None:
+        # A parenthesis groups patterns of grep, and only grep reads an operand before its options.
+        if text.startswith("-") or (self._name == "grep" and text in ("(", ")")):
+            raise _NotUnderstood(f"{text!r} is not understood here")
+        if role == "revision":
+            self._revision(text)
+        elif role == "path" or (role == "word" and self._name == "check-attr" and self._is_separated):
+            self._limits.append(_checked_path(text))
+
+    def _revision(self, text: str) -> None:
+        """Take in an operand that may be a revision, a range, a file of a revision, or a path."""
+        if self._name in _INDEX_FORMS and _INDEX_FORM.fullmatch(text):
+            text = f"HEAD:{text.rpartition(':')[2]}"
+        self._check_revision(text)
+        revision, colon, path = _BRACES.sub("", text).partition(":")
+        if colon:
+            (self._paths if path.startswith("./") else self._stored).append(path or ".")
+            self._may_be_blob |= self._name in ("diff", "grep")
+        elif _WILD.search(revision):
+            self._limits.append(text)
+        else:
+            self._may_be_blob |= self._name in _MAY_TAKE_BLOBS and _MAY_BE_BLOB.fullmatch(text) is not None
+            self._either.append(text)
+
+    def _check_revision(self, text: str) -> None:
+        outside = _BRACES.sub("", text)
+        revision, colon, path = outside.partition(":")
+        if not text or text.startswith((":", "/", "~")) or ".." in re.split(r"[/:]", outside):
+            raise _NotUnderstood(f"{text!r} may be outside the repository, or is not a plain revision or path")
+        if colon and (not revision or path.startswith("/") or ".." in path or ":" in path):
+            raise _NotUnderstood(f"{text!r} is not a plain file of a revision")
+
+    def _line_range(self, value: str) -> None:
+        """Take in the path of `-L 1,5:path` or `-L :function:path`."""
+        match = re.fullmatch(r":[^:]+:([^:]+)|[^:]+:([^:]+)", value)
+        if match is None:
+            raise _NotUnderstood(f"the lines {value!r} are not understood")
+        self._paths.append(_checked_path(match[1] or match[2]))
+
+    def _use(self) -> GitUse:
+        given = frozenset(name for name, _ in self._arguments.options)
+        content, plain = self._content(given)
+        reads: Reads = self._program.reads  # type: ignore[assignment]  # the data file says so; a test holds it
+        if content == "none":
+            return GitUse(self._name, self._arguments, reads)
+        either = () if self._is_separated else tuple(self._either)
+        named = (*self._paths, *self._either, *(one for one in self._limits if not _WILD.search(one)))
+        is_narrow = content == "narrow"
+        is_limited = not is_narrow and not given & _BEYOND_PATHS and not self._may_be_blob
+        return GitUse(
+            self._name,
+            self._arguments,
+            reads,
+            content,
+            named,
+            tuple(self._stored),
+            tuple(self._limits) if is_limited else (),
+            either if is_limited else (),
+            plain,
+        )
+
+    def _content(self, given: frozenset[str]) -> tuple[Content, Content]:
+        """Return whose content is printed, as it stands and if no operand is a revision."""
+        name = self._name
+        has_revision = bool(self._either or self._stored)
+        if name in ("blame", "cat-file", "grep"):
+            return self._content_by_name(given, has_revision=has_revision)
+        if name == "status":
+            return ("wide-history",) * 2 if given & {"-v", "--verbose"} else ("none",) * 2
+        if not self._shows_patch(given):
+            return ("none", "none")
+        if name == "show" and self._stored and not (self._either or self._limits or given & _REVISIONS):
+            return ("narrow", "narrow")
+        if name == "diff" and not given & {"--cached", "--staged", "--merge-base"}:
+            return self._by_revision(has_revision=has_revision)
+        return ("wide-history", "wide-history")
+
+    def _content_by_name(self, given: frozenset[str], *, has_revision: bool) -> tuple[Content, Content]:
+        if self._name == "blame":
+            return ("narrow", "narrow")
+        if self._name == "grep":
+            return self._by_revision(has_revision=has_revision)
+        if given & {"-t", "-s", "-e"}:
+            return ("none", "none")
+        return ("wide-history" if self._either else "narrow",) * 2
+
+    def _by_revision(self, *, has_revision: bool) -> tuple[Content, Content]:
+        """Return the contents of a command that shows the work tree or index, or a revision if one is named."""
+        return ("wide-history" if has_revision else "wide-tracked", "wide-history" if self._stored else "wide-tracked")
+
+    def _shows_patch(self, given: frozenset[str]) -> bool:
+        """Return whether a command of the `log` and `diff` family may print contents."""
+        if "-p" not in self._program.options:
+            return False
+        if given & (_PATCHES | _SEARCHES) or (self._name == "show" and self._may_be_blob):
+            return True
+        if self._name == "show" and self._stored:
+            return True
+        is_default = self._name in ("diff", "show") or (self._name == "stash/show" and bool(given))
+        return is_default and not given & _INSTEAD_OF_PATCHES
+
+
+def _checked_path(text: str) -> str:
+    """Return a pathspec if it has no magic and stays below the folder that the command runs in."""
+    if not text or text.startswith((":", "/", "~")) or ".." in text.split("/"):
+        raise _NotUnderstood(f"{text!r} may be outside the repository, or is not a plain path")
+    return text

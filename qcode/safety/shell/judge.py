@@ -1,298 +1,267 @@
-"""May a shell command run without asking, because it surely only reads? Everything not surely understood asks.
+"""May a shell command run unasked, because it only reads? Everything that is not certain asks.
 
-Each simple command is looked up in `programs` or `git`, and every file it names goes through the path layer. Nothing is
-run here: what needs a process, whether bash takes the command at all and what the configuration of the repository sets,
-is asked of `Looks`, which the caller brings.
+Each simple command is looked up in the table (`table`, `git`, `languages`), and every file it names goes through the
+path layer (`file_reads`). Nothing is run here. Forms that the judge can follow but not check word by word, and programs
+outside the core of the table, also need a sandbox that works: two locks, of which each would be enough.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
 from pathlib import Path
 
 from qcode.safety.paths import Ground, anchored, home_of
-from qcode.safety.places import is_within
-from qcode.safety.shell import git, running
-from qcode.safety.shell.forms import MARK, Found, Word
-from qcode.safety.shell.programs import PROGRAMS, VERSIONS, WRAPPERS
-from qcode.safety.shell.reads import Complaint, Reader, Reads, Walked
-from qcode.safety.shell.script import Part, Places, target_of_cd
-from qcode.safety.shell.trees import Sieve
-from qcode.safety.shell.usage import Program, Role, Use, is_number, read_use
-from qcode.safety.verdict import Level, Verdict
+from qcode.safety.probes import Probes
+from qcode.safety.protected_paths import is_within
+from qcode.safety.shell.ast import Command, NotPlain, Word
+from qcode.safety.shell.file_reads import Complaint, PathComplaint, Reader, Reads
+from qcode.safety.shell.flow import Flow, Folders, Form, Part, flow_of, target_of_cd
+from qcode.safety.shell.git import Kind, read_git, repository_complaint, secrets_complaint, settle
+from qcode.safety.shell.languages import Roles, script_complaint, test_roles
+from qcode.safety.shell.parser import read_script
+from qcode.safety.shell.table import Program, git_commands, programs, read_arguments
+from qcode.safety.verdict import SHELL_READS, SandboxSupport, Verdict
+from qcode.values import dataclass
 
 _VERSION_FILES = (
     ".python-version", ".ruby-version", ".node-version", ".nvmrc", ".tool-versions", ".java-version", ".go-version",
     ".perl-version", ".php-version", "mise.toml", ".mise.toml", ".mise", ".config/mise.toml", "mise.local.toml",
 )  # fmt: skip
-"""Files by which pyenv, asdf, mise and their kin let a folder choose what a shim runs."""
+"""Files by which pyenv, asdf, mise and the like let a folder choose what a shim runs."""
 
-ALLOWED = "shell:read-only"
+_HARM = ("writes", "runs")
+"""How the table begins its reason to refuse an option that does more than read."""
 
-
-@dataclass(frozen=True, slots=True)
-class Repository:
-    """What a look at a repository found. `complaint` says why git may not be run there unasked, empty where it may."""
-
-    complaint: str = ""
-    has_submodules: bool = False
-    has_credentials: bool = False
+NO_SANDBOX = "shell:no-sandbox"
 
 
-def _unchecked(_: str) -> str:
-    return "bash was not asked whether it understands the command"
-
-
-def _unseen() -> Repository:
-    return Repository("git can run programs that the configuration of the repository names, and nobody looked at it")
+class _NeedsSandbox(Complaint):
+    rule = NO_SANDBOX
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
-    """What only a process can say. `syntax` returns why bash does not take a command, empty where it does.
+class Judge:
+    """Judges the simple commands of one command line.
 
-    The default has looked at nothing, so that no command is allowed unasked. `repository` is about the workspace.
-    `levels` are the walls that work here, none unless somebody tried them.
+    `search_path` is the PATH it will run with: a program found in the workspace first asks. `reader` replaces the path
+    layer's answer for reading. `forms` are those of the whole line.
     """
-
-    syntax: Callable[[str], str] = _unchecked
-    repository: Callable[[], Repository] = _unseen
-    levels: Callable[[], tuple[Level, ...]] = tuple
-
-
-def judge_part(
-    ground: Ground,
-    part: Part,
-    search_path: str = "",
-    reader: Reader | None = None,
-    looks: Looks | None = None,
-    walked: Walked | None = None,
-) -> Verdict:
-    """Judge one simple command of a pipe or list, taken to run by bash in one of its folders, without its outputs.
-
-    Return `allow` for one that only reads what may be read, else `ask` with the reason. `search_path` is the PATH it
-    will run with: a program found in the workspace first asks. `reader` replaces the path layer's answer for reading.
-    `walked` is what the judging of other parts of the same command found out about folders; more is added to it.
-    """
-    try:
-        for place in sorted(part.places):
-            Check(ground, search_path, reader, looks or Looks(), place, {} if walked is None else walked).command(part)
-    except Complaint as found:
-        return Verdict("ask", str(found), found.rule)
-    return Verdict("allow", "it only reads", ALLOWED)
-
-
-def judge_inputs(ground: Ground, part: Part, reader: Reader | None = None) -> Verdict:
-    """Judge only the files that a simple command reads through `<`."""
-    try:
-        for place in part.places:
-            Check(ground, "", reader, Looks(), place, {}).inputs(part.command.inputs)
-    except Complaint as found:
-        return Verdict("ask", str(found), "shell:input")
-    return Verdict("allow", "its input may be read", "shell:input")
-
-
-def resolve(ground: Ground, word: Word, places: Places) -> tuple[str, ...]:
-    """Return the absolute paths that a word without wildcards may mean."""
-    path = f"./{word.text}" if word.text.startswith("~") and not word.is_home else word.text
-    return tuple(anchored(path, place, home_of(ground)) for place in sorted(places))
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Raises `Complaint` for what is not surely harmless in the folder `place`."""
 
     ground: Ground
-    search_path: str
-    reader: Reader | None
-    looks: Looks
-    place: str
-    walked: Walked
-    roots: tuple[str, ...] = field(init=False)
-    reads: Reads = field(init=False)
+    probes: Probes
+    search_path: str = ""
+    reader: Reader | None = None
+    forms: frozenset[Form] = frozenset()
 
-    def __post_init__(self) -> None:
-        folders = (self.ground.root, *self.ground.added)
-        object.__setattr__(self, "roots", tuple(os.path.realpath(folder) for folder in folders))
-        object.__setattr__(self, "reads", Reads(self.ground, self.reader, self.place, self.walked))
+    @staticmethod
+    def of(flow: Flow, ground: Ground, probes: Probes, search_path: str, reader: Reader | None) -> Judge:
+        """Return the judge for the parts of `flow`."""
+        return Judge(ground, probes, search_path, reader, flow.forms)
 
-    def command(self, part: Part) -> None:
-        command = part.command
-        self.inputs(command.inputs)
-        if command.words[0] in (Word("cd"), Word("pushd")):
-            self._cd(target_of_cd(command))
-        elif command.words != (Word("popd"),):
-            self._simple(command.words, part.feed)
+    def part(self, part: Part) -> Verdict:
+        """Judge one simple command, without the files it writes through `>`.
 
-    def inputs(self, words: tuple[Word, ...]) -> None:
-        for word in words:
+        Return `allow` if it only reads what may be read, else `ask` with the reason.
+        """
+        try:
+            for folder in sorted(part.folders):
+                self._check(part.command, folder)
+        except Complaint as found:
+            return Verdict("ask", str(found), found.rule)
+        return Verdict("allow", "it only reads", SHELL_READS)
+
+    def inputs(self, part: Part) -> Verdict:
+        """Judge only the files that a simple command reads through `<`."""
+        try:
+            for folder in part.folders:
+                self._inputs(part.command, self._reads(folder, self.probes.sandbox()))
+        except Complaint as found:
+            return Verdict("ask", str(found), "shell:input")
+        return Verdict("allow", "its input may be read", "shell:input")
+
+    def _check(self, command: Command, folder: str) -> None:
+        support = self.probes.sandbox()
+        reads = self._reads(folder, support)
+        self._inputs(command, reads)
+        name = command.words[0].text
+        if command.words[0] != Word(name):
+            raise Complaint("the name of the program is quoted or spelled in an unusual way")
+        if "read-only" not in support.levels and self.forms:
+            raise _NeedsSandbox(f"it holds a {min(self.forms)}, and no sandbox works here")
+        if name == "cd":
+            self._cd(target_of_cd(command), folder, reads)
+            return
+        program = programs().get(name)
+        if program is None or not program.builtin:
+            self._origin(name, folder)
+        may_lead = program is not None and not any(reason.startswith(_HARM) for reason in program.refused.values())
+        for word, role in self._roles(name, command.words[1:], folder, has_sandbox="read-only" in support.levels):
+            # A wildcard prints names even if it is text: `echo /etc/*`.
+            if role in ("read", "list", "names") or word.has_glob:
+                reads.files(word, may_lead=may_lead)
+            elif role == "file":
+                reads.plain_files(word)
+            if role == "tree":
+                reads.tree(word, may_lead=may_lead)
+
+    def _reads(self, folder: str, support: SandboxSupport) -> Reads:
+        return Reads(self.ground, self.reader, folder, self.probes.contents, support.masks)
+
+    def _inputs(self, command: Command, reads: Reads) -> None:
+        for word in command.inputs:
             if word.may_be_several:
                 raise Complaint("the name of its input is not known")
-            self.reads.file(word)
+            reads.files(word)
 
-    def _simple(self, words: tuple[Word, ...], feed: Found | None) -> None:
-        """Judge one program with its arguments, or what it runs with them."""
-        while True:
-            name = words[0].text
-            if words[0] != Word(name):
-                raise Complaint("the name of the program is quoted or spelled in an unusual way")
-            self._origin(name)
-            wrapper = WRAPPERS.get(name)
-            if wrapper is None:
-                break
-            words = self._unwrapped(name, wrapper, words[1:])
-        if name == "xargs":
-            self._started(name, running.read_xargs(words[1:], feed))
-        elif name == "find" and any(word.text == "-exec" for word in words):
-            self._find(words[1:])
-        else:
-            self._program(name, words[1:])
-
-    def _started(self, name: str, words: tuple[Word, ...] | str) -> None:
-        """Judge what a program starts with names that it was given."""
-        if isinstance(words, str):
-            raise Complaint(f"{name}: {words}")
-        if words[0].text in ("xargs", "find"):
-            raise Complaint(f"{name}: what it runs runs something else")
-        self._simple(words, None)
-
-    def _find(self, words: tuple[Word, ...]) -> None:
-        rest, started = running.split_find(words)
-        self._program("find", rest)
-        for inner in started:
-            self._started("find", inner)
-
-    def _cd(self, target: str | None) -> None:
-        """Allow a `cd` to a folder inside, without links on the way: bash and the kernel differ on `..` after one."""
-        if target is None:
-            raise Complaint("this form of cd is not understood")
-        path = os.path.normpath(os.path.join(self.place, target))  # noqa: PTH118  # plain text, as bash joins it
-        spelled = (*self.roots, *(os.path.normpath(folder) for folder in (self.ground.root, *self.ground.added)))
-        base = max((folder for folder in spelled if is_within(path, folder)), key=len, default="")
-        if not base or os.path.realpath(path) != os.path.normpath(f"{os.path.realpath(base)}/{path[len(base) :]}"):
-            raise Complaint(f"{target}: it leaves the workspace")
-        self.reads.folder(path)
-
-    def _unwrapped(self, name: str, wrapper: Program, words: tuple[Word, ...]) -> tuple[Word, ...]:
-        """Return what a wrapper such as timeout runs."""
-        use = read_use(replace(wrapper, is_ordered=True), words)
-        if isinstance(use, str):
-            raise Complaint(f"{name}: {use}")
-        self._words(name, wrapper, [(word, wrapper.values[option]) for option, word in use.options if word is not None])
-        inner = use.operands
-        if wrapper.operands[0] == "number":
-            self._words(name, wrapper, [(word, "number") for word in inner[:1]])
-            inner = inner[1:]
-        if not inner:
-            raise Complaint(f"{name} has nothing to run")
-        return inner
-
-    def _program(self, name: str, words: tuple[Word, ...]) -> None:
-        if len(words) == 1 and words[0] == Word(words[0].text) and words[0].text in VERSIONS.get(name, ()):
-            return
+    def _roles(self, name: str, words: tuple[Word, ...], folder: str, *, has_sandbox: bool) -> Roles:
+        """Return the words of a known program with their roles."""
+        if name == "git" and words == (Word("--version"),):
+            return ()
         if name == "git":
-            self._git(words)
-            return
-        known = PROGRAMS.get(name)
-        if known is None:
-            raise Complaint(f"{name!r} is not in the list of programs that only read")
-        for helper in known.helpers:
-            self._origin(helper)
-        self._apply(name, known, words)
+            if not has_sandbox:
+                raise _NeedsSandbox("git runs unasked only in a sandbox, and none works here")
+            return self._git(words, folder)
+        program = _row(name)
+        if program is None:
+            raise Complaint(f"{name!r} is not in the table of programs that only read")
+        return _table_roles(name, program, words, has_sandbox=has_sandbox)
 
-    def _apply(self, name: str, known: Program, words: tuple[Word, ...]) -> None:
-        use: Use | str
-        if known.whole is not None:
-            if not known.is_inert and not all(word.is_known for word in words):
-                raise Complaint(f"{name}: what is not known could become other arguments")
-            whole = known.whole(words)
-            if isinstance(whole, str):
-                raise Complaint(f"{name}: {whole}")
-            use, roles = whole
-        else:
-            use = read_use(known, words)
-            if isinstance(use, str):
-                raise Complaint(f"{name}: {use}")
-            roles = known.roles_of(use)
-        complaint = known.check(use) if known.check is not None else ""
+    def _git(self, words: tuple[Word, ...], folder: str) -> Roles:
+        roots = self._roots()
+        if folder not in roots and not self._is_plain_folder(folder, roots):
+            raise Complaint("git: the configuration of another folder than the workspace was not checked")
+        use = read_git(words, roots)
+        if isinstance(use, str):
+            raise Complaint(f"git: {use}")
+        if use.reads == "nothing":
+            return ()
+        repository = self.probes.repository()
+        complaint = repository_complaint(use, repository)
         if complaint:
-            raise Complaint(f"{name}: {complaint}")
-        is_open = any(word.text == "--" for word in words)
-        read: list[tuple[Word, Role]] = [(word, known.values[option]) for option, word in use.options if word]
-        read += zip(use.operands, roles, strict=True)
-        if "tree" in known.all_roles(use) and "tree" not in roles:
-            read.append((Word("."), "tree"))
-        self._words(name, known, read, use, may_lead=known.is_mild or known.is_tame or is_open)
+            raise Complaint(f"git: {complaint}")
+        top = repository.top or roots[1]
+        settled = settle(use, lambda path: _kind(os.path.join(folder, path)))  # noqa: PTH118  # plain text
+        complaint = secrets_complaint(settled, repository, os.path.relpath(os.path.realpath(folder), top))
+        if complaint:
+            raise PathComplaint(f"git: {complaint}")
+        stored = (Word(f"{top}/{path}", is_quoted=True) for path in settled.stored)
+        named = (Word(f"./{path}", is_quoted=True) for path in settled.paths)
+        return tuple((word, "read") for word in (*named, *stored))
 
-    def _git(self, words: tuple[Word, ...]) -> None:
-        here = (os.path.normpath(self.ground.root), self.roots[0])
-        if self.place not in here and not self._is_plain_folder(here):
-            raise Complaint("git: the configuration of another folder than the workspace was not looked at")
-        asked = git.asked_by(words, here)
-        if isinstance(asked, str):
-            raise Complaint(f"git: {asked}")
-        self._apply(f"git {asked.name}", asked.program, asked.words)
-        if asked.reads == "nothing":
-            return
-        seen = self.looks.repository()
-        if seen.complaint:
-            raise Complaint(f"git: {seen.complaint}")
-        if asked.reads == "work tree" and seen.has_submodules:
-            raise Complaint("git: the repository holds others, whose configuration was not looked at")
-        if asked.reads == "configuration" and seen.has_credentials:
-            raise Complaint("git: the configuration holds credentials")
-
-    def _is_plain_folder(self, roots: tuple[str, ...]) -> bool:
-        """Return whether git takes the repository of the workspace in this folder below it, for it meets no other."""
-        root = next((one for one in roots if is_within(self.place, one)), "")
-        if not root or not os.path.isdir(self.place):  # noqa: PTH112  # plain text
+    def _is_plain_folder(self, folder: str, roots: Collection[str]) -> bool:
+        """Return whether git, started in `folder`, takes the repository of the workspace: it meets no other first."""
+        root = next((one for one in roots if is_within(folder, one)), "")
+        if not root or not os.path.isdir(folder):  # noqa: PTH112  # plain text
             return False
-        below = Path(self.place).relative_to(root).parts
+        below = Path(folder).relative_to(root).parts
         folders = [Path(root, *below[: depth + 1]) for depth in range(len(below))]
         # A folder with these names in it is a repository of its own to git, whatever it is called.
         return not any(os.path.lexists(folder / name) for folder in folders for name in (".git", "HEAD", "gitdir"))
 
-    def _words(
-        self,
-        name: str,
-        known: Program,
-        words: list[tuple[Word, Role]],
-        use: Use | None = None,
-        *,
-        may_lead: bool = False,
-    ) -> None:
-        for word, role in words:
-            if role == "number" and not is_number(word.text) and not (word.unknown == "number" and word.text == MARK):
-                raise Complaint(f"{name}: {word.text!r} is no number")
-            if role in ("text", "number") and word.has_glob and not (word.is_one and known.is_inert):
-                raise Complaint(f"{name}: a wildcard could become other arguments")
-            if role == "text" and not word.is_known and not known.is_inert:
-                raise Complaint(f"{name}: it depends on text that is not known")
-            if role == "tracked":
-                self.reads.tracked(name, word)
-            if role == "file":
-                self.reads.file(word, may_lead=may_lead)
-            if role == "tree":
-                self.reads.tree(word, Sieve.of(name, use or Use()), may_lead=may_lead)
+    def _roots(self) -> tuple[str, ...]:
+        return os.path.normpath(self.ground.root), os.path.realpath(self.ground.root)
 
-    def _origin(self, name: str) -> None:
-        """Raise where bash would take `name` from the workspace, or from a shim that lets a project choose."""
+    def _cd(self, target: str | None, folder: str, reads: Reads) -> None:
+        """Allow a `cd` to a folder inside, without links on the way: bash and the kernel differ on `..` after one."""
+        if target is None:
+            raise Complaint("this form of cd is not understood")
+        path = os.path.normpath(os.path.join(folder, target))  # noqa: PTH118  # plain text, as bash joins it
+        folders = (self.ground.root, *self.ground.added)
+        spelled = (*map(os.path.realpath, folders), *map(os.path.normpath, folders))
+        base = max((one for one in spelled if is_within(path, one)), key=len, default="")
+        if not base or os.path.realpath(path) != os.path.normpath(f"{os.path.realpath(base)}/{path[len(base) :]}"):
+            raise Complaint(f"{target}: it leaves the workspace")
+        reads.check(path)
+
+    def _origin(self, name: str, folder: str) -> None:
+        """Raise if bash would take `name` from the workspace, or from a shim that lets a project choose."""
         if "/" in name:
             raise Complaint("a program named by its path")
-        for folder in self.search_path.split(":") if self.search_path else ():
-            here = Path(folder or ".") / name
+        roots = [os.path.realpath(one) for one in (self.ground.root, *self.ground.added)]
+        for part in self.search_path.split(":") if self.search_path else ():
+            here = Path(part or ".") / name
             if not here.is_file() or not os.access(here, os.X_OK):
                 continue
             reals = (os.path.realpath(here), os.path.realpath(here.parent))
-            is_own = any(is_within(real, root) for real in reals for root in self.roots)
-            if is_own or not folder.startswith("/"):
+            if not part.startswith("/") or any(is_within(real, root) for real in reals for root in roots):
                 raise Complaint(f"{name} would be the workspace's own {here}")
-            if here.parent.name == "shims" and self._chooses_versions():
+            if here.parent.name == "shims" and _has_version_file(folder):
                 raise Complaint(f"a file of the project chooses which {name} runs")
             return
 
-    def _chooses_versions(self) -> bool:
-        folders = (Path(self.place), *Path(self.place).parents)
-        return any(os.path.lexists(folder / name) for folder in folders for name in _VERSION_FILES)
+
+def read_flow(command: str, root: str) -> Flow:
+    """Return the simple commands of a command line; raise `NotPlain` if it is not understood."""
+    return flow_of(read_script(command), root)
+
+
+def resolve(ground: Ground, word: Word, folders: Folders) -> tuple[str, ...]:
+    """Return the absolute paths that a word without wildcards may name."""
+    path = f"./{word.text}" if word.text.startswith("~") and not word.is_home else word.text
+    return tuple(anchored(path, folder, home_of(ground)) for folder in sorted(folders))
+
+
+def row_of(words: tuple[Word, ...]) -> Program | None:
+    """Return the row of the table that a command falls under, None if its program is not in the table."""
+    name = words[0].text
+    if name != "git":
+        return _row(name)
+    pair = "/".join(word.text for word in words[1:3])
+    return git_commands().get(pair) or git_commands().get(pair.partition("/")[0])
+
+
+def is_table_command(words: tuple[Word, ...]) -> bool:
+    """Return whether the table knows a command to only read. Neither files nor the repository are looked at."""
+    name = words[0].text
+    if name == "git":
+        use = read_git(words[1:], ())
+        return not isinstance(use, str)
+    program = _row(name)
+    if program is None:
+        return name == "cd"
+    try:
+        _table_roles(name, program, words[1:], has_sandbox=True)
+    except Complaint:
+        return False
+    return True
+
+
+def _row(name: str) -> Program | None:
+    # `[[` is a word of bash itself; its operators are those of `test`.
+    return programs().get("test" if name == "[[" else name)
+
+
+def _table_roles(name: str, program: Program, words: tuple[Word, ...], *, has_sandbox: bool) -> Roles:
+    arguments = read_arguments(program, words)
+    if isinstance(arguments, str) and not program.operands.roles and program.operands.minimum:
+        raise Complaint(f"{name!r} is not in the table of programs that only read")
+    if isinstance(arguments, str):
+        raise Complaint(f"{program.name}: {arguments}")
+    complaint = script_complaint(program.name, arguments)
+    if complaint:
+        raise Complaint(f"{program.name}: {complaint}")
+    if not has_sandbox:
+        is_core = program.core and all(name in program.core_options for name, _ in arguments.options)
+        if not is_core or arguments.by_role("tree", "names"):
+            raise _NeedsSandbox(f"this form of {program.name} runs unasked only in a sandbox, and none works here")
+    if program.name in ("test", "["):
+        roles = test_roles(name, arguments.by_role("test"))
+        if isinstance(roles, str):
+            raise Complaint(f"{name}: {roles}")
+        return roles
+    return arguments.roles
+
+
+def _kind(path: str) -> Kind:
+    if os.path.isdir(path):  # noqa: PTH112  # plain text
+        return "folder"
+    return "file" if os.path.isfile(path) else ""  # noqa: PTH113  # plain text
+
+
+def _has_version_file(folder: str) -> bool:
+    folders = (Path(folder), *Path(folder).parents)
+    return any(os.path.lexists(one / name) for one in folders for name in _VERSION_FILES)
+
+
+__all__ = ["NO_SANDBOX", "Judge", "NotPlain", "is_table_command", "read_flow", "resolve"]

@@ -1,6 +1,7 @@
-"""What a command is, what it may do, and the words around typing one.
+"""What a command is, what it may do, and how it is typed and completed.
 
-A command acts through `CommandHost`, which the app implements; it never looks a widget up.
+A command acts through `CommandHost`, which the app implements; it never queries a widget. `choices_for` makes the
+rows of the menu above the prompt; it is pure, apart from the choices that a command supplies.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from textual.screen import Screen
 
-from qcode.protocol.conversation import ApprovalMode, Conversation, TurnOptions
+from qcode.agent.settings import Setting
+from qcode.protocol.approvals import ApprovalMode, Conversation, TurnOptions
 from qcode.protocol.events import Level
 from qcode.protocol.model import Effort
 from qcode.protocol.servers import ServerStatus
-from qcode.protocol.values import dataclass
-from qcode.tools.todo import Item
-from qcode.tui.configuring import Setting
+from qcode.tools.dialog import TodoItem
+from qcode.tui.prompt.menu import Choice
 from qcode.tui.setup import AppSetup
+from qcode.values import dataclass
 
 Result = TypeVar("Result")
 Scroll: TypeAlias = Literal["page_up", "page_down", "home", "end"]
@@ -101,7 +103,7 @@ class CommandHost(Protocol):
     def servers(self) -> Servers: ...
 
     @property
-    def todos(self) -> Sequence[Item]:
+    def todos(self) -> Sequence[TodoItem]:
         """The model's list of what is to do."""
         ...
 
@@ -283,3 +285,39 @@ def table_text(rows: Sequence[tuple[str, str]]) -> str:
 
 _TYPED = re.compile(r"/([A-Za-z][\w:-]*)?(?: (.*))?", re.DOTALL)
 _KEY_NAMES = {"pageup": "PgUp", "pagedown": "PgDn", "question_mark": "?", "escape": "Esc"}
+
+
+def choices_for(text: str, host: CommandHost) -> tuple[Choice, ...]:
+    """Return the rows for `text`: commands while the name is typed, then the choices for its argument."""
+    typed = split_command(text)
+    if typed is None:
+        return ()
+    name, argument = typed
+    if " " not in text:
+        return _command_rows(name.lower(), host)
+    command = find(name, host.commands)
+    if command is None:
+        return ()
+    wanted = argument.lower()
+    offered = sorted(command.choices(host), key=lambda choice: not choice.lower().startswith(wanted))
+    if argument in offered:
+        return ()  # it is whole: Enter must run this one, not a longer one that holds it
+    return tuple(Choice(f"/{name} {choice}", choice) for choice in offered if wanted in choice.lower())
+
+
+def _command_rows(start: str, host: CommandHost) -> tuple[Choice, ...]:
+    """Commands whose name or alias begins with `start`, or has it after a colon; exact names first."""
+    rows: list[tuple[int, Choice]] = []
+    for command in host.commands:
+        match = next((name for name in command.names if name.startswith(start)), None)
+        inner = next((name for name in command.names if start and f":{start}" in name), None)
+        if match is not None or inner is not None:
+            rows.append((0 if match == start else 1 if match else 2, _command_row(command, match or inner or "", host)))
+    return tuple(row for _, row in sorted(rows, key=lambda pair: pair[0]))
+
+
+def _command_row(command: Command, match: str, host: CommandHost) -> Choice:
+    is_open = command.has_screen and host.has_screens
+    has_choices = bool(command.argument) and not is_open and command.id != "help" and bool(command.choices(host))
+    label = f"/{match} {command.argument}".rstrip()
+    return Choice(f"/{match} " if command.argument else f"/{match}", label, command.help, not has_choices)

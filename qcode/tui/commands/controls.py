@@ -1,21 +1,24 @@
-"""The commands that show and change what the model may do and is told: rules, tools, instructions, plans, findings.
+"""The commands that show and change what the model may do and is told.
 
-What they show is made in `control_text`; screens load when one is opened.
+Rules, tools, instructions, plan mode, findings of the doctor, tool servers. Their text is in `screens.control_text`;
+a screen is loaded when it is opened.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from qcode.protocol.conversation import NO_OPTIONS
+from qcode.protocol.approvals import NO_OPTIONS
+from qcode.text.clean import one_line
 from qcode.tui.commands.command import Command, CommandHost, nearest
-from qcode.tui.text import one_line
+from qcode.tui.panels.servers import details, listing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from qcode.protocol.controls import Controls, MemoryFile, TriedKind
+    from qcode.agent.context.memory import MemoryFile
+    from qcode.agent.permissions import TriedKind
+    from qcode.tui.setup import Controls
 
 _NOTHING = "There is nothing to show in this run."
 _EFFECTS = ("allow", "ask", "deny")
@@ -32,7 +35,7 @@ def _permissions(host: CommandHost, argument: str) -> None:
     controls = _controls(host)
     if controls is None:
         return
-    from qcode.tui import control_text
+    from qcode.tui.screens import control_text
 
     permissions = controls.permissions
     first, _, rest = argument.partition(" ")
@@ -56,7 +59,7 @@ def _permissions(host: CommandHost, argument: str) -> None:
 
 
 async def _check(host: CommandHost, controls: Controls, kind: TriedKind, value: str) -> None:
-    from qcode.tui import control_text
+    from qcode.tui.screens import control_text
 
     tried = await asyncio.to_thread(controls.permissions.check, kind, value)
     host.say("info", control_text.tried_text(kind, value, tried))
@@ -74,7 +77,7 @@ def _tools(host: CommandHost, name: str) -> None:
     controls = _controls(host)
     if controls is None:
         return
-    from qcode.tui import control_text
+    from qcode.tui.screens import control_text
 
     tools = controls.tools()
     found = next((tool for tool in tools if tool.name == name), None)
@@ -84,7 +87,7 @@ def _tools(host: CommandHost, name: str) -> None:
         close = nearest(name, [tool.name for tool in tools])
         host.say("warning", f"There is no tool {name!r}." + (f" Did you mean {close}?" if close else ""))
     elif host.has_screens:
-        from qcode.tui.screens.tools import ToolPicker
+        from qcode.tui.screens.inspection import ToolPicker
 
         host.open_screen(ToolPicker(tools), lambda chosen: _tools(host, chosen) if chosen is not None else None)
     else:
@@ -100,11 +103,11 @@ def _memory(host: CommandHost, text: str) -> None:
     controls = _controls(host)
     if controls is None:
         return
-    from qcode.tui import control_text
+    from qcode.tui.screens import control_text
 
     memory = controls.memory
     if not text and host.has_screens:
-        from qcode.tui.screens.memory import MemoryPicker
+        from qcode.tui.screens.inspection import MemoryPicker
 
         host.open_screen(MemoryPicker(memory), lambda path: host.edit_file(path) if path is not None else None)
         return
@@ -115,7 +118,7 @@ def _memory(host: CommandHost, text: str) -> None:
     if len(wanted) == 1:
         _append(host, controls, wanted[0].path, line)
     elif host.has_screens:
-        from qcode.tui.screens.memory import PlacePicker
+        from qcode.tui.screens.inspection import PlacePicker
 
         host.open_screen(
             PlacePicker(wanted, line),
@@ -165,7 +168,7 @@ def _doctor(host: CommandHost, _argument: str) -> None:
     if controls is None:
         return
     if host.has_screens:
-        from qcode.tui.screens.findings import FindingsScreen
+        from qcode.tui.screens.inspection import FindingsScreen
 
         host.open_screen(FindingsScreen(controls.examine), lambda _: None)
     else:
@@ -226,5 +229,44 @@ CONTROLS: tuple[Command, ...] = (
         "Show what this machine, terminal and folder give to work with.",
         _doctor,
         ("doctor",),
+    ),
+)
+
+
+_SERVERS_TITLE = "Tool servers"
+
+
+def _mcp(host: CommandHost, argument: str) -> None:
+    first, _, rest = argument.partition(" ")
+    is_restart = first == "restart" and bool(rest.strip())
+    name = rest.strip() if is_restart else argument
+    found = next((status for status in host.servers.statuses if status.name == name), None)
+    if name and found is None:
+        close = nearest(name, [status.name for status in host.servers.statuses])
+        host.say("warning", f"There is no tool server {name!r}." + (f" Did you mean {close}?" if close else ""))
+    elif is_restart:
+        host.servers.restart(name)
+        host.say("info", f"Starting {name} again.")
+    elif found is not None:
+        host.show_panel(f"{_SERVERS_TITLE}: {found.name}", details(found))
+    else:
+        host.show_panel(_SERVERS_TITLE, listing(host.servers.statuses))
+        host.servers.ask_again()
+
+
+def _server_choices(host: CommandHost) -> Sequence[str]:
+    names = [status.name for status in host.servers.statuses]
+    return (*names, *(f"restart {name}" for name in names))
+
+
+SERVERS: tuple[Command, ...] = (
+    Command(
+        "mcp",
+        "Tool servers",
+        "Show the tool servers and their tools, ask what waits, start one again.",
+        _mcp,
+        ("mcp",),
+        "[name | restart name]",
+        _server_choices,
     ),
 )

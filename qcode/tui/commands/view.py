@@ -1,15 +1,21 @@
-"""The commands of what is seen: theme, folds, scrolling, copying."""
+"""The commands of the view: theme, folds, scrolling, copying, settings, the palette.
+
+A screen is loaded when it is opened. `open_palette` runs what the user picks there.
+"""
 
 from __future__ import annotations
 
-from qcode.tui.commands.command import Command, CommandHost
+from collections.abc import Sequence
+
+from qcode.agent.settings import Setting, outcome_text
+from qcode.tui.commands.command import Command, CommandHost, nearest, table_text
 
 
 def _theme(host: CommandHost, name: str) -> None:
     if name:
         host.use_theme(name)
         return
-    from qcode.tui.screens.theme import ThemePicker
+    from qcode.tui.screens.palette import ThemePicker
 
     host.open_screen(
         ThemePicker(host.themes, host.theme_name, host.try_theme),
@@ -92,3 +98,97 @@ VIEW: tuple[Command, ...] = (
         "palette", "Command palette", "Find a command by name.", lambda host, _: host.open_palette(), keys=("ctrl+p",)
     ),
 )
+
+
+def _config(host: CommandHost, argument: str) -> None:
+    configuring = host.setup.configuring
+    if configuring is None:
+        host.say("warning", "The settings cannot be seen here.")
+        return
+    name, _, value = argument.partition(" ")
+    try:
+        settings = {setting.name: setting for setting in configuring.settings()}
+    except ValueError as refusal:
+        host.say("warning", str(refusal))
+        return
+    if name and name not in settings:
+        close = nearest(name, list(settings))
+        host.say("warning", f"There is no setting {name!r}." + (f" Did you mean {close}?" if close else ""))
+    elif value.strip():
+        _change_setting(host, name, value.strip())
+    elif host.has_screens:
+        _open_settings(host, name)
+    else:
+        shown = [settings[name]] if name else list(settings.values())
+        lines = table_text([(one.name, f"{one.shown}  ({one.origin})") for one in shown])
+        host.show_panel("Settings", f"{lines}\n/config NAME VALUE changes one, in {configuring.file}.")
+
+
+def _change_setting(host: CommandHost, name: str, value: str) -> None:
+    assert host.setup.configuring is not None
+    try:
+        setting = host.setup.configuring.change(name, value)
+    except ValueError as refusal:
+        host.say("warning", str(refusal))
+        return
+    host.say("info", outcome_text(setting, is_now=host.apply_setting(setting)))
+
+
+def _open_settings(host: CommandHost, wanted: str) -> None:
+    from qcode.tui.screens.settings import SettingsScreen
+
+    assert host.setup.configuring is not None
+    screen = SettingsScreen(host.setup.configuring, host.theme_names, host.apply_setting, wanted=wanted)
+    host.open_screen(screen, lambda _: None)
+
+
+def _setting_choices(host: CommandHost) -> Sequence[str]:
+    configuring = host.setup.configuring
+    try:
+        settings: tuple[Setting, ...] = configuring.settings() if configuring is not None else ()
+    except ValueError:
+        return ()
+    return tuple(setting.name for setting in settings if not setting.fixed)
+
+
+SETTINGS: tuple[Command, ...] = (
+    Command(
+        "config",
+        "Settings",
+        "Show the settings and where they come from, and change them.",
+        _config,
+        ("config", "settings"),
+        "[name [value]]",
+        _setting_choices,
+        has_screen=True,
+    ),
+)
+
+
+def open_palette(host: CommandHost) -> None:
+    """Let the person pick a command, and then what it takes."""
+    from qcode.tui.screens.palette import PalettePicker
+
+    def picked(command_id: str | None) -> None:
+        command = next((one for one in host.commands if one.id == command_id), None)
+        if command is not None:
+            _run_picked(host, command)
+
+    host.open_screen(PalettePicker(host, host.recent_commands), picked)
+
+
+def _run_picked(host: CommandHost, command: Command) -> None:
+    """Run a command; one that offers values asks for one first, one that needs a word of the person gets a prompt."""
+    choices = command.choices(host) if command.argument and not command.has_screen else ()
+    if choices:
+        from qcode.tui.screens.palette import ALONE, ArgumentPicker
+
+        def picked(argument: str | None) -> None:
+            if argument is not None:
+                host.run_command(command, "" if argument == ALONE else argument)
+
+        host.open_screen(ArgumentPicker(command, choices), picked)
+    elif command.argument and not command.argument.startswith("["):
+        host.write_prompt(f"/{command.names[0]} ")
+    else:
+        host.run_command(command, "")

@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Static
 
+from qcode.agent.models.offered import ModelsService, OfferedModel, OfferedProvider
 from qcode.protocol.model import EFFORTS, Effort, ModelFacts
 from qcode.protocol.usage import Price
-from qcode.protocol.values import dataclass
-from qcode.tui.figures import dollars_text, tokens_text
-from qcode.tui.offering import OfferedModel, OfferedProvider, Offering
-from qcode.tui.screens.picker import ListScreen
-from qcode.tui.screens.rows import Column, Row
+from qcode.text.numbers import dollars_text, tokens_text
+from qcode.tui.screens.picker import Column, ListScreen, Row
+from qcode.values import dataclass
 
 CONNECT = "/connect "
 """What the id of a row begins with that stands for a provider without a key."""
@@ -54,7 +54,7 @@ class ModelPicker(ListScreen[Chosen]):
         Binding("right", "effort(1)", "More effort", priority=True, show=False),
     ]
 
-    def __init__(self, offering: Offering, current: str, effort: Effort | None) -> None:
+    def __init__(self, offering: ModelsService, current: str, effort: Effort | None) -> None:
         self._offering = offering
         self._current = current
         self._providers = {provider.name: provider for provider in offering.providers()}
@@ -76,7 +76,7 @@ class ModelPicker(ListScreen[Chosen]):
     def on_mount(self) -> None:
         self._paint_effort()
         for name in self._asked:
-            self.run_worker(self._ask(name), exit_on_error=False, group="models")
+            self._ask(name)
 
     def show_row(self, row: Row | None) -> None:
         facts = self._facts(row.id) if row is not None else None
@@ -97,6 +97,7 @@ class ModelPicker(ListScreen[Chosen]):
         self._level = max(0, min(self._level + step, len(_LEVELS) - 1))
         self._paint_effort()
 
+    @work(exit_on_error=False, group="models")
     async def _ask(self, name: str) -> None:
         try:
             found = await self._offering.served(name)

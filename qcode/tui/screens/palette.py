@@ -1,14 +1,17 @@
-"""The palette: every command by what it does, with its keys, those used last first; then what a command takes."""
+"""Command palette and theme picker.
+
+The palette lists every command with its keys, recently used ones first, then the values of its argument. The theme
+picker applies each theme while it is highlighted; Enter keeps it, leaving restores the old one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from qcode.tui.commands.command import Command, CommandHost, key_names
-from qcode.tui.commands.keymap import keys_of
-from qcode.tui.screens.picker import Picker
-from qcode.tui.screens.rows import Column, Row
+from qcode.tui.commands.help import keys_of
+from qcode.tui.screens.picker import Column, Picker, Row
 
 ALONE = "\0"
 """The id of the row that runs a command without an argument."""
@@ -49,3 +52,28 @@ def command_row(command: Command, host: CommandHost) -> Row:
     keys = key_names(keys_of(command, host))
     also = " ".join((*(f"/{name}" for name in command.names), command.id))
     return Row(command.id, command.title, command.help, cells=(typed, keys), also=also)
+
+
+class ThemePicker(Picker):
+    """Picks a theme. `use` puts one on, by name; `themes` are names with what is to be said about each."""
+
+    ENTER = "keep"
+
+    def __init__(self, themes: Sequence[tuple[str, str]], current: str, use: Callable[[str], None]) -> None:
+        rows = [Row(name, name, detail, name == current) for name, detail in themes]
+        super().__init__("Theme", rows, empty="There are no themes. Reinstall qcode.")
+        self._current = current
+        self._use = use
+        self._worn = current
+
+    def show_row(self, row: Row | None) -> None:
+        name = row.id if row is not None else self._current
+        if name != self._worn:
+            self._worn = name
+            self._use(name)
+
+    def action_leave(self) -> None:
+        """Leave at once, also with a filter: what is seen must be what was there before."""
+        if self._worn != self._current:
+            self._use(self._current)
+        self.dismiss(None)

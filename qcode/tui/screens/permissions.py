@@ -9,16 +9,17 @@ import asyncio
 from collections.abc import Callable
 from typing import ClassVar, Literal, TypeAlias
 
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from qcode.protocol.controls import Permissions, RuleInForce
-from qcode.tui import control_text
-from qcode.tui.field import Field
+from qcode.agent.permissions import Permissions, RuleInForce
+from qcode.text.clean import one_line, visible
+from qcode.tui.screens import control_text
 from qcode.tui.screens.picker import Picker, Row, foot
-from qcode.tui.text import one_line
+from qcode.tui.widgets import Field
 
 _Asking: TypeAlias = Literal["", "add", "try"]
 _HINTS: dict[_Asking, str] = {
@@ -94,15 +95,14 @@ class PermissionsScreen(Picker):
         else:
             super().action_leave()
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        if event.input.id != "permission-field":
-            return
+    @on(Input.Submitted, "#permission-field")
+    def _take_rule(self, event: Input.Submitted) -> None:
         event.stop()
         text = event.value.strip()
         if not text:
             self._close_field()
         elif self._asking == "try":
-            self.run_worker(self._try(text), exclusive=True)
+            self._try(text)
         else:
             self._add(text)
 
@@ -120,6 +120,7 @@ class PermissionsScreen(Picker):
         self._reload()
         self._say(f"{said} Ctrl+S keeps it for this folder.")
 
+    @work(exclusive=True)
     async def _try(self, text: str) -> None:
         kind, value = control_text.read_tried(text)
         # A verdict may look at the disk, and ask bash and git.
@@ -149,10 +150,10 @@ class PermissionsScreen(Picker):
 
     def _about(self, row: str) -> str:
         if row == "mode":
-            return f"{control_text.mode_line(self._permissions)}, {one_line(self._permissions.mode_origin)}"
+            return f"{control_text.mode_line(self._permissions)}, {visible(self._permissions.mode_origin)}"
         rule = self._rules().get(row)
         if rule is not None:
-            return f"{control_text.rule_line(rule)}\n{one_line(rule.origin)}"
+            return f"{control_text.rule_line(rule)}\n{visible(rule.origin)}"
         decisions = self._permissions.decisions()
         place = int(row.rpartition(":")[2]) if row.startswith("call:") else len(decisions)
         return control_text.decision_text(decisions[place]) if place < len(decisions) else ""
@@ -169,14 +170,14 @@ class PermissionsScreen(Picker):
     def _rule_rows(self) -> list[Row]:
         mode = Row("mode", control_text.mode_line(self._permissions), self._permissions.mode_origin)
         rules = self._rules().items()
-        return [mode, *(Row(place, control_text.rule_line(rule), one_line(rule.origin)) for place, rule in rules)]
+        return [mode, *(Row(place, control_text.rule_line(rule), visible(rule.origin)) for place, rule in rules)]
 
     def _decision_rows(self) -> list[Row]:
         rows = [
             Row(
                 f"call:{place}",
                 control_text.called(one),
-                f"{control_text.decided_words(one)}{f': {one_line(one.reason)}' if one.reason else ''}",
+                f"{control_text.decided_words(one)}{f': {visible(one.reason)}' if one.reason else ''}",
             )
             for place, one in enumerate(self._permissions.decisions())
         ]

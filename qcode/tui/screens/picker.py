@@ -1,27 +1,436 @@
-"""A list to pick from over the foot of the app: title, finder, keys at the foot. Other pickers are made of this one.
+"""The base of all pickers: a screen over the foot of the app with title, filter, rows and the keys at its foot.
 
-A picker knows rows and nothing about what they stand for: it is dismissed with the id of a row, with None where it was
-left. What should happen while rows are looked at goes into `show_row`, what Enter does into `take`.
+A picker knows rows, not what they stand for: it is dismissed with the id of a row, or None if the user left it.
+Override `show_row` for what happens while rows are highlighted, and `take` for Enter. `Finder` is filter and rows
+together; it leaves Esc to its screen. `PickerList` paints the rows that fit and takes neither focus nor keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
+from rich.cells import cell_len
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
 from textual.screen import ModalScreen
-from textual.widgets import Static
+from textual.widget import Widget
+from textual.widgets import Input, Static
 
-from qcode.tui.screens.finder import Finder
-from qcode.tui.screens.rows import Column, Row
-
-__all__ = ["Column", "ListScreen", "Picker", "Row", "foot"]
+from qcode.text.clean import one_line
+from qcode.text.match import fold, match, rank
+from qcode.tui.transcript.line import shorten
+from qcode.tui.widgets import Field
 
 Result = TypeVar("Result")
+
+
+def foot(keys: Sequence[tuple[str, str]], width: int) -> Content:
+    """Return as many `keys` with what they do as fit `width`, at least the first."""
+    line = Content("")
+    for key, does in keys:
+        part = Content.assemble((key, "bold"), (f" {does}", "$muted"))
+        longer = Content.assemble(line, ("  ·  ", "$muted"), part) if line else part
+        if line and longer.cell_length > width:
+            break
+        line = longer
+    return line
+
+
+_LABEL_SHARE = 0.6
+_SCREEN_SHARE = 0.55
+_GAP = 2
+_MARKS = 4
+_LEAST_LABEL = 20
+_LEAST_TEXT = 9
+_LEAST_DETAIL = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Something to pick. `label` and `detail` are its columns; `is_current` marks the one in use.
+
+    `cells` are columns between them, as the list was given `Column`s. `also` is found by the filter and not shown.
+    Rows of one `group` stand together below it as a heading. `is_dim`: it can be picked, but not used as it is.
+    """
+
+    id: str
+    label: str
+    detail: str = ""
+    is_current: bool = False
+    cells: tuple[str, ...] = ()
+    also: str = ""
+    group: str = ""
+    is_dim: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of cells. Where room is short text is cut, then the columns of the lowest `weight` are left out."""
+
+    title: str
+    weight: int = 0
+    is_number: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How wide each part is at one width; columns that do not fit are not in `cells`."""
+
+    label: int
+    cells: Mapping[int, int]
+    detail: int
+
+
+class PickerList(Widget):
+    """The rows that fit, one of them highlighted."""
+
+    @dataclass
+    class Clicked(Message):
+        """A row was clicked."""
+
+        index: int
+
+    def __init__(self, columns: Sequence[Column] = (), *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.rows: Sequence[Row] = ()
+        self.index = 0
+        self._columns = tuple(columns)
+        self._has_head = any(column.title for column in columns)
+        self._query = ""
+        self._lines: list[int | str] = []
+        self._first = 0
+        self._widest: tuple[int, tuple[int, ...], bool] = (0, (), False)
+
+    @property
+    def row(self) -> Row | None:
+        """The highlighted row."""
+        return self.rows[self.index] if self.rows else None
+
+    @property
+    def page(self) -> int:
+        """How far a page goes."""
+        return max(1, self.size.height - 1 - self._has_head)
+
+    def offer(self, rows: Sequence[Row], query: str, index: int) -> None:
+        """Show `rows`, which `query` has found, with the one at `index` highlighted."""
+        self.rows, self._query = rows, query
+        self.index = max(0, min(index, len(rows) - 1))
+        self._lines = []
+        for place, row in enumerate(rows):
+            if row.group and (place == 0 or rows[place - 1].group != row.group):
+                self._lines.append(row.group)
+            self._lines.append(place)
+        self._widest = _widest(rows, self._columns)
+        self.refresh(layout=True)
+
+    def move_to(self, index: int) -> None:
+        self.index = max(0, min(index, len(self.rows) - 1))
+        self.refresh()
+
+    def get_content_height(self, container: object, viewport: Size, width: int) -> int:
+        """Return the height of all rows, or of a little more than half the screen: the app goes on above it.
+
+        Not as a style: Textual forgets the largest height of a widget two containers down.
+        """
+        return max(1, min(len(self._lines) + self._has_head, int(viewport.height * _SCREEN_SHARE)))
+
+    def render(self) -> Content:
+        width = self.size.width
+        if not self.rows:
+            return Content("")
+        shape = self._shape(width)
+        head = [self._head(shape, width)] if self._has_head else []
+        height = max(1, self.size.height - len(head))
+        at = self._lines.index(self.index)
+        # The heading of the first row comes into view with it.
+        top = 0 if self.index == 0 else at
+        self._first = max(at - height + 1, min(self._first, top, len(self._lines) - height), 0)
+        shown = self._lines[self._first : self._first + height]
+        return Content("\n").join([*head, *(self._line(line, shape, width) for line in shown)])
+
+    def on_click(self, event: events.Click) -> None:
+        place = self._first + event.y - self._has_head
+        line = self._lines[place] if 0 <= place < len(self._lines) else ""
+        if isinstance(line, int):
+            self.post_message(self.Clicked(line))
+
+    def _shape(self, width: int) -> _Shape:
+        room = max(1, width - _MARKS)
+        longest, cells, has_detail = self._widest
+        kept: dict[int, int] = {}
+        left = room - min(longest, _LEAST_LABEL)
+        for at in sorted(range(len(cells)), key=lambda at: -self._columns[at].weight):
+            room_for_it = min(cells[at], left - _GAP)
+            least = cells[at] if self._columns[at].is_number else min(cells[at], _LEAST_TEXT)
+            if cells[at] and room_for_it >= least:
+                kept[at] = room_for_it
+                left -= room_for_it + _GAP
+        spent = sum(cells + _GAP for cells in kept.values())
+        label = max(1, min(longest, int((room - spent) * _LABEL_SHARE)))
+        detail = room - label - spent - _GAP
+        if not has_detail or detail < _LEAST_DETAIL:
+            label, detail = max(1, min(longest, room - spent)), 0
+        return _Shape(label, dict(sorted(kept.items())), detail)
+
+    def _head(self, shape: _Shape, width: int) -> Content:
+        cells = [_aligned(self._columns[at].title, room, self._columns[at]) for at, room in shape.cells.items()]
+        text = " " * (_MARKS + shape.label) + "".join(" " * _GAP + cell for cell in cells)
+        return Content.styled(text.rstrip(), "$muted").truncate(width, ellipsis=True)
+
+    def _line(self, line: int | str, shape: _Shape, width: int) -> Content:
+        if isinstance(line, str):
+            return Content.styled(shorten(line, width), "bold $muted")
+        row, is_chosen = self.rows[line], line == self.index
+        label = self._found(shorten(row.label, shape.label))
+        style = "bold $text-accent" if is_chosen else "$muted" if row.is_dim else ""
+        content = Content.assemble(
+            ("› " if is_chosen else "  ", "$text-accent"),
+            ("● " if row.is_current else "  ", "$text-success"),
+            label.stylize_before(style),
+            " " * (shape.label - label.cell_length),
+        )
+        for at, room in shape.cells.items():
+            cell = row.cells[at] if at < len(row.cells) else ""
+            content = Content.assemble(content, " " * _GAP, (_aligned(cell, room, self._columns[at]), "$muted"))
+        if row.detail and shape.detail > 0:
+            content = Content.assemble(content, " " * _GAP, (shorten(row.detail, shape.detail), "$muted"))
+        return content.rstrip().truncate(width, ellipsis=True)
+
+    def _found(self, label: str) -> Content:
+        """Return `label` with the letters underlined that the query has found in it."""
+        content = Content(label)
+        for word in self._query.split():
+            found = match(word, label)
+            for place in found.places if found is not None else ():
+                content = content.stylize("underline", place, place + 1)
+        return content
+
+
+def _widest(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[int, tuple[int, ...], bool]:
+    """Return how wide label and cells would be, each cell 0 where no row has one, and whether there is a detail."""
+    label = max((cell_len(one_line(row.label)) for row in rows), default=0)
+    cells = [
+        max((cell_len(row.cells[at]) for row in rows if at < len(row.cells)), default=0) for at in range(len(columns))
+    ]
+    wide = tuple(max(cell, cell_len(column.title)) if cell else 0 for cell, column in zip(cells, columns, strict=True))
+    return label, wide, any(row.detail for row in rows)
+
+
+def _aligned(text: str, cells: int, column: Column) -> str:
+    text = shorten(text, cells) if text else ""
+    spaces = " " * (cells - cell_len(text))
+    return spaces + text if column.is_number else text + spaces
+
+
+Unlisted: TypeAlias = Callable[[str, Sequence[Row]], tuple[Row, bool] | None]
+"""Makes a row of what is typed where it stands for something no list has; True: it goes before the others."""
+
+
+class Finder(Vertical):
+    """Shows the rows of `offer`.
+
+    `empty` is what to say where there are none, `missed` where the filter leaves none. `unlisted` may add a row.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,ctrl+p", "move(-1)", "Up", priority=True, show=False),
+        Binding("down,ctrl+n", "move(1)", "Down", priority=True, show=False),
+        Binding("pageup", "page(-1)", "Page up", priority=True, show=False),
+        Binding("pagedown", "page(1)", "Page down", priority=True, show=False),
+        Binding("home,ctrl+home", "first", "First", priority=True, show=False),
+        Binding("end,ctrl+end", "last", "Last", priority=True, show=False),
+    ]
+
+    @dataclass
+    class Picked(Message):
+        """A row was taken."""
+
+        row: Row
+
+    @dataclass
+    class Missed(Message):
+        """Enter was pressed where what was typed leaves no row."""
+
+        typed: str
+
+    @dataclass
+    class Moved(Message):
+        """Another row is highlighted; None where there is none."""
+
+        row: Row | None
+
+    @dataclass
+    class Filtered(Message):
+        """Other rows are shown, or as many rows of another list."""
+
+    def __init__(self, columns: Sequence[Column] = (), *, empty: str = "", id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.empty = empty
+        self.missed = "Nothing matches what you typed."
+        self.unlisted: Unlisted = lambda typed, rows: None
+        self._all: tuple[Row, ...] = ()
+        self._is_loose = True
+        self._list = PickerList(columns)
+        self._shown: str | None = ""
+
+    def compose(self) -> ComposeResult:
+        yield Field(placeholder="Type to filter", classes="finder-query", compact=True)
+        yield self._list
+        yield Static(classes="finder-empty", markup=False)
+
+    @property
+    def row(self) -> Row | None:
+        """The highlighted row."""
+        return self._list.row
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows that the filter leaves, in the order they are shown."""
+        return tuple(self._list.rows)
+
+    @property
+    def index(self) -> int:
+        return self._list.index
+
+    @property
+    def count(self) -> int:
+        """How many rows there are without the filter."""
+        return len(self._all)
+
+    @property
+    def typed(self) -> str:
+        return self._query.value
+
+    @property
+    def _query(self) -> Input:
+        return self.query_one(".finder-query", Input)
+
+    def offer(self, rows: Sequence[Row], highlighted: str = "", *, is_loose: bool = True) -> None:
+        """Show `rows` unfiltered with one highlighted: the one with this id, else the current one, else the first.
+
+        `is_loose` False: the filter keeps only labels that hold what is typed, in one piece.
+        """
+        self._all, self._is_loose = tuple(rows), is_loose
+        with self.prevent(Input.Changed):
+            self._query.value = ""
+        wanted = highlighted or next((row.id for row in rows if row.is_current), "")
+        self._filter(wanted, 0)
+
+    def set_rows(self, rows: Sequence[Row]) -> None:
+        """Show other rows; the highlight stays on the row with the same id, else at the same height."""
+        kept = self.row
+        self._all = tuple(rows)
+        self._filter(kept.id if kept is not None else "", self._list.index)
+
+    def clear_filter(self) -> bool:
+        """Show all rows; return whether there was a filter."""
+        had = bool(self.typed)
+        self._query.value = ""
+        return had
+
+    def take_focus(self) -> None:
+        self._query.focus()
+
+    def choose(self) -> None:
+        """Take the highlighted row."""
+        self.post_message(self.Picked(self.row) if self.row is not None else self.Missed(self.typed))
+
+    def move_to(self, index: int) -> None:
+        self._list.move_to(index)
+        self._tell()
+
+    @on(Input.Changed)
+    def _filter_by_typed(self, event: Input.Changed) -> None:
+        event.stop()
+        kept = "" if self.typed.strip() else next((row.id for row in self._all if row.is_current), "")
+        self._filter(kept, 0)
+
+    @on(Input.Submitted)
+    def _choose_by_enter(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.choose()
+
+    @on(PickerList.Clicked)
+    def _move_or_choose(self, event: PickerList.Clicked) -> None:
+        """The first click shows a row, one on the row that is shown takes it."""
+        event.stop()
+        if event.index == self._list.index:
+            self.choose()
+        else:
+            self.move_to(event.index)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.move_to(self._list.index - 1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.move_to(self._list.index + 1)
+
+    def action_move(self, step: int) -> None:
+        """Move around the ends, as in every menu of the app."""
+        if self._list.rows:
+            self.move_to((self._list.index + step) % len(self._list.rows))
+
+    def action_page(self, step: int) -> None:
+        self.move_to(self._list.index + step * self._list.page)
+
+    def action_first(self) -> None:
+        self.move_to(0)
+
+    def action_last(self) -> None:
+        self.move_to(len(self._list.rows) - 1)
+
+    def _filter(self, keep: str, index: int) -> None:
+        """Show the rows that fit what is typed; highlight the row with the id `keep`, else the one at `index`."""
+        rows = tuple(self._found())
+        at = next((place for place, row in enumerate(rows) if row.id == keep), index)
+        self._list.offer(rows, self.typed if self._is_loose else "", at)
+        nothing = self.query_one(".finder-empty", Static)
+        nothing.display, self._list.display = not rows, bool(rows)
+        said = self.missed if self._all else self.empty
+        nothing.update(Content.styled(said, "$muted"))
+        self.post_message(self.Filtered())
+        self._tell()
+
+    def _found(self) -> Sequence[Row]:
+        query = self.typed.strip()
+        if not query:
+            return self._all
+        if not self._is_loose:
+            return [row for row in self._all if query.lower() in row.label.lower()]
+        found = [self._all[at] for at in rank(query, [_searched(row, query) for row in self._all])]
+        # Rows of a group stay together, the group with the best of them first.
+        order = {group: place for place, group in reversed([*enumerate(row.group for row in found)])}
+        found.sort(key=lambda row: order[row.group])
+        added = self.unlisted(query, self._all)
+        if added is not None:
+            row, is_first = added
+            found.insert(0 if is_first else len(found), row)
+        return found
+
+    def _tell(self) -> None:
+        shown = self.row.id if self.row is not None else None
+        if shown != self._shown:
+            self._shown = shown
+            self.post_message(self.Moved(self.row))
+
+
+def _searched(row: Row, query: str) -> tuple[str, ...]:
+    """Return the parts of a row that `query` is looked for in: letters in order find a label, and whole words the rest.
+
+    In a sentence almost any few letters are to be found in order.
+    """
+    words = fold(query).split()
+    rest = [part for part in (row.also, row.detail) if any(word in fold(part) for word in words)]
+    return (row.label, *rest)
 
 
 class ListScreen(ModalScreen[Result], Generic[Result]):
@@ -93,17 +502,20 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     def on_resize(self) -> None:
         self.paint_frame()
 
-    def on_finder_filtered(self, event: Finder.Filtered) -> None:
+    @on(Finder.Filtered)
+    def _count_rows(self, event: Finder.Filtered) -> None:
         event.stop()
         self.paint_frame()
 
-    def on_finder_moved(self, event: Finder.Moved) -> None:
+    @on(Finder.Moved)
+    def _highlight(self, event: Finder.Moved) -> None:
         event.stop()
         # It may arrive when the screen was left already.
         if self.is_current:
             self.show_row(event.row)
 
-    def on_finder_picked(self, event: Finder.Picked) -> None:
+    @on(Finder.Picked)
+    def _take_picked(self, event: Finder.Picked) -> None:
         event.stop()
         self.take(event.row)
 
@@ -138,15 +550,3 @@ class Picker(ListScreen[str]):
 
     def take(self, row: Row) -> None:
         self.dismiss(row.id)
-
-
-def foot(keys: Sequence[tuple[str, str]], width: int) -> Content:
-    """Return as many `keys` with what they do as fit `width`, at least the first."""
-    line = Content("")
-    for key, does in keys:
-        part = Content.assemble((key, "bold"), (f" {does}", "$muted"))
-        longer = Content.assemble(line, ("  ·  ", "$muted"), part) if line else part
-        if line and longer.cell_length > width:
-            break
-        line = longer
-    return line

@@ -1,20 +1,30 @@
-"""Going back: which message, what of it, and what to do about files that somebody else changed."""
+"""Going back to an earlier message, and the diffs of the session.
+
+The pickers ask which message, what of it (conversation, files or both), and what to do about files that somebody else
+changed. `ChangesScreen` shows every diff of the session, one below another.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
+from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from qcode.protocol.rewinding import FilePlan, OwnMessage, RewindPlan
-from qcode.tui.figures import count_text
+from qcode.protocol.rewinding import FileDiff, FilePlan, OwnMessage, RewindPlan
+from qcode.text.clean import one_line, visible_rows
+from qcode.text.numbers import count_text
+from qcode.tui.panels.approval import preview_content
 from qcode.tui.screens.picker import Picker, Row
-from qcode.tui.text import one_line, shorten
+from qcode.tui.transcript.line import shorten
 
-_FILES = 4
-_DOUBTS = 6
+_MAX_SHOWN_FILES = 4
+_MAX_SHOWN_DOUBTS = 6
 
 
 class RewindPicker(Picker):
@@ -57,13 +67,64 @@ class DoubtPicker(Picker):
 
 def message_row(message: OwnMessage) -> Row:
     names = [name.rpartition("/")[2] for name in message.files]
-    more = f" +{len(names) - _FILES}" if len(names) > _FILES else ""
-    return Row(str(message.number), one_line(message.text, 120) or "(empty)", ", ".join(names[:_FILES]) + more)
+    more = f" +{len(names) - _MAX_SHOWN_FILES}" if len(names) > _MAX_SHOWN_FILES else ""
+    return Row(
+        str(message.number), one_line(message.text, 120) or "(empty)", ", ".join(names[:_MAX_SHOWN_FILES]) + more
+    )
 
 
 def doubt_lines(doubts: Sequence[FilePlan], width: int) -> Content:
     """Return the files with what is the matter, as many as there is room for."""
-    lines = [Content.styled(shorten(f"{one.path} {one.doubt}", width), "$text-warning") for one in doubts[:_DOUBTS]]
-    if len(doubts) > _DOUBTS:
-        lines.append(Content.styled(f"and {len(doubts) - _DOUBTS} more", "$muted"))
+    lines = [
+        Content.styled(shorten(f"{one.path} {one.doubt}", width), "$text-warning") for one in doubts[:_MAX_SHOWN_DOUBTS]
+    ]
+    if len(doubts) > _MAX_SHOWN_DOUBTS:
+        lines.append(Content.styled(f"and {len(doubts) - _MAX_SHOWN_DOUBTS} more", "$muted"))
     return Content("\n").join(lines)
+
+
+_MOST_CHARS = 400_000
+
+
+class ChangesScreen(ModalScreen[None]):
+    """Arrows and PgUp/PgDn scroll; Esc, q or Enter closes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter,ctrl+c", "dismiss(None)", "Close", priority=True, show=False),
+        Binding("up", "scroll(-1)", "Up", priority=True, show=False),
+        Binding("down", "scroll(1)", "Down", priority=True, show=False),
+    ]
+
+    def __init__(self, changes: Sequence[FileDiff]) -> None:
+        super().__init__()
+        self._changes = tuple(changes)
+
+    def compose(self) -> ComposeResult:
+        head = f"Changed in this session: {count_text(len(self._changes), 'file')}"
+        with Vertical(id="changes"):
+            yield Static(Content.assemble((head, "bold"), ("  Esc closes", "$muted")), markup=False)
+            with VerticalScroll(id="changes-scroll"):
+                yield Static(changes_content(self._changes), id="changes-text", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#changes-scroll").focus()
+
+    def action_scroll(self, step: int) -> None:
+        self.query_one("#changes-scroll", VerticalScroll).scroll_relative(y=step, animate=False)
+
+
+def changes_content(changes: Sequence[FileDiff]) -> Content:
+    """Return the diffs. Of very much only the beginning is shown, and that is said."""
+    parts: list[Content] = []
+    room = _MOST_CHARS
+    for change in changes:
+        note = f"  {one_line(change.note)}" if change.note else ""
+        parts.append(Content.assemble((one_line(change.path), "bold"), (note, "$muted")))
+        if change.diff:
+            parts.append(preview_content(visible_rows(change.diff[:room])))
+            room -= len(change.diff)
+        if room <= 0:
+            parts.append(Content.styled("The rest is too much to show; use git diff.", "$text-warning"))
+            break
+        parts.append(Content(""))
+    return Content("\n").join(parts) if parts else Content("Nothing was changed.")

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Input, Static
 
+from qcode.agent.context.attachments import split_attached
 from qcode.protocol.library import Library, SessionInfo
 from qcode.protocol.messages import Message, Text
-from qcode.runtime.attachments import split_attached
-from qcode.tui.field import Field
-from qcode.tui.figures import age_text, count_text
+from qcode.text.clean import one_line
+from qcode.text.numbers import age_text, count_text
 from qcode.tui.screens.picker import Picker, Row
-from qcode.tui.text import one_line, shorten
+from qcode.tui.transcript.line import shorten
+from qcode.tui.widgets import Field
 
 _PREVIEWED = 4
 
@@ -91,9 +93,8 @@ class SessionPicker(Picker):
         else:
             super().action_leave()
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        if event.input.id != "session-name":
-            return
+    @on(Input.Submitted, "#session-name")
+    def _rename(self, event: Input.Submitted) -> None:
         event.stop()
         try:
             self._library.rename(self._renaming, event.value)

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from qcode.tui.configuring import AT_ONCE, Configuring, Setting, outcome_text
-from qcode.tui.field import Field
-from qcode.tui.screens.picker import ListScreen
-from qcode.tui.screens.rows import Column, Row
-from qcode.tui.text import one_line, shorten
+from qcode.agent.settings import AT_ONCE, Setting, SettingsService, outcome_text
+from qcode.text.clean import one_line
+from qcode.tui.screens.picker import Column, ListScreen, Row
+from qcode.tui.transcript.line import shorten
+from qcode.tui.widgets import Field
 
 _VALUE_CELLS = 28
 _FAMILIES = {"providers": "providers", "models": "models", "mcp_servers": "tool servers"}
@@ -39,7 +40,12 @@ class SettingsScreen(ListScreen[None]):
     ]
 
     def __init__(
-        self, configuring: Configuring, themes: Sequence[str], changed: Callable[[Setting], bool], *, wanted: str = ""
+        self,
+        configuring: SettingsService,
+        themes: Sequence[str],
+        changed: Callable[[Setting], bool],
+        *,
+        wanted: str = "",
     ) -> None:
         self._configuring = configuring
         self._themes = tuple(themes)
@@ -104,9 +110,8 @@ class SettingsScreen(ListScreen[None]):
         else:
             super().action_leave()
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        if event.input.id != "setting-field":
-            return
+    @on(Input.Submitted, "#setting-field")
+    def _take_value(self, event: Input.Submitted) -> None:
         event.stop()
         setting = self._settings[self._editing]
         if self._change(setting, event.value if event.value.strip() else None):

@@ -1,28 +1,29 @@
-"""Block-level Markdown to screen lines, over the tokens of markdown-it.
+"""Markdown blocks, tables and inline text to screen lines, over the tokens of markdown-it.
 
-Blank lines are shown where the source has them. HTML is text, reference definitions are not resolved: either would
-let a later line change what stands above it.
+Blank lines are shown where the source has them. HTML is text, and reference definitions are not resolved: either would
+let a later line change earlier ones. Table columns are narrowed to fit; a table that is still too wide becomes a list
+of records. Links show their real target, and only http(s) targets can be opened. Images are never fetched.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from rich.cells import cell_len
+
+from qcode.tui.transcript.chunks import STEP, Chunk, GrowingLines, GrowingParagraph
 from qcode.tui.transcript.code import CodeBlock
-from qcode.tui.transcript.growing import STEP, GrowingLines, GrowingParagraph
-from qcode.tui.transcript.inline import inline_spans
-from qcode.tui.transcript.line import PLAIN, Ink, Line, Span, over, prefix, tidy
-from qcode.tui.transcript.splitter import Chunk
-from qcode.tui.transcript.table import Align, Cell, Table, render_table
-from qcode.tui.transcript.wrap import wrap
+from qcode.tui.transcript.line import PLAIN, Ink, Line, Span, ink, over, prefix, tidy, wrap
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-_NARROWEST = 8
+_MIN_BLOCK_CELLS = 8
 _BULLETS = "•◦▪"
 _TASKS = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 _DEEPEST = 40
@@ -163,7 +164,7 @@ class _Walk:
     def _quote(self, index: int, close: int, width: int, base: Ink) -> list[Line]:
         bar: Span = ("│ ", over(base, "quote-mark"))
         room = width - len(bar[0])
-        if room < _NARROWEST:
+        if room < _MIN_BLOCK_CELLS:
             return self.blocks(index + 1, close, width, over(base, "quote"))
         return prefix(self.blocks(index + 1, close, room, over(base, "quote")), bar, bar)
 
@@ -192,7 +193,7 @@ class _Walk:
         mark = self._take_task(index) or mark
         first: Span = (mark, over(base, "bullet"))
         room = width - len(mark)
-        if room < _NARROWEST:
+        if room < _MIN_BLOCK_CELLS:
             return [Line(((mark[:width], first[1]),)), *self.blocks(index + 1, close, width, base)]
         lines = prefix(self.blocks(index + 1, close, room, base) or [Line()], first, (" " * len(mark), base))
         lines[0].lead -= len(mark)
@@ -229,3 +230,163 @@ def _align(style: str) -> Align:
     if style.endswith("right"):
         return "right"
     return "center" if style.endswith("center") else "left"
+
+
+Align = Literal["left", "center", "right"]
+Cell = list[Span]
+
+_MIN_COLUMN_CELLS = 6
+_COLUMN_GAP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells as spans; every row has as many as `header`, and `aligns` too."""
+
+    header: list[Cell]
+    rows: list[list[Cell]]
+    aligns: list[Align]
+    base: Ink
+
+
+def render_table(table: Table, width: int) -> list[Line]:
+    """Return `table` in rows of at most `width` cells."""
+    widths = fit([_column_width(table, column) for column in range(len(table.header))], width)
+    if widths is None:
+        return _records(table, width)
+    rule = "─┼─".join("─" * cells for cells in widths)
+    lines = _table_row(table, table.header, widths)
+    lines.append(Line(((rule, over(table.base, "rule")),), is_mark=True))
+    for row in table.rows:
+        lines.extend(_table_row(table, row, widths))
+    return lines
+
+
+def fit(wanted: Sequence[int], width: int) -> list[int] | None:
+    """Return column widths that fit `width`: the widest give way first. None where columns would be too narrow."""
+    room = width - _COLUMN_GAP * (len(wanted) - 1)
+    if room < sum(min(cells, _MIN_COLUMN_CELLS) for cells in wanted):
+        return None
+    widths = list(wanted)
+    excess = sum(widths) - room
+    while excess > 0:
+        top = max(widths)
+        widest = [index for index, cells in enumerate(widths) if cells == top]
+        below = max([cells for cells in widths if cells < top] + [_MIN_COLUMN_CELLS])
+        step = max(1, min(top - below, excess // len(widest)))
+        for index in widest:
+            taken = min(step, excess)
+            widths[index] -= taken
+            excess -= taken
+    return widths
+
+
+def _column_width(table: Table, column: int) -> int:
+    cells = [table.header[column], *(row[column] for row in table.rows)]
+    rows = [row for cell in cells for row in "".join(text for text, _ in cell).split("\n")]
+    return max(1, max(cell_len(row) for row in rows))
+
+
+def _table_row(table: Table, cells: Sequence[Cell], widths: Sequence[int]) -> list[Line]:
+    """Return one row of the table: its cells side by side, as high as the highest."""
+    columns = [wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    separator: Span = (" │ ", over(table.base, "rule"))
+    lines: list[Line] = []
+    for level in range(max(len(column) for column in columns)):
+        spans: list[Span] = []
+        for index, column in enumerate(columns):
+            line = column[level] if level < len(column) else Line()
+            before, after = _padding(widths[index] - line.width, table.aligns[index])
+            spans += [(" " * before, table.base), *line.spans, (" " * after, table.base)]
+            spans.append(separator)
+        lines.append(Line(tuple(span for span in spans[:-1] if span[0])))
+    return lines
+
+
+def _padding(room: int, align: Align) -> tuple[int, int]:
+    room = max(0, room)
+    before = {"left": 0, "right": room, "center": room // 2}[align]
+    return before, room - before
+
+
+def _records(table: Table, width: int) -> list[Line]:
+    """Return every row as its cells under one another, each after the name of its column."""
+    lines: list[Line] = []
+    for row in table.rows or [[[] for _ in table.header]]:
+        if lines:
+            lines.append(Line((("─" * min(width, 8), over(table.base, "rule")),), is_mark=True))
+        for name, cell in zip(table.header, row, strict=True):
+            spans = [*name, (": ", over(table.base, "strong")), *cell] if name else cell
+            lines.extend(prefix(wrap(spans, max(1, width - 2)), ("", table.base), ("  ", table.base)))
+    return lines
+
+
+_INLINE_SLOTS = {"strong_open": "strong", "em_open": "emphasis", "s_open": "strike", "link_open": "link"}
+_HTML_BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://[^\s<>\"'`|]*[^\s<>\"'`|.,:;!?)\]}*_]")
+
+
+def inline_spans(tokens: Sequence[Token], base: Ink) -> list[Span]:
+    """Return the text of inline `tokens` over `base`; a hard break is a newline in the text."""
+    spans: list[Span] = []
+    inks = [base]
+    links: list[tuple[str, int]] = []
+    for token in tokens:
+        kind = token.type
+        if kind == "text":
+            _add_text(spans, tidy(token.content), inks[-1])
+        elif kind in ("softbreak", "hardbreak"):
+            spans.append((" " if kind == "softbreak" else "\n", inks[-1]))
+        elif kind == "code_inline":
+            spans.append((tidy(token.content), over(inks[-1], "code")))
+        elif kind == "image":
+            spans.extend(_image(token, inks[-1]))
+        elif kind in _INLINE_SLOTS:
+            paint = over(inks[-1], _INLINE_SLOTS[kind])
+            if kind == "link_open":
+                target = str(token.attrs.get("href", ""))
+                links.append((target, len(spans)))
+                paint = ink(*paint.slots, href=target if is_web(target) else "")
+            inks.append(paint)
+        elif token.nesting == -1:
+            inks.pop()
+            if kind == "link_close":
+                target, first = links.pop()
+                spans.extend(_target("".join(text for text, _ in spans[first:]), target, inks[-1]))
+        elif token.content:
+            spans.append((tidy(token.content), inks[-1]))
+    return spans
+
+
+def is_web(target: str) -> bool:
+    return target.startswith(("https://", "http://"))
+
+
+def _add_text(spans: list[Span], text: str, paint: Ink) -> None:
+    if "<" in text:
+        text = _HTML_BREAK.sub("\n", text)
+    if "://" not in text or "link" in paint.slots:
+        if text:
+            spans.append((text, paint))
+        return
+    position = 0
+    for match in _ADDRESS.finditer(text):
+        spans.append((text[position : match.start()], paint))
+        spans.append((match.group(), ink(*paint.slots, "link", href=match.group())))
+        position = match.end()
+    spans.append((text[position:], paint))
+
+
+def _target(label: str, target: str, base: Ink) -> list[Span]:
+    """Return the target of a link as it has to be shown after `label`, nothing where the label already is it."""
+    shown = tidy(target)
+    if label.rstrip("/") == shown.removeprefix("mailto:").rstrip("/") or not shown:
+        return []
+    return [(f" ({shown})" if label.strip() else shown, over(base, "target"))]
+
+
+def _image(token: Token, base: Ink) -> list[Span]:
+    label = tidy(token.content) or "image"
+    source = str(token.attrs.get("src", ""))
+    paint = ink(*base.slots, "link", href=source if is_web(source) else "")
+    return [(f"[image: {label}]" if label != "image" else "[image]", paint), *_target(label, source, base)]

@@ -1,15 +1,23 @@
-"""The card of a tool call: what it is called with, how it stands, and what came of it, folded to head and tail."""
+"""The card of a tool call: its argument, its state and its result, folded to head and tail.
+
+`CardUpdate` is a change of one, and `TranscriptView` what the presenter, the lines of the shell and a replay write to.
+`main_argument` and `plan_of` put a call into one line; they are pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
-from qcode.tui.figures import duration_text
+from qcode import values
+from qcode.protocol.events import Level
+from qcode.protocol.messages import ToolCall
+from qcode.text.clean import shown_line
+from qcode.text.json import Json, parse_object
+from qcode.text.numbers import duration_text
 from qcode.tui.transcript.diff import Row, parse_diff, render_diff
 from qcode.tui.transcript.entries import Foldable
-from qcode.tui.transcript.line import Line, Span, ink, keep_tabs, prefix, spread, tidy
-from qcode.tui.transcript.wrap import crop, wrap
+from qcode.tui.transcript.line import Line, Span, crop, ink, keep_tabs, prefix, spread, tidy, wrap
 
 CardState = Literal["writing", "waiting", "running", "done", "failed", "denied", "rejected", "cancelled"]
 STATES = get_args(CardState)
@@ -47,6 +55,39 @@ _NOTABLE = 1.0
 _LONG = 3.0
 
 
+@values.dataclass(frozen=True, slots=True)
+class CardUpdate:
+    """A change of a card. None leaves a field as it is.
+
+    `output` replaces the output so far, `append` is added to it, `diff` is a unified diff. `detail` is added to the
+    long form, which the unfolded card shows instead of the output. `hint` is shown while the call runs long.
+    """
+
+    state: CardState | None = None
+    argument: str | None = None
+    output: str | None = None
+    append: str | None = None
+    diff: str | None = None
+    summary: str | None = None
+    hint: str | None = None
+    detail: str | None = None
+
+
+class TranscriptView(Protocol):
+    """What shows the conversation: the transcript widget, or the linear view."""
+
+    def add_user(self, text: str) -> None: ...
+    def append_text(self, text: str) -> None: ...
+    def append_reasoning(self, text: str) -> None: ...
+    def settle(self) -> None: ...
+    def restart(self, label: str) -> None: ...
+    def restore(self, text: str, reasoning: str = "") -> None: ...
+    def add_mark(self, text: str) -> None: ...
+    def add_notice(self, level: Level, text: str) -> None: ...
+    def add_card(self, call_id: str, name: str, argument: str) -> None: ...
+    def update_card(self, call_id: str, update: CardUpdate) -> None: ...
+
+
 class Card(Foldable):
     """One tool call. `state` is set through `change` only."""
 
@@ -68,42 +109,26 @@ class Card(Foldable):
         self._unfolded_rows: list[list[Line]] = []
         self._unfolded_width = 0
 
-    def change(
-        self,
-        *,
-        state: CardState | None = None,
-        argument: str | None = None,
-        output: str | None = None,
-        append: str | None = None,
-        diff: str | None = None,
-        summary: str | None = None,
-        hint: str | None = None,
-        detail: str | None = None,
-    ) -> None:
-        """Change what is given. `output` replaces all output so far, `append` goes on after it.
-
-        `detail` goes on with the long form: where there is one, the unfolded card shows it in the place of the output.
-        `hint` is shown while the call runs long.
-        """
-        if state is not None:
-            self._set_state(state)
-        if argument is not None:
-            self._argument = tidy(argument)
-        if output is not None:
+    def change(self, update: CardUpdate) -> None:
+        if update.state is not None:
+            self._set_state(update.state)
+        if update.argument is not None:
+            self._argument = tidy(update.argument)
+        if update.output is not None:
             self._output, self._rest = [], ""
             self._unfolded_rows.clear()
-            self._take(output)
-        if append is not None:
-            self._take(append)
-        if detail is not None:
-            *complete, self._long_rest = (self._long_rest + detail).split("\n")
+            self._take(update.output)
+        if update.append is not None:
+            self._take(update.append)
+        if update.detail is not None:
+            *complete, self._long_rest = (self._long_rest + update.detail).split("\n")
             self._long += complete
-        if diff is not None:
-            self._diff = parse_diff(diff) if diff else []
-        if hint is not None:
-            self._hint = hint
-        if summary is not None:
-            self._summary = tidy(summary).replace("\n", " ")
+        if update.diff is not None:
+            self._diff = parse_diff(update.diff) if update.diff else []
+        if update.hint is not None:
+            self._hint = update.hint
+        if update.summary is not None:
+            self._summary = tidy(update.summary).replace("\n", " ")
         self.touch()
 
     def size(self) -> tuple[int, int]:
@@ -238,3 +263,33 @@ def _cropped(line: Line, width: int) -> Line:
             spans.append((text[:kept], paint))
         kept -= len(text)
     return Line((*spans, ("…", line.spans[-1][1] if line.spans else ink())), line.lead, line.joint)
+
+
+EXIT_PLAN_MODE = "exit_plan_mode"
+_MAIN_ARGUMENTS = ("command", "path", "file_path", "pattern", "query", "url", "name")
+
+
+def plan_of(call: ToolCall) -> str:
+    """Return the plan that a call hands in, as Markdown; empty for every other call."""
+    return _argument_text((parse_object(call.arguments) or {}).get("plan")) if call.name == EXIT_PLAN_MODE else ""
+
+
+def main_argument(call: ToolCall, limit: int = 400) -> str:
+    """Return the argument that matters on one line, nothing in it invisible; empty if the call has none."""
+    plan = plan_of(call).strip()
+    if plan:
+        return shown_line(plan.partition("\n")[0].lstrip("# "), limit)
+    arguments = parse_object(call.arguments) or {}
+    for key in _MAIN_ARGUMENTS:
+        text = _argument_text(arguments.get(key))
+        if text:
+            return shown_line(text, limit)
+    return next((shown_line(text, limit) for text in map(_argument_text, arguments.values()) if text), "")
+
+
+def _argument_text(value: Json) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return " ".join(str(item) for item in value)
+    return ""

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from qcode.tui.transcript.line import Line, Span, ink, prefix, spread, tidy
-from qcode.tui.transcript.wrap import crop, wrap
+from qcode.tui.transcript.line import Line, Span, crop, ink, prefix, spread, tidy, wrap
 
 BAND = ink("code-block")
 _LABEL = ink("code-block", "code-label")

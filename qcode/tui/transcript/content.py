@@ -6,13 +6,13 @@ The live blocks are those since the last `settle`: text, thinking, and cards of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from qcode.tui.transcript.entries import Entry, Foldable, Held, Mark, Passage, Prompted, Reply, Thinking, Welcome
 from qcode.tui.transcript.line import ink
 
 if TYPE_CHECKING:
-    from qcode.tui.transcript.cards import Card, CardState
+    from qcode.tui.transcript.cards import Card, CardUpdate
 
 Level = Literal["info", "warning", "error"]
 Thoughts = Literal["folded", "expanded", "hidden"]
@@ -162,39 +162,17 @@ class Content:
         self._cards[call_id] = card
         self._add(card, at=None if self.held is None else self.entries.index(self.held))
 
-    def update_card(
-        self,
-        call_id: str,
-        *,
-        state: str | None = None,
-        argument: str | None = None,
-        output: str | None = None,
-        append: str | None = None,
-        diff: str | None = None,
-        summary: str | None = None,
-        hint: str | None = None,
-        detail: str | None = None,
-    ) -> None:
+    def update_card(self, call_id: str, update: CardUpdate) -> None:
         """Change a card; one that went with its attempt is ignored. Raise `ValueError` for a state that is none."""
         from qcode.tui.transcript.cards import STATES
 
-        if state is not None and state not in STATES:
-            raise ValueError(f"a card has no state {state!r}; it is one of {', '.join(STATES)}")
+        if update.state is not None and update.state not in STATES:
+            raise ValueError(f"a card has no state {update.state!r}; it is one of {', '.join(STATES)}")
         card = self._cards.get(call_id)
         if card is None:
             return
-        new_state = cast("CardState | None", state)
         self.arrivals += 1
-        card.change(
-            state=new_state,
-            argument=argument,
-            output=output,
-            append=append,
-            diff=diff,
-            summary=summary,
-            hint=hint,
-            detail=detail,
-        )
+        card.change(update)
         if card.state != "writing":
             self._live = [entry for entry in self._live if entry is not card]
         elif card not in self._live:

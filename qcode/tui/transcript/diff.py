@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
 
-from qcode.tui.transcript.line import Line, Span, ink, prefix, tidy
-from qcode.tui.transcript.wrap import crop, wrap
+from qcode.text.diff import diff_lines
+from qcode.tui.transcript.line import Line, Span, crop, ink, prefix, tidy, wrap
 
-_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)")
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 _LONGEST_LINE = 600
 _LEAST_ALIKE = 0.4
@@ -36,24 +35,13 @@ class Row:
 def parse_diff(diff: str) -> list[Row]:
     """Return the rows of a unified diff; a text that is none comes back as unchanged lines without numbers."""
     rows: list[Row] = []
-    old = new = old_left = new_left = 0
-    for line in diff.removesuffix("\n").split("\n"):
-        hunk = _HUNK.match(line)
-        if old_left <= 0 and new_left <= 0 and hunk is not None:
-            old, new = int(hunk[1]), int(hunk[3])
-            old_left, new_left = int(hunk[2] or 1), int(hunk[4] or 1)
-            rows.append(Row("hunk", tidy(hunk[5].strip())))
-        elif old_left <= 0 and new_left <= 0:
-            rows.extend(_outside(line))
-        elif line.startswith("+"):
-            rows.append(Row("add", tidy(line[1:]), new))
-            new, new_left = new + 1, new_left - 1
-        elif line.startswith("-"):
-            rows.append(Row("remove", tidy(line[1:]), old))
-            old, old_left = old + 1, old_left - 1
-        elif not line.startswith("\\"):
-            rows.append(Row("same", tidy(line[1:]), new))
-            old, new, old_left, new_left = old + 1, new + 1, old_left - 1, new_left - 1
+    for line in diff_lines(diff.removesuffix("\n").split("\n")):
+        if line.kind == "outside":
+            rows.extend(_outside(line.text))
+        elif line.kind == "hunk":
+            rows.append(Row("hunk", tidy(line.text.split("@@", 2)[2].strip())))
+        elif line.kind != "note":
+            rows.append(Row(line.kind, tidy(line.text[1:]), line.number))
     _mark_words(rows)
     return rows
 

@@ -11,9 +11,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Literal
 
-from qcode.tui.figures import duration_text
-from qcode.tui.transcript.line import Ink, Line, Span, ink, prefix, repaint, tidy
-from qcode.tui.transcript.wrap import wrap
+from qcode.text.numbers import duration_text
+from qcode.tui.transcript.line import Ink, Line, Span, ink, prefix, repaint, tidy, wrap
 
 if TYPE_CHECKING:
     from qcode.tui.transcript.markdown import MarkdownStream

@@ -11,13 +11,12 @@ import re
 from rich.cells import cell_len
 
 from qcode.tui.transcript.blocks import ProseView
+from qcode.tui.transcript.chunks import Chunk, Splitter
 from qcode.tui.transcript.code import CodeBlock
-from qcode.tui.transcript.line import Line, ink, keep_tabs, tidy
-from qcode.tui.transcript.splitter import Chunk, Splitter
-from qcode.tui.transcript.wrap import crop
+from qcode.tui.transcript.line import Line, crop, ink, keep_tabs, tidy
 
 # A line that so far is only the beginning of a mark: shown once it is clear what it marks.
-_UNDECIDED = re.compile(r" {0,3}(?:[`~#*+=|>:-][`~#*+=|>: -]*|\d{1,9}[.)]?) *")
+_UNDECIDED = re.compile(r" {0,3}(?:[`~#*+=|>:-][`~#*+=|>: -]*+|\d{1,9}[.)]?) *")
 
 _MARK_RULE = 24
 

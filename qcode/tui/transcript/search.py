@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from qcode.protocol.values import dataclass
-from qcode.tui.transcript.column import Column
 from qcode.tui.transcript.entries import Entry, Foldable
 from qcode.tui.transcript.line import GAP_CLASS, Line
+from qcode.tui.transcript.pane import Column
+from qcode.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

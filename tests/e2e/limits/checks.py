@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qcode.headless.exits import exit_code
+from qcode.agent.outcomes import exit_code
 from qcode.protocol.events import (
     ContinuationAttempt,
     ContinuationTerminated,

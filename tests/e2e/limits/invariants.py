@@ -20,10 +20,9 @@ from qcode.protocol.events import (
     ToolStarted,
     TurnEvent,
 )
-from qcode.protocol.json import JsonObject, parse_object
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, user
-from qcode.protocol.reply import TextDelta
-from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.reply import Outcome, StopReason, TextDelta
+from qcode.text.json import JsonObject, parse_object
 from tests.e2e.limits.play import NEXT_PROMPT, PROMPT, Played
 from tests.e2e.limits.row import Step
 from tests.fakes.turns import merged

@@ -6,18 +6,18 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from qcode.agent.conversation import Connected, Conversation, PromptLimits, Wiring
+from qcode.agent.models.limits import LimitStore
+from qcode.agent.sessions.store import SessionStore
+from qcode.agent.toolbox import Toolbox
 from qcode.config.settings import Tools
-from qcode.engine.knowledge import KnownModel
-from qcode.protocol.conversation import Answer
+from qcode.engine.model_facts import KnownModel
+from qcode.protocol.approvals import Answer
 from qcode.protocol.events import ApprovalRequested, TurnEnded, TurnEvent
 from qcode.protocol.messages import Message
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
 from qcode.providers import registry
-from qcode.runtime.conversation import Connected, Conversation, PromptLimits, Wiring
-from qcode.runtime.limits import LimitStore
-from qcode.runtime.store.store import SessionStore
-from qcode.runtime.toolbox import Toolbox
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from tests.e2e.limits.host import Host
@@ -25,7 +25,7 @@ from tests.e2e.limits.row import Row
 from tests.e2e.running import KEY
 from tests.fakes.server import FakeServer, ProtocolName
 from tests.fakes.turns import Asked
-from tests.safety.judging import CLEAN
+from tests.safety.judging import NO_SANDBOX
 
 PROMPT, NEXT_PROMPT = "Los — go.", "And on?"
 REPORT = ToolSpec("report", "Record that the work is done.", {"type": "object", "properties": {}}, is_one_way=True)
@@ -80,7 +80,7 @@ class _Stage:
         provider = registry.connect(
             spec, base_url=self._server.base_url, api_key=KEY, key_source="a test", timeouts=row.timeouts
         )
-        policy = Policy(mode="default", rules=Rules.of(), is_trusted=True, root=work, looks=CLEAN)
+        policy = Policy(mode="default", rules=Rules.of(), is_trusted=True, root=work, probes=NO_SANDBOX)
         toolbox = Toolbox(work, (), Tools(), {"PATH": "/usr/bin:/bin"}, judge=policy.judge_file, one_way=(REPORT,))
         model = KnownModel(provider.name, "test-model", row.facts)
         connected = Connected(provider, model, lambda mode: "Be brief.", row.settings, row.retries)

@@ -13,14 +13,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from qcode.engine.caps import OutputSettings
-from qcode.engine.retries import RetrySettings
-from qcode.headless.exits import FAILED, INCOMPLETE, INTERRUPTED, OK, REFUSED, TRANSIENT
+from qcode.protocol.errors import ExitCode
 from qcode.protocol.events import ApiCalls, TurnEvent
-from qcode.protocol.json import Json
-from qcode.protocol.model import ModelFacts
-from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.model import ModelFacts, RetrySettings
+from qcode.protocol.reply import Outcome, StopReason
 from qcode.protocol.usage import Usage
 from qcode.providers.connection import Timeouts
+from qcode.text.json import Json
 from tests.fakes.server import ProtocolName
 from tests.fakes.turns import Call, Faults, Turn
 
@@ -33,12 +32,12 @@ Ends: TypeAlias = tuple[Outcome, StopReason | None, int]
 AT_CAP = -1
 """As the output tokens of a `Usage`: exactly the cap that the request carried."""
 
-DONE: Ends = (Outcome.END_TURN, StopReason.END_TURN, OK)
-CUT: Ends = (Outcome.MAX_TOKENS, StopReason.MAX_TOKENS, INCOMPLETE)
-CANCELLED: Ends = (Outcome.CANCELLED, None, INTERRUPTED)
-BLOCKED: Ends = (Outcome.REFUSAL, StopReason.REFUSAL, REFUSED)
-BROKEN: Ends = (Outcome.ERROR, None, TRANSIENT)
-WRONG: Ends = (Outcome.ERROR, None, FAILED)
+DONE: Ends = (Outcome.END_TURN, StopReason.END_TURN, ExitCode.OK)
+CUT: Ends = (Outcome.MAX_TOKENS, StopReason.MAX_TOKENS, ExitCode.INCOMPLETE)
+CANCELLED: Ends = (Outcome.CANCELLED, None, ExitCode.INTERRUPTED)
+BLOCKED: Ends = (Outcome.REFUSAL, StopReason.REFUSAL, ExitCode.REFUSED)
+BROKEN: Ends = (Outcome.ERROR, None, ExitCode.TRANSIENT)
+WRONG: Ends = (Outcome.ERROR, None, ExitCode.FAILED)
 
 FIRST, ESCALATED = "first 8000", "escalated 64000"
 LONGER = "continuation 64000"

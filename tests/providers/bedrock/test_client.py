@@ -20,7 +20,7 @@ import pytest
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReplyEnded
-from qcode.providers.bedrock.failures import INSTALL
+from qcode.providers.bedrock.client import INSTALL
 from qcode.providers.registry import PROVIDERS, connect
 from tests.providers.clients import FAST, JSON_HEADERS, collect, request_for, stream_of
 from tests.providers.loopback import Answer, Loopback, Request
@@ -54,7 +54,7 @@ def test_without_the_sdk_one_line_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "botocore.session", None)
     error = failure_of(bedrock())
     assert (error.kind, error.message) == (ErrorKind.INTERNAL, f"bedrock: {INSTALL}")
-    assert "pip install 'qcode[bedrock]'" in error.message
+    assert "pip install '.[bedrock]'" in error.message
 
 
 def test_without_credentials_the_variables_are_named() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.providers.bedrock.failures import SIGN_IN, of_sdk
+from qcode.providers.bedrock.client import SIGN_IN, of_sdk
 from qcode.providers.connection import Origin
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.json import Json
 from qcode.providers.bedrock.frames import FrameParser
+from qcode.text.json import Json
 from tests.providers.frames import frame, message
 
 STREAM = frame("messageStart", {"role": "assistant"}) + frame("contentBlockDelta", {"delta": {"text": "wörld"}})

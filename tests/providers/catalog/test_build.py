@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qcode.providers.catalog import build
+from scripts import build_catalog as build
 
 TABLE: dict[str, dict[str, Any]] = {
     "gpt-x": {
@@ -100,7 +100,7 @@ def test_the_script_writes_the_table_it_was_given(tmp_path: Path, monkeypatch: p
     source.write_text(
         json.dumps({"gpt-x": {**TABLE["gpt-x"], "input_cost_per_token": 1.25e-07, "output_cost_per_token": 1e-05}})
     )
-    monkeypatch.setattr(build, "__file__", str(tmp_path / "build.py"))
+    monkeypatch.setattr(build, "DATA", tmp_path / "models.json")
     assert build.main([str(source), "a source", "2026-01-02"]) == 0
-    written = json.loads((tmp_path / "data.json").read_text())
+    written = json.loads((tmp_path / "models.json").read_text())
     assert written["models"]["openai"]["gpt-x"]["price"] == ["0.125", "10", None, None]

@@ -10,8 +10,7 @@ import pytest
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.usage import Usage, cost_of
 from qcode.providers import catalog
-from qcode.providers.catalog import BUILT_IN, catalog_source, default_model, lookup, nearest, resolve
-from qcode.providers.catalog.corrections import CORRECTIONS
+from qcode.providers.catalog import BUILT_IN, CORRECTIONS, catalog_source, default_model, lookup, nearest, resolve
 from qcode.providers.demo.provider import DEMO_FACTS
 from qcode.providers.registry import PROVIDERS
 
@@ -240,4 +239,4 @@ def test_the_table_is_read_at_the_first_look_up_and_once() -> None:
         "print(json.dumps([before, reads]))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == [[], ["data.json"]]
+    assert json.loads(done.stdout) == [[], ["models.json"]]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.providers.catalog.names import canonical_provider, exact_name, plain_name, without_region
+from qcode.providers.catalog import canonical_provider, exact_name, plain_name, without_region
 
 
 @pytest.mark.parametrize(

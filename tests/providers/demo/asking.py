@@ -13,15 +13,15 @@ from qcode.protocol.reply import (
     ReasoningDelta,
     ReplyEnded,
     ReplyEvent,
+    StopReason,
     TextDelta,
     ToolArgsDelta,
     ToolCallStarted,
     UsageReported,
 )
-from qcode.protocol.stops import StopReason
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
-from qcode.providers.demo import DemoProvider
+from qcode.providers.demo.provider import DemoProvider
 
 TOOLS = tuple(
     ToolSpec(name, f"The {name} tool.", {})

@@ -10,12 +10,11 @@ import pytest
 
 from qcode.engine import synthetic
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.json import parse_object
 from qcode.protocol.messages import Message, Text, ToolCall, assistant, user
-from qcode.protocol.reply import ReplyStarted, ToolCallStarted
-from qcode.protocol.stops import StopReason
-from qcode.providers.demo import DEMO_FACTS, SCENARIOS, DemoProvider, Scenario
-from qcode.providers.demo.prose import HUGE_CHARS, VERY_LONG_CHARS, guide
+from qcode.protocol.reply import ReplyStarted, StopReason, ToolCallStarted
+from qcode.providers.demo.provider import DEMO_FACTS, DemoProvider
+from qcode.providers.demo.scenarios import HUGE_CHARS, SCENARIOS, VERY_LONG_CHARS, Scenario, guide
+from qcode.text.json import parse_object
 from tests.providers.demo.asking import UNCUT, Reply, reply_to, request, result
 
 _CAPS = (1, 7, 50, 8_000, 64_000)

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from qcode.protocol.json import JsonObject, parse_object
+from qcode.agent.context.memory import init_prompt
 from qcode.protocol.messages import Message, ToolCall, user
-from qcode.providers.demo import SCENARIOS, Scenario
-from qcode.providers.demo.scenarios import find_scenario
-from qcode.runtime.briefing.init import init_prompt
+from qcode.providers.demo.scenarios import SCENARIOS, Scenario, find_scenario
+from qcode.text.json import JsonObject, parse_object
 from tests.providers.demo.asking import Reply, reply_to, request, result
 
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.protocol.messages import Reasoning, Text, ToolCall
-from qcode.providers.demo import prose
-from qcode.providers.demo.script import Script, body_of, cut_at, rest_of_text, size_of, slices, tokens_of
+from qcode.providers.demo import scenarios
+from qcode.providers.demo.scene import Script, body_of, cut_at, rest_of_text, size_of, slices, tokens_of
 
 _BLOCKS = st.one_of(
     st.builds(Text, st.text(max_size=30)),
@@ -58,17 +58,17 @@ def test_a_token_that_was_begun_counts() -> None:
 
 
 def test_no_two_lines_of_a_long_text_are_alike() -> None:
-    for text in (prose.guide(prose.VERY_LONG_CHARS), prose.musing(prose.ENDLESS_CHARS)):
+    for text in (scenarios.guide(scenarios.VERY_LONG_CHARS), scenarios.musing(scenarios.ENDLESS_CHARS)):
         lines = [line for line in text.split("\n") if line and line != "```"]
         assert len(lines) > 1_000
         assert len(set(lines)) == len(lines)
 
 
 def test_long_texts_are_as_long_as_the_ladder_needs() -> None:
-    assert 8_500 < tokens_of(len(prose.guide(prose.LONG_CHARS))) < 20_000
-    assert 65_000 < tokens_of(len(prose.guide(prose.VERY_LONG_CHARS))) < 120_000
-    assert tokens_of(len(prose.guide(prose.HUGE_CHARS))) > 65_000
-    assert tokens_of(len(prose.musing(prose.ENDLESS_CHARS))) > 65_000
+    assert 8_500 < tokens_of(len(scenarios.guide(scenarios.LONG_CHARS))) < 20_000
+    assert 65_000 < tokens_of(len(scenarios.guide(scenarios.VERY_LONG_CHARS))) < 120_000
+    assert tokens_of(len(scenarios.guide(scenarios.HUGE_CHARS))) > 65_000
+    assert tokens_of(len(scenarios.musing(scenarios.ENDLESS_CHARS))) > 65_000
 
 
 def _text(script: Script) -> str:

@@ -19,26 +19,26 @@ from qcode.engine.effects import (
     RunTool,
     SendRequest,
     ToolEnded,
+    TurnSettings,
     UserSubmitted,
     Wait,
     WaitElapsed,
 )
-from qcode.engine.knowledge import KnownModel
+from qcode.engine.model_facts import KnownModel
 from qcode.engine.turn import Turn
-from qcode.engine.turn_settings import TurnSettings
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import PartialRestored, Retry, TurnEnded
-from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import Message, ToolCall, user
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import TextDelta
-from qcode.protocol.stops import Outcome
-from qcode.protocol.tools import ToolOutcome
-from qcode.providers.demo import DEMO_FACTS, DemoProvider
-from qcode.providers.demo.prose import HUGE_CHARS, LONG_CHARS, VERY_LONG_CHARS, guide
+from qcode.protocol.reply import Outcome, TextDelta
+from qcode.protocol.tools import Files, ToolOutcome
+from qcode.providers.demo.provider import DEMO_FACTS, DemoProvider
+from qcode.providers.demo.scenarios import HUGE_CHARS, LONG_CHARS, VERY_LONG_CHARS, guide
+from qcode.text.json import JsonObject
 from tests.providers.demo.asking import TOOLS
 
-_TOOLS = tuple(replace(tool, writes_files=tool.name in ("write", "edit")) for tool in TOOLS)
+_WRITES = Files("write", lambda _: ())
+_TOOLS = tuple(replace(tool, safety=_WRITES if tool.name in ("write", "edit") else None) for tool in TOOLS)
 
 
 @dataclass

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.providers.direct.codings import coding_of
-from tests.providers.direct.test_framing import cut
+from qcode.providers.http1 import Inflater
+from tests.providers.direct.test_answers import cut
 
 
 def raw(data: bytes) -> bytes:
@@ -30,7 +30,7 @@ WAYS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def undone(name: str, pieces: list[bytes]) -> bytes:
-    coding = coding_of(name)
+    coding = Inflater(name)
     body = b"".join(b"".join(coding.feed(piece)) for piece in pieces)
     coding.close()
     return body
@@ -61,10 +61,10 @@ def test_padding_behind_a_body_means_nothing() -> None:
 
 
 def test_a_large_body_comes_in_pieces() -> None:
-    sizes = [len(piece) for piece in coding_of("gzip").feed(gzip.compress(bytes(5_000_000)))]
+    sizes = [len(piece) for piece in Inflater("gzip").feed(gzip.compress(bytes(5_000_000)))]
     assert (sum(sizes), max(sizes) <= 1024 * 1024) == (5_000_000, True)
 
 
 def test_a_coding_nobody_asked_for_is_an_error() -> None:
     with pytest.raises(ValueError, match="br"):
-        coding_of("br")
+        Inflater("br")

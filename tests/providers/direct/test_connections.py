@@ -15,10 +15,11 @@ import pytest
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReplyEnded
+from qcode.providers import direct as direct_way
+from qcode.providers import http1
 from qcode.providers.connection import Connection, Timeouts
-from qcode.providers.direct import client, sockets
-from qcode.providers.direct.client import DirectClient, Post
-from qcode.providers.direct.errors import BrokenOff, NotReached, Refused
+from qcode.providers.direct import DirectClient, Post, Refused
+from qcode.providers.http1 import BrokenOff, NotReached
 from tests.providers.clients import collect, provider_at, run_against, stream_of
 from tests.providers.loopback import Answer, Loopback, Stall, free_port
 
@@ -177,7 +178,7 @@ def test_a_connection_is_kept_as_long_as_the_host_says(keep_alive: str, connecti
 
 
 def test_a_connection_that_waited_too_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "IDLE_LIMIT_S", 0.0)
+    monkeypatch.setattr(direct_way, "IDLE_LIMIT_S", 0.0)
 
     async def scene(provider: Provider, server: Loopback) -> None:
         await collect(provider, "openai")
@@ -207,9 +208,9 @@ def test_a_name_with_a_deaf_address_is_reached_at_the_next_one(monkeypatch: pyte
 
 def test_an_address_that_is_silent_does_not_hold_up_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     is_tried = asyncio.Event()
-    opened = sockets._open
+    opened = http1._open
 
-    async def open_or_wait(address: sockets.Address) -> socket.socket:
+    async def open_or_wait(address: http1.Address) -> socket.socket:
         if address[4] == "silent":
             is_tried.set()
             await asyncio.Event().wait()
@@ -220,12 +221,12 @@ def test_an_address_that_is_silent_does_not_hold_up_the_next_one(monkeypatch: py
         async with Loopback(Answer([b"x"])) as server:
             port = int(server.url.rpartition(":")[2])
             addresses = [(0, 0, 0, "", "silent"), (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
-            sock = await sockets._first_to_answer([*addresses])
+            sock = await http1._first_to_answer([*addresses])
             assert sock.getpeername()[1] == port
             sock.close()
 
-    monkeypatch.setattr(sockets, "_open", open_or_wait)
-    monkeypatch.setattr(sockets, "_HEAD_START_S", 0.01)
+    monkeypatch.setattr(http1, "_open", open_or_wait)
+    monkeypatch.setattr(http1, "_HEAD_START_S", 0.01)
     asyncio.run(main())
 
 
@@ -327,7 +328,7 @@ def test_only_a_name_is_looked_up_in_a_thread(host: str, is_asked_for: bool, mon
         asked.append(True)
         return work()
 
-    monkeypatch.setattr(sockets, "run_aside", aside)
+    monkeypatch.setattr(http1, "run_aside", aside)
     with pytest.raises(NotReached):
-        asyncio.run(sockets.connect(host, free_port(), None, 5))
+        asyncio.run(http1.connect(host, free_port(), None, 5))
     assert bool(asked) is is_asked_for

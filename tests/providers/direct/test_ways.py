@@ -10,7 +10,7 @@ import pytest
 
 from qcode.protocol.provider import Provider
 from qcode.providers.connection import Connection
-from qcode.providers.direct.provider import is_plain
+from qcode.providers.direct import is_plain
 from qcode.providers.registry import PROVIDERS, connect
 from tests.providers.cases import CASES, MODELS
 from tests.providers.clients import FAST, KEY, collect, each_protocol_in_text, provider_at, run_against, stream_of
@@ -35,7 +35,7 @@ def sent_by(protocol: str, monkeypatch: pytest.MonkeyPatch, *, is_direct: bool, 
 
     with monkeypatch.context() as patch:
         if not is_direct:
-            patch.setattr("qcode.providers.direct.provider.is_plain", lambda *given: False)
+            patch.setattr("qcode.providers.direct.is_plain", lambda *given: False)
         return asyncio.run(main())
 
 
@@ -70,7 +70,7 @@ def test_a_token_of_anthropic_goes_out_like_that_of_the_sdk(monkeypatch: pytest.
             return server.requests[0]
 
     direct = asyncio.run(main())
-    monkeypatch.setattr("qcode.providers.direct.provider.is_plain", lambda *given: False)
+    monkeypatch.setattr("qcode.providers.direct.is_plain", lambda *given: False)
     assert needed(direct) == needed(asyncio.run(main()))
 
 

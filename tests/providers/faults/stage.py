@@ -8,21 +8,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from qcode.agent.driver import Driver
+from qcode.agent.outcomes import exit_code
 from qcode.engine.counting import PromptCounter
-from qcode.engine.effects import Append, ApprovalAnswered, CancelRequested, Compact, Learn, UserSubmitted
-from qcode.engine.knowledge import KnownModel
-from qcode.engine.retries import RetrySettings
+from qcode.engine.effects import Append, ApprovalAnswered, CancelRequested, Compact, TurnSettings, UserSubmitted
+from qcode.engine.model_facts import KnownModel, Learn
 from qcode.engine.turn import Turn
-from qcode.engine.turn_settings import TurnSettings
-from qcode.headless.exits import exit_code
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import TurnEnded, TurnEvent
-from qcode.protocol.json import JsonObject
 from qcode.protocol.messages import ToolCall, user
+from qcode.protocol.model import RetrySettings
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.providers.connection import Timeouts
-from qcode.runtime.driver import Driver
+from qcode.text.json import JsonObject
 from tests.providers.cases import MODELS
 from tests.providers.clients import FAST, KEY, provider_at
 from tests.providers.events import recording

@@ -9,8 +9,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from qcode.headless.exits import BAD_INPUT, FAILED, NO_CREDENTIAL, OK, TRANSIENT
-from qcode.protocol.errors import ErrorKind
+from qcode.protocol.errors import ErrorKind, ExitCode
 from tests.providers.clients import each_protocol, stream_of
 from tests.providers.faults.stage import Ran, run, text_of
 from tests.providers.loopback import Answer
@@ -48,28 +47,29 @@ one_of_each_kind = pytest.mark.parametrize("protocol", ["openai", "gemini"])
 """For what all protocols share."""
 
 ROWS = [
-    Row("401", 401, error("authentication_error", "bad key"), ErrorKind.AUTH, NO_CREDENTIAL, "bad key"),
-    Row("403 page", 403, PAGE, ErrorKind.AUTH, NO_CREDENTIAL, "Bad gateway"),
-    Row("402", 402, error("billing_error", "pay first"), ErrorKind.QUOTA, FAILED, "pay first"),
-    Row("404 model", 404, error("not_found_error", "model: m"), ErrorKind.UNKNOWN_MODEL, FAILED, "model: m"),
-    Row("404 page", 404, PAGE, ErrorKind.BAD_REQUEST, FAILED, "Bad gateway"),
-    Row("408", 408, b"", ErrorKind.SERVER, TRANSIENT, "(408)"),
-    Row("409", 409, b"{}", ErrorKind.SERVER, TRANSIENT, "(409)"),
-    Row("413", 413, PAGE, ErrorKind.CONTEXT_OVERFLOW, BAD_INPUT),
-    Row("429", 429, SLOW, ErrorKind.RATE_LIMIT, TRANSIENT, "slow down"),
+    Row("401", 401, error("authentication_error", "bad key"), ErrorKind.AUTH, ExitCode.NO_CREDENTIAL, "bad key"),
+    Row("403 page", 403, PAGE, ErrorKind.AUTH, ExitCode.NO_CREDENTIAL, "Bad gateway"),
+    Row("402", 402, error("billing_error", "pay first"), ErrorKind.QUOTA, ExitCode.FAILED, "pay first"),
+    Row("404 model", 404, error("not_found_error", "model: m"), ErrorKind.UNKNOWN_MODEL, ExitCode.FAILED, "model: m"),
+    Row("404 page", 404, PAGE, ErrorKind.BAD_REQUEST, ExitCode.FAILED, "Bad gateway"),
+    Row("408", 408, b"", ErrorKind.SERVER, ExitCode.TRANSIENT, "(408)"),
+    Row("409", 409, b"{}", ErrorKind.SERVER, ExitCode.TRANSIENT, "(409)"),
+    Row("413", 413, PAGE, ErrorKind.CONTEXT_OVERFLOW, ExitCode.BAD_INPUT),
+    Row("429", 429, SLOW, ErrorKind.RATE_LIMIT, ExitCode.TRANSIENT, "slow down"),
     Row(
-        "429 quota", 429, error("insufficient_quota", "exceeded your current quota"), ErrorKind.QUOTA, FAILED, "quota"
+        "429 quota", 429, error("insufficient_quota", "exceeded your current quota"), ErrorKind.QUOTA, ExitCode.FAILED,
+        "quota",
     ),
-    Row("500 empty", 500, b"", ErrorKind.SERVER, TRANSIENT, "(500)"),
-    Row("502 page", 502, PAGE, ErrorKind.SERVER, TRANSIENT, "Bad gateway"),
-    Row("503 not UTF-8", 503, b"\xff\xfe down", ErrorKind.SERVER, TRANSIENT, "(503)"),
-    Row("504 broken JSON", 504, b'{"error": {"mess', ErrorKind.SERVER, TRANSIENT, "(504)"),
-    Row("529", 529, error("overloaded_error", "Overloaded"), ErrorKind.OVERLOADED, TRANSIENT, "Overloaded"),
-    Row("200 page", 200, PAGE, ErrorKind.BAD_RESPONSE, FAILED, "Bad gateway", {"content-type": "text/html"}),
-    Row("200 error", 200, error("overloaded_error", "Busy"), ErrorKind.OVERLOADED, TRANSIENT, "Busy"),
-    Row("200 empty", 200, b"", ErrorKind.CONNECTION, TRANSIENT),
-    Row("200 other JSON", 200, b"[1, null]", ErrorKind.CONNECTION, TRANSIENT),
-    Row("301 nowhere", 301, b"", ErrorKind.BAD_RESPONSE, FAILED),
+    Row("500 empty", 500, b"", ErrorKind.SERVER, ExitCode.TRANSIENT, "(500)"),
+    Row("502 page", 502, PAGE, ErrorKind.SERVER, ExitCode.TRANSIENT, "Bad gateway"),
+    Row("503 not UTF-8", 503, b"\xff\xfe down", ErrorKind.SERVER, ExitCode.TRANSIENT, "(503)"),
+    Row("504 broken JSON", 504, b'{"error": {"mess', ErrorKind.SERVER, ExitCode.TRANSIENT, "(504)"),
+    Row("529", 529, error("overloaded_error", "Overloaded"), ErrorKind.OVERLOADED, ExitCode.TRANSIENT, "Overloaded"),
+    Row("200 page", 200, PAGE, ErrorKind.BAD_RESPONSE, ExitCode.FAILED, "Bad gateway", {"content-type": "text/html"}),
+    Row("200 error", 200, error("overloaded_error", "Busy"), ErrorKind.OVERLOADED, ExitCode.TRANSIENT, "Busy"),
+    Row("200 empty", 200, b"", ErrorKind.CONNECTION, ExitCode.TRANSIENT),
+    Row("200 other JSON", 200, b"[1, null]", ErrorKind.CONNECTION, ExitCode.TRANSIENT),
+    Row("301 nowhere", 301, b"", ErrorKind.BAD_RESPONSE, ExitCode.FAILED),
 ]  # fmt: skip
 
 
@@ -85,14 +85,14 @@ def test_an_answer_that_is_no_reply_ends_the_turn_in_one_line(row: Row, protocol
 
 
 @one_of_each_kind
-@pytest.mark.parametrize("row", [row for row in ROWS if row.code == TRANSIENT], ids=str)
+@pytest.mark.parametrize("row", [row for row in ROWS if row.code == ExitCode.TRANSIENT], ids=str)
 def test_a_failure_that_passes_is_made_good_without_a_trace(row: Row, protocol: str) -> None:
     ran = run(protocol, row.answer, Answer([stream_of(protocol)]), retries=1)
-    assert (ran.code, ran.end.text, ran.requests) == (OK, text_of(protocol), 2)
+    assert (ran.code, ran.end.text, ran.requests) == (ExitCode.OK, text_of(protocol), 2)
 
 
 @one_of_each_kind
-@pytest.mark.parametrize("row", [row for row in ROWS if row.code != TRANSIENT], ids=str)
+@pytest.mark.parametrize("row", [row for row in ROWS if row.code != ExitCode.TRANSIENT], ids=str)
 def test_a_failure_that_stays_is_not_tried_again(row: Row, protocol: str) -> None:
     assert run(protocol, row.answer, Answer([stream_of(protocol)]), retries=3).requests == 1
 
@@ -101,14 +101,14 @@ def test_a_failure_that_stays_is_not_tried_again(row: Row, protocol: str) -> Non
 def test_an_answer_without_content_is_no_reply(protocol: str) -> None:
     ran = run(protocol, Answer([b"HTTP/1.1 204 No Content\r\n\r\n"], is_raw=True))
     assert ran.end.error is not None
-    assert ran.code in (FAILED, TRANSIENT)
+    assert ran.code in (ExitCode.FAILED, ExitCode.TRANSIENT)
 
 
 @each_protocol
 @pytest.mark.parametrize("status", [302, 307, 308])
 def test_a_redirect_takes_no_key_anywhere(protocol: str, status: int) -> None:
     ran = run(protocol, Answer([], status, {"location": "http://elsewhere.invalid/v1/take-the-key"}))
-    assert (ran.kind, ran.code, ran.requests) == (ErrorKind.BAD_RESPONSE, FAILED, 1)
+    assert (ran.kind, ran.code, ran.requests) == (ErrorKind.BAD_RESPONSE, ExitCode.FAILED, 1)
     assert "elsewhere.invalid" in ran.message
 
 
@@ -128,16 +128,16 @@ def limited(protocol: str, wait: str, name: str = "retry-after") -> Ran:
 )
 def test_a_wait_that_is_past_or_none_holds_nothing_up(protocol: str, wait: str) -> None:
     ran = limited(protocol, wait)
-    assert (ran.code, ran.requests) == (OK, 2)
+    assert (ran.code, ran.requests) == (ExitCode.OK, 2)
 
 
 @one_of_each_kind
 @pytest.mark.parametrize("wait", ["3600", "99999999999", "in an hour"])
 def test_a_wait_beyond_the_limit_ends_the_turn_and_says_so(protocol: str, wait: str) -> None:
     ran = limited(protocol, wait)
-    assert (ran.kind, ran.code, ran.requests) == (ErrorKind.RATE_LIMIT, TRANSIENT, 1)
+    assert (ran.kind, ran.code, ran.requests) == (ErrorKind.RATE_LIMIT, ExitCode.TRANSIENT, 1)
 
 
 @one_of_each_kind
 def test_milliseconds_count_as_such(protocol: str) -> None:
-    assert limited(protocol, "10", "retry-after-ms").code == OK
+    assert limited(protocol, "10", "retry-after-ms").code == ExitCode.OK

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from qcode.protocol.json import JsonObject
-from qcode.protocol.reply import ReplyEnded, ReplyEvent, TextDelta, ToolArgsDelta, UsageReported
-from qcode.protocol.stops import StopReason
-from qcode.providers.openai_chat.codec import Decoder
+from qcode.protocol.reply import ReplyEnded, ReplyEvent, StopReason, TextDelta, ToolArgsDelta, UsageReported
+from qcode.providers.openai.chat import Decoder
 from qcode.providers.streaming import feed_json
+from qcode.text.json import JsonObject
 
 
 def chunk(delta: JsonObject | None = None, finish: str | None = None, **more: Any) -> JsonObject:

@@ -9,9 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from qcode.headless.exits import FAILED, INTERRUPTED, OK, TRANSIENT
-from qcode.protocol.errors import ErrorKind
-from qcode.protocol.stops import Outcome
+from qcode.protocol.errors import ErrorKind, ExitCode
+from qcode.protocol.reply import Outcome
 from qcode.providers.connection import Timeouts
 from tests.providers.clients import each_protocol, each_protocol_in_text, first_part, stream_of
 from tests.providers.events import recording, replay_bytes
@@ -63,13 +62,13 @@ BREAKS: dict[str, Callable[[str], Answer]] = {
 @pytest.mark.parametrize("how", BREAKS)
 def test_a_stream_that_breaks_keeps_its_text_and_is_never_a_success(how: str, protocol: str) -> None:
     ran = run(protocol, BREAKS[how](protocol))
-    assert (ran.kind, ran.code, ran.end.text) == (ErrorKind.CONNECTION, TRANSIENT, shown(protocol))
+    assert (ran.kind, ran.code, ran.end.text) == (ErrorKind.CONNECTION, ExitCode.TRANSIENT, shown(protocol))
 
 
 @each_protocol
 def test_a_text_whose_stream_broke_is_gone_on_with(protocol: str) -> None:
     ran = run(protocol, Answer([first_part(protocol)]), Answer([stream_of(protocol)]), retries=1)
-    assert (ran.code, ran.requests) == (OK, 2)
+    assert (ran.code, ran.requests) == (ExitCode.OK, 2)
     assert ran.end.text.startswith(shown(protocol))
     assert ran.end.text.endswith(text_of(protocol)[-3:])
 
@@ -78,13 +77,13 @@ def test_a_text_whose_stream_broke_is_gone_on_with(protocol: str) -> None:
 @pytest.mark.parametrize("step", [Reset(), b""], ids=["reset", "nothing"])
 def test_a_connection_that_ends_before_an_answer_is_tried_again(step: Reset | bytes, protocol: str) -> None:
     ran = run(protocol, Answer([step], is_raw=True), Answer([stream_of(protocol)]), retries=1)
-    assert (ran.code, ran.end.text, ran.requests) == (OK, text_of(protocol), 2)
+    assert (ran.code, ran.end.text, ran.requests) == (ExitCode.OK, text_of(protocol), 2)
 
 
 @each_protocol
 def test_cancelling_in_the_middle_keeps_the_text_and_takes_no_time(protocol: str) -> None:
     ran = run(protocol, Answer([first_part(protocol), Stall()]), cancels=True)
-    assert (ran.end.outcome, ran.code) == (Outcome.CANCELLED, INTERRUPTED)
+    assert (ran.end.outcome, ran.code) == (Outcome.CANCELLED, ExitCode.INTERRUPTED)
     assert ran.end.text
     assert shown(protocol).startswith(ran.end.text)
     assert ran.took < 0.2
@@ -94,7 +93,7 @@ def test_cancelling_in_the_middle_keeps_the_text_and_takes_no_time(protocol: str
 def test_silence_in_the_middle_keeps_the_text(protocol: str) -> None:
     short = Timeouts(connect=5, first_event=20, idle_local=0.2)
     ran = run(protocol, Answer([first_part(protocol), Stall()]), timeouts=short)
-    assert (ran.kind, ran.code, ran.end.text) == (ErrorKind.TIMEOUT, TRANSIENT, shown(protocol))
+    assert (ran.kind, ran.code, ran.end.text) == (ErrorKind.TIMEOUT, ExitCode.TRANSIENT, shown(protocol))
 
 
 def _in_each_event(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
@@ -138,7 +137,7 @@ PACKINGS: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("name", PACKINGS)
 def test_a_packed_stream_is_unpacked(name: str, protocol: str) -> None:
     ran = run(protocol, Answer([PACKINGS[name](stream_of(protocol))], headers={**EVENTS, "content-encoding": name}))
-    assert (ran.code, ran.end.text) == (OK, text_of(protocol))
+    assert (ran.code, ran.end.text) == (ExitCode.OK, text_of(protocol))
 
 
 @each_protocol
@@ -154,7 +153,7 @@ def test_bytes_that_are_no_text_become_a_mark_and_nothing_else_is_lost(protocol:
     sent = stream_of(protocol)
     word = json.dumps(text_of(protocol), ensure_ascii=False).encode()[1:3]
     ran = run(protocol, Answer([sent.replace(word, b"\xff" + word)]))
-    assert ran.code == OK
+    assert ran.code == ExitCode.OK
     assert ran.end.text.replace("\N{REPLACEMENT CHARACTER}", "") == text_of(protocol)
     assert "\N{REPLACEMENT CHARACTER}" in ran.end.text
 
@@ -163,13 +162,13 @@ def test_bytes_that_are_no_text_become_a_mark_and_nothing_else_is_lost(protocol:
 @pytest.mark.parametrize("sent", [b": ping\n\n" * 5, b"\n\n", b"data: [DONE]\n\n"], ids=["pings", "lines", "end"])
 def test_a_stream_that_says_nothing_is_a_broken_one(sent: bytes, protocol: str) -> None:
     ran = run(protocol, Answer([sent]))
-    assert (ran.code, ran.end.text) == (TRANSIENT, "")
+    assert (ran.code, ran.end.text) == (ExitCode.TRANSIENT, "")
 
 
 @each_protocol_in_text
 def test_a_line_without_an_end_is_bounded(protocol: str) -> None:
     ran = run(protocol, Answer([b"data: ", *[b"x" * 4 * 1024 * 1024] * 9]))
-    assert (ran.kind, ran.code) == (ErrorKind.BAD_RESPONSE, FAILED)
+    assert (ran.kind, ran.code) == (ErrorKind.BAD_RESPONSE, ExitCode.FAILED)
     assert "32 MB" in ran.message
 
 
@@ -180,7 +179,7 @@ def test_a_line_without_an_end_is_bounded(protocol: str) -> None:
 def test_a_port_where_nobody_listens_gets_one_quick_retry_and_names_the_address(protocol: str) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     ran = run(protocol, Answer(), url=url, retries=5)
-    assert (ran.kind, ran.code) == (ErrorKind.UNREACHABLE, TRANSIENT)
+    assert (ran.kind, ran.code) == (ErrorKind.UNREACHABLE, ExitCode.TRANSIENT)
     assert url in ran.message
     assert "is the server running?" in ran.message
     assert ran.end.api_calls.total == 2
@@ -195,7 +194,7 @@ def test_a_proxy_that_cannot_be_reached_is_named_by_its_variable(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTPS_PROXY", f"{scheme}://127.0.0.1:{free_port()}")
     ran = run(protocol, Answer(), url="https://models.invalid")
-    assert (ran.kind, ran.code) == (ErrorKind.UNREACHABLE, TRANSIENT)
+    assert (ran.kind, ran.code) == (ErrorKind.UNREACHABLE, ExitCode.TRANSIENT)
     assert "HTTPS_PROXY" in ran.message
 
 
@@ -203,12 +202,12 @@ def test_a_proxy_that_cannot_be_reached_is_named_by_its_variable(
 def test_certificates_that_cannot_be_read_are_named(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.pem")
     ran = run(protocol, Answer(), url="https://models.invalid")
-    assert ran.code in (TRANSIENT, FAILED)
+    assert ran.code in (ExitCode.TRANSIENT, ExitCode.FAILED)
     assert "SSL_CERT_FILE" in ran.message
 
 
 @each_protocol
 def test_a_name_nobody_knows_is_said_to_be_one(protocol: str) -> None:
     ran = run(protocol, Answer(), url="http://nowhere.invalid")
-    assert (ran.kind, ran.code) == (ErrorKind.UNREACHABLE, TRANSIENT)
+    assert (ran.kind, ran.code) == (ErrorKind.UNREACHABLE, ExitCode.TRANSIENT)
     assert "nowhere.invalid" in ran.message

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from qcode.agent.conversation import Connected, Conversation, Wiring
+from qcode.agent.models.limits import LimitStore
+from qcode.agent.sessions.store import SessionStore
+from qcode.agent.toolbox import Toolbox
 from qcode.config.settings import Tools
-from qcode.engine.knowledge import KnownModel
-from qcode.engine.retries import RetrySettings
+from qcode.engine.model_facts import KnownModel
 from qcode.protocol.events import TurnEnded, TurnEvent
+from qcode.protocol.model import RetrySettings
 from qcode.protocol.provider import Provider
-from qcode.runtime.conversation import Connected, Conversation, Wiring
-from qcode.runtime.limits import LimitStore
-from qcode.runtime.store.store import SessionStore
-from qcode.runtime.toolbox import Toolbox
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from qcode.protocol.tools import ToolSpec
-from qcode.providers.text_calls import Piece, Taken, TextCalls, Visible
+from qcode.protocol.tools import Files, ToolSpec
+from qcode.providers.text_calls.scanner import Piece, Taken, TextCalls, Visible
 
 TOOLS = (
     ToolSpec(
@@ -32,7 +32,7 @@ TOOLS = (
             "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
             "required": ["path", "content"],
         },
-        writes_files=True,
+        safety=Files("write", lambda _: ()),
     ),
     ToolSpec("list_files", "Lists files.", {"type": "object", "properties": {}}),
 )

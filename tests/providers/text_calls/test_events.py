@@ -18,14 +18,15 @@ from qcode.protocol.reply import (
     ReplyEnded,
     ReplyEvent,
     ReplyStarted,
+    StopReason,
     TextDelta,
     ToolArgsDelta,
     ToolCallStarted,
     UsageReported,
 )
-from qcode.protocol.stops import StopReason
 from qcode.protocol.usage import Usage
-from qcode.providers.text_calls import CallEvents, TextCalls, as_event_stream
+from qcode.providers.text_calls.provider import CallEvents, as_event_stream
+from qcode.providers.text_calls.scanner import TextCalls
 from tests.providers.events import joined
 from tests.providers.text_calls.pieces import READ, READ_ARGUMENTS, TOOLS
 

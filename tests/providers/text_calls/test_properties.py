@@ -8,11 +8,9 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qcode.protocol.json import parse_object
-from qcode.providers.text_calls import Taken, TextCalls, Visible
-from qcode.providers.text_calls.code_spans import CodeSpans
-from qcode.providers.text_calls.json_scan import JsonScanner
-from qcode.providers.text_calls.text_filter import MAX_CALL_CHARS, MAX_REJECTED
+from qcode.providers.text_calls.candidate import JsonScanner
+from qcode.providers.text_calls.scanner import MAX_CALL_CHARS, MAX_REJECTED, CodeSpans, Taken, TextCalls, Visible
+from qcode.text.json import parse_object
 from tests.providers.text_calls.pieces import READ, TOOLS, Seen, filtered, seen
 
 PARTS = (

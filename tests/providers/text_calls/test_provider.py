@@ -13,10 +13,8 @@ from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import PartialRestored, Retry, ToolFinished, TurnEvent
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import ReplyEvent, TextDelta, ToolCallStarted
-from qcode.protocol.stops import Outcome, StopReason
-from qcode.providers.text_calls import TextCallProvider, as_text_history, instructions
-from qcode.providers.text_calls.provider import text_to_continue
+from qcode.protocol.reply import Outcome, ReplyEvent, StopReason, TextDelta, ToolCallStarted
+from qcode.providers.text_calls.provider import TextCallProvider, as_text_history, instructions, text_to_continue
 from tests.fakes.scripted import Reply, ScriptedProvider, begun, cut_text, fails, text_reply
 from tests.providers.text_calls.conversations import converse, ended, play
 from tests.providers.text_calls.pieces import READ, TOOLS

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from qcode.protocol.conversation import ApprovalMode
+from qcode.protocol.approvals import ApprovalMode
 from qcode.safety.verdict import Decision
 
 Verdicts: TypeAlias = dict[str, Decision]
@@ -35,12 +35,14 @@ CLASSES: dict[str, Verdicts] = {
     "reads credentials": _always("deny"),
     "harmless": _always("allow"),
     "edits": _asks("accept-edits", "bypass", "auto walled"),
+    "edits, by a command": _asks("bypass", "auto walled"),
     "steers later": _asks(),
     "steers later, by a command": _asks("bypass"),
     "writes outside": _asks(),
     "writes what nobody may": _always("deny"),
     "runs": _asks("bypass", "auto walled"),
     "runs on a secret": _asks("bypass"),
+    "searches for a secret": _asks("bypass", "auto walled"),
     "runs git": {**_always("allow"), "restricted": "ask", "restricted plan": "deny"},
     "connects": _asks("bypass"),
     "connects inward": _always("deny"),

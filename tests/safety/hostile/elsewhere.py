@@ -31,15 +31,16 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "docker run x", "gdb -ex '!id'", "strace ls", "perl -e 1", "ruby -e 1", "node -e 1", "ex -s x", "ed x",
         "grep -r x --include=*.py --unknown .", "cat .e*",
     ),
-    "edits": ("ls; id > src/x", "echo x > src/app.py", "cat src/app.py >> docs/guide.md"),
+    "edits, by a command": ("ls; id > src/x", "echo x > src/app.py", "cat src/app.py >> docs/guide.md"),
     "steers later, by a command": (
         "ls > AGENTS.md", "ls >> .qcode/config.toml", "ls > farm/agents", "ls > .github/workflows/ci.yml"),
     "runs on a secret": (
         "cat .env", "head -c 9 .env.local", "grep TOKEN .envrc", "cat < .env", "cat ../outside/data.txt",
         "cat ~/documents/letter.txt", "cat farm/env", "cat certs/site.key", "cat ~/.ssh/id_rsa", "cat farm/key",
-        "ls ~/.ssh", "cat /etc/shadow", "cat /proc/self/environ", "cat farm/chain", "grep -r TOKEN .",
+        "ls ~/.ssh", "cat /etc/shadow", "cat /proc/self/environ", "cat farm/chain",
         "diff .env .env.local", "cat notes/plain.txt", "wc -c second-name.txt",
     ),
+    "searches for a secret": ("grep -r TOKEN .", "grep -rn CANARY docs .", "rg TOKEN", "rg --hidden CANARY ."),
     "writes what nobody may": (
         "echo x > .git/hooks/pre-commit", "echo x > ~/.bashrc", "echo x >> ~/.ssh/authorized_keys",
         "ls > .git/config", "ls > farm/rc", "ls > farm/git/HEAD", "ls > ~/.config/qcode/config.toml",

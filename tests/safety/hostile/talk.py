@@ -8,23 +8,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
+from qcode.agent.conversation import Connected, Conversation, Wiring
+from qcode.agent.models.limits import LimitStore
+from qcode.agent.sandbox import SessionSandbox
+from qcode.agent.sessions.store import SessionStore
+from qcode.agent.toolbox import FetchGate, Scratch, Toolbox
+from qcode.agent.trust import TrustStore
 from qcode.config.settings import Tools
-from qcode.engine.knowledge import KnownModel
-from qcode.protocol.conversation import Answer, ApprovalMode
+from qcode.engine.model_facts import KnownModel
+from qcode.protocol.approvals import Answer, ApprovalMode
 from qcode.protocol.events import ApprovalRequested, ToolFinished, ToolStarted, TurnEvent
 from qcode.protocol.messages import ToolResult
-from qcode.runtime.conversation import Connected, Conversation, Wiring
-from qcode.runtime.fetching import FetchGate
-from qcode.runtime.limits import LimitStore
-from qcode.runtime.scratch import Scratch
-from qcode.runtime.store.store import SessionStore
-from qcode.runtime.toolbox import Toolbox
-from qcode.runtime.trust import TrustStore
-from qcode.runtime.walls import Walls
+from qcode.safety.paths import SandboxScope
 from qcode.safety.policy import Policy
+from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules
-from qcode.safety.sandbox.walls import Grounds
-from qcode.safety.shell.judge import Looks, Repository
+from qcode.safety.sandbox.detection import Sandbox, find_sandbox
 from tests.fakes.scripted import Call, ScriptedProvider, calls_reply, text_reply
 from tests.safety.hostile.attempts import Attempt
 from tests.safety.hostile.ground import Ground, filled
@@ -55,6 +54,7 @@ def play(
     *,
     is_trusted: bool = True,
     sandbox: Literal["auto", "off"] = "off",
+    find: Callable[[], Sandbox | None] = find_sandbox,
     says_yes: Callable[[ApprovalRequested], bool] = lambda asked: False,
     on_event: Callable[[TurnEvent], None] = lambda event: None,
 ) -> Played:
@@ -67,7 +67,7 @@ def play(
     provider = ScriptedProvider([*replies, text_reply("Done.")])
     state = ground.base.parent / "state"
     model = "gpt-5" if any(one.tool == "apply_patch" for one in attempts) else "m"
-    conversation = _conversation(ground, provider, model, mode, is_trusted=is_trusted, sandbox=sandbox)
+    conversation = _conversation(ground, provider, model, mode, is_trusted=is_trusted, sandbox=sandbox, find=find)
     played = asyncio.run(_played(conversation, says_yes, on_event))
     played.sent = "\n".join(
         f"{block.content}{block.images}"
@@ -106,15 +106,18 @@ def _conversation(
     *,
     is_trusted: bool,
     sandbox: Literal["auto", "off"],
+    find: Callable[[], Sandbox | None],
 ) -> Conversation:
     state = ground.base.parent / "state"
     store = SessionStore(state, ground.work)
     scratch = Scratch()
     own = (ground.home / ".config/qcode", ground.home / ".local/state/qcode", state)
-    walls = Walls(sandbox, Grounds(ground.work, (), scratch.path, ground.home, own, "/usr/bin:/bin"))
-    looks = Looks(lambda _: "", Repository, levels=walls.levels)
+    session_sandbox = SessionSandbox(
+        sandbox, SandboxScope(ground.work, (), scratch.path, ground.home, own, "/usr/bin:/bin"), find
+    )
+    probes = Probes(lambda _: "", Repository, lambda: session_sandbox.support, session_sandbox.index.look)
     policy = Policy(
-        mode, Rules.of(), is_trusted, ground.work, read_only=(scratch.path,), home=ground.home, own=own, looks=looks
+        mode, Rules.of(), is_trusted, ground.work, read_only=(scratch.path,), home=ground.home, own=own, probes=probes
     )
     toolbox = Toolbox(
         ground.work,
@@ -123,7 +126,7 @@ def _conversation(
         {**_ENVIRONMENT, "HOME": str(ground.home)},
         judge=lambda path, access: conversation.policy.judge_file(path, access),
         scratch=scratch,
-        walls=walls,
+        sandbox=session_sandbox,
         gate=FetchGate(lambda: conversation.policy),
     )
     connected = Connected(provider, KnownModel(provider.name, model), lambda mode: "Be good.")

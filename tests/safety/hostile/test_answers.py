@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.protocol.conversation import ApprovalMode
-from qcode.safety.sandbox.finding import find_sandbox
+from qcode.protocol.approvals import ApprovalMode
+from qcode.safety.sandbox.detection import find_sandbox
 from tests.safety.hostile import elsewhere, on_files
 from tests.safety.hostile.attempts import MODES, Attempt
 from tests.safety.hostile.ground import MARK, Ground, make_ground

@@ -1,14 +1,23 @@
-"""What was trusted in a folder follows a change that the person approved, and no other."""
+"""What was trusted or approved in a folder follows a change that the user approved, and no other."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from qcode.protocol.conversation import ApprovalMode
-from qcode.runtime.trust import TrustStore
+from qcode.agent.mcp.identity import Place
+from qcode.agent.mcp.pins import Pins
+from qcode.agent.mcp.servers import Servers
+from qcode.agent.mcp.spec import ServerSpec
+from qcode.agent.trust import TrustStore
+from qcode.config.settings import McpServer
+from qcode.protocol.approvals import ApprovalMode
+from tests.agent.mcp.serving import open_servers, until
 from tests.safety.hostile.attempts import Attempt
 from tests.safety.hostile.ground import Ground, make_ground
 from tests.safety.hostile.on_files import patched
@@ -53,3 +62,51 @@ def test_a_change_by_a_command_is_asked_about_at_the_next_start(
     play(ground, [Attempt("runs", "shell", {"command": command})], mode, says_yes=lambda asked: True)
     standing = TrustStore(tmp_path / "state").look(ground.work)
     assert [change.name for change in standing.changes] == [COMMAND]
+
+
+SCRIPT = "import runpy\n\nrunpy.run_module('tests.fakes.tool_server', run_name='__main__')\n"
+
+
+def server_of(ground: Ground, *, is_from_project: bool) -> ServerSpec:
+    """A tool server whose script lies in the workspace."""
+    env = {"TOOL_SERVER_STATE": str(ground.base), "PYTHONPATH": os.pathsep.join(sys.path)}
+    config = McpServer(sys.executable, ("-W", "ignore", "src/server.py"), env, is_from_project=is_from_project)
+    return ServerSpec("tracker", config, "own", "config.toml")
+
+
+def start(ground: Ground, spec: ServerSpec, *, says_yes: bool) -> str:
+    """Start the server as a session does, and return how it stands once nothing starts any more."""
+
+    async def body() -> str:
+        servers = Servers([spec], Pins(ground.base.parent / "state"), Place(ground.work, os.environ), is_trusted=True)
+        async with open_servers(servers):
+            for question in servers.questions() if says_yes else ():
+                servers.answer(question.key, is_allowed=True)
+                await until(lambda: servers.statuses()[0].state != "starting")
+            return servers.statuses()[0].state
+
+    return asyncio.run(body())
+
+
+REWRITES = {
+    "edit": {"path": "src/server.py", "old_text": "import runpy", "new_text": "import os; os.mkdir('stolen')"},
+    "write": {"path": "src/server.py", "content": "import os\n\nos.mkdir('stolen')\n"},
+    "apply_patch": patched("*** Update File: src/server.py", "@@", "-import runpy", "+import os; os.mkdir('stolen')"),
+}
+
+
+@pytest.mark.parametrize("is_from_project", [True, False], ids=["project", "own"])
+@pytest.mark.parametrize("tool", REWRITES)
+def test_a_tool_server_that_the_model_rewrote_does_not_run_at_the_next_start(
+    tool: str, is_from_project: bool, ground: Ground
+) -> None:
+    (ground.work / "src/server.py").write_text(SCRIPT)
+    spec = server_of(ground, is_from_project=is_from_project)
+    assert start(ground, spec, says_yes=True) == "ready"
+    assert start(ground, spec, says_yes=False) == "ready"
+    calls = [Attempt("reads", "read", {"path": "src/server.py"}), Attempt("edits", tool, REWRITES[tool])]
+    played = play(ground, calls, "accept-edits")
+    assert played.asked == []
+    assert "stolen" in (ground.work / "src/server.py").read_text()
+    assert start(ground, spec, says_yes=False) == "waiting"
+    assert not (ground.work / "stolen").exists()

@@ -8,13 +8,14 @@ import pytest
 
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
-from qcode.safety.shell.judge import Looks, Repository
+from qcode.safety.sandbox.index import WorkspaceIndex
+from tests.fakes.tools import spec_of
 from tests.safety.hostile import elsewhere, on_files
 from tests.safety.hostile.attempts import CLASSES, MODES, WALLED
 from tests.safety.hostile.ground import Ground, filled, make_ground
+from tests.safety.judging import CLEAN, LANDLOCK
 
 ATTEMPTS = (*on_files.attempts(), *elsewhere.attempts())
-_CLEAN = Looks(lambda _: "", Repository)
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +26,18 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
 def policies(ground: Ground) -> dict[str, Policy]:
     """Return a policy for each mode and for each way a folder can be restricted; nothing is ruled."""
     own = (ground.home / ".config/qcode", ground.home / ".local/state/qcode")
-    plain = Policy("default", Rules.of(), True, ground.work, home=ground.home, own=own, looks=_CLEAN)
-    walled = replace(_CLEAN, levels=lambda: ("read-only", "workspace"))
+    seen = replace(CLEAN, contents=WorkspaceIndex((str(ground.work),)).look)
+    plain = Policy(
+        "default",
+        Rules.of(),
+        True,
+        ground.work,
+        home=ground.home,
+        own=own,
+        probes=replace(seen, sandbox=lambda: LANDLOCK),
+    )
     found = {str(mode): plain.with_mode(mode) for mode in MODES}
-    found[WALLED] = replace(plain.with_mode("auto"), looks=walled)
+    found[WALLED] = replace(plain.with_mode("auto"), probes=seen)
     found["restricted"] = replace(plain, mode="bypass", is_trusted=False)
     found["restricted plan"] = replace(plain, mode="plan", is_trusted=False)
     return found
@@ -44,7 +53,7 @@ def test_every_attempt_of_a_class_gets_its_verdict(kind: str, ground: Ground, mo
             continue
         arguments = filled(attempt.arguments, ground)
         for mode, policy in judges.items():
-            verdict = policy.judge(attempt.tool, arguments)
+            verdict = policy.judge(spec_of(attempt.tool), arguments)
             if verdict.verdict != attempt.verdict(mode):
                 wrong.append((attempt.name, mode, verdict.verdict, attempt.verdict(mode), verdict.rule))
     assert not wrong, "\n".join(map(str, wrong))

@@ -1,86 +1,233 @@
-"""Which walls a session's folders call for."""
+"""Which confinement a session's folders call for, and which sandbox is used."""
 
 from __future__ import annotations
 
-import subprocess
+import os
 from pathlib import Path
 
 import pytest
 
-from qcode.safety.sandbox import bubblewrap
-from qcode.safety.sandbox.confinement import Confinement
-from qcode.safety.sandbox.finding import find_sandbox
-from qcode.safety.sandbox.walls import Grounds, confinement_for
+from qcode.safety.paths import SandboxScope
+from qcode.safety.probes import Contents
+from qcode.safety.sandbox import bubblewrap, detection
+from qcode.safety.sandbox import confinement as scope_module
+from qcode.safety.sandbox.bubblewrap import Way
+from qcode.safety.sandbox.confinement import Confinement, confinement_for, links_to, program_folders
+from qcode.safety.sandbox.detection import Sandbox, find_sandbox, holds
+from qcode.safety.sandbox.index import WorkspaceIndex
+from qcode.safety.verdict import SandboxSupport
+from tests.safety.sandbox.running import WORKING, Box
 
 
 @pytest.fixture
-def grounds(tmp_path: Path) -> Grounds:
-    root, home, own = tmp_path / "work", tmp_path / "home", tmp_path / "state"
-    for folder in (root / ".git" / "hooks", root / ".github" / "workflows", home / ".ssh", home / ".aws", own):
+def scope(tmp_path: Path) -> SandboxScope:
+    base = Path(os.path.realpath(tmp_path))
+    root, home, own = base / "home/work", base / "home", base / "home/.local/state/qcode"
+    for folder in (root / ".git/hooks", home / ".ssh", home / ".aws", own, home / ".config", base / "scratch"):
         folder.mkdir(parents=True)
-    (root / "AGENTS.md").write_text("rules")
-    (home / ".netrc").write_text("canary")
-    (home / ".python_history").write_text("canary")
-    (home / "notes.txt").write_text("fine")
-    return Grounds(root, (), None, home, (own,), f"/usr/bin:relative:{tmp_path}/bin")
+    for name in ("work/AGENTS.md", ".netrc", ".python_history", ".bashrc", "notes.txt", "work/.git/config"):
+        (home / name).write_text("x\n")
+    return SandboxScope(root, (), base / "scratch", home, (own,), "/usr/bin:/bin")
 
 
-def test_reading_only_may_write_nowhere(grounds: Grounds) -> None:
-    confinement = confinement_for("read-only", grounds)
-    assert confinement.writable == ()
-    assert grounds.root in confinement.visible
+def contents(scope: SandboxScope) -> Contents:
+    return WorkspaceIndex(scope.roots).look()
 
 
-def test_what_steers_later_is_protected_in_a_workspace_that_may_be_written(grounds: Grounds) -> None:
-    confinement = confinement_for("workspace", grounds)
-    assert confinement.writable == (grounds.root,)
-    names = {path.relative_to(grounds.root).as_posix() for path in confinement.protected}
-    assert names == {".git/hooks", ".github/workflows", "AGENTS.md"}
+def test_a_read_only_command_sees_neither_home_nor_anything_writable(scope: SandboxScope) -> None:
+    confinement = confinement_for("read-only", scope, contents(scope))
+    assert (confinement.writable, confinement.pinned, confinement.protected) == ((), (), ())
+    assert str(scope.root) in confinement.readable
+    assert str(scope.home) not in confinement.readable
+    assert "/" not in confinement.readable
 
 
-def test_credentials_histories_and_what_is_qcodes_own_are_hidden(grounds: Grounds) -> None:
-    hidden = {path.name for path in confinement_for("read-only", grounds).hidden}
-    assert hidden == {".ssh", ".aws", ".netrc", ".python_history", "state"}
+def test_a_workspace_command_has_credentials_histories_and_qcodes_own_files_hidden(scope: SandboxScope) -> None:
+    confinement = confinement_for("workspace", scope, contents(scope))
+    hidden = {os.path.relpath(path, scope.home_path) for path in confinement.hidden}
+    assert hidden == {".ssh", ".aws", ".netrc", ".python_history", ".local/state/qcode"}
+    assert set(confinement.writable) == {str(scope.root), str(scope.scratch)}
 
 
-def test_a_workspace_inside_something_hidden_stays_in_sight(grounds: Grounds) -> None:
-    assert grounds.home is not None
-    inside = Grounds(grounds.home / ".aws", home=grounds.home)
-    assert grounds.home / ".aws" not in confinement_for("read-only", inside).hidden
+def test_a_workspace_inside_something_hidden_stays_visible(scope: SandboxScope) -> None:
+    assert scope.home is not None
+    inside = SandboxScope(scope.home / ".aws", home=scope.home)
+    for level in ("read-only", "workspace"):
+        hidden = confinement_for(level, inside, Contents()).hidden
+        assert str(scope.home / ".aws") not in hidden
 
 
-def test_programs_below_a_covered_folder_stay_in_sight(grounds: Grounds) -> None:
-    visible = confinement_for("read-only", grounds).visible
-    assert Path(grounds.search_path.rpartition(":")[2]) in visible
-    assert Path("/usr/bin") not in visible
+def test_credentials_inside_a_workspace_that_is_the_home_are_hidden(scope: SandboxScope) -> None:
+    assert scope.home is not None
+    at_home = SandboxScope(scope.home, home=scope.home, own=scope.own)
+    hidden = confinement_for("read-only", at_home, Contents()).hidden
+    assert {f"{scope.home}/.ssh", f"{scope.home}/.netrc", f"{scope.home}/.local/state/qcode"} <= set(hidden)
 
 
-def test_the_walls_of_a_session_hold_for_a_real_command(grounds: Grounds) -> None:
-    sandbox = find_sandbox()
-    if sandbox is None:
-        pytest.skip("no sandbox works on this machine")
-    argv = ["/bin/sh", "-c", "cat ../home/.netrc; cat ../home/notes.txt AGENTS.md; echo x > new"]
-    argv = sandbox.wrap(argv, confinement_for("read-only", grounds))
-    done = subprocess.run(argv, cwd=grounds.root, capture_output=True, text=True, timeout=60)
-    assert "canary" not in done.stdout
-    assert "rules" in done.stdout
-    assert not (grounds.root / "new").exists()
+def test_every_folder_between_the_root_and_something_protected_is_pinned(scope: SandboxScope) -> None:
+    (scope.root / "a/b").mkdir(parents=True)
+    (scope.root / "a/b/CLAUDE.md").write_text("x")
+    pinned = confinement_for("workspace", scope, contents(scope)).pinned
+    assert [os.path.relpath(path, scope.root) for path in pinned] == [".git", "a", "a/b"]
 
 
-@pytest.mark.parametrize("keeps_user", [True, False])
-def test_the_command_line_takes_away_network_processes_and_rights(keeps_user: bool) -> None:
-    argv = bubblewrap.command("/usr/bin/bwrap", ["/bin/true"], Confinement(), keeps_user=keeps_user)
-    assert {"--unshare-net", "--unshare-pid", "--unshare-ipc", "--die-with-parent"} < set(argv)
-    assert ("--cap-drop" in argv, "--unshare-user" in argv) == (keeps_user, not keeps_user)
-    assert argv[argv.index("/proc/sys") - 1] == "--ro-bind-try"
-    assert argv[-2:] == ["--", "/bin/true"]
+def test_the_protect_level_protects_git_the_home_and_qcodes_own_files_but_not_instructions(scope: SandboxScope) -> None:
+    confinement = confinement_for("protect", scope, contents(scope))
+    protected = {os.path.relpath(path, scope.home_path) for path in confinement.protected}
+    of_home = {".ssh", ".aws", ".netrc", ".python_history", ".bashrc", ".local/state/qcode"}
+    assert protected == {"work/.git/config", "work/.git/hooks", *of_home}
+    assert scope.home_path in confinement.pinned
 
 
-def test_later_walls_stand_before_earlier_ones(tmp_path: Path) -> None:
-    inner, none = tmp_path / "inner", tmp_path / "none"
-    inner.mkdir()
-    confinement = Confinement(visible=(tmp_path,), writable=(tmp_path,), protected=(inner,), hidden=(none,))
-    argv = bubblewrap.command("bwrap", ["x"], confinement, keeps_user=False)
-    order = [argv[n + 2] for n, option in enumerate(argv) if option in ("--ro-bind-try", "--bind-try")]
-    assert order[-3:] == [str(tmp_path), str(tmp_path), str(inner)]
-    assert str(none) not in argv
+def test_the_configuration_of_git_is_masked_unless_it_is_kept(scope: SandboxScope) -> None:
+    found = contents(scope)
+    config = f"{scope.root}/.git/config"
+    assert config not in confinement_for("read-only", scope, found).masked
+    assert config in confinement_for("read-only", scope, found, keeps_git_config=False).masked
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return Path(os.path.realpath(tmp_path)) / "home"
+
+
+def tree(home: Path, *paths: str) -> None:
+    for path in paths:
+        (home / path).mkdir(parents=True, exist_ok=True)
+
+
+def folders(home: Path, *parts: str) -> set[str]:
+    found = program_folders(":".join(str(home / part) for part in parts), str(home))
+    return {os.path.relpath(path, home) for path in found}
+
+
+def test_programs_of_an_installation_bring_their_libraries(home: Path) -> None:
+    tree(home, ".nvm/v20/bin", ".nvm/v20/lib", ".nvm/v20/share", ".nvm/v20/etc")
+    assert folders(home, ".nvm/v20/bin") == {".nvm/v20/bin", ".nvm/v20/lib", ".nvm/v20/share"}
+
+
+def test_programs_in_folders_with_credentials_come_alone(home: Path) -> None:
+    tree(home, ".cargo/bin", ".local/bin", ".local/lib", ".local/share/keyrings", "bin", ".config", "lib")
+    assert folders(home, ".cargo/bin", ".local/bin", "bin") == {".cargo/bin", ".local/bin", ".local/lib", "bin"}
+
+
+def test_shims_bring_what_their_manager_installed(home: Path) -> None:
+    tree(home, ".pyenv/shims", ".pyenv/versions")
+    assert folders(home, ".pyenv/shims") == {".pyenv"}
+
+
+def test_a_virtual_environment_brings_its_interpreter(home: Path) -> None:
+    tree(home, "venv/bin", "venv/lib", "python/bin", "python/lib")
+    (home / "venv/pyvenv.cfg").touch()
+    (home / "python/bin/python3").touch()
+    (home / "venv/bin/python").symlink_to(home / "python/bin/python3")
+    assert folders(home, "venv/bin") == {"venv", "python/bin", "python/lib"}
+
+
+def test_neither_the_home_nor_what_is_above_it_is_ever_visible(home: Path) -> None:
+    tree(home, "bin")
+    (home / "pyvenv.cfg").touch()
+    assert folders(home, ".", "..", "../..", "bin") == {"bin"}
+    assert program_folders("/:relative::/usr/bin", str(home)) == ()
+
+
+def test_links_on_the_way_to_a_visible_folder_are_made_again(home: Path) -> None:
+    tree(home, "real/a")
+    (home / "link").symlink_to("real")
+    (home / "real/inner").symlink_to("a")
+    path = f"{home}/link/inner"
+    assert links_to([path], []) == ((f"{home}/link", "real"), (f"{home}/real/inner", "a"))
+    assert links_to([path], [f"{home}/real"]) == ((f"{home}/link", "real"),)
+
+
+def test_a_workspace_behind_a_link_is_reached_by_its_path(bubble: Box) -> None:
+    (bubble.home / "link").symlink_to(bubble.work)
+    scope = bubble.scope
+    behind = SandboxScope(bubble.home / "link", home=scope.home, search_path=scope.search_path)
+    assert (str(bubble.home / "link"), str(bubble.work)) in confinement_for("read-only", behind, Contents()).links
+
+
+@pytest.mark.parametrize("is_root", [True, False])
+def test_the_command_line_takes_away_rights_network_and_processes(is_root: bool) -> None:
+    way = Way("/usr/bin/bwrap", is_root=is_root, has_user_namespace=not is_root, is_prepared=is_root)
+    for level in ("read-only", "workspace"):
+        launch = bubblewrap.launch(way, ["/bin/true"], Confinement(level))
+        options = launch.argv
+        assert {"--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent"} < set(options)
+        assert options[options.index("--cap-drop") + 1] == "ALL"
+        assert ("--unshare-user" in options, "--cap-add" in options) == (not is_root, False)
+        assert options[launch.data_at - 1] == "--seccomp"
+        assert options[-2:] == ("--", "/bin/true")
+
+
+def test_what_a_sandbox_can_do_is_said_by_its_kind() -> None:
+    assert SandboxSupport().levels == ()
+    for sandbox in WORKING.values():
+        assert sandbox.support.kind == sandbox.kind
+        assert sandbox.support.masks is (sandbox.kind == "bubblewrap")
+        assert ("workspace" in sandbox.levels) is (sandbox.kind == "bubblewrap")
+    with pytest.raises(ValueError, match="workspace"):
+        Sandbox("landlock", ("read-only",)).launch(["/bin/true"], Confinement("workspace"))
+
+
+def test_a_sandbox_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = find_sandbox()
+    monkeypatch.setattr(detection, "holds", lambda sandbox: pytest.fail("it was tried again"))
+    assert find_sandbox() is first
+
+
+@pytest.mark.parametrize("name", WORKING)
+def test_a_sandbox_that_lets_a_command_write_is_not_used(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detection, "_ATTEMPTS", "exit 1")
+    assert not holds(WORKING[name])
+
+
+@pytest.mark.parametrize("removed", ["--seccomp", "--cap-drop"])
+def test_bubblewrap_without_one_of_its_restrictions_is_not_used(removed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [name for name in WORKING if name.startswith("bubblewrap")]
+    if not names:
+        pytest.skip("bubblewrap does not work on this machine")
+    real = bubblewrap.launch
+
+    def without(way: Way, argv: list[str], confinement: Confinement) -> object:
+        launch = real(way, argv, confinement)
+        at = launch.argv.index(removed)
+        options = (*launch.argv[:at], *launch.argv[at + 2 :])
+        shift = 2 if at < launch.data_at else 0
+        is_gone = removed == "--seccomp"
+        return type(launch)(options, launch.restrict, b"" if is_gone else launch.data, launch.data_at - shift)
+
+    assert holds(WORKING[names[0]])
+    monkeypatch.setattr(bubblewrap, "launch", without)
+    # Root keeps its rights without the option; another user has none to drop, and gets none.
+    assert holds(WORKING[names[0]]) is (removed == "--cap-drop" and os.geteuid() != 0)
+
+
+def test_landlock_that_does_not_hold_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    if "landlock" not in WORKING:
+        pytest.skip("Landlock does not work on this machine")
+    from qcode.safety.sandbox import kernel
+
+    monkeypatch.setattr(kernel, "landlock_restrict", lambda ruleset: None)
+    assert not holds(WORKING["landlock"])
+    monkeypatch.undo()
+    monkeypatch.setattr(kernel, "load_filter", lambda program: None)
+    assert not holds(WORKING["landlock"])
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_landlock_without_truncation_counts_as_none(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from qcode.safety.sandbox import kernel
+
+    monkeypatch.setattr(kernel, "landlock_version", lambda: version)
+    assert detection.candidates("landlock") == []
+
+
+def test_too_many_secrets_to_mask_are_covered_with_their_folders(bubble: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scope_module, "MAX_MASKED", 5)
+    for number in range(10):
+        (bubble.work / "keys").mkdir(exist_ok=True)
+        (bubble.work / f"keys/{number}.pem").write_text("CANARY\n")
+    done = bubble.run("read-only", "grep -r CANARY .; cat keys/1.pem .env; cat file.txt")
+    assert "CANARY" not in done.text
+    assert "seen" in done.text

@@ -14,7 +14,7 @@ from textual.widgets import Static
 from qcode.protocol.events import ApprovalRequested, StepStarted
 from qcode.protocol.reply import TextDelta
 from qcode.tui.app import QcodeApp
-from qcode.tui.hanging import HangingText
+from qcode.tui.widgets import HangingText
 from tests.tui.controlling import Project
 from tests.tui.harness import at_work, make_app
 from tests.tui.scripted import Script, ScriptedConversation, UntilAnswered, call, reply

@@ -12,12 +12,10 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from qcode.protocol.conversation import NO_OPTIONS
-from qcode.tui.hanging import HangingText
-from qcode.tui.screens.findings import FindingsScreen
-from qcode.tui.screens.memory import MemoryPicker, PlacePicker
+from qcode.protocol.approvals import NO_OPTIONS
+from qcode.tui.screens.inspection import FindingsScreen, MemoryPicker, PlacePicker, ToolPicker
 from qcode.tui.screens.permissions import PermissionsScreen
-from qcode.tui.screens.tools import ToolPicker
+from qcode.tui.widgets import HangingText
 from tests.tui.controlling import FINDINGS, Project
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation

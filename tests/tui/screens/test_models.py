@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qcode.protocol.model import ModelFacts
-from qcode.tui.connect import ConnectScreen
+from qcode.tui.screens.connect import ConnectScreen
 from qcode.tui.screens.models import ModelPicker, facts_text
 from tests.tui.connecting import ScriptedConnecting
 from tests.tui.harness import Running, drive

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.config.custom_commands import CustomCommand
-from qcode.runtime.choices import Choices
+from qcode.agent.choices import Choices
+from qcode.config.definitions import CustomCommand
 from qcode.tui.screens.models import ModelPicker
 from qcode.tui.screens.palette import ArgumentPicker, PalettePicker
 from tests.tui.harness import Running, drive

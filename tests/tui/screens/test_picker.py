@@ -11,8 +11,7 @@ from textual.events import MouseScrollDown, MouseScrollUp
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from qcode.tui.screens.picker import Picker, Row, foot
-from qcode.tui.screens.rows import Column, PickerList
+from qcode.tui.screens.picker import Column, Picker, PickerList, Row, foot
 from tests.tui.harness import ROOT_CSS
 
 ROWS = tuple(Row(f"id{n}", f"name {n}", f"detail [b]{n}", n == 3) for n in range(40))

@@ -8,19 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.context.attachments import shell_block
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.messages import Message, Text, assistant
 from qcode.protocol.reports import ContextReport, TurnUsage
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
-from qcode.runtime.attachments import shell_block
-from qcode.tui.figures import age_text
-from qcode.tui.report_text import context_text, cost_text_of
-from qcode.tui.screens.changes import ChangesScreen
-from qcode.tui.screens.rewind import DoubtPicker, RewindPicker, WhatPicker
+from qcode.text.numbers import age_text
+from qcode.tui.commands.sessions import context_text, cost_text_of
+from qcode.tui.screens.rewind import ChangesScreen, DoubtPicker, RewindPicker, WhatPicker
 from qcode.tui.screens.sessions import SessionPicker, preview_of
+from tests.agent.test_conversation import Talk, talk
 from tests.fakes.scripted import call_reply, text_reply
-from tests.runtime.test_conversation import Talk, talk
 from tests.tui.harness import Running, running
 
 

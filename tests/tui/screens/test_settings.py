@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from textual.widgets import Static
 
-from qcode.cli.arguments import parse
-from qcode.cli.configuring import AppConfiguring
-from qcode.cli.surroundings import surroundings
+from qcode.agent.settings import SettingsService
+from qcode.cli.context import run_context
+from qcode.cli.flags import parse
 from qcode.tui.screens.settings import SettingsScreen
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation
@@ -29,15 +29,15 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return found
 
 
-def configuring(file: Path, *argv: str) -> AppConfiguring:
+def configuring(file: Path, *argv: str) -> SettingsService:
     project = file.parent.parent / "project"
     project.mkdir(exist_ok=True)
-    return AppConfiguring(surroundings(parse([*argv, "--trust"]), project, is_attended=True))
+    return SettingsService(run_context(parse([*argv, "--trust"]), project, is_attended=True))
 
 
 def play(
     test: Callable[[Running, SettingsScreen], Awaitable[None]],
-    source: AppConfiguring,
+    source: SettingsService,
     wanted: str = "",
     size: tuple[int, int] = (80, 24),
 ) -> None:

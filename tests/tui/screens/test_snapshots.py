@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import pytest
 from textual.pilot import Pilot
 
+from qcode.agent.settings import Setting, SettingsService
 from qcode.tui.app import QcodeApp
-from qcode.tui.configuring import Setting
 from qcode.tui.screens.picker import ListScreen
 from tests.tui.harness import at_work, make_app
 from tests.tui.offering import FULL, ScriptedOffering
@@ -51,10 +51,13 @@ def test_palette(snap_compare: Compare, changes: dict[str, Any], size: tuple[int
     assert seen[0].id == "model"
 
 
-class _Settings:
+class _Settings(SettingsService):
     """Three settings that cannot be changed by a test of looks."""
 
     file = "~/.config/qcode/config.toml"
+
+    def __init__(self) -> None:
+        """Read nothing."""
 
     def settings(self) -> tuple[Setting, ...]:
         own = "/home/you/.config/qcode/config.toml:3"

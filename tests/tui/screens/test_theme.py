@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qcode.tui.screens.theme import ThemePicker
+from qcode.tui.screens.palette import ThemePicker
 from tests.tui.harness import Running, drive
 
 

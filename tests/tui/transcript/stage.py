@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from qcode.tui.transcript import Transcript
 from qcode.tui.transcript.pane import NEWS
+from qcode.tui.transcript.transcript import Transcript
 
 
 class Stage(App[None]):

@@ -7,12 +7,12 @@ import random
 import pytest
 from textual.pilot import Pilot
 
+from qcode.tui.transcript.cards import STATES, CardUpdate
 from tests.tui.transcript.stage import Stage, play, settle
 
 TEXTS = ("word ", "\n\n", "```\n", "- a\n", "| a | b |\n|--|--|\n", "long text " * 30, "x\n" * 20, "   \n", "[/] [x]")
 SHOWING = "text text text text reason settle restart restore mark notice card state output user"
 LOOKING = "fold scroll end resize find jump"
-STATES = ["writing", "waiting", "running", "done", "failed", "denied", "rejected", "cancelled"]
 DIFF = "@@ -1 +1 @@\n-a\n+b\n"
 
 
@@ -37,9 +37,9 @@ async def call(name: str, stage: Stage, pilot: Pilot[None], pick: random.Random)
         case "card":
             shown.add_card(card, "tool", "argument " * pick.randint(0, 20))
         case "state":
-            shown.update_card(card, state=pick.choice(STATES))
+            shown.update_card(card, CardUpdate(state=pick.choice(STATES)))
         case "output":
-            shown.update_card(card, append="out\n" * pick.randint(0, 30), diff=pick.choice((None, DIFF)))
+            shown.update_card(card, CardUpdate(append="out\n" * pick.randint(0, 30), diff=pick.choice((None, DIFF))))
         case "fold":
             shown.toggle_folds()
         case "scroll":

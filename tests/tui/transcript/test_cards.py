@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qcode.tui.transcript.cards import Card, CardState
+from qcode.tui.transcript.cards import Card, CardState, CardUpdate
 from qcode.tui.transcript.line import extract, join
 
 
@@ -21,7 +21,7 @@ def rows(card: Card, width: int = 60) -> list[str]:
 
 def running(clock: Clock) -> Card:
     card = Card("shell", "make test", clock)
-    card.change(state="running")
+    card.change(CardUpdate(state="running"))
     return card
 
 
@@ -39,7 +39,7 @@ def running(clock: Clock) -> Card:
 )
 def test_a_card_says_its_state_in_words(state: CardState, row: str) -> None:
     card = Card("write_file", "big.py", Clock())
-    card.change(state=state)
+    card.change(CardUpdate(state=state))
     assert rows(card) == [row]
 
 
@@ -49,14 +49,14 @@ def test_a_running_card_counts_and_a_finished_one_tells_how_long_it_took() -> No
     clock.now += 62
     card.touch()
     assert rows(card) == ["● shell make test  running 1 min 02 s"]
-    card.change(state="done", summary="12 passed")
+    card.change(CardUpdate(state="done", summary="12 passed"))
     clock.now += 100
     assert rows(card) == ["✓ shell make test  12 passed · 1 min 02 s"]
 
 
 def test_output_is_folded_to_head_and_tail() -> None:
     card = running(Clock())
-    card.change(append="".join(f"line {number}\n" for number in range(130)))
+    card.change(CardUpdate(append="".join(f"line {number}\n" for number in range(130))))
     assert rows(card)[1:] == [
         *("  │ line 0", "  │ line 1", "  │ line 2", "  │ … 122 lines more"),
         *(f"  │ line {number}" for number in range(125, 130)),
@@ -67,22 +67,22 @@ def test_output_is_folded_to_head_and_tail() -> None:
 
 def test_output_that_is_hardly_longer_than_its_fold_is_shown_whole() -> None:
     card = running(Clock())
-    card.change(output="\n".join("0123456789"))
+    card.change(CardUpdate(output="\n".join("0123456789")))
     assert [row[4:] for row in rows(card)[1:]] == list("0123456789")
 
 
 def test_appended_pieces_join_and_output_replaces_them() -> None:
     card = running(Clock())
-    card.change(append="half a ")
-    card.change(append="line\nnext")
+    card.change(CardUpdate(append="half a "))
+    card.change(CardUpdate(append="line\nnext"))
     assert rows(card)[1:] == ["  │ half a line", "  │ next"]
-    card.change(output="all new")
+    card.change(CardUpdate(output="all new"))
     assert rows(card)[1:] == ["  │ all new"]
 
 
 def test_output_looks_as_in_a_terminal() -> None:
     card = running(Clock())
-    card.change(output="10%\r50%\r100%\r\n\x1b[31mred\x1b[0m [bold]\ta\n")
+    card.change(CardUpdate(output="10%\r50%\r100%\r\n\x1b[31mred\x1b[0m [bold]\ta\n"))
     assert rows(card)[1:] == ["  │ 100%", "  │ red [bold]  a"]
 
 
@@ -97,13 +97,15 @@ def test_a_long_argument_wraps_and_is_cut_after_three_rows_until_unfolded() -> N
 
 def test_a_diff_is_shown_under_its_card() -> None:
     card = Card("edit", "x.py", Clock())
-    card.change(state="done", diff="--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n", summary="1 line")
+    card.change(
+        CardUpdate(state="done", diff="--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n", summary="1 line")
+    )
     assert rows(card) == ["✓ edit x.py  1 line", "  1 - a = 1", "  1 + a = 2"]
 
 
 def test_a_long_diff_is_folded() -> None:
     card = Card("edit", "x.py", Clock())
-    card.change(diff="@@ -0,0 +1,100 @@\n" + "".join(f"+row {number}\n" for number in range(100)))
+    card.change(CardUpdate(diff="@@ -0,0 +1,100 @@\n" + "".join(f"+row {number}\n" for number in range(100))))
     assert "  … 70 rows more" in rows(card)
     assert len(rows(card)) == 32
 
@@ -111,12 +113,12 @@ def test_a_long_diff_is_folded() -> None:
 @pytest.mark.parametrize("width", [80, 40, 24, 12])
 def test_a_card_fits_at_every_width(width: int) -> None:
     card = running(Clock())
-    card.change(argument="日本語 " * 20, append="x" * 300, summary="a summary of some length")
-    card.change(diff="@@ -1 +1 @@\n-" + "a" * 90 + "\n+" + "b" * 90 + "\n")
+    card.change(CardUpdate(argument="日本語 " * 20, append="x" * 300, summary="a summary of some length"))
+    card.change(CardUpdate(diff="@@ -1 +1 @@\n-" + "a" * 90 + "\n+" + "b" * 90 + "\n"))
     assert max(line.width for line in card.rows(width)) <= width
 
 
 def test_copied_output_has_no_gutter() -> None:
     card = running(Clock())
-    card.change(output="first\n  second")
+    card.change(CardUpdate(output="first\n  second"))
     assert extract(card.rows(60)[1:]) == "first\n  second"

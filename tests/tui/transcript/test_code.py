@@ -67,7 +67,7 @@ def test_a_very_long_line_is_shown_without_colours() -> None:
 
 def test_pygments_and_the_parser_are_not_loaded_with_the_widget() -> None:
     program = (
-        "import sys, qcode.tui.transcript; "
+        "import sys, qcode.tui.transcript.transcript; "
         "print([name for name in ('pygments.lexers', 'pygments.lexer', 'markdown_it.main') if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

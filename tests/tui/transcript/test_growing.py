@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from qcode.tui.transcript.growing import STEP, context_of
+from qcode.tui.transcript.chunks import STEP, context_of
 from qcode.tui.transcript.line import Line, join
 from qcode.tui.transcript.markdown import MarkdownStream
 from tests.tui.transcript.rendering import facts, lines_of

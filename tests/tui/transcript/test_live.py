@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from textual.pilot import Pilot
 
+from qcode.tui.transcript.cards import CardState, CardUpdate
 from qcode.tui.transcript.content import Content, Thoughts
 from qcode.tui.transcript.line import ink
 from tests.tui.transcript.stage import Stage, fill, play, settle
@@ -212,10 +215,10 @@ def test_the_card_of_a_call_cut_in_the_old_attempt_goes_with_it() -> None:
         shown = stage.transcript
         shown.append_text("text")
         shown.add_card("1", "write_file", "")
-        shown.update_card("1", state="writing", argument="8k characters")
+        shown.update_card("1", CardUpdate(state="writing", argument="8k characters"))
         shown.restart("again")
         assert any("write_file" in row for row in rows(stage))
-        shown.update_card("1", state="cancelled")
+        shown.update_card("1", CardUpdate(state="cancelled"))
         shown.append_text("new")
         shown.add_card("1", "write_file", "a.py")
         shown.settle()
@@ -240,7 +243,7 @@ def test_a_card_counts_its_seconds_while_it_runs() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         shown = stage.transcript
         shown.add_card("1", "shell", "sleep 9")
-        shown.update_card("1", state="running")
+        shown.update_card("1", CardUpdate(state="running"))
         await settle(stage, pilot)
         stage.now += 5
         shown._tick()
@@ -255,7 +258,7 @@ def test_calls_that_share_an_id_have_cards_of_their_own() -> None:
         shown = stage.transcript
         for argument in ("a", "b"):
             shown.add_card("call_1", "read", argument)
-            shown.update_card("call_1", state="done")
+            shown.update_card("call_1", CardUpdate(state="done"))
         assert rows(stage) == ["✓ read a", "", "✓ read b"]
 
     play(scene)
@@ -265,7 +268,7 @@ def test_a_state_that_is_none_is_refused() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         stage.transcript.add_card("1", "shell", "ls")
         with pytest.raises(ValueError, match="no state 'sleeping'"):
-            stage.transcript.update_card("1", state="sleeping")
+            stage.transcript.update_card("1", CardUpdate(state=cast("CardState", "sleeping")))
 
     play(scene)
 
@@ -275,7 +278,7 @@ def test_folds_open_and_close_without_losing_the_place() -> None:
         shown = stage.transcript
         for number in range(12):
             shown.add_card(str(number), "shell", f"n{number}")
-            shown.update_card(str(number), state="done", output="\n".join(map(str, range(40))))
+            shown.update_card(str(number), CardUpdate(state="done", output="\n".join(map(str, range(40)))))
         await settle(stage, pilot)
         shown.scroll_to(y=stage.end // 2)
         await pilot.pause()

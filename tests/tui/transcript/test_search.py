@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from textual.pilot import Pilot
 
-from qcode.tui.transcript import Found
+from qcode.tui.transcript.cards import CardUpdate
 from qcode.tui.transcript.line import ink
+from qcode.tui.transcript.transcript import Found
 from tests.tui.transcript.stage import Stage, fill, play, settle
 
 
@@ -68,7 +69,7 @@ def test_a_place_in_folded_output_is_unfolded_when_one_comes_to_it_and_folded_ag
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         shown = stage.transcript
         shown.add_card("c", "shell", "ls")
-        shown.update_card("c", state="done", output="\n".join(f"file {n}" for n in range(60)))
+        shown.update_card("c", CardUpdate(state="done", output="\n".join(f"file {n}" for n in range(60))))
         shown.append_text("no file 30 here")
         shown.settle()
         await settle(stage, pilot)
@@ -91,7 +92,7 @@ def test_a_place_in_what_a_fold_shows_anyway_unfolds_nothing() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         shown = stage.transcript
         shown.add_card("c", "shell", "ls")
-        shown.update_card("c", state="done", output="\n".join(f"file {n}" for n in range(60)))
+        shown.update_card("c", CardUpdate(state="done", output="\n".join(f"file {n}" for n in range(60))))
         await settle(stage, pilot)
         assert shown.search("file 1") != Found()
         shown.search("file 2")
@@ -122,7 +123,7 @@ def test_gutters_are_not_found() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         shown = stage.transcript
         shown.add_card("c", "shell", "ls")
-        shown.update_card("c", state="done", output="a\nb")
+        shown.update_card("c", CardUpdate(state="done", output="a\nb"))
         await settle(stage, pilot)
         assert shown.search("│") == Found(0, 0)
 

@@ -6,8 +6,9 @@ from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.selection import SELECT_ALL, Selection
 
-from qcode.tui.transcript.column import word_at
+from qcode.tui.transcript.cards import CardUpdate
 from qcode.tui.transcript.line import Line, ink
+from qcode.tui.transcript.pane import word_at
 from tests.tui.transcript.stage import Stage, fill, play, settle
 
 
@@ -127,7 +128,7 @@ def test_thinking_that_folds_above_a_selection_moves_it_along() -> None:
         await settle(stage, pilot)
         await pilot.click(shown, offset=(9, stage.view().index("> alpha beta gamma")), times=2)
         assert stage.screen.get_selected_text() == "beta"
-        shown.update_card("c", output="1\n2\n3\n4\n")
+        shown.update_card("c", CardUpdate(output="1\n2\n3\n4\n"))
         await settle(stage, pilot)
         assert stage.screen.get_selected_text() == "beta"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qcode.tui.transcript.table import fit
+from qcode.tui.transcript.blocks import fit
 from tests.tui.transcript.rendering import rows_of, slots_of
 
 TABLE = (

@@ -8,6 +8,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.theme import Theme
 
+from qcode.tui.transcript.cards import CardUpdate
 from tests.tui.transcript.stage import Stage, fill, play, settle
 
 
@@ -255,10 +256,10 @@ def test_no_timer_runs_while_nothing_happens() -> None:
         shown.append_text("x")
         shown.settle()
         shown.add_card("1", "shell", "ls")
-        shown.update_card("1", state="running")
+        shown.update_card("1", CardUpdate(state="running"))
         await settle(stage, pilot)
         assert stage.is_ticking()
-        shown.update_card("1", state="done")
+        shown.update_card("1", CardUpdate(state="done"))
         await settle(stage, pilot)
         while stage.is_due():
             await pilot.pause()

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from qcode.tui.transcript.line import extract, ink
-from qcode.tui.transcript.wrap import break_cells, break_text, clusters, crop, wrap
+from qcode.tui.transcript.line import break_cells, break_text, clusters, crop, extract, ink, wrap
 
 
 def rows(text: str, width: int) -> list[str]:

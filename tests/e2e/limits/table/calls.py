@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from qcode.engine.caps import OutputSettings
-from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.reply import Outcome, StopReason
 from qcode.protocol.usage import Usage
 from tests.e2e.limits.row import (
     AT_CAP,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.reply import Outcome, StopReason
 from tests.e2e.limits.row import (
     AT_CAP,
     COMPLETED,

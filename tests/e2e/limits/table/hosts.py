@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from qcode.engine.retries import RetrySettings
-from qcode.headless.exits import FAILED, NO_CREDENTIAL
-from qcode.protocol.stops import Outcome
+from qcode.protocol.errors import ExitCode
+from qcode.protocol.model import RetrySettings
+from qcode.protocol.reply import Outcome
 from tests.e2e.limits.row import (
     BROKEN,
     COMPLETED,
@@ -28,7 +28,7 @@ _BUSY = refused(429, "slow down", retry_after=0)
 _TWICE = RetrySettings(max_retries=2)
 _TO_1 = (cut("lost"), cut(P[0]))
 _THOUGHT = cut(thinking="Hm … ")
-_ERROR = (Outcome.ERROR, None, FAILED)
+_ERROR = (Outcome.ERROR, None, ExitCode.FAILED)
 _GAVE_UP = "ended error"
 
 _PLAIN_400 = (
@@ -60,7 +60,7 @@ _PLAIN_400 = (
         api=api(up=1, on=1), ends=CUT,
     ),
     Row("401", "first", (refused(401, "the key is not valid"),), asked=(FIRST,), text="", stored=(),
-        ends=(Outcome.ERROR, None, NO_CREDENTIAL)),
+        ends=(Outcome.ERROR, None, ExitCode.NO_CREDENTIAL)),
 )  # fmt: skip
 
 _SILENT_CAP = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from qcode.headless.exits import BAD_INPUT, INCOMPLETE
-from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.errors import ExitCode
+from qcode.protocol.reply import Outcome, StopReason
 from tests.e2e.limits.row import (
     BLOCKED,
     ESCALATED,
@@ -27,7 +27,7 @@ _THOUGHT = cut(thinking="Hm … ")
 _TO_1 = (cut("lost"), cut(P[0]))
 _ASKED_1 = ("-first 8000", ESCALATED, LONGER)
 _BLOCKED = "ended safety_blocked"
-_FULL = (Outcome.MAX_TOKENS, StopReason.CONTEXT_WINDOW_EXCEEDED, INCOMPLETE)
+_FULL = (Outcome.MAX_TOKENS, StopReason.CONTEXT_WINDOW_EXCEEDED, ExitCode.INCOMPLETE)
 _NO_SUCH_REASON: Mapping[ProtocolName, str] = {"gemini": "says so with a 400 only"}
 
 _REFUSED = (
@@ -75,8 +75,8 @@ _WINDOW_FULL = (
     ),
     Row(
         "stop for a full window without text", "first", (stopped(StopReason.CONTEXT_WINDOW_EXCEEDED),),
-        asked=(FIRST,), text="", ends=(Outcome.ERROR, StopReason.CONTEXT_WINDOW_EXCEEDED, BAD_INPUT), stored=(),
-        says="context window is full", skips=_NO_SUCH_REASON,
+        asked=(FIRST,), text="", ends=(Outcome.ERROR, StopReason.CONTEXT_WINDOW_EXCEEDED, ExitCode.BAD_INPUT),
+        stored=(), says="context window is full", skips=_NO_SUCH_REASON,
     ),
     Row(
         "stop for a full window", "escalated", (cut(P[0]), stopped(StopReason.CONTEXT_WINDOW_EXCEEDED)),

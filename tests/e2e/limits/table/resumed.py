@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qcode.engine.caps import OutputSettings
-from qcode.protocol.stops import StopReason
+from qcode.protocol.reply import StopReason
 from tests.e2e.limits.row import (
     BIG_CUT,
     BLOCKED,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from qcode.engine.seam import RESTART_MARK
-from qcode.protocol.stops import Outcome, StopReason
+from qcode.engine.reply.seam import RESTART_MARK
+from qcode.protocol.reply import Outcome, StopReason
 from tests.e2e.limits.row import (
     COMPLETED,
     CUT,

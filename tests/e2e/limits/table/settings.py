@@ -5,9 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 
 from qcode.engine.caps import OutputSettings
-from qcode.headless.exits import LIMIT_REACHED
+from qcode.protocol.errors import ExitCode
 from qcode.protocol.model import ModelFacts
-from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.reply import Outcome, StopReason
 from qcode.protocol.usage import Price
 from tests.e2e.limits.play import Played
 from tests.e2e.limits.row import (
@@ -204,7 +204,7 @@ _PREFILL = (
 
 _OUTPUT_PRICE = ModelFacts(price=Price(Decimal(0), Decimal(1)))
 """One millionth of a dollar for each token that comes out: 8,000 of them are $0.008."""
-_OVERSPENT: Ends = (Outcome.MAX_TURN_REQUESTS, StopReason.MAX_TOKENS, LIMIT_REACHED)
+_OVERSPENT: Ends = (Outcome.MAX_TURN_REQUESTS, StopReason.MAX_TOKENS, ExitCode.LIMIT_REACHED)
 _NO_MORE = "going on would cost more than --max-budget-usd"
 
 _MONEY = (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from qcode.engine.caps import OutputSettings
-from qcode.headless.exits import BAD_INPUT, FAILED
+from qcode.protocol.errors import ExitCode
 from qcode.protocol.model import ModelFacts
-from qcode.protocol.stops import Outcome, StopReason
+from qcode.protocol.reply import Outcome, StopReason
 from tests.e2e.limits.play import Played
 from tests.e2e.limits.row import (
     BIG_CUT,
@@ -30,7 +30,7 @@ from tests.fakes.turns import Turn, refused
 
 _TWO = P[0] + P[1]
 _SMALL = ModelFacts(context_window=32_000)
-_NO_ROOM = (Outcome.ERROR, StopReason.CONTEXT_WINDOW_EXCEEDED, BAD_INPUT)
+_NO_ROOM = (Outcome.ERROR, StopReason.CONTEXT_WINDOW_EXCEEDED, ExitCode.BAD_INPUT)
 _CONTINUES = OutputSettings(policy="continue")
 _SPENT = "ended budget_exhausted"
 _LEFT = "`max_tokens` must be less than what is left of the context window: 64000 > 64001 - 24235"
@@ -119,8 +119,8 @@ _OUTPUT = (
     ),
     Row(
         "400 that names the same limit again", "first", (_names(4_096), _names(4_096)),
-        asked=(FIRST, "first 4096"), text="", api=api(retries=1), ends=(Outcome.ERROR, None, FAILED), stored=(),
-        says="at most 4096",
+        asked=(FIRST, "first 4096"), text="", api=api(retries=1), ends=(Outcome.ERROR, None, ExitCode.FAILED),
+        stored=(), says="at most 4096",
     ),
     Row(
         "400 that names an output limit, then one that names a window", "first",

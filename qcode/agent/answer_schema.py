@@ -1,0 +1,266 @@
+"""The schema of `--json-schema`: the answer is one JSON value that is valid under it. Pure; nothing is ever fetched.
+
+A reference has to lead to a place in the schema itself or to a published metaschema. References are followed before
+anything is validated: one that leads out cannot be followed, and one that comes back to its start without going down
+into the value would be followed forever. The validator is imported when a schema is given; nothing else imports this
+module at the start.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from graphlib import CycleError, TopologicalSorter
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from qcode.agent.context.attachments import decoded
+from qcode.engine.effects import Complaint
+from qcode.protocol.errors import InputError
+from qcode.text.json import Json
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import SchemaError as InvalidSchema
+    from jsonschema.exceptions import ValidationError
+    from jsonschema.protocols import Validator
+    from referencing import Resource, Specification
+
+    from qcode.text.json import JsonObject
+
+_FENCE = re.compile(r"(`{3,}+|~{3,}+)[^\n`]*+\n")
+_ERRORS = 5
+_ERROR_CHARS = 300
+_LEVELS = 64
+_FRAMES = 6_000
+_NONE: Any = None
+_TOO_DEEP = f"it nests more than {_LEVELS} levels deep"
+
+
+class SchemaError(Exception):
+    """A schema that cannot be used; the text is one line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class StructuredAnswer:
+    """An answer that fits: its JSON text, and what that stands for."""
+
+    text: str
+    value: Json
+
+
+class AnswerSchema:
+    """A JSON Schema, Draft 2020-12 where it does not name another; raises `SchemaError` for one that is none."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            schema = _strictly(text)
+        except ValueError as error:
+            raise SchemaError(f"is not JSON: {error}") from None
+        self._validator = _validator(schema)
+        self.instructions = _INSTRUCTIONS.format(schema=json.dumps(schema, ensure_ascii=False))
+
+    def read(self, answer: str) -> StructuredAnswer | None:
+        """Return what an answer holds, None where it does not fit."""
+        found = self._read(answer)
+        return found if isinstance(found, StructuredAnswer) else None
+
+    def complaint(self, answer: str) -> Complaint | None:
+        """Return what is wrong with an answer, None where it fits."""
+        found = self._read(answer)
+        if isinstance(found, StructuredAnswer):
+            return None
+        listed = "\n".join(f"- {error}" for error in found)
+        return Complaint("; ".join(found), _REQUEST.format(errors=listed))
+
+    def _read(self, answer: str) -> StructuredAnswer | list[str]:
+        text = answer.strip().removeprefix("\ufeff").strip()
+        fenced = _FENCE.match(text)
+        if fenced is not None and text.endswith(fenced[1], fenced.end()):
+            text = text[fenced.end() :].removesuffix(fenced[1]).strip()
+        if not text:
+            return ["there is no text in it"]
+        try:
+            value = _strictly(text)
+            with _room():
+                errors = list(islice(self._validator.iter_errors(value), _ERRORS))
+        except ValueError as error:
+            return [f"it is not one JSON value and nothing else: {error}"]
+        return [_described(error) for error in errors] or StructuredAnswer(text, value)
+
+
+def _strictly(text: str) -> Json:
+    """Read JSON as the standard has it: no NaN, no Infinity, and no number that would become one."""
+    try:
+        value: Json = json.loads(text, parse_constant=_refused, parse_float=_finite)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    if _depth(value) > _LEVELS:
+        raise ValueError(_TOO_DEEP)
+    return value
+
+
+def _refused(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError(f"the number {digits} is too large")
+    return number
+
+
+def _validator(schema: Json) -> Validator:
+    from jsonschema.exceptions import SchemaError as InvalidSchema
+    from jsonschema.validators import Draft202012Validator, validator_for
+    from jsonschema_specifications import REGISTRY
+    from referencing.jsonschema import specification_with
+
+    declared = schema.get("$schema") if isinstance(schema, dict) else None
+    dialect: Any = Draft202012Validator
+    if declared is not None:
+        dialect = validator_for({"$schema": declared}, default=_NONE) if isinstance(declared, str) else _NONE
+        if dialect is _NONE:
+            raise SchemaError(f"has a $schema that is not known: {declared!r}; leave it out for Draft 2020-12")
+    try:
+        with _room():
+            dialect.check_schema(schema)
+            fault = fault_of(schema, specification_with(dialect.META_SCHEMA["$schema"]), dialect.check_schema)
+    except InvalidSchema as error:
+        raise SchemaError(f"is no valid JSON Schema: {_line(error)}") from None
+    if fault:
+        raise SchemaError(fault)
+    # A registry of our own: the default one would fetch what it does not know.
+    validator: Validator = dialect(schema, registry=REGISTRY)
+    return validator
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """Let the validator go as deep as `_LEVELS` may need: running out in its compiled part is no plain exception."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _FRAMES))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def _depth(value: Json) -> int:
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        level = [part for one in level for part in _parts(one)]
+    return depth
+
+
+def _parts(value: Json) -> Iterable[Json]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _described(error: ValidationError) -> str:
+    """Return what says most of an error, which may lie below it: of no way of several that fits, the closest."""
+    from jsonschema.exceptions import best_match
+
+    return _line(best_match([error]) or error)
+
+
+def _line(error: ValidationError | InvalidSchema) -> str:
+    message = " ".join(error.message.split())
+    if len(message) > _ERROR_CHARS:
+        # The value comes first and the complaint last.
+        half = _ERROR_CHARS // 2
+        message = f"{message[:half]} ... {message[-half:]}"
+    return f"{error.json_path}: {message}"
+
+
+_INSTRUCTIONS = """\
+The last reply of this run is read by a program. It has to be one JSON value that is valid under the JSON Schema \
+below, and nothing else: no sentence before or after it, no code fence around it. Use tools before it as you need them.
+
+<json_schema>
+{schema}
+</json_schema>"""
+
+_REQUEST = """\
+Your answer cannot be used by the program that reads it:
+{errors}
+
+Send the whole answer again, corrected: one JSON value that is valid under the JSON Schema you were given, and nothing \
+else."""
+
+
+# Keywords whose schemas look at the same value as the schema they stand in.
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_ONE = ("not", "if", "then", "else")
+_SEVERAL = ("allOf", "anyOf", "oneOf")
+_NAMED = ("dependentSchemas", "dependencies")
+
+
+def fault_of(schema: Json, specification: Specification[Any], check: Callable[[Any], None]) -> str:
+    """Return what is wrong with the references of a schema, empty where nothing is.
+
+    `check` raises for what is no schema: a reference may lead to a place that is none by its keyword.
+    """
+    from jsonschema_specifications import REGISTRY
+    from referencing.exceptions import Unresolvable
+
+    resource = specification.create_resource(schema)
+    todo: list[tuple[Resource[Any], Any]] = [(resource, REGISTRY.resolver_with_root(resource))]
+    in_place: dict[int, set[int]] = {}
+    while todo:
+        current, resolver = todo.pop()
+        contents = current.contents
+        if not isinstance(contents, dict) or id(contents) in in_place:
+            continue
+        same_value = in_place[id(contents)] = {id(part) for part in _in_place(contents)}
+        for ref in (contents[key] for key in _REFERENCES if isinstance(contents.get(key), str)):
+            try:
+                found = resolver.lookup(ref)
+            except (Unresolvable, ValueError):
+                return f'has a $ref to "{ref}", which is not in it; nothing outside the schema is looked up'
+            check(found.contents)
+            same_value.add(id(found.contents))
+            todo.append((specification.create_resource(found.contents), found.resolver))
+        todo += [(part, resolver.in_subresource(part)) for part in current.subresources()]
+    try:
+        TopologicalSorter(in_place).prepare()
+    except CycleError:
+        return "refers to itself without end"
+    return ""
+
+
+def _in_place(contents: JsonObject) -> Iterator[Json]:
+    yield from (contents[key] for key in _ONE if key in contents)
+    for key in _SEVERAL:
+        several = contents.get(key)
+        yield from several if isinstance(several, list) else ()
+    for key in _NAMED:
+        named = contents.get(key)
+        yield from named.values() if isinstance(named, dict) else ()
+
+
+def read_schema(given: str) -> AnswerSchema:
+    """Return what `JSON` or `@FILE` says; raise `QcodeError` for what is no schema."""
+    text, name = given, "--json-schema"
+    if given.startswith("@"):
+        name = f"{name} {given}"
+        text = _schema_text(Path(given[1:]), name)
+    try:
+        return AnswerSchema(text)
+    except SchemaError as error:
+        is_path = text is given and "{" not in given and Path(given).suffix == ".json"
+        hint = f" (a file is named as @{given})" if is_path else ""
+        raise InputError(f"{name} {error}{hint}") from None
+
+
+def _schema_text(path: Path, name: str) -> str:
+    try:
+        return decoded(path.expanduser().read_bytes(), name)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}") from None

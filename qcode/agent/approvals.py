@@ -1,0 +1,259 @@
+"""The calls of a turn between verdict and run: judged, shown, answered, and run as confined as they were allowed.
+
+`question_about` words what the user is asked about a call. `mask_diff` hides the contents of secret files in shown
+diffs: it counts the lines of each hunk, so no line of a file can pass for a header. Text the model would write is
+always shown whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+
+from qcode.agent.permissions import Decided, Permissions
+from qcode.agent.toolbox import Toolbox
+from qcode.engine.effects import ApprovalAnswered
+from qcode.protocol.approvals import Answer, ApprovalMode
+from qcode.protocol.events import ApprovalRequested
+from qcode.protocol.messages import ToolCall
+from qcode.protocol.tools import ToolOutcome
+from qcode.safety.paths import GUARDED
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
+from qcode.safety.verdict import Level
+from qcode.text.clean import visible, visible_lines, visible_rows
+from qcode.text.diff import diff_lines
+from qcode.text.json import JsonObject
+from qcode.tools.dialog import EXIT_PLAN_MODE as EXIT_PLAN_MODE
+from qcode.tools.tool import Preview
+from qcode.values import dataclass
+
+_AFTER_A_PLAN: tuple[ApprovalMode, ...] = ("default", "accept-edits")
+_MODES: dict[ApprovalMode, str] = {
+    "default": "the person is asked before each change",
+    "accept-edits": "edits inside the folder run without asking, everything else asks",
+}
+_NO_PLAN_MODE = "Plan mode is over already: the mode is {mode}. Go on with the work."
+_PLAN_APPROVED = "The person approved the plan and ended plan mode. The mode is {mode} now: {meaning}. Carry it out."
+_PLAN_READS = "plan mode only reads; leave it to change files or run commands"
+_KEEP_PLANNING = "the plan is not approved and plan mode goes on; change nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A call as it is to run. `level` is None where a person said yes to it, or nothing has to hold it.
+
+    `targets` are the files a person was asked about. `refusal` is not empty where it is the whole result: what could
+    not be done when it was judged was shown to nobody, and is not done later either.
+    """
+
+    name: str
+    arguments: JsonObject
+    level: Level | None = None
+    targets: frozenset[str] = frozenset()
+    refusal: str = ""
+
+
+def holds_secrets(policy: Policy, path: str) -> bool:
+    """Whether the file of this name is one that nobody is shown the content of unasked."""
+    return policy.judge_file(path, "read").rule == GUARDED
+
+
+def is_planning(policy: Policy) -> bool:
+    """Whether plan mode holds: for the conversation, or for a sub-agent that only reads."""
+    return policy.mode == "plan" or (policy.limit is not None and is_planning(policy.limit))
+
+
+class JudgedCalls:
+    """Keeps them by id until they run, and the questions that are open. Notes what became of each call.
+
+    `watched` finds out what a run changes in files, `approved` wraps one that a person approved for some files.
+    """
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        watched: Callable[[Awaitable[ToolOutcome]], Awaitable[ToolOutcome]],
+        approved: Callable[[frozenset[str]], AbstractContextManager[None]],
+        permissions: Permissions,
+    ) -> None:
+        self._toolbox = toolbox
+        self._watched = watched
+        self._approved = approved
+        self._permissions = permissions
+        self._judged: dict[str, Judged] = {}
+        self._open: dict[str, ApprovalRequested] = {}
+        self._warnings: list[str] = []
+
+    async def judge(
+        self, policy: Policy, call: ToolCall, arguments: JsonObject, repeats: int
+    ) -> ApprovalAnswered | ApprovalRequested:
+        """Return the verdict of the rules, or the question to put to the person."""
+        permissions, toolbox, call_id = self._permissions, self._toolbox, call.call_id
+        if call.name == EXIT_PLAN_MODE and policy.mode != "plan":
+            return ApprovalAnswered(call_id, is_allowed=True, text=_NO_PLAN_MODE.format(mode=policy.mode))
+        # What is judged and shown is what runs, also where files that it depends on change in between.
+        name, spelled = await toolbox.spelled_out(call.name, arguments)
+        targets = await asyncio.to_thread(toolbox.targets, name, spelled)
+        # A verdict may look at the disk, and ask bash and git.
+        verdict = await asyncio.to_thread(policy.judge, toolbox.spec(name), spelled)
+        # A yes of the person is to the command as it is shown, without walls.
+        level = verdict.confinement if verdict.is_allowed else None
+        self._judged[call_id] = judged = Judged(name, spelled, level)
+        is_question = toolbox.asks_person(call.name)
+        if verdict.verdict == "deny" or (verdict.verdict == "allow" and not repeats and not is_question):
+            permissions.note(call, "ran" if verdict.is_allowed else "refused", verdict.reason, verdict.rule)
+            return ApprovalAnswered(call_id, verdict.verdict == "allow", verdict.reason)
+        preview = await toolbox.preview(name, spelled)
+        if preview.refusal and not repeats:
+            self._judged[call_id] = replace(judged, refusal=preview.refusal)
+            permissions.note(call, "ran", "it can only fail, and changes nothing", "tool:refusal")
+            return ApprovalAnswered(call_id, is_allowed=True)
+        if verdict.verdict == "ask" and is_planning(policy) and not toolbox.only_reads(name, spelled):
+            # Some changes ask in every mode, such as a command that writes to a system folder: plan mode offers none.
+            permissions.note(call, "refused", _PLAN_READS, "mode:plan")
+            return ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS)
+        self._judged[call_id] = replace(judged, targets=targets)
+        if preview.is_diff:
+            preview = replace(preview, detail=mask_diff(preview.detail, partial(holds_secrets, policy)))
+        rule = "" if is_question or repeats else verdict.proposed_rule
+        self._open[call_id] = question = question_about(
+            call, preview, rule=rule, repeats=repeats, is_question=is_question, is_keepable=permissions.can_keep
+        )
+        return question
+
+    def answered(self, call_id: str, answer: Answer) -> ApprovalAnswered | None:
+        """Settle an open question as the person answered it; None where none of this id is open."""
+        question = self._open.pop(call_id, None)
+        if question is None:
+            return None
+        if question.kind == "plan":
+            return self._plan_answered(question.call, answer)
+        decided: Decided = "answered" if answer.text else "allowed" if answer.is_allowed else "denied"
+        rule = question.rule if answer.is_allowed and answer.scope != "once" else ""
+        if rule:
+            decided = "always"
+            warning = self._permissions.always(rule, question.call, is_kept=answer.scope == "folder")
+            self._warnings += [warning] if warning else []
+        self._permissions.note(question.call, decided, answer.reason or answer.text, rule)
+        return ApprovalAnswered(call_id, answer.is_allowed, answer.reason, answer.text)
+
+    def deny_changes(self, policy: Policy, give: Callable[[ApprovalAnswered], None]) -> None:
+        """Settle as a no the open questions about what plan mode does not do: the mode may have just changed."""
+        for call_id in [one for one in self._open if self._is_barred(policy, self._judged.get(one))]:
+            self._permissions.note(self._open.pop(call_id).call, "refused", _PLAN_READS, "mode:plan")
+            give(ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS))
+
+    def _is_barred(self, policy: Policy, judged: Judged | None) -> bool:
+        """Whether plan mode holds now and the call would change something."""
+        if judged is None or not is_planning(policy) or self._toolbox.only_reads(judged.name, judged.arguments):
+            return False
+        return not policy.judge(self._toolbox.spec(judged.name), judged.arguments).is_allowed
+
+    def _plan_answered(self, call: ToolCall, answer: Answer) -> ApprovalAnswered:
+        """End plan mode where the person says so, in the mode the person chose: nothing of the call counts."""
+        if not answer.is_allowed:
+            self._permissions.note(call, "denied", answer.reason)
+            said = f". They say: {answer.reason}" if answer.reason else ". Ask what to change, or end your reply"
+            return ApprovalAnswered(call.call_id, is_allowed=False, reason=f"{_KEEP_PLANNING}{said}")
+        mode = answer.mode if answer.mode in _AFTER_A_PLAN else "default"
+        self._permissions.set_mode(mode)
+        self._permissions.note(call, "approved", f"mode {mode}")
+        text = _PLAN_APPROVED.format(mode=mode, meaning=_MODES[mode])
+        return ApprovalAnswered(call.call_id, is_allowed=True, text=text)
+
+    def take(self, call: ToolCall, arguments: JsonObject) -> Judged:
+        """Return what a call that may run stands for; each is taken once."""
+        return self._judged.pop(call.call_id, Judged(call.name, arguments))
+
+    def take_warnings(self) -> tuple[str, ...]:
+        """Return what could not be done as the person answered, since the last time."""
+        warnings, self._warnings = tuple(self._warnings), []
+        return warnings
+
+    async def run(
+        self,
+        policy: Policy,
+        judged: Judged,
+        output: Callable[[str], None],
+        model: str,
+        goes_on: asyncio.Event | None = None,
+    ) -> ToolOutcome:
+        """Run a call as it was judged; what the result shows of it hides what a secret file holds.
+
+        `goes_on` as in `Toolbox.run`.
+        """
+        if judged.refusal:
+            return ToolOutcome(judged.refusal, is_error=True, summary=judged.refusal.split("\n", 1)[0])
+        if is_planning(policy) and await asyncio.to_thread(self._is_barred, policy, judged):
+            return ToolOutcome(f"Not run: {_PLAN_READS}.", is_error=True, summary="plan mode")
+        toolbox, targets = self._toolbox, judged.targets
+        work = toolbox.run(judged.name, judged.arguments, output, judged.level, targets, goes_on=goes_on)
+        with self._approved(judged.targets):
+            outcome = await (self._watched(work) if self._may_change_files(policy, judged, model) else work)
+        if not outcome.diff:
+            return outcome
+        return replace(outcome, diff=mask_diff(outcome.diff, partial(holds_secrets, policy)))
+
+    def _may_change_files(self, policy: Policy, judged: Judged, model: str) -> bool:
+        """Whether only a look can find what a call changes in files: tools that write tell it themselves."""
+        spec = next((spec for spec in self._toolbox.specs(model) if spec.name == judged.name), None)
+        if spec is None or spec.is_read_only or spec.writes_files or judged.level == "read-only":
+            return False
+        plain = replace(policy, mode="default", rules=Rules.of(), is_trusted=True)
+        return not plain.judge(spec, judged.arguments).is_allowed
+
+    def clear(self) -> None:
+        """The turn is over: nothing waits to run and no question is open."""
+        for question in self._open.values():
+            self._permissions.note(question.call, "unanswered")
+        self._judged.clear()
+        self._open.clear()
+
+
+def question_about(
+    call: ToolCall, preview: Preview, *, rule: str, repeats: int, is_question: bool, is_keepable: bool = False
+) -> ApprovalRequested:
+    """Return what to put to the user; `rule` is offered as "always" for a plain approval only."""
+    shown = visible_rows(preview.detail.removesuffix("\n")) if preview.is_diff else preview.detail
+    if repeats:
+        name = visible(call.name)
+        again = f"Run it again {preview.how}".rstrip()
+        asked = f"The same {name} call has brought the same result {repeats} times in a row. {again}?"
+        return ApprovalRequested(call, asked, shown or visible_lines(preview.refusal), kind="repeat")
+    if preview.is_plan:
+        return ApprovalRequested(call, preview.question, shown, kind="plan")
+    if is_question:
+        return ApprovalRequested(call, preview.question, shown, kind="question", choices=preview.choices)
+    return ApprovalRequested(call, preview.question, shown, rule, is_keepable=is_keepable and bool(rule))
+
+
+MASK = "[hidden]"
+
+_FILE = re.compile(r"(?:---|\+\+\+) (?:[ab]/)?(.*)")
+_NAMED = re.compile(r"(\s*(?:export\s+)?[A-Za-z_][A-Za-z0-9_]*=)\S.*")
+
+
+def mask_diff(diff: str, is_secret: Callable[[str], bool]) -> str:
+    """Return `diff` with old and unchanged lines of every file that `is_secret` hidden; names of values stay."""
+    return "\n".join(_masked(diff.split("\n"), is_secret))
+
+
+def _masked(lines: list[str], is_secret: Callable[[str], bool]) -> Iterator[str]:
+    hides = False
+    for line in diff_lines(lines):
+        file = _FILE.match(line.text) if line.kind == "outside" else None
+        if file is not None:
+            hides = (hides and line.text.startswith("+++")) or is_secret(file[1])
+        yield _hidden(line.text) if hides and line.kind in ("remove", "same") else line.text
+
+
+def _hidden(line: str) -> str:
+    if not line[1:].strip():
+        return line
+    named = _NAMED.fullmatch(line[1:])
+    return f"{line[0]}{named[1] if named is not None else ''}{MASK}"

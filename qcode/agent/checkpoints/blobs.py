@@ -1,0 +1,94 @@
+"""Contents of files, kept under their hash. A content is either there whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+import tempfile
+from pathlib import Path
+
+from qcode.agent.sessions.file import make_private
+
+LARGEST = 16 * 1024 * 1024
+"""Bytes of one content that is kept."""
+
+LARGEST_SUM = 512 * 1024 * 1024
+"""Bytes of all contents of one session."""
+
+
+def digest_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+class Blobs:
+    """`folder` None: a private one that is made on demand and goes with `close`."""
+
+    def __init__(self, folder: Path | None, *, largest: int = LARGEST, largest_sum: int = LARGEST_SUM) -> None:
+        self._folder = folder
+        self._is_own = folder is None
+        self._largest = largest
+        self._room: int | None = None
+        self._largest_sum = largest_sum
+
+    def put(self, data: bytes) -> bool:
+        """Keep a content and return True once it is on the disk; False where it is too large or cannot be written."""
+        if len(data) > self._largest:
+            return False
+        try:
+            folder = self._made()
+            path = folder / digest_of(data)
+            if path.exists() and path.stat().st_size == len(data):
+                return True
+            if self._room is None:
+                self._room = self._largest_sum - sum(one.stat().st_size for one in folder.iterdir())
+            if len(data) > self._room:
+                return False
+            _write(folder, path, data)
+            self._room -= len(data)
+        except OSError:
+            return False
+        return True
+
+    def get(self, digest: str) -> bytes | None:
+        """Return a content, or None where it is not there or no longer what it was."""
+        if self._folder is None or os.sep in digest:
+            return None
+        try:
+            data = (self._folder / digest).read_bytes()
+        except OSError:
+            return None
+        return data if digest_of(data) == digest else None
+
+    def close(self) -> None:
+        """Remove a folder of this store's own; safe to call twice."""
+        if self._is_own and self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _made(self) -> Path:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="qcode-"))
+        else:
+            make_private(self._folder)
+        return self._folder
+
+
+def _write(folder: Path, path: Path, data: bytes) -> None:
+    temporary = folder / f".{secrets.token_hex(8)}"
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,205 @@
+"""Checkpoints of the open session: record files before they change, watch commands, go back, show diffs.
+
+The content goes to the disk first, then the record, then the change happens: whenever qcode dies, the old content can
+be put back. If a content cannot be kept, the change still happens, and one notice says that it stays. Diffs are from
+before the first change of the session to now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from qcode.agent.checkpoints.blobs import Blobs, digest_of
+from qcode.agent.checkpoints.rewind import NothingToDo, Odd, Rewinder, look
+from qcode.agent.checkpoints.watch import Watch
+from qcode.agent.sessions.history import Change, FileState
+from qcode.agent.sessions.session import Session
+from qcode.protocol.rewinding import FileDiff, OwnMessage, RewindPlan, RewindReport, What
+from qcode.protocol.tools import Refused, ToolOutcome
+from qcode.tools import text_file
+from qcode.tools.disk import Loaded
+from qcode.tools.tool import off_loop
+from qcode.tools.workspace import UNRECORDED, Workspace
+
+_T = TypeVar("_T")
+
+
+class Checkpoints:
+    """For one workspace, session after session: `follow` is called with each. The real `protocol.rewinding.Rewinds`.
+
+    `moved` is called when the session is at another point; while `is_busy` nothing goes back or forth.
+    """
+
+    def __init__(
+        self, workspace: Workspace, session: Session, *, moved: Callable[[], None], is_busy: Callable[[], bool]
+    ) -> None:
+        self._workspace = workspace
+        self._moved = moved
+        self._is_busy = is_busy
+        self._watch = Watch(workspace.root)
+        self._watching = asyncio.Lock()
+        self._begin(session)
+
+    def _begin(self, session: Session) -> None:
+        workspace = self._workspace
+        self._session = session
+        self._blobs = Blobs(session.blobs)
+        self._recorder = Recorder(session, self._blobs)
+        self._rewinder = Rewinder(session, self._blobs, (workspace.root, *workspace.added))
+        self._comparing: asyncio.Task[int] | None = None
+        workspace.recorder = self._recorder
+
+    def follow(self, session: Session) -> None:
+        """Go on with another session."""
+        self.close()
+        self._begin(session)
+
+    def close(self) -> None:
+        """Record nothing more; safe to call twice."""
+        self._workspace.recorder = UNRECORDED
+        self._blobs.close()
+
+    def own_messages(self) -> tuple[OwnMessage, ...]:
+        return self._rewinder.own_messages()
+
+    async def plan_undo(self) -> RewindPlan:
+        return await self._work(self._rewinder.plan_undo)
+
+    async def plan_redo(self) -> RewindPlan:
+        return await self._work(self._rewinder.plan_redo)
+
+    async def plan_rewind(self, number: int, what: What) -> RewindPlan:
+        return await self._work(lambda: self._rewinder.plan_rewind(number, what))
+
+    async def perform(self, plan: RewindPlan, overwrite: Collection[str] = ()) -> RewindReport:
+        """Perform a plan to its end, also where nobody waits for it any more."""
+        try:
+            return await self._work(lambda: self._rewinder.perform(plan, overwrite))
+        finally:
+            self._moved()
+
+    async def file_changes(self) -> tuple[FileDiff, ...]:
+        return await self._work(lambda: session_diffs(self._session, self._blobs, self._workspace.show))
+
+    async def _work(self, work: Callable[[], _T]) -> _T:
+        if self._is_busy():
+            raise ValueError("A turn is running. Press Esc to interrupt it first.")
+        await self.settle()
+        try:
+            return await off_loop(work)
+        except NothingToDo as nothing:
+            raise ValueError(str(nothing)) from None
+
+    async def watched(self, work: Awaitable[ToolOutcome]) -> ToolOutcome:
+        """Run a command that may change files, and record which it changed; its summary says how many."""
+        async with self._watching:
+            await asyncio.to_thread(self._watch.look)
+            try:
+                outcome = await work
+            finally:
+                recorder, watch = self._recorder, self._watch
+                self._comparing = asyncio.ensure_future(asyncio.to_thread(lambda: _record(watch, recorder)))
+            changed = await asyncio.shield(self._comparing)
+        return _with_count(outcome, changed)
+
+    async def settle(self) -> None:
+        """Return once what an interrupted command changed is recorded."""
+        if self._comparing is not None:
+            await asyncio.wait([self._comparing])
+
+    def take_warnings(self) -> tuple[str, ...]:
+        """Return lines for a person that were not returned before."""
+        return (*self._recorder.take_warnings(), *self._watch.take_warnings())
+
+
+def _record(watch: Watch, recorder: Recorder) -> int:
+    found = watch.differences()
+    for one in found:
+        recorder.saw(one.path, one.before, one.content, one.after)
+    return len(found)
+
+
+def _with_count(outcome: ToolOutcome, changed: int) -> ToolOutcome:
+    if not changed:
+        return outcome
+    files = "1 file changed" if changed == 1 else f"{changed:,} files changed"
+    return replace(outcome, summary=f"{outcome.summary}, {files}" if outcome.summary else files)
+
+
+_NEW_FILE_MODE = 0o644
+
+
+class Recorder:
+    """The `ChangeRecorder` of one session."""
+
+    def __init__(self, session: Session, blobs: Blobs) -> None:
+        self._session = session
+        self._blobs = blobs
+        self._warnings: list[str] = []
+        self._has_warned = False
+
+    @contextmanager
+    def changing(self, path: Path, old: Loaded | None, data: bytes | None) -> Iterator[None]:
+        before = None if old is None else self._kept(old.data, old.mode, path)
+        mode = _NEW_FILE_MODE if old is None else old.mode
+        after = None if data is None else FileState(digest_of(data), len(data), mode, is_kept=False)
+        at = self._session.record_change(Change(self._session.line.latest, str(path), before, after))
+        try:
+            yield
+        except BaseException:
+            self._session.void(at)
+            raise
+
+    def saw(self, path: Path, before: FileState | None, content: bytes | None, after: FileState | None) -> None:
+        """Record a change that a comparison found; `content` is what the file was, where that is known."""
+        if before is not None and content is not None and self._blobs.put(content):
+            before = FileState(before.digest, before.size, before.mode)
+        self._session.record_change(Change(self._session.line.latest, str(path), before, after, "command"))
+
+    def take_warnings(self) -> tuple[str, ...]:
+        """Return lines for a person that were not returned before."""
+        found, self._warnings = tuple(self._warnings), []
+        return found
+
+    def _kept(self, data: bytes, mode: int, path: Path) -> FileState:
+        is_kept = self._blobs.put(data)
+        if not is_kept and not self._has_warned:
+            self._has_warned = True
+            self._warnings.append(f"the old content of {path} could not be kept, so /undo cannot put it back")
+        return FileState(digest_of(data), len(data), mode, is_kept)
+
+
+def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -> tuple[FileDiff, ...]:
+    """Return a diff for each file that was changed and not put back; changes of others since are part of it."""
+    first: dict[str, FileState | None] = {}
+    for _, change in session.line.live_changes(0):
+        first.setdefault(change.path, change.before)
+    found = (_diff(path, before, blobs, show(Path(path))) for path, before in first.items())
+    return tuple(one for one in found if one is not None)
+
+
+def _diff(path: str, before: FileState | None, blobs: Blobs, shown: str) -> FileDiff | None:
+    try:
+        now = look(path)
+    except Odd as odd:
+        return FileDiff(shown, "", str(odd))
+    if (now is None) == (before is None) and (now is None or now.is_same(before)):
+        return None
+    old = None if before is None else blobs.get(before.digest)
+    if before is not None and old is None:
+        return FileDiff(shown, "", "changed; what it was before was not kept")
+    try:
+        new = Path(path).read_bytes() if now is not None else None
+        left = text_file.decode(old, shown) if old is not None else None
+        right = text_file.decode(new if new is not None else b"", shown)
+    except (Refused, OSError):
+        return FileDiff(shown, "", "changed; it is no text")
+    diff = text_file.diff_of(shown, left, right)
+    if now is None:
+        return FileDiff(shown, diff, "deleted")
+    return FileDiff(shown, diff, "" if diff else "a new empty file" if before is None else "only its form changed")

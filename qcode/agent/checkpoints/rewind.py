@@ -1,0 +1,375 @@
+"""Takes a conversation and its files back, and forth again.
+
+A step is worked out first (`plan_*`, which changes nothing) and then performed: the present files are kept, the step
+is written to the session, and only then are files put back. So every step can be taken back, and a broken one can be
+finished. A file is put back without a question only if it is exactly what qcode left. Files are put back one by one,
+each atomically, only inside the workspace, through descriptors that follow no link.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise, zip_longest
+from pathlib import Path
+from typing import Literal
+
+from qcode.agent.checkpoints.blobs import LARGEST, Blobs, digest_of
+from qcode.agent.sessions.history import Change, FileMove, FileState, Line, Move, Own, Point, Why
+from qcode.agent.sessions.session import Session
+from qcode.protocol.messages import typed_text
+from qcode.protocol.rewinding import FilePlan, OwnMessage, RewindPlan, RewindReport, What
+from qcode.protocol.tools import Refused
+from qcode.tools import disk
+from qcode.tools.disk import Loaded, explain
+from qcode.values import dataclass
+
+
+class NothingToDo(Exception):  # noqa: N818  # an answer, not a failure
+    """There is nothing to go back to, or forth to. The text is one line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    plan: RewindPlan
+    why: Why
+    after: Point
+    steps: tuple[FileStep, ...]
+    own: Own | None
+    finishes: Move | None
+    state: tuple[object, ...]
+
+
+class Rewinder:
+    """For one session. All methods read or write files and belong in a thread; one at a time, while no turn runs."""
+
+    def __init__(self, session: Session, blobs: Blobs, folders: Sequence[Path]) -> None:
+        self._session = session
+        self._restorer = Restorer(folders, blobs)
+        self._root = folders[0]
+        self._planned: _Planned | None = None
+        self._plans = 0
+
+    @property
+    def _line(self) -> Line:
+        return self._session.line
+
+    def own_messages(self) -> tuple[OwnMessage, ...]:
+        """Return what the person said on the way to here, the first one first."""
+        owns = self._line.owns()
+        changes = self._line.live_changes(0)
+        found = []
+        for own, following in zip_longest(owns, owns[1:]):
+            end = None if following is None else following.number
+            paths = [one.path for _, one in changes if own.number <= one.number and (end is None or one.number < end)]
+            entry = self._line.stored[own.number].entry
+            files = tuple(dict.fromkeys(self._shown(path) for path in paths))
+            found.append(OwnMessage(own.number, typed_text(entry.message), entry.at, files))
+        return tuple(found)
+
+    def plan_rewind(self, number: int, what: What) -> RewindPlan:
+        """Plan to go back to before the person's message `number`; raise `NothingToDo` where there is none."""
+        own = next((one for one in self._line.owns() if one.number == number), None)
+        if own is None:
+            raise NothingToDo("That message is not in this conversation any more.")
+        steps = steps_back(self._line.live_changes(number)) if what != "conversation" else []
+        after = own.before if what != "files" else self._line.point
+        return self._plan("rewind", after, steps, own if what != "files" else None)
+
+    def plan_undo(self) -> RewindPlan:
+        """Plan to take back the last turn, or a compaction after it; first of all to finish what was broken off."""
+        line = self._line
+        if line.unfinished is not None:
+            broken = line.unfinished
+            return self._plan("undo", line.point, steps_to_finish(broken.files), None, finishes=broken)
+        if line.point.compacted_from is not None:
+            return self._plan("undo", line.point.compacted_from, [], None)
+        own = line.point.own
+        if own is None:
+            raise NothingToDo("There is nothing to undo: nothing was said yet.")
+        return self._plan("undo", own.before, steps_back(line.live_changes(own.number)), own)
+
+    def plan_redo(self) -> RewindPlan:
+        """Plan to take the last step back back."""
+        if not self._line.redoable:
+            raise NothingToDo("There is nothing to redo.")
+        move = self._line.redoable[-1]
+        return self._plan("redo", move.before, steps_again(move.files), None)
+
+    def perform(self, plan: RewindPlan, overwrite: Collection[str]) -> RewindReport:
+        """Do what was planned; of the doubtful files only those in `overwrite`.
+
+        Raise `NothingToDo` where the conversation has moved on since.
+        """
+        planned, self._planned = self._planned, None
+        if planned is None or planned.plan.plan_id != plan.plan_id or planned.state != self._state():
+            raise NothingToDo("The conversation has moved on since; ask again.")
+        problems = [f"{self._shown(one.path)} {one.refusal}" for one in planned.steps if one.refusal]
+        ready = self._prepared(planned, frozenset(overwrite), problems)
+        move = self._written(planned, ready)
+        done = 0
+        for one in ready:
+            try:
+                self._restorer.perform(one)
+                done += 1
+            except Refused as refused:
+                problems.append(str(refused))
+        if move.files:
+            self._session.finish(move.move_id)
+        if planned.finishes is not None:
+            self._session.finish(planned.finishes.move_id)
+        prompt = typed_text(self._line.stored[planned.own.number].entry.message) if planned.own is not None else ""
+        return RewindReport(_report(planned, done), prompt, tuple(problems))
+
+    def _prepared(self, planned: _Planned, overwrite: frozenset[str], problems: list[str]) -> list[Ready]:
+        ready = []
+        for step in planned.steps:
+            if step.refusal or (step.doubt and self._shown(step.path) not in overwrite) or _is_there(step):
+                continue
+            try:
+                ready.append(self._restorer.prepare(step))
+            except Refused as refused:
+                problems.append(str(refused))
+        return ready
+
+    def _written(self, planned: _Planned, ready: Sequence[Ready]) -> Move:
+        """Write the step to the session: from now on it counts, and what was prepared can be taken back."""
+        line, files = self._line, tuple(one.move for one in ready)
+        paths = {one.path for one in files}
+        if planned.why == "redo":
+            changes = line.redoable[-1].changes
+        else:
+            taken = (one for one in planned.steps if one.path in paths or (_is_there(one) and not one.refusal))
+            changes = tuple(at for one in taken for at in one.changes)
+        move = Move(line.moves, planned.why, line.point, planned.after, files, changes)
+        if planned.finishes is None:
+            self._session.move(move)
+            return move
+        return Move(planned.finishes.move_id, planned.why, line.point, planned.after)
+
+    def _plan(
+        self, why: Why, after: Point, steps: Sequence[FileStep], own: Own | None, *, finishes: Move | None = None
+    ) -> RewindPlan:
+        self._plans += 1
+        shown = tuple(self._file_plan(step) for step in steps if not _is_there(step))
+        messages = len(list(self._line.point.numbers)) - len(list(after.numbers))
+        plan = RewindPlan(self._plans, _summary(why, messages, shown, finishes), shown, messages)
+        self._planned = _Planned(plan, why, after, tuple(steps), own, finishes, self._state())
+        return plan
+
+    def _file_plan(self, step: FileStep) -> FilePlan:
+        path = self._shown(step.path)
+        action: Literal["restore", "create", "delete"]
+        action = "delete" if step.target is None else "create" if step.current is None else "restore"
+        return FilePlan(path, action, step.doubt, step.refusal)
+
+    def _state(self) -> tuple[object, ...]:
+        line = self._line
+        return line.latest, line.moves, line.next_change, line.point.key
+
+    def _shown(self, path: str) -> str:
+        root = str(self._root)
+        return path[len(root) + 1 :] if path.startswith(root.rstrip(os.sep) + os.sep) else path
+
+
+def _is_there(step: FileStep) -> bool:
+    """Say whether the file already is what it should be."""
+    if step.refusal:
+        return False
+    if step.current is None or step.target is None:
+        return step.current is step.target
+    return step.current.digest == step.target.digest
+
+
+def _summary(why: Why, messages: int, files: Sequence[FilePlan], finishes: Move | None) -> str:
+    if finishes is not None:
+        return f"Finish putting back {_count(len(files), 'file')}"
+    verb = {"undo": "Undo", "redo": "Redo", "rewind": "Rewind"}[why]
+    parts = []
+    if messages:
+        parts.append(f"{_count(abs(messages), 'message')} {'leave' if messages > 0 else 'come back'}")
+    if files:
+        parts.append(f"{_count(len(files), 'file')} put back")
+    return f"{verb}: {', '.join(parts) or 'nothing changes'}"
+
+
+def _report(planned: _Planned, done: int) -> str:
+    if planned.finishes is not None:
+        return f"Finished: {_count(done, 'file')} put back."
+    verb = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[planned.why]
+    messages = planned.plan.messages
+    parts = [f"{_count(abs(messages), 'message')} {'taken out' if messages > 0 else 'back'}"] if messages else []
+    parts += [f"{_count(done, 'file')} put back"] if done else []
+    way = "/undo takes this back." if planned.why == "redo" else "/redo takes this back."
+    return f"{verb}: {', '.join(parts) or 'nothing had to change'}. {way}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"1 {what}" if number == 1 else f"{number:,} {what}s"
+
+
+@dataclass(frozen=True, slots=True)
+class FileStep:
+    """A file to be put back to `target` (None: deleted) from `current`, what it is now.
+
+    `doubt` says why a person must be asked; `refusal` why it cannot be done at all. `changes` are the positions of the
+    changes it takes back.
+    """
+
+    path: str
+    current: FileState | None
+    target: FileState | None
+    doubt: str = ""
+    refusal: str = ""
+    changes: tuple[int, ...] = ()
+
+
+class Odd(Exception):  # noqa: N818  # a state of the world, not an error of ours
+    """There is something at a path that is no plain file inside the folders, or that cannot be read. Says why."""
+
+
+def look(path: str) -> FileState | None:
+    """Return what is at `path`, None where nothing is; raise `Odd` for what cannot be handled."""
+    try:
+        info = os.lstat(path)
+        if not stat.S_ISREG(info.st_mode):
+            raise Odd("is no plain file any more")
+        if info.st_size > LARGEST:
+            raise Odd("is too large to be kept first")
+        data = Path(path).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise Odd(f"cannot be read ({error.strerror})") from None
+    if os.path.realpath(path) != path:
+        raise Odd("is reached through a link now")
+    if info.st_nlink > 1:
+        raise Odd("has several hard links")
+    return FileState(digest_of(data), len(data), stat.S_IMODE(info.st_mode))
+
+
+def steps_back(changes: Sequence[tuple[int, Change]]) -> list[FileStep]:
+    """Return what taking these changes back means, file by file in the order they were first changed."""
+    by_path: dict[str, list[tuple[int, Change]]] = {}
+    for at, change in changes:
+        by_path.setdefault(change.path, []).append((at, change))
+    steps = (_step_back(path, found) for path, found in by_path.items())
+    return [step for step in steps if step is not None]
+
+
+def steps_again(files: Iterable[FileMove]) -> list[FileStep]:
+    """Return what taking a move back means for its files."""
+    steps = (_step(one.path, (one.target,), one.source, "", ()) for one in files)
+    return [step for step in steps if step is not None]
+
+
+def steps_to_finish(files: Iterable[FileMove]) -> list[FileStep]:
+    """Return what is left to do of a move that was broken off."""
+    steps = (_step(one.path, (one.source,), one.target, "", ()) for one in files)
+    return [step for step in steps if step is not None]
+
+
+def _step_back(path: str, changes: Sequence[tuple[int, Change]]) -> FileStep | None:
+    first, last = changes[0][1], changes[-1][1]
+    doubt = ""
+    for (_, earlier), (_, later) in pairwise(changes):
+        if not _is_same(earlier.after, later.before):
+            doubt = "was also changed by somebody else in between"
+    if not doubt and any(change.by == "command" for _, change in changes):
+        doubt = "changed while a command ran, which may have been somebody else"
+    # A change that was told and then did not happen, because qcode was killed in between, leaves what was before it.
+    expected = (last.after, last.before) if last.by == "tool" else (last.after,)
+    return _step(path, expected, first.before, doubt, tuple(at for at, _ in changes))
+
+
+def _step(
+    path: str, expected: Sequence[FileState | None], target: FileState | None, doubt: str, changes: tuple[int, ...]
+) -> FileStep | None:
+    """Return what it takes to get `path` to `target`; without a question only while it is one of `expected`."""
+    try:
+        current = look(path)
+    except Odd as odd:
+        return FileStep(path, None, target, refusal=str(odd), changes=changes)
+    if _is_same(current, target):
+        return FileStep(path, current, current, changes=changes) if changes else None
+    if target is not None and not target.is_kept:
+        return FileStep(path, current, target, refusal="was not kept, so it cannot be put back", changes=changes)
+    if not any(_is_same(current, one) for one in expected):
+        doubt = "was deleted since" if current is None else "was changed since"
+    return FileStep(path, current, target, doubt, changes=changes)
+
+
+def _is_same(left: FileState | None, right: FileState | None) -> bool:
+    return left is right if left is None or right is None else left.digest == right.digest
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A step whose present content is safe in the store; `loaded` is what may be replaced and nothing else."""
+
+    step: FileStep
+    move: FileMove
+    loaded: Loaded | None
+    content: bytes | None
+
+
+class Restorer:
+    """`folders` are those of the workspace, links followed."""
+
+    def __init__(self, folders: Iterable[Path], blobs: Blobs) -> None:
+        self._folders = tuple(folders)
+        self._blobs = blobs
+
+    def prepare(self, step: FileStep) -> Ready:
+        """Keep what the file is now, so that this can be taken back; raise `Refused` where that cannot be done."""
+        content = None
+        if step.target is not None:
+            content = self._blobs.get(step.target.digest)
+            if content is None:
+                raise Refused(f"{step.path}: its old content is missing from the session's folder")
+        loaded = self._load(step.path)
+        found = None if loaded is None else digest_of(loaded.data)
+        if found != (step.current.digest if step.current is not None else None):
+            raise Refused(f"{step.path} was changed just now")
+        source = None
+        if loaded is not None:
+            if not self._blobs.put(loaded.data):
+                raise Refused(f"{step.path} could not be kept first (is the disk full?), so it stays as it is")
+            source = FileState(digest_of(loaded.data), len(loaded.data), loaded.mode)
+        return Ready(step, FileMove(step.path, source, step.target), loaded, content)
+
+    def perform(self, ready: Ready) -> None:
+        """Put one file back; raise `Refused` where it is no longer what was kept, or the disk fails."""
+        path, target = ready.step.path, ready.step.target
+        base, parts = self._place(path)
+        try:
+            with disk.open_folder(base, parts[:-1], creates=target is not None) as folder:
+                if target is None or ready.content is None:
+                    if ready.loaded is not None:
+                        disk.remove_file(folder, parts[-1], ready.loaded, path)
+                    return
+                old = None if ready.loaded is None else replace(ready.loaded, mode=target.mode)
+                disk.replace_file(folder, parts[-1], ready.content, old, path)
+                if old is None:
+                    os.chmod(parts[-1], target.mode, dir_fd=folder)
+        except OSError as error:
+            raise Refused(explain(error, path)) from None
+
+    def _load(self, path: str) -> Loaded | None:
+        base, parts = self._place(path)
+        try:
+            with disk.open_folder(base, parts[:-1]) as folder:
+                return disk.load(folder, parts[-1], path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise Refused(explain(error, path)) from None
+
+    def _place(self, path: str) -> tuple[Path, tuple[str, ...]]:
+        if os.path.realpath(path) == path:
+            for base in self._folders:
+                if Path(path).is_relative_to(base) and Path(path) != base:
+                    return base, Path(path).relative_to(base).parts
+        raise Refused(f"{path} is outside the folders of this session")

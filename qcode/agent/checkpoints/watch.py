@@ -1,0 +1,154 @@
+"""Finds what a command changed in the work tree, by looking at it before and after.
+
+Ignored files are left out. Looking is bounded in files, bytes and time: a tree that is too large is not compared, and
+that is said once. Contents of small files are kept in memory, so that a change to them can be taken back.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+from qcode.agent.checkpoints.blobs import digest_of
+from qcode.agent.sessions.history import FileState
+from qcode.tools.files import walk
+from qcode.values import dataclass
+
+MOST_FILES = 20_000
+MOST_SECONDS = 1.5
+LARGEST_CONTENT = 512 * 1024
+LARGEST_SUM = 16 * 1024 * 1024
+
+_Stamp: TypeAlias = "tuple[int, int, int, int]"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file at one moment; `content` None: too large to keep."""
+
+    stamp: _Stamp
+    content: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A file that is not what it was; `content` is what it was, None where that is not known."""
+
+    path: Path
+    before: FileState | None
+    content: bytes | None
+    after: FileState | None
+
+
+class Watch:
+    """Looks at one folder. `look` before a command, then `differences` after it, each in a thread."""
+
+    def __init__(self, root: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._root = root
+        self._clock = clock
+        self._seen: dict[str, Seen] | None = None
+        self._is_too_large = False
+        self._warnings: list[str] = []
+
+    def look(self) -> None:
+        """Note how every file is now."""
+        self._seen = self._look(self._seen or {}) if not self._is_too_large else None
+
+    def differences(self) -> tuple[Difference, ...]:
+        """Return what changed since `look`; nothing where the tree is too large to be compared."""
+        before = self._seen
+        if before is None:
+            return ()
+        after = self._look(before)
+        self._seen = after
+        if after is None:
+            return ()
+        return tuple(self._compared(before, after))
+
+    def take_warnings(self) -> tuple[str, ...]:
+        found, self._warnings = tuple(self._warnings), []
+        return found
+
+    def _look(self, known: dict[str, Seen]) -> dict[str, Seen] | None:
+        end = self._clock() + MOST_SECONDS
+        is_late = False
+
+        def is_stopped() -> bool:
+            nonlocal is_late
+            is_late = is_late or self._clock() > end
+            return is_late
+
+        seen: dict[str, Seen] = {}
+        room = LARGEST_SUM
+        try:
+            for entry in walk.files(self._root, self._root, is_stopped):
+                one = _seen(entry.entry, known.get(entry.relative), room)
+                if one is None:
+                    continue
+                seen[entry.relative] = one
+                room -= len(one.content or b"")
+                if len(seen) > MOST_FILES:
+                    is_late = True
+        except walk.TooMany:
+            is_late = True
+        if not is_late:
+            return seen
+        self._is_too_large = True
+        self._warnings.append("this folder is too large to see what commands change in it: /undo leaves that alone")
+        return None
+
+    def _compared(self, before: dict[str, Seen], after: dict[str, Seen]) -> Iterator[Difference]:
+        for name in sorted(before.keys() | after.keys()):
+            old, new = before.get(name), after.get(name)
+            if old is not None and new is not None and (old.stamp == new.stamp or _is_same(old, new)):
+                continue
+            path = self._root / name
+            now = _state(path, new)
+            if new is not None and now is None:
+                continue
+            was = None if old is None else _unread(old) if old.content is None else _of(old.content, old.stamp[3])
+            yield Difference(path, was, old.content if old is not None else None, now)
+
+
+def _seen(entry: os.DirEntry[str], known: Seen | None, room: int) -> Seen | None:
+    """Return a plain file as it is now, its content from before where its stamp did not change."""
+    try:
+        info = entry.stat(follow_symlinks=False)
+        if not stat.S_ISREG(info.st_mode):
+            return None
+        stamp = (info.st_mtime_ns, info.st_size, info.st_ino, stat.S_IMODE(info.st_mode))
+        if known is not None and known.stamp == stamp:
+            return known
+        is_small = info.st_size <= min(LARGEST_CONTENT, room)
+        return Seen(stamp, Path(entry.path).read_bytes() if is_small else None)
+    except OSError:
+        return None
+
+
+def _is_same(old: Seen, new: Seen) -> bool:
+    """Say whether only the time of a file changed."""
+    return old.content is not None and old.content == new.content and old.stamp[3] == new.stamp[3]
+
+
+def _state(path: Path, seen: Seen | None) -> FileState | None:
+    if seen is None:
+        return None
+    if seen.content is not None:
+        return _of(seen.content, seen.stamp[3])
+    try:
+        return _of(path.read_bytes(), seen.stamp[3]) if seen.stamp[1] <= LARGEST_SUM else _unread(seen)
+    except OSError:
+        return None
+
+
+def _of(content: bytes, mode: int) -> FileState:
+    return FileState(digest_of(content), len(content), mode, is_kept=False)
+
+
+def _unread(seen: Seen) -> FileState:
+    """Stand for a content that was never read: nothing has this digest."""
+    return FileState(f"unread-{seen.stamp[0]}-{seen.stamp[1]}", seen.stamp[1], seen.stamp[3], is_kept=False)

@@ -1,0 +1,93 @@
+"""Choices the user made in the app and expects to find again: theme, model, effort, recent commands, the first start.
+
+One small file of the state folder; if it cannot be read or written, the app asks again. The configuration wins.
+Apart from `settings`: the first paint needs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from qcode.protocol.model import EFFORTS, Effort
+from qcode.text.json import JsonObject, parse_object
+from qcode.values import dataclass
+
+FILE_NAME = "choices.json"
+_MOST_RECENT = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Every call reads the file: another process may have changed it."""
+
+    state_dir: Path
+
+    @property
+    def path(self) -> Path:
+        return self.state_dir / FILE_NAME
+
+    @property
+    def theme(self) -> str:
+        """The theme that was chosen last, empty for none."""
+        theme = self._stored().get("theme")
+        return theme if isinstance(theme, str) else ""
+
+    @property
+    def model(self) -> str:
+        """The model (`provider/model`) that was switched to last, empty for none."""
+        model = self._stored().get("model")
+        return model if isinstance(model, str) else ""
+
+    @property
+    def effort(self) -> Effort | None:
+        """The effort that was chosen last, None for the model's own."""
+        effort = self._stored().get("effort")
+        return next((one for one in EFFORTS if one == effort), None)
+
+    @property
+    def recent(self) -> tuple[str, ...]:
+        """The ids of the commands that were used last, the latest first."""
+        recent = self._stored().get("recent")
+        return tuple(one for one in recent if isinstance(one, str)) if isinstance(recent, list) else ()
+
+    @property
+    def is_acquainted(self) -> bool:
+        """Whether the first start is over, finished or skipped."""
+        return self._stored().get("acquainted") is True
+
+    def keep_theme(self, name: str) -> None:
+        self._keep("theme", name)
+
+    def keep_model(self, name: str) -> None:
+        self._keep("model", name)
+
+    def keep_effort(self, effort: Effort | None) -> None:
+        self._keep("effort", effort or "")
+
+    def keep_recent(self, command_id: str) -> None:
+        """Put a command before those that were used earlier."""
+        self._keep("recent", [command_id, *(one for one in self.recent if one != command_id)][:_MOST_RECENT])
+
+    def keep_acquainted(self) -> None:
+        self._keep("acquainted", True)
+
+    def _stored(self) -> JsonObject:
+        try:
+            return parse_object(self.path.read_text("utf-8")) or {}
+        except (OSError, UnicodeDecodeError):
+            return {}
+
+    def _keep(self, name: str, value: str | bool | list[str]) -> None:
+        stored = self._stored()
+        if stored.get(name) == value:
+            return
+        with contextlib.suppress(OSError):
+            self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle, temporary = tempfile.mkstemp(dir=self.state_dir, prefix=".choices-")
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump({**stored, name: value}, file, indent=1)
+            Path(temporary).replace(self.path)

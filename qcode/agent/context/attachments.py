@@ -1,0 +1,250 @@
+"""Files beside a prompt: named by a flag, or as `@path` in typed text or in a command from a file.
+
+Piped text may come from anywhere and attaches nothing. The user may name any file; text of a project's file acts with
+the rights of the model.
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from qcode.protocol.approvals import Spans
+from qcode.protocol.errors import InputError
+from qcode.protocol.messages import Block, Image, Text
+from qcode.protocol.tools import ToolOutcome
+from qcode.text.clean import visible
+from qcode.tools.files.pictures import image_type
+from qcode.values import dataclass
+
+MAX_TEXT_BYTES = 4 * 1024 * 1024
+MAX_IMAGE_BYTES = 10 * 1024 * 1024
+UNJUDGED = "nobody judges here what the model may read"
+
+_IMAGE_NAMES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+_MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|((?:\\.|\S)+))((?<=")\S+)?')
+_LINES = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", re.DOTALL)
+_MOST_NAMES = 200
+_ESCAPED = re.compile(r"\\(.)")
+_TAG = re.compile(r"</(?=(?:file|folder|shell)\b)", re.IGNORECASE)
+
+
+_ATTACHED = re.compile(
+    r'<(?P<kind>file|folder|shell) (?:path|line)="(?P<name>[^"]*)"(?: result="(?P<result>[^"\n]*)")?[^>\n]*>\n'
+    r"(?P<content>.*)\n</(?P=kind)>",
+    re.DOTALL,
+)
+
+
+def attachments(files: Iterable[Path], typed: str, folder: Path, foreign: Spans = ()) -> tuple[Block, ...]:
+    """Return the files named by flags and by `@path` in the typed prompt as blocks; raise `InputError` for a bad one.
+
+    An `@word` that is no file stays a word. A path with spaces is written `@"a b"` or `@a\\ b`; `@a:10-20` are lines
+    of a file, `@a/` is what lies in a folder. What is named in `foreign` parts is left to `foreign_mentions`.
+    """
+    named = [_block(folder / path, str(path), takes_pipes=True) for path in files]
+    found = _mentioned(typed, folder, foreign)
+    return (*named, *(_mention_block(mention) for mention in found if not mention.is_foreign))
+
+
+def mentions(
+    typed: str, folder: Path, foreign: Spans = (), why_not_read: Callable[[Path], str] = lambda path: UNJUDGED
+) -> tuple[tuple[Block, ...], tuple[str, ...]]:
+    """Return what `@path` in the prompt attaches, and a line for each file that is not attached.
+
+    `foreign` are the parts of the prompt that a file of the project wrote. A mention that touches one of them is not
+    the user's: `why_not_read` says why the model may not read its path without asking, empty if it may.
+    """
+    return _attached(_mentioned(typed, folder, foreign), why_not_read)
+
+
+def foreign_mentions(
+    typed: str, folder: Path, foreign: Spans, why_not_read: Callable[[Path], str]
+) -> tuple[tuple[Block, ...], tuple[str, ...]]:
+    """`mentions`, without those of the user."""
+    found = _mentioned(typed, folder, foreign)
+    return _attached((mention for mention in found if mention.is_foreign), why_not_read)
+
+
+def _attached(
+    found: Iterable[_Mention], why_not_read: Callable[[Path], str]
+) -> tuple[tuple[Block, ...], tuple[str, ...]]:
+    blocks: list[Block] = []
+    complaints: list[str] = []
+    for mention in found:
+        why_not = why_not_read(mention.path) if mention.is_foreign else ""
+        if why_not:
+            complaints.append(f"not attached: @{visible(mention.name)}, which a file of the project names: {why_not}")
+            continue
+        try:
+            blocks.append(_mention_block(mention))
+        except InputError as error:
+            complaints.append(f"not attached: {error}")
+    return tuple(blocks), tuple(complaints)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mention:
+    """A file or folder that is there, the name it was typed by, and the lines that were asked for.
+
+    `is_foreign`: at least a part of the mention is not the user's. Its `path` has no links then.
+    """
+
+    path: Path
+    name: str
+    lines: tuple[int, int] | None = None
+    is_foreign: bool = False
+
+
+def shell_block(line: str, outcome: ToolOutcome) -> Text:
+    """Return what a person's own command printed as a block for the model; the output is bounded already."""
+    head = f'<shell line="{_attribute(line)}" result="{_attribute(outcome.summary)}">'
+    return Text(f"{head}\n{_TAG.sub('&lt;/', outcome.content)}\n</shell>")
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A block that was attached: `kind` is `file`, `folder` or `shell`; `result` is that of a line of the shell."""
+
+    kind: str
+    name: str
+    content: str
+    result: str = ""
+
+
+def split_attached(text: str) -> Attached | None:
+    """Return the parts of a block that was attached; None for typed text."""
+    match = _ATTACHED.fullmatch(text)
+    return Attached(match["kind"], match["name"], match["content"], match["result"] or "") if match else None
+
+
+def _mentioned(typed: str, folder: Path, foreign: Spans) -> list[_Mention]:
+    """Return what is there, each once; what the user names as well is the user's."""
+    found: dict[tuple[Path, tuple[int, int] | None], _Mention] = {}
+    for match in _MENTION.finditer(typed):
+        word = (match[1] or _ESCAPED.sub(r"\1", match[2])) + (match[3] or "")
+        is_foreign = any(start < match.end() and match.start() < end for start, end in foreign)
+        for name in (word, word.rstrip(".,;:!?)\"'")):
+            mention = _mention_at(name, folder)
+            if mention is None:
+                continue
+            if is_foreign:
+                # What is judged is what is read, wherever a link on the way leads by then.
+                mention = replace(mention, path=Path(os.path.realpath(mention.path)), is_foreign=True)
+            known = found.get((mention.path, mention.lines))
+            if known is None or known.is_foreign:
+                found[mention.path, mention.lines] = mention
+            break
+    return list(found.values())
+
+
+def _mention_at(name: str, folder: Path) -> _Mention | None:
+    path = _path_at(name, folder)
+    if path is not None:
+        return _Mention(path, name)
+    match = _LINES.fullmatch(name)
+    path = _path_at(match[1], folder) if match is not None else None
+    if match is None or path is None or path.is_dir():
+        return None
+    first, last = int(match[2]), int(match[3] or match[2])
+    return _Mention(path, match[1], (first, last)) if 0 < first <= last else None
+
+
+def _path_at(name: str, folder: Path) -> Path | None:
+    """Return the file of this name, or the folder where the name ends in a slash."""
+    try:
+        path = folder / Path(name).expanduser()
+        return path if name and (path.is_dir() if name.endswith("/") else path.is_file()) else None
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def _mention_block(mention: _Mention) -> Block:
+    if mention.name.endswith("/"):
+        return _folder_block(mention.path, mention.name)
+    return _block(mention.path, mention.name, lines=mention.lines)
+
+
+def _folder_block(path: Path, shown: str) -> Text:
+    """List a folder, its folders with a slash; what is in them is for the tools."""
+    try:
+        with os.scandir(path) as entries:
+            names = sorted(f"{entry.name}/" if Path(entry).is_dir() else entry.name for entry in entries)
+    except OSError as error:
+        raise InputError(f"{shown} cannot be read: {error.strerror}") from None
+    more = [f"[{len(names) - _MOST_NAMES:,} more]"] if len(names) > _MOST_NAMES else []
+    listed = "\n".join((*map(_one_line, names[:_MOST_NAMES]), *more))
+    return Text(f'<folder path="{_attribute(shown)}">\n{_TAG.sub("&lt;/", listed)}\n</folder>')
+
+
+def _one_line(name: str) -> str:
+    return name.encode("utf-8", "replace").decode("utf-8").replace("\n", "\\n")
+
+
+def _attribute(text: str) -> str:
+    return text.replace('"', "'").replace("\n", " ")
+
+
+def _block(path: Path, shown: str, *, takes_pipes: bool = False, lines: tuple[int, int] | None = None) -> Block:
+    """Read a file, or, where a flag named it, a pipe such as `<(git diff)`."""
+    is_image_by_name = path.suffix.lower() in _IMAGE_NAMES
+    limit = MAX_IMAGE_BYTES if is_image_by_name else MAX_TEXT_BYTES
+    data = _read(path, shown, limit, takes_pipes)
+    media_type = image_type(data)
+    if media_type:
+        return Image(media_type, base64.b64encode(data).decode("ascii"))
+    if is_image_by_name:
+        raise InputError(f"{shown} is no PNG, JPEG, GIF or WebP image, whatever its name says")
+    text, name = decoded(data, shown), f'path="{_attribute(shown)}"'
+    if lines is not None:
+        text, name = _cut_out(text, lines, shown), f'{name} lines="{lines[0]}-{lines[1]}"'
+    return Text(f"<file {name}>\n{_TAG.sub('&lt;/', text)}\n</file>")
+
+
+def _cut_out(text: str, lines: tuple[int, int], shown: str) -> str:
+    """Return some lines of a text, counted from 1; raise `InputError` where it is not that long."""
+    all_lines = text.split("\n")
+    count = len(all_lines) - (not all_lines[-1])
+    if lines[0] > count:
+        raise InputError(f"{shown} has only {count:,} lines, not {lines[0]:,}")
+    return "\n".join(all_lines[lines[0] - 1 : lines[1]])
+
+
+def read_image(path: Path, shown: str) -> bytes:
+    """Return the bytes of a plain file that is small enough for an image; raise `InputError` where there is none."""
+    return _read(path, shown, MAX_IMAGE_BYTES, takes_pipes=False)
+
+
+def _read(path: Path, shown: str, limit: int, takes_pipes: bool) -> bytes:
+    try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not (takes_pipes and stat.S_ISFIFO(mode)):
+            raise InputError(f"{shown} is {'a folder' if stat.S_ISDIR(mode) else 'no plain file'}")
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+            size = os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        raise InputError(f"{shown} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{shown} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) > limit:
+        raise InputError(f"{shown} is too large to attach ({max(size, len(data)):,} bytes; at most {limit:,})")
+    return data
+
+
+def decoded(data: bytes, what: str) -> str:
+    """Return `data` as text without its byte order mark; raise `InputError` naming `what` where it is none."""
+    encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        raise InputError(f"{what} is not text in UTF-8 or UTF-16") from None
+    if "\0" in text:
+        raise InputError(f"{what} is not text: it holds NUL bytes")
+    return text

@@ -1,0 +1,128 @@
+"""Reads the system's clipboard through the programs that systems have for it: an image, or else text.
+
+Terminals pass on text only, so an image has to be fetched. Programs come from PATH, never from the folder.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from qcode.agent.context.attachments import MAX_IMAGE_BYTES
+from qcode.safety.launcher import Unavailable, find_program, run
+from qcode.values import dataclass
+
+_SECONDS = 5.0
+_MOST_TEXT = 8 * 1024 * 1024
+_IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
+_MAC_DATA = re.compile(rb"\xc2\xabdata PNGf([0-9A-F]+)\xc2\xbb")
+_MAC_SCRIPT = "get the clipboard as \u00abclass PNGf\u00bb"
+_WINDOWS_IMAGE = (
+    "Add-Type -AssemblyName System.Windows.Forms; $i = [Windows.Forms.Clipboard]::GetImage(); if ($i) {"
+    " $m = New-Object IO.MemoryStream; $i.Save($m, [Drawing.Imaging.ImageFormat]::Png);"
+    " [Convert]::ToBase64String($m.ToArray()) }"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """What the clipboard holds. `problem` says in one line why nothing could be read; empty where it just is empty."""
+
+    image: bytes = b""
+    text: str = ""
+    problem: str = ""
+
+
+def read_clipboard(env: Mapping[str, str], outside: Path, *, system: str) -> Clip:
+    """Return the image of the clipboard, or its text where it holds none. Blocks for seconds at worst.
+
+    `outside` is the folder whose programs are not run; `system` is as `sys.platform` has it.
+    """
+    programs = _Programs(env, outside)
+    readers = [
+        _read_wayland if env.get("WAYLAND_DISPLAY") else None,
+        _read_x11 if env.get("DISPLAY") else None,
+        _read_mac if system == "darwin" else None,
+        _read_windows if env.get("WSL_DISTRO_NAME") else None,
+    ]
+    problems: list[str] = []
+    for reader in filter(None, readers):
+        clip = reader(programs)
+        if not clip.problem:
+            return clip
+        problems.append(clip.problem)
+    return Clip(problem=problems[0] if problems else "there is no clipboard to read here (no display)")
+
+
+class _Programs:
+    def __init__(self, env: Mapping[str, str], outside: Path) -> None:
+        self._env = dict(env)
+        self._outside = outside
+
+    def find(self, name: str) -> str | None:
+        return find_program(name, self._env.get("PATH", ""), self._outside)
+
+    def run(self, *argv: str) -> bytes:
+        """Return what a program prints; nothing where it fails, takes too long or prints too much."""
+        try:
+            code, output = run(argv, self._env, _SECONDS)
+        except Unavailable:
+            return b""
+        return output if code == 0 and len(output) <= 2 * MAX_IMAGE_BYTES else b""
+
+
+def _read_wayland(programs: _Programs) -> Clip:
+    paste = programs.find("wl-paste")
+    if paste is None:
+        return Clip(problem="reading the clipboard needs wl-paste (package wl-clipboard)")
+    types = programs.run(paste, "--list-types")
+    return _offered(
+        types, lambda kind: programs.run(paste, "--type", kind), lambda: programs.run(paste, "--no-newline")
+    )
+
+
+def _read_x11(programs: _Programs) -> Clip:
+    xclip = programs.find("xclip")
+    if xclip is None:
+        return Clip(problem="reading the clipboard needs xclip")
+    asked = (xclip, "-selection", "clipboard", "-o")
+    types = programs.run(*asked, "-t", "TARGETS")
+    return _offered(types, lambda kind: programs.run(*asked, "-t", kind), lambda: programs.run(*asked))
+
+
+def _offered(types: bytes, image: Callable[[str], bytes], text: Callable[[], bytes]) -> Clip:
+    """Return the image in the best type that is offered, or the text."""
+    offered = types.decode("utf-8", "replace").split()
+    kind = next((kind for kind in _IMAGE_TYPES if kind in offered), None)
+    data = image(kind) if kind is not None else b""
+    return Clip(data) if data else Clip(text=_text(text()))
+
+
+def _read_mac(programs: _Programs) -> Clip:
+    pngpaste, osascript, pbpaste = (programs.find(name) for name in ("pngpaste", "osascript", "pbpaste"))
+    data = programs.run(pngpaste, "-") if pngpaste is not None else b""
+    if not data and osascript is not None:
+        found = _MAC_DATA.search(programs.run(osascript, "-e", _MAC_SCRIPT))
+        data = bytes.fromhex(found[1].decode("ascii")) if found is not None and len(found[1]) % 2 == 0 else b""
+    if data or pbpaste is not None:
+        return Clip(data) if data or pbpaste is None else Clip(text=_text(programs.run(pbpaste)))
+    return Clip(problem="reading the clipboard needs pbpaste, or pngpaste for images")
+
+
+def _read_windows(programs: _Programs) -> Clip:
+    powershell = programs.find("powershell.exe")
+    if powershell is None:
+        return Clip(problem="reading the clipboard needs powershell.exe on PATH")
+    asked = (powershell, "-NoProfile", "-NonInteractive", "-Command")
+    try:
+        data = base64.b64decode(programs.run(*asked, _WINDOWS_IMAGE).strip(), validate=True)
+    except binascii.Error:
+        data = b""
+    return Clip(data) if data else Clip(text=_text(programs.run(*asked, "Get-Clipboard -Raw")))
+
+
+def _text(data: bytes) -> str:
+    return data[:_MOST_TEXT].decode("utf-8", "replace")

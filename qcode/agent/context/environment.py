@@ -1,0 +1,191 @@
+"""Where the model works, in a few lines: folder, system, shell, date, and the state of version control.
+
+Foreign text in them (paths, branch names) is put on one line without control characters. The branch comes from a
+file. git itself is asked only in a trusted folder, and only after its configuration was listed (which runs nothing)
+and holds no setting of the repository that could start a program.
+Facts: https://git-scm.com/docs/git-config, https://git-scm.com/docs/git-status.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from datetime import date
+from pathlib import Path
+
+from qcode.agent.context.project import GitState, read_head
+from qcode.safety.git_repository import hardened, risky
+from qcode.safety.launcher import Unavailable, find_program, run, safe_parts
+from qcode.values import dataclass
+
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+")
+_LONGEST = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """`system` is the operating system with its release, `shell` what runs commands, `today` the local date."""
+
+    folder: Path
+    project_root: Path
+    system: str
+    shell: str
+    today: date
+    git: GitState = field(default_factory=GitState)
+    added_folders: tuple[Path, ...] = ()
+
+
+def read_environment(
+    folder: Path,
+    project_root: Path,
+    env: Mapping[str, str],
+    today: date,
+    *,
+    is_trusted: bool,
+    shell: str = "bash",
+    added_folders: tuple[Path, ...] = (),
+) -> Environment:
+    """Look at the system and at version control. May block for a second; runs git only in a trusted folder."""
+    system = os.uname()
+    return Environment(
+        folder,
+        project_root,
+        f"{system.sysname} {system.release}",
+        shell,
+        today,
+        read_git(project_root, env, is_trusted=is_trusted),
+        added_folders,
+    )
+
+
+def describe(environment: Environment, model: str) -> str:
+    """Return the environment as the part of a prompt; `model` is the name the person knows it by."""
+    lines = ["# Environment", f"- Folder: {_one_line(environment.folder)}"]
+    if environment.project_root != environment.folder:
+        lines.append(f"- Project root: {_one_line(environment.project_root)}")
+    lines += [f"- Added folder: {_one_line(folder)}" for folder in environment.added_folders]
+    lines += [
+        f"- Model: {_one_line(model)}",
+        f"- System: {_one_line(environment.system)}",
+        f"- Commands run in: {_one_line(environment.shell)}",
+        f"- Date: {environment.today.isoformat()}",
+        f"- Version control: {_git(environment.git)}",
+    ]
+    return "\n".join(lines)
+
+
+def _git(state: GitState) -> str:
+    if not state.is_repository:
+        return "none (not a git repository)"
+    if state.branch:
+        where = f"git, branch {_one_line(state.branch)}"
+    elif state.commit:
+        where = f"git, no branch, at commit {state.commit[:12]}"
+    else:
+        where = "git, branch unknown"
+    if state.changed is None:
+        return where
+    if state.changed == 0:
+        return f"{where}, no uncommitted changes"
+    return (
+        f"{where}, {state.changed} uncommitted {'change' if state.changed == 1 else 'changes'} when the session began"
+    )
+
+
+def _one_line(value: object) -> str:
+    text = _UNPRINTABLE.sub("?", str(value))
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+TIMEOUT_S = 1.0
+
+# For `git status` alone: `git diff` fails with it.
+_NO_DIFF = (("diff.external", ""),)
+
+
+class _Unknown(Exception):  # noqa: N818  # control flow inside this module, never seen outside
+    """The state cannot be told; the text says why."""
+
+
+def read_git(root: Path, env: Mapping[str, str], *, is_trusted: bool, timeout: float = TIMEOUT_S) -> GitState:
+    """Return what can be told of the repository at `root` within `timeout` seconds, never raising."""
+    head = read_head(root)
+    if not head.is_repository:
+        return head
+    if not is_trusted:
+        return replace(head, why="the folder is not trusted, so git was not asked")
+    try:
+        return replace(head, changed=_Git(root, env, timeout).count_changes())
+    except _Unknown as unknown:
+        return replace(head, why=str(unknown))
+
+
+def list_files(root: Path, folder: Path, env: Mapping[str, str], timeout: float) -> tuple[str, ...] | None:
+    """Return the files of a trusted repository in and below `folder`, relative to it: what git does not ignore.
+
+    A submodule or a nested repository is a folder, its name ends in `/`. None where git cannot or may not be asked.
+    """
+    try:
+        git = _Git(root, env, timeout, folder)
+        git.check()
+        kept = git.run("ls-files", "-z", "--stage")
+        gone = frozenset(git.run("ls-files", "-z", "--deleted").split(b"\0"))
+        new = git.run("ls-files", "-z", "--others", "--exclude-standard")
+    except _Unknown:
+        return None
+    names: dict[bytes, None] = {}
+    for line in kept.split(b"\0"):
+        stage, _, name = line.partition(b"\t")
+        if name and name not in gone:
+            names[name + b"/" if stage.startswith(b"160000") else name] = None
+    names.update(dict.fromkeys(name for name in new.split(b"\0") if name))
+    return tuple(map(os.fsdecode, names))
+
+
+class _Git:
+    """Asks the git program about one repository, all within one time limit."""
+
+    def __init__(self, root: Path, env: Mapping[str, str], timeout: float, folder: Path | None = None) -> None:
+        path = env.get("PATH", "")
+        program = find_program("git", path, root)
+        if program is None:
+            raise _Unknown("no git outside the project was found")
+        self._command = (program, "-C", str(folder or root))
+        self._env = hardened(env, os.pathsep.join(safe_parts(path, root)), _NO_DIFF)
+        self._deadline = time.monotonic() + timeout
+
+    def check(self) -> None:
+        """Raise `_Unknown` where the repository sets anything that is not known to be harmless."""
+        listed = self.run("config", "--list", "--show-scope", "--show-origin", "--name-only", "-z")
+        found = next(risky(listed.split(b"\0")), None)
+        if found is not None:
+            raise _Unknown(f"the repository's configuration sets {found}, so git was not asked for its state")
+
+    def count_changes(self) -> int:
+        self.check()
+        found = self.run("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=all")
+        return _count(found.split(b"\0"))
+
+    def run(self, *arguments: str) -> bytes:
+        try:
+            code, output = run((*self._command, *arguments), self._env, self._deadline - time.monotonic())
+        except Unavailable as unavailable:
+            raise _Unknown(f"git {unavailable}") from None
+        if code != 0:
+            raise _Unknown("git could not tell the state of this repository")
+        return output
+
+
+def _count(fields: Sequence[bytes]) -> int:
+    """Count the entries of `git status --porcelain -z`; a rename or copy has its old name as a field of its own."""
+    count, is_old_name = 0, False
+    for one in fields:
+        if is_old_name or not one:
+            is_old_name = False
+            continue
+        count += 1
+        is_old_name = b"R" in one[:2] or b"C" in one[:2]
+    return count

@@ -1,0 +1,133 @@
+"""The files of the folder, for completing `@path`: listed in a thread, searched at any time, fresh when needed.
+
+In a trusted repository git lists them, else a walk that honours `.gitignore`. Nothing outside the folder is listed, and
+no link is followed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from qcode.text.match import Catalogue, FileMatch, Search
+from qcode.values import dataclass
+
+_GIT_SECONDS = 20.0
+_FRESH_SECONDS = 2.0
+_FRESH_FACTOR = 10.0
+_FIRST_PART = 500
+_PART_FACTOR = 4
+_UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found. `is_complete` False: the folder is still being listed, and there may be more."""
+
+    matches: tuple[FileMatch, ...] = ()
+    is_complete: bool = True
+
+
+class FileIndex:
+    """One for a folder. `root` is the project it belongs to; `is_trusted` is asked whenever it is listed.
+
+    `find` never waits. It is for one thread, the listing is in another.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        root: Path,
+        env: Mapping[str, str],
+        is_trusted: Callable[[], bool],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._folder = folder
+        self._root = root
+        self._env = dict(env)
+        self._is_trusted = is_trusted
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._search = Search(Catalogue.of(()))
+        self._is_listed = False
+        self._listed_at = 0.0
+        self._took = 0.0
+        self._is_closed = threading.Event()
+
+    def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> Found:
+        """Return the best matches among what is known so far; `recent` are paths that come first, absolute or not."""
+        return Found(self._search.find(query, tuple(map(self._relative, recent)), limit), self._is_listed)
+
+    def refresh(self, changed: Callable[[], None]) -> None:
+        """List the folder again unless that was done just now; `changed` is called, in a thread, when more is known."""
+        with self._lock:
+            fresh = max(_FRESH_SECONDS, _FRESH_FACTOR * self._took)
+            is_fresh = self._is_listed and self._clock() - self._listed_at < fresh
+            if self._is_closed.is_set() or self._thread is not None or is_fresh:
+                return
+            self._thread = threading.Thread(target=self._list, args=(changed,), name="file-index", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listing; what is known can still be searched."""
+        self._is_closed.set()
+
+    def _list(self, changed: Callable[[], None]) -> None:
+        begun = self._clock()
+        names: list[str] = []
+        size = _FIRST_PART
+        try:
+            for name in self._names():
+                names.append(name)
+                if len(names) >= size and not self._is_listed:
+                    self._search = Search(Catalogue.of(names))
+                    size *= _PART_FACTOR
+                    changed()
+                if self._is_closed.is_set():
+                    return
+            self._search = Search(Catalogue.of(names))
+        finally:
+            with self._lock:
+                self._is_listed, self._listed_at = True, self._clock()
+                self._took = self._listed_at - begun
+                self._thread = None
+        changed()
+
+    def _names(self) -> Iterator[str]:
+        """Yield the names that can be written in a prompt: none with line breaks, controls or undecodable bytes."""
+        return (name for name in self._raw_names() if _UNWRITABLE.search(name) is None)
+
+    def _raw_names(self) -> Iterable[str]:
+        if self._is_trusted():
+            from qcode.agent.context.environment import list_files
+
+            listed = list_files(self._root, self._folder, self._env, _GIT_SECONDS)
+            if listed:
+                return listed
+        return self._walked()
+
+    def _walked(self) -> Iterator[str]:
+        from qcode.tools.files.walk import TooMany, files
+
+        folder = self._folder.resolve()
+        root = self._root.resolve()
+        try:
+            for entry in files(root if folder.is_relative_to(root) else folder, folder, self._is_closed.is_set):
+                yield entry.relative
+        except (TooMany, OSError):
+            return
+
+    def _relative(self, path: str) -> str:
+        """Return a path as the catalogue writes it; what lies elsewhere is nowhere in it."""
+        if not path.startswith("/"):
+            return path.removeprefix("./")
+        try:
+            return os.fspath(Path(path).relative_to(self._folder))
+        except ValueError:
+            return path

@@ -1,0 +1,262 @@
+"""Instruction files: the user's own, then those of a trusted project from its root down to the folder.
+
+In each folder the first name that exists counts. A file is quoted whole and marked with its name; its `@path` imports
+follow it, except files that are never read for an import (secrets, keys). 64 KiB in all; the cut is visible.
+Apart from `memory`: the first paint needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from qcode import values
+from qcode.safety.paths import Ground, judge_on
+
+NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "QWEN.md")
+LIMIT = 64 * 1024
+DEPTH = 5
+
+_INTRODUCTION = (
+    "# Instructions\nThe files below were written by the person or their team. Later ones are more specific."
+)
+_TAG = re.compile(r"<(?=/?instructions\b)", re.IGNORECASE)
+
+
+@values.dataclass(frozen=True, slots=True)
+class InstructionFile:
+    """A file that was loaded. `size` is its size in bytes, `used` how many of them are in the prompt.
+
+    `shown` is its path as a person knows it, `imported_by` the shown path of the file that asked for it.
+    """
+
+    path: Path
+    shown: str
+    size: int
+    used: int
+    imported_by: str = ""
+
+    @property
+    def is_cut(self) -> bool:
+        return self.used < self.size
+
+
+@values.dataclass(frozen=True, slots=True)
+class Instructions:
+    """The part of the prompt, the files it was made from, and lines for a person about what was left out."""
+
+    text: str = ""
+    files: tuple[InstructionFile, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+def load_instructions(
+    folder: Path,
+    project_root: Path,
+    config_dir: Path,
+    *,
+    is_trusted: bool,
+    may_read: Callable[[Path], bool] = lambda path: True,
+) -> Instructions:
+    """Read all instruction files that hold for `folder`. A project's are read only if it `is_trusted`.
+
+    A project's file is read, and imports, only what lies in the project and what the model may read there without
+    asking: the path layer judges each real path, and so does `may_read`, with the rules of the session. The user's own
+    file imports what lies beside it.
+    """
+    loader = _Loader()
+    loader.load_own(config_dir / NAMES[0])
+    if is_trusted:
+        root = project_root.resolve()
+        ground = Ground(root)
+        loader.may_read = lambda path: judge_on(ground, str(path), "read").is_allowed and may_read(path)
+        for one in _chain(folder, project_root):
+            loader.load_first(one, root)
+    return loader.result()
+
+
+def _chain(folder: Path, project_root: Path) -> Iterator[Path]:
+    """Yield the folders from the root down to `folder`."""
+    root, last = project_root.resolve(), folder.resolve()
+    if not last.is_relative_to(root):
+        yield last
+        return
+    yield root
+    for size in range(1, len(last.relative_to(root).parts) + 1):
+        yield root.joinpath(*last.relative_to(root).parts[:size])
+
+
+@dataclass(slots=True)
+class _Loader:
+    may_read: Callable[[Path], bool] = lambda path: True
+    room: int = LIMIT
+    parts: list[str] = field(default_factory=list)
+    files: list[InstructionFile] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    seen: set[Path] = field(default_factory=set)
+
+    def load_own(self, path: Path) -> None:
+        """Load the person's own file, wherever its links lead; it may import what lies beside it."""
+        if os.path.lexists(path):
+            real = _real(path)
+            self._load(real, str(path), real.parent, imported_by="", depth=0)
+
+    def load_first(self, folder: Path, within: Path) -> None:
+        path = next((folder / name for name in NAMES if os.path.lexists(folder / name)), None)
+        if path is None:
+            return
+        shown, real = _shown(path, within), _real(path)
+        if not real.is_relative_to(within):
+            self.notices.append(f"{shown} leads out of the project and was not read")
+        elif is_secret(real) or not self.may_read(real):
+            self.notices.append(f"{shown} {'may not' if real.is_file() else 'cannot'} be read")
+        else:
+            self._load(real, shown, within, imported_by="", depth=0)
+
+    def _load(self, real: Path, shown: str, within: Path, *, imported_by: str, depth: int) -> None:
+        if real in self.seen:
+            return
+        self.seen.add(real)
+        found = _read(real, self.room)
+        if found is None:
+            self.notices.append(f"{shown} cannot be read")
+            return
+        data, size = found
+        if b"\0" in data:
+            self.notices.append(f"{shown} is no text and was not read")
+            return
+        text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+        used = len(data)
+        self.room -= used
+        self.files.append(InstructionFile(real, shown, size, used, imported_by))
+        if used < size:
+            text += f"\n[cut here: {shown} has {size} bytes, and all instructions together may have {LIMIT}]"
+            self.notices.append(f"{shown} was cut: {used} of {size} bytes fit into the {LIMIT} for instructions")
+        source = f' imported-by="{_attribute(imported_by)}"' if imported_by else ""
+        body = _TAG.sub("&lt;", text).strip()
+        self.parts.append(f'<instructions file="{_attribute(shown)}"{source}>\n{body}\n</instructions>')
+        for name in find_imports(text):
+            self._import(name, real, shown, within, depth + 1)
+
+    def _import(self, name: str, importer: Path, importer_shown: str, within: Path, depth: int) -> None:
+        """Load what `@name` stands for. Only what looks like a file is missed when there is none."""
+        wanted = importer.parent / name
+        try:
+            real = wanted.resolve()
+            is_there = real.exists()
+        except (OSError, RuntimeError, ValueError):
+            return
+        if name.startswith("~") or not real.is_relative_to(within):
+            if is_there or name.startswith(("/", "~", "..")):
+                self.notices.append(f"@{name} in {importer_shown} leads out of the project and was not read")
+        elif not is_there:
+            if name.startswith("./") or name.endswith(".md"):
+                self.notices.append(f"@{name} in {importer_shown} does not exist")
+        elif real.is_dir():
+            return
+        elif is_secret(real) or not self.may_read(real):
+            self.notices.append(f"@{name} in {importer_shown} {'may not' if real.is_file() else 'cannot'} be read")
+        elif depth > DEPTH:
+            self.notices.append(f"@{name} in {importer_shown} was not read: imports go {DEPTH} levels deep")
+        else:
+            self._load(real, _shown(real, within), within, imported_by=importer_shown, depth=depth)
+
+    def result(self) -> Instructions:
+        text = "\n\n".join([_INTRODUCTION, *self.parts]) if self.parts else ""
+        return Instructions(text, tuple(self.files), tuple(self.notices))
+
+
+def _real(path: Path) -> Path:
+    """Return `path` with its links followed as far as they lead; unlike `Path.resolve` it takes links in a circle."""
+    return Path(os.path.realpath(path))
+
+
+def _shown(path: Path, within: Path) -> str:
+    return str(path.relative_to(within)) if path.is_relative_to(within) else str(path)
+
+
+def _read(real: Path, room: int) -> tuple[bytes, int] | None:
+    """Return as much of a regular file as fits, cut at the end of a line, and its size. Follows no link."""
+    try:
+        handle = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        with os.fdopen(handle, "rb") as stream:
+            state = os.fstat(stream.fileno())
+            if not stat.S_ISREG(state.st_mode):
+                return None
+            data = stream.read(room + 1)
+    except OSError:
+        return None
+    if len(data) <= room:
+        return data, len(data)
+    whole = data[:room]
+    return whole[: whole.rfind(b"\n") + 1] or whole.decode("utf-8", "ignore").encode(), max(state.st_size, len(data))
+
+
+def _attribute(text: str) -> str:
+    return re.sub(r'[\x00-\x1f\x7f-\x9f"<>\u2028\u2029\ud800-\udfff]', "?", text)
+
+
+_IMPORT = re.compile(r"(?<![^\s(\[\"'])@([^\s`<>()\[\]\"']+)")
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)")
+_BACKTICKS = re.compile(r"(`++)")
+_SECRET_NAMES = (".env", ".env.*", ".envrc", "*.pem", "*.key", "*.p12", ".netrc", ".npmrc", ".pypirc")
+_KEY_NAME = re.compile(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?")
+_PUBLIC_NAMES = (".env.example", ".env.sample", ".env.template")
+
+
+def find_imports(text: str) -> tuple[str, ...]:
+    """Return the paths that `text` imports, in order and each once. Code, in fences or in a line, imports nothing."""
+    found: dict[str, None] = {}
+    for line in _lines_outside_fences(text):
+        for match in _IMPORT.finditer(_without_code_spans(line)):
+            name = match[1].rstrip(".,;:!?")
+            if name and name.strip("./"):
+                found[name] = None
+    return tuple(found)
+
+
+def is_secret(path: Path) -> bool:
+    """Say whether a file by its name holds keys or belongs to git's own folder, whatever an instruction says."""
+    name = path.name.casefold()
+    if ".git" in (part.casefold() for part in path.parts):
+        return True
+    if _KEY_NAME.fullmatch(name):
+        return True
+    return name not in _PUBLIC_NAMES and any(fnmatchcase(name, pattern) for pattern in _SECRET_NAMES)
+
+
+def _without_code_spans(line: str) -> str:
+    """Return `line` without what stands between two runs of equally many backticks (CommonMark 0.31, section 6.1)."""
+    parts = _BACKTICKS.split(line)
+    last = {run: index for index, run in enumerate(parts) if index % 2}
+    kept: list[str] = []
+    index = 0
+    while index < len(parts):
+        if index % 2 and last[parts[index]] > index:
+            index = next(end for end in range(index + 2, len(parts), 2) if parts[end] == parts[index])
+        else:
+            kept.append(parts[index])
+        index += 1
+    return "".join(kept)
+
+
+def _lines_outside_fences(text: str) -> Iterator[str]:
+    """Yield the lines that are in no fenced block (CommonMark 0.31, section 4.5), whatever list it stands in."""
+    fence = ""
+    for line in text.split("\n"):
+        match = _FENCE.match(line)
+        if fence:
+            if match and match[1][0] == fence[0] and len(match[1]) >= len(fence) and not match[2].strip():
+                fence = ""
+        elif match and not (match[1][0] == "`" and "`" in match[2]):
+            fence = match[1]
+        else:
+            yield line

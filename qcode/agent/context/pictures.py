@@ -1,0 +1,93 @@
+"""Images a person puts into a prompt: from a path or from the clipboard, with what the app shows of them."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from qcode.agent.context.attachments import read_image
+from qcode.protocol.errors import InputError
+from qcode.protocol.messages import Image
+from qcode.protocol.tools import Refused
+from qcode.tools.files.pictures import image_type, picture
+from qcode.values import dataclass
+
+_START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """`size` is width and height in pixels, None where the file does not say. `path` is empty for the clipboard's."""
+
+    image: Image
+    name: str
+    size: tuple[int, int] | None
+    path: str = ""
+
+
+def picture_at(path: str, folder: Path) -> Picture:
+    """Return the image of this path or `file://` address; raise `InputError` with one line where it is none."""
+    if path.startswith("file://"):
+        path = unquote(urlsplit(path).path)
+    try:
+        place = folder / Path(path).expanduser()
+    except (RuntimeError, ValueError):
+        raise InputError(f"{path} does not exist") from None
+    return picture_of(read_image(place, path), place.name, path)
+
+
+def picture_of(data: bytes, name: str, path: str = "") -> Picture:
+    """Return an image from its bytes, made smaller where that is needed; raise `InputError` where it cannot be used."""
+    media_type = image_type(data)
+    if not media_type:
+        raise InputError(f"{name} is no PNG, JPEG, GIF or WebP image")
+    try:
+        sent = picture(data, media_type, name)
+    except Refused as refused:
+        raise InputError(str(refused)) from None
+    return Picture(sent.image, name, size_of(data), path)
+
+
+def size_of(data: bytes) -> tuple[int, int] | None:
+    """Return width and height as the headers say: PNG, GIF, JPEG (ITU T.81) and WebP (RFC 9649)."""
+    try:
+        if data.startswith(b"\x89PNG"):
+            return _pair(">II", data, 16)
+        if data.startswith(b"GIF8"):
+            return _pair("<HH", data, 6)
+        if data.startswith(b"\xff\xd8"):
+            return _size_of_jpeg(data)
+        return _size_of_webp(data) if data[8:12] == b"WEBP" else None
+    except (struct.error, IndexError):
+        return None
+
+
+def _pair(form: str, data: bytes, at: int) -> tuple[int, int]:
+    first, second = struct.unpack_from(form, data, at)
+    return int(first), int(second)
+
+
+def _size_of_jpeg(data: bytes) -> tuple[int, int] | None:
+    at = 2
+    while data[at] == 0xFF:
+        while data[at] == 0xFF:
+            at += 1
+        if data[at] in _START_OF_FRAME:
+            height, width = _pair(">HH", data, at + 4)
+            return width, height
+        at += 1 + _pair(">HH", data, at + 1)[0]
+    return None
+
+
+def _size_of_webp(data: bytes) -> tuple[int, int] | None:
+    kind = data[12:16]
+    if kind == b"VP8 ":
+        width, height = _pair("<HH", data, 26)
+        return width & 0x3FFF, height & 0x3FFF
+    if kind == b"VP8L":
+        bits = int.from_bytes(data[21:25], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if kind == b"VP8X":
+        return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
+    return None

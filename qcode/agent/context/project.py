@@ -1,0 +1,93 @@
+"""The root of the project a folder belongs to, and the branch and commit of its repository. Runs nothing.
+
+Apart from `environment`: the first paint needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from qcode.values import dataclass
+
+_LARGEST_POINTER = 4096
+_POINTER = "gitdir:"
+
+
+def find_project_root(folder: Path) -> Path:
+    """Return the nearest ancestor (or `folder` itself) that holds a real `.git`, else `folder`; both resolved."""
+    real = folder.resolve()
+    return next((one for one in (real, *real.parents) if git_folder(one) is not None), real)
+
+
+def git_folder(root: Path) -> Path | None:
+    """Return the folder of the repository whose work tree is `root`, or None if there is none.
+
+    `.git` counts when it has what git itself asks for (`HEAD`, `objects`, `refs`), or is a file that points to such a
+    folder, as in a linked work tree or a submodule: https://git-scm.com/docs/gitrepository-layout.
+    """
+    place = root / ".git"
+    pointer = read_small(place)
+    if pointer is None:
+        return place if (place / "HEAD").is_file() and _has_store(place) else None
+    if not pointer.startswith(_POINTER):
+        return None
+    target = root / pointer[len(_POINTER) :].strip()
+    if not (target / "HEAD").is_file():
+        return None
+    common = read_small(target / "commondir")
+    return target if _has_store(target if common is None else target / common.strip()) else None
+
+
+def read_small(path: Path) -> str | None:
+    """Return the text of a small regular file, or None for anything else; follows no link and never waits."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return None
+        return os.read(handle, _LARGEST_POINTER).decode("utf-8", "replace")
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+
+
+def _has_store(place: Path) -> bool:
+    try:
+        return (place / "objects").is_dir() and (place / "refs").is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+_BRANCH = re.compile(r"ref: refs/heads/([^\x00-\x20\x7f~^:?*\[\\]+)\n?")
+_COMMIT = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64})\n?")
+
+
+@dataclass(frozen=True, slots=True)
+class GitState:
+    """`changed` counts uncommitted changes, untracked files included; None where it was not or could not be asked.
+
+    `why` says in words for a person why `changed` is None in a repository.
+    """
+
+    is_repository: bool = False
+    branch: str = ""
+    commit: str = ""
+    changed: int | None = None
+    why: str = ""
+
+
+def read_head(root: Path) -> GitState:
+    """Return branch and commit of the repository at `root`, never raising."""
+    place = git_folder(root)
+    if place is None:
+        return GitState()
+    head = read_small(place / "HEAD") or ""
+    branch, commit = _BRANCH.fullmatch(head), _COMMIT.fullmatch(head)
+    name = branch[1] if branch and branch[1] != ".invalid" else ""
+    return GitState(True, name, commit[1] if commit else "")

@@ -1,0 +1,97 @@
+"""Builds the system prompt: stable parts first, so that provider caches stay warm.
+
+The texts are our own and lie beside this module in `text/`; `docs/prompt.md` explains them. Trust is not decided
+here.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from dataclasses import field
+from functools import cache
+from typing import Literal, TypeAlias
+
+from qcode.agent.context.environment import Environment, describe
+from qcode.agent.context.instructions import Instructions
+from qcode.protocol.approvals import ApprovalMode
+from qcode.values import dataclass
+
+Family: TypeAlias = Literal["claude", "gpt", "gemini", "open"]
+
+_GPT_NAME = re.compile(r"(?:chat)?gpt-(?!oss)|codex|o\d+(?:-|$)")
+_PLAN = "Plan mode: read and think only. Calls that change anything will be refused. Work out how the task should be "
+_PLAN_ENDS = {
+    True: (
+        "done; then hand in a short plan that names files and steps with the `exit_plan_mode` tool. Only the person's "
+        "answer to it ends plan mode: until then change nothing, and if they want something else, plan again. A "
+        "question that needs no change just gets its answer."
+    ),
+    False: "done and end with a short plan that names files and steps: it is the answer, and nothing is carried out.",
+}
+_UNATTENDED = (
+    "Nobody is watching this run: questions get no answer and calls that need approval are refused. Decide yourself, "
+    "finish what can be finished, and make your last reply complete, because it alone is the output."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Briefing:
+    """What a prompt is built from. `model` is `provider/model`.
+
+    `replacement` stands in for everything else where the person gave a prompt of their own; `addition` comes last in
+    either case. `is_attended`: a person can answer and approve.
+    """
+
+    model: str
+    environment: Environment
+    instructions: Instructions = field(default_factory=Instructions)
+    mode: ApprovalMode = "default"
+    is_attended: bool = True
+    replacement: str = ""
+    addition: str = ""
+
+
+def build_system_prompt(briefing: Briefing) -> str:
+    """Return the system prompt: text for every model, text for its family, instructions, environment, addition."""
+    if briefing.replacement:
+        parts = [briefing.replacement, briefing.addition]
+    else:
+        parts = [
+            _text("base"),
+            _text(model_family(briefing.model)),
+            briefing.instructions.text,
+            describe(briefing.environment, briefing.model),
+            _PLAN + _PLAN_ENDS[briefing.is_attended] if briefing.mode == "plan" else "",
+            "" if briefing.is_attended else _UNATTENDED,
+            briefing.addition,
+        ]
+    return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
+
+
+def build_agent_prompt(briefing: Briefing, role: str) -> str:
+    """Return the system prompt of a sub-agent: its role in the place of what the conversation is told of itself."""
+    parts = [
+        role,
+        _text(model_family(briefing.model)),
+        briefing.instructions.text,
+        describe(briefing.environment, briefing.model),
+    ]
+    return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
+
+
+def model_family(model: str) -> Family:
+    """Return whose habits a model has, by its name alone; `open` for every name that says nothing."""
+    name = model.lower().rpartition("/")[2]
+    if "claude" in model.lower():
+        return "claude"
+    if "gemini" in name:
+        return "gemini"
+    return "gpt" if _GPT_NAME.match(name) else "open"
+
+
+@cache
+def _text(name: str) -> str:
+    data = pkgutil.get_data(__name__, f"text/{name}.md")
+    assert data is not None
+    return data.decode()

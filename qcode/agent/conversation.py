@@ -1,0 +1,482 @@
+"""One session with one model: a front end submits to it, answers, steers and cancels.
+
+Keeps the session file, the rules and what the host taught; each turn gets a fresh engine and driver.
+`SessionTranscript` is the order of the messages as they are sent, and where each is in the session's file.
+`Waiting` holds attachments and steering until the next request. It does not know which provider, tools and
+folders it got: they are wired from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+
+from qcode.agent.approvals import JudgedCalls
+from qcode.agent.checkpoints.checkpoints import Checkpoints
+from qcode.agent.driver import Driver
+from qcode.agent.models.client import Connected, Models, Preparation, PromptLimits, Reached, Wiring, refused_turn
+from qcode.agent.permissions import Permissions
+from qcode.agent.reports import context_report, earlier_usage, turn_usage
+from qcode.agent.sessions.library import Library
+from qcode.agent.sessions.session import Session
+from qcode.agent.subagents import Agents, Parent
+from qcode.agent.telemetry import Watching
+from qcode.agent.toolbox import Background
+from qcode.engine.caps import caps_for
+from qcode.engine.counting import size_messages
+from qcode.engine.effects import (
+    Append,
+    ApprovalAnswered,
+    CancelRequested,
+    Compact,
+    CompactionSettings,
+    CompactRequested,
+    SteerQueued,
+    TurnSettings,
+    UserSubmitted,
+)
+from qcode.engine.model_facts import KnownModel, Learn
+from qcode.engine.turn import Turn
+from qcode.protocol.approvals import NO_OPTIONS, Answer, ApprovalMode, Spans, TurnOptions
+from qcode.protocol.errors import ProviderError
+from qcode.protocol.events import (
+    ApprovalRequested,
+    Notice,
+    SteeringAdded,
+    ToolFinished,
+    TurnEnded,
+    TurnEvent,
+)
+from qcode.protocol.messages import Block, Message, Text, ToolCall, ToolResult
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.reports import ContextReport, TurnUsage
+from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.safety.policy import Policy
+from qcode.text.json import JsonObject
+from qcode.tools.dialog import ExitPlanMode
+from qcode.tools.subagent import NAME as AGENT
+
+__all__ = ["Connected", "Conversation", "PromptLimits", "Wiring"]
+
+
+class Conversation:
+    """The real `protocol.approvals.Conversation`. Owns its session file and provider until `close`."""
+
+    def __init__(
+        self, wiring: Wiring, connected: Connected, session: Session, messages: tuple[Message, ...] = ()
+    ) -> None:
+        self._wiring = wiring
+        self._connected = connected
+        self.permissions = Permissions(wiring.policy, wiring.origins)
+        self.effort = wiring.effort
+        self._driver: Driver | None = None
+        self._agents: Agents | None = None
+        self.background = Background(wiring.toolbox)
+        self._turn: Turn | None = None
+        self._models = Models(wiring)
+        self._waiting = Waiting(wiring.mentioned)
+        self._own: Connected | None = None
+        self._watching = Watching(wiring.debug_log, lambda: self.model)
+        self._seen = self._watching.seen
+        self._preparation = Preparation(self.model, self._connected.window, self._wiring.tokens)
+        self._is_opening = False
+        self._checkpoints = Checkpoints(
+            wiring.toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy
+        )
+        self._calls = JudgedCalls(wiring.toolbox, self._checkpoints.watched, wiring.approved, self.permissions)
+        root, small = wiring.toolbox.workspace.root, self._models.small
+        self.library = Library(self, wiring.sessions, root, small, lambda used: self._usage.append(used))
+        self._begin(session, messages)
+
+    def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
+        """Go on with a session; `messages` are what is known where its file does not have them."""
+        self._transcript = SessionTranscript(session, messages)
+        self._counter = self._reached.counter()
+        self._turns = 0
+        price = self._connected.model.facts.price
+        ever = (stored.paid for _, stored in sorted(session.line.stored.items()))
+        self._usage = earlier_usage(ever, self.model, price)
+
+    @property
+    def session_id(self) -> str:
+        return self._transcript.session.session_id
+
+    @property
+    def model(self) -> str:
+        return self._connected.name
+
+    @property
+    def mode(self) -> ApprovalMode:
+        return self.permissions.mode
+
+    @property
+    def policy(self) -> Policy:
+        """The rules as they are now, with the mode and the answers of the person."""
+        return self.permissions.policy
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return tuple(self._transcript.messages)
+
+    def attach(self, blocks: tuple[Block, ...]) -> None:
+        """Put these blocks (files, images) before the next prompt."""
+        self._waiting.attach(blocks)
+
+    @property
+    def takes_images(self) -> bool:
+        return self._connected.model.facts.images is not False
+
+    @property
+    def thinks(self) -> bool:
+        return self._connected.model.facts.thinking
+
+    async def submit(
+        self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
+    ) -> AsyncGenerator[TurnEvent, None]:
+        if self._driver is not None:
+            raise RuntimeError("a turn is already running")
+        try:
+            borrowed = self._models.borrow(options.model, self._connected)
+        except ValueError as refusal:
+            for event in refused_turn(prompt, str(refusal)):
+                yield self._seen(event)
+            return
+        self._own = self._connected if borrowed is not self._connected else None
+        self._use(borrowed)
+        message = Message("user", (*self._waiting.taken(prompt, attached, options.foreign), Text(prompt)))
+        async with aclosing(self._run(UserSubmitted(message), prompt, options)) as events:
+            async for event in events:
+                yield event
+
+    async def compact(self, focus: str = "") -> AsyncGenerator[TurnEvent, None]:
+        """Shorten what is sent of the conversation; the last event is `TurnEnded` as for a turn."""
+        async with aclosing(self._run(CompactRequested(focus), "/compact")) as events:
+            async for event in events:
+                yield event
+
+    async def _run(
+        self, first: UserSubmitted | CompactRequested, prompt: str, options: TurnOptions = NO_OPTIONS
+    ) -> AsyncGenerator[TurnEvent, None]:
+        if self._driver is not None:
+            raise RuntimeError("a turn is already running")
+        self._turns += 1
+        self._is_opening = isinstance(first, UserSubmitted)
+        writer, problem = self._models.writer()
+        settings = self._turn_settings(writer, options)
+        turn = Turn(settings, self._known_model(), self._transcript.messages, self._counter, number=self._turns)
+        summaries = None if writer is None else Reached(self._wiring, writer).provider
+        self._turn, self._driver = turn, Driver(turn, self._reached.provider, self, writer=summaries)
+        self._agents = self._agents_of(turn, self._driver)
+        await self._checkpoints.settle()
+        complaints = self._waiting.complaints
+        complaints += problem
+        try:
+            complaints += await self._prepare(turn, first)
+            async with aclosing(self._driver.run(first)) as events:
+                async for event in events:
+                    if isinstance(event, TurnEnded):
+                        self._transcript.session.sync()
+                        self._usage.append(turn_usage(prompt, self.model, event))
+                    for source in (self._transcript.session, self._checkpoints, self._wiring.toolbox, self._calls):
+                        for warning in source.take_warnings():
+                            yield self._seen(Notice("warning", warning))
+                    if isinstance(event, ToolFinished):
+                        self._transcript.keep_result(event)
+                    if isinstance(event, SteeringAdded):
+                        self._waiting.arrived(event.text)
+                    yield self._seen(event)
+                    while complaints and not isinstance(event, TurnEnded):
+                        yield self._seen(Notice("warning", complaints.pop(0)))
+        finally:
+            self._driver = self._agents = self._turn = None
+            self._calls.clear()
+            self._waiting.turn_over()
+            if self._own is not None:
+                self._use(self._own)
+                self._own = None
+            self._transcript.session.sync()
+
+    def answer(self, call_id: str, answer: Answer) -> None:
+        settled = self._calls.answered(call_id, answer)
+        if settled is not None and self._driver is not None:
+            self._tell_mode()
+            self._driver.give(settled)
+        elif self._agents is not None:
+            self._agents.answer(call_id, answer)
+
+    def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
+        if self._driver is not None:
+            self._driver.give(SteerQueued(text, self._waiting.steered(text, attached)))
+
+    def unsteer(self, text: str) -> bool:
+        is_back = self._driver is not None and self._driver.withdraw(text) is not None
+        if is_back:
+            self._waiting.withdraw(text)
+        return is_back
+
+    def cancel(self) -> None:
+        if self._driver is not None:
+            if self._agents is not None:
+                self._agents.halt()
+            self._driver.give(CancelRequested())
+            self._preparation.cancel()
+
+    def clear(self) -> None:
+        self.open_session(self._wiring.new_session(self.model))
+
+    @property
+    def rewinds(self) -> Checkpoints:
+        return self._checkpoints
+
+    @property
+    def reports(self) -> Conversation:
+        return self
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Every tool the model is offered now: in plan mode also the one that ends it, where somebody can answer."""
+        tools = self._reached.tools(self._wiring.toolbox, self.policy)
+        return (*tools, ExitPlanMode.spec) if self.mode == "plan" and self._wiring.is_attended else tools
+
+    def context(self) -> ContextReport:
+        connected, specs = self._connected, self.tools
+        system, briefed = connected.system(self.mode), self._wiring.instruction_chars()
+        return context_report(
+            self._known_model(), system, briefed, specs, self._transcript.messages, self._counter, connected.output
+        )
+
+    def usage(self) -> tuple[TurnUsage, ...]:
+        return tuple(self._usage)
+
+    @property
+    def session(self) -> Session:
+        return self._transcript.session
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn runs."""
+        return self._driver is not None
+
+    def open_session(self, session: Session, *, is_copy: bool = False) -> None:
+        """Leave the session that is open and go on with another one; in a copy what was answered still holds."""
+        if not is_copy:
+            self.permissions.forget_session()
+        self._transcript.session.close()
+        self._checkpoints.follow(session)
+        self._begin(session)
+
+    def _moved(self) -> None:
+        """The session is at another point now: hold the messages it consists of there."""
+        self._transcript.read_again()
+        self._counter.context_tokens = size_messages(self._transcript.messages)
+
+    def set_model(self, name: str) -> None:
+        connected = self._wiring.connect(name)
+        if self._own is not None:
+            self._models.retire(self._own.provider)
+            self._own = connected
+            return
+        self._models.retire(self._connected.provider)
+        self._use(connected)
+
+    def trust_folder(self) -> None:
+        """Let rules and modes hold from the next call on: the person trusts the folder."""
+        self.permissions.trust_folder()
+        self._wiring.toolbox.trust_folder()
+
+    def set_mode(self, mode: ApprovalMode) -> None:
+        self.permissions.set_mode(mode)
+        self._tell_mode()
+
+    def _tell_mode(self) -> None:
+        """Let a running turn tell the model the mode from its next step on, and drop questions it does not allow."""
+        if self._turn is not None and self._driver is not None:
+            system = self._connected.system(self.mode)
+            self._turn.settings = replace(self._turn.settings, system=system, tools=self.tools)
+            self._calls.deny_changes(self.policy, self._driver.give)
+        if self._agents is not None:
+            self._agents.deny_changes()
+
+    async def close(self) -> None:
+        """Release the session file and every connection; nothing may be submitted after this."""
+        await self._wiring.toolbox.end_servers()
+        self.release()
+        await self._models.close()
+        await self._connected.provider.close()
+
+    def release(self) -> None:
+        """Let go of all files, for a program that ends now and takes its connections with it; safe to call twice."""
+        self._transcript.session.close()
+        self._checkpoints.close()
+        self._wiring.toolbox.close()
+        self._watching.close()
+
+    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | ApprovalRequested:
+        return await self._calls.judge(self.policy, call, arguments, repeats)
+
+    async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
+        judged = self._calls.take(call, arguments)
+        if self._agents is not None and judged.name == AGENT:
+            return await self._agents.run(call, judged.arguments)
+        with self.background.running(call.call_id, judged.name) as goes_on:
+            return await self._calls.run(self.policy, judged, output, self._connected.model.name, goes_on)
+
+    def append(self, effect: Append) -> None:
+        self._transcript.append(effect, is_own=self._is_opening)
+        self._is_opening = False
+
+    def take_compaction(self, effect: Compact) -> None:
+        self._transcript.compact(effect)
+
+    def learn(self, effect: Learn) -> None:
+        self._reached.learn(effect)
+
+    def about_to_run(self, call: ToolCall) -> None:
+        self._transcript.session.intend(call)
+        self._transcript.session.sync()
+
+    async def explain(self, error: ProviderError) -> ProviderError:
+        return await self._reached.explain(error)
+
+    @property
+    def _reached(self) -> Reached:
+        return Reached(self._wiring, self._connected)
+
+    def _agents_of(self, turn: Turn, driver: Driver) -> Agents | None:
+        """Return the sub-agents of a turn; None where the model is not offered any."""
+        toolbox, session = self._wiring.toolbox, self._transcript.session
+        if toolbox.agent is None:
+            return None
+        parent = Parent(turn, driver, self._reached, toolbox, session, self._checkpoints, self.permissions)
+        return Agents(toolbox.agent, self._wiring.kinds, parent, lambda: self._models.writer()[0])
+
+    async def _prepare(self, turn: Turn, first: UserSubmitted | CompactRequested) -> tuple[str, ...]:
+        """Find out what the first request of a turn has to fit into; return warnings for the person."""
+        preparation = self._preparation
+        warning = await preparation.ask()
+        await preparation.settle(self._wiring.toolbox.settle())
+        turn.settings = settings = replace(turn.settings, tools=self.tools)
+        turn.model = model = self._known_model()
+        cap = caps_for(settings.output, model.output_limit).first
+        said = (first.message,) if isinstance(first, UserSubmitted) else ()
+        request = ModelRequest(model.name, settings.system, (*self._transcript.messages, *said), settings.tools, cap)
+        await preparation.count(request, model, self._counter)
+        return (warning,) if warning else ()
+
+    def _known_model(self) -> KnownModel:
+        return self._reached.known(self._preparation.window)
+
+    def _use(self, connected: Connected) -> None:
+        """Go on with another model, and say so in the session; nothing happens where it is the one in use."""
+        if connected is self._connected:
+            return
+        self._connected = connected
+        self._counter = self._reached.counter()
+        self._preparation = Preparation(self.model, self._connected.window, self._wiring.tokens)
+        self._transcript.session.switch_model(connected.name)
+
+    def _turn_settings(self, writer: Connected | None, options: TurnOptions) -> TurnSettings:
+        wiring, connected = self._wiring, self._connected
+        output = wiring.tuned(connected.name, options.output) if options.output else connected.output
+        limits = wiring.prompt_limits
+        return TurnSettings(
+            connected.system(self.mode),
+            self.tools,
+            self.effort,
+            output,
+            connected.retries,
+            limits.max_turns,
+            limits.max_tool_calls,
+            limits.max_budget_usd,
+            CompactionSettings(None if writer is None else writer.model),
+            wiring.check,
+        )
+
+
+class SessionTranscript:
+    """The messages of one session. `known` are those of a session whose file does not have them."""
+
+    def __init__(self, session: Session, known: tuple[Message, ...] = ()) -> None:
+        self.session = session
+        self._messages: list[Message] = []
+        self._numbers: list[tuple[int, ...]] = []
+        self.read_again()
+        if not self._messages:
+            self._messages, self._numbers = list(known), [()] * len(known)
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages of now; the list is replaced, or grows, with what comes next."""
+        return self._messages
+
+    def read_again(self) -> None:
+        """Hold what the session consists of at the point where it is now."""
+        entries = self.session.entries()
+        self._messages = [entry.message for entry in entries]
+        self._numbers = [entry.numbers for entry in entries]
+
+    def append(self, effect: Append, *, is_own: bool) -> None:
+        """Store and hold a message; `is_own`: the person typed it."""
+        number = self.session.append(effect.message, effect.attempts, effect.mark, is_own=is_own)
+        self._messages.append(effect.message)
+        self._numbers.append((number,))
+
+    def compact(self, effect: Compact) -> None:
+        """Go on with the parts of a compaction: messages by their place, or new ones."""
+        parts = [self._numbers[part] if isinstance(part, int) else part for part in effect.parts]
+        self._numbers = self.session.compact(parts)
+        self._messages = [self._messages[part] if isinstance(part, int) else part for part in effect.parts]
+
+    def keep_result(self, finished: ToolFinished) -> None:
+        """Have the result of a call on the disk while other calls of its step are still to run."""
+        call, outcome = finished.call, finished.outcome
+        result = ToolResult(call.call_id, call.name, outcome.content, outcome.is_error, outcome.images)
+        self.session.record_result(result)
+
+
+class Waiting:
+    """Blocks that wait for the next words.
+
+    `mentioned` gives the files that a text names, and a line for each that is not attached; its second argument are
+    the parts of the text that a file of the project wrote.
+    """
+
+    def __init__(self, mentioned: Callable[[str, Spans], tuple[tuple[Block, ...], tuple[str, ...]]]) -> None:
+        self._mentioned = mentioned
+        self._attached: tuple[Block, ...] = ()
+        self._steered: list[tuple[str, tuple[Block, ...]]] = []
+        self.complaints: list[str] = []
+
+    def attach(self, blocks: tuple[Block, ...]) -> None:
+        """Keep blocks for the next words."""
+        self._attached = (*self._attached, *blocks)
+
+    def taken(self, text: str, attached: tuple[Block, ...], foreign: Spans = ()) -> tuple[Block, ...]:
+        """Return what goes before `text`: what was kept for it, its images, and the files it names."""
+        mentioned, complaints = self._mentioned(text, foreign)
+        self.complaints += complaints
+        kept, self._attached = self._attached, ()
+        return (*kept, *attached, *mentioned)
+
+    def steered(self, text: str, attached: tuple[Block, ...]) -> tuple[Block, ...]:
+        """`taken` for words to a running turn, which may be withdrawn until it has taken them."""
+        self._steered.append((text, self._attached))
+        return self.taken(text, attached)
+
+    def arrived(self, text: str) -> tuple[Block, ...]:
+        """Words to a running turn wait no longer; return what had been kept for them."""
+        for index in range(len(self._steered) - 1, -1, -1):
+            if self._steered[index][0] == text:
+                return self._steered.pop(index)[1]
+        return ()
+
+    def withdraw(self, text: str) -> None:
+        """The person took words back: what had been kept for them waits again."""
+        self._attached = (*self.arrived(text), *self._attached)
+
+    def turn_over(self) -> None:
+        """What a turn did not take waits for the next one."""
+        self.complaints.clear()
+        self._attached = (*(block for _, kept in self._steered for block in kept), *self._attached)
+        self._steered.clear()

@@ -1,0 +1,68 @@
+"""The last resort: an unforeseen error becomes one line, and its details go to a private file without secrets.
+
+Apart from `telemetry`: this loads at every start and must work when the rest does not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from qcode import __version__
+from qcode.safety.secret import Secret
+from qcode.text.clean import single_spaced
+
+FOLDER = "crashes"
+MOST_KEPT = 5
+_SECRET_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
+_LONGEST = 300
+_kept_out: set[Secret] = set()
+
+
+def keep_out(key: Secret) -> None:
+    """Let no crash report of this process hold `key`; those of the environment need no mention."""
+    _kept_out.add(key)
+
+
+def describe_crash(error: BaseException, env: Mapping[str, str]) -> str:
+    """Return the line for a person, after writing the details where it says. Raises nothing."""
+    return f"internal error: {report_crash(error, env)}"
+
+
+def report_crash(error: BaseException, env: Mapping[str, str]) -> str:
+    """Return what an error was and where its details are now, in one line without secrets. Raises nothing."""
+    named = [value for name, value in env.items() if _SECRET_NAMES.search(name)]
+    from qcode.safety.redaction import Redactor
+
+    redact = Redactor([*named, *_kept_out]).redact
+    said = single_spaced(redact(str(error)))[:_LONGEST]
+    what = type(error).__name__ + (f": {said}" if said else "")
+    details = redact("".join(traceback.format_exception(error)))
+    path = _written(f"qcode {__version__}\n{details}", env)
+    return f"{what}; details are in {path}" if path else f"{what}; the details could not be written anywhere"
+
+
+def _written(text: str, env: Mapping[str, str]) -> Path | None:
+    """Write a file that only its owner can read, and remove all but the newest few."""
+    # Whatever is broken, this is the place that must not break as well.
+    with suppress(Exception):
+        from qcode.config.paths import ConfigPaths
+
+        folder = ConfigPaths.from_env(env).state_dir / FOLDER
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Names sort by time; two within a microsecond, of two processes, differ by their last part.
+        now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
+        path = folder / f"crash-{now}-{os.getpid()}.txt"
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+        with suppress(OSError):
+            for old in sorted(folder.glob("crash-*.txt"))[:-MOST_KEPT]:
+                old.unlink(missing_ok=True)
+        return path
+    return None

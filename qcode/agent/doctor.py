@@ -1,0 +1,116 @@
+"""What a terminal can do, as far as its environment tells: nothing is sent to it and nothing asked of it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from qcode.values import dataclass
+
+_ENHANCED_KEYS = {
+    "kitty": "kitty", "ghostty": "Ghostty", "wezterm": "WezTerm", "foot": "foot", "alacritty": "Alacritty",
+    "iterm.app": "iTerm2", "rio": "Rio", "konsole": "Konsole", "warpterminal": "Warp", "contour": "Contour",
+}  # fmt: skip
+"""Terminals that speak the keyboard protocol of Kitty: sw.kovidgoyal.net/kitty/keyboard-protocol lists them."""
+
+_CLIPBOARD = _ENHANCED_KEYS.keys() | {"xterm", "mintty", "windows terminal", "vscode"}
+_LINKS = _ENHANCED_KEYS.keys() | {"vte", "windows terminal", "vscode", "mintty", "tmux"}
+_NOTICES = frozenset({"kitty", "ghostty", "wezterm", "foot", "iterm.app", "windows terminal", "rio", "warpterminal"})
+_LARGEST_PLAIN = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """`size` is columns and rows, None where it is not known; `is_mouse_on` what the settings say."""
+
+    env: Mapping[str, str]
+    encoding: str = "utf-8"
+    size: tuple[int, int] | None = None
+    is_mouse_on: bool = True
+
+
+def terminal_lines(terminal: Terminal) -> Iterator[str]:
+    """Yield findings for a person, what does not work with what helps."""
+    env = terminal.env
+    term = env.get("TERM", "")
+    name = program_of(env)
+    yield f"TERM={term or 'not set'}, COLORTERM={env.get('COLORTERM') or 'not set'}" + (f", {name}" if name else "")
+    if terminal.size is not None:
+        columns, rows = terminal.size
+        small = ": small, some of what is shown is shortened" if columns < 80 or rows < 24 else ""
+        yield f"size: {columns} x {rows}{small}"
+    yield f"colours: {_colours(env)}"
+    yield f"mouse: {'on (hold Shift to select with the terminal itself)' if terminal.is_mouse_on else 'off (ui.mouse)'}"
+    yield from _plain_terminal(term) if term in ("dumb", "linux", "vt100") else _abilities(env, name)
+    yield from _layers(env)
+    yield from _text(env, terminal.encoding)
+
+
+def program_of(env: Mapping[str, str]) -> str:
+    """Return the terminal's program by what it says of itself, in lower case; empty where it says nothing."""
+    if env.get("TMUX"):
+        return "tmux"
+    said = env.get("TERM_PROGRAM", "").strip().lower()
+    if said and said != "tmux":
+        return re.sub(r"[^a-z0-9 ._-]", "?", said)[:40]
+    marks = {
+        "KITTY_WINDOW_ID": "kitty", "WEZTERM_PANE": "wezterm", "GHOSTTY_RESOURCES_DIR": "ghostty",
+        "WT_SESSION": "windows terminal", "KONSOLE_VERSION": "konsole", "VTE_VERSION": "vte",
+        "ALACRITTY_WINDOW_ID": "alacritty", "STY": "screen",
+    }  # fmt: skip
+    found = next((name for variable, name in marks.items() if env.get(variable)), "")
+    term = env.get("TERM", "").lower()
+    return found or next((name for name in ("kitty", "ghostty", "foot", "alacritty", "xterm") if name in term), "")
+
+
+def _colours(env: Mapping[str, str]) -> str:
+    if "NO_COLOR" in env:
+        return "none (NO_COLOR is set)"
+    if env.get("COLORTERM", "").lower() in ("truecolor", "24bit") or "direct" in env.get("TERM", ""):
+        return "16 million"
+    if "256" in env.get("TERM", ""):
+        return f"{_LARGEST_PLAIN}; COLORTERM=truecolor says that there are more"
+    return "16, as far as TERM says; the theme terminal uses just those"
+
+
+def _plain_terminal(term: str) -> Iterator[str]:
+    yield f"a terminal of kind {term}: no links, no clipboard, few keys; ui.linear shows plain lines instead of screens"
+
+
+def _abilities(env: Mapping[str, str], name: str) -> Iterator[str]:
+    through = name in ("tmux", "screen")
+    yield "bracketed paste: asked for; a pasted text never sends itself"
+    if name in _ENHANCED_KEYS:
+        yield "keys: Kitty's protocol; Shift+Enter makes a new line"
+    else:
+        why = f"as {name} passes it on" if through else "is not known of this terminal"
+        yield f"keys: Kitty's protocol {why}; Alt+Enter, Ctrl+J or \\ at the end of a line make a new line anywhere"
+    known = "yes" if name in _CLIPBOARD else "through tmux, see below" if through else "not known; else a file"
+    yield f"clipboard (OSC 52): {known}"
+    yield f"links (OSC 8): {'yes' if name in _LINKS else 'not known; the address is shown in any case'}"
+    yield f"notifications (OSC 9): {'yes' if name in _NOTICES else 'not known; ui.bell rings in any case'}"
+
+
+def _layers(env: Mapping[str, str]) -> Iterator[str]:
+    if env.get("TMUX"):
+        yield (
+            "inside tmux: `set -g set-clipboard on` for copying, `set -g allow-passthrough on` for notifications, "
+            "`set -g extended-keys on` for Shift+Enter, `set -as terminal-features ',*:RGB'` for all colours"
+        )
+    elif env.get("STY"):
+        yield "inside screen: copying ends in a file, and there are 256 colours"
+    if env.get("SSH_CONNECTION") or env.get("SSH_TTY"):
+        yield "over SSH: copying uses the terminal (OSC 52), links are copied and not opened, images come from paths"
+
+
+def _text(env: Mapping[str, str], encoding: str) -> Iterator[str]:
+    setting = next((f"{name}={env[name]}" for name in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(name)), "")
+    is_utf8 = "utf8" in encoding.lower().replace("-", "")
+    yield f"text: {encoding}{f', {setting}' if setting else ', no locale is set'}" + (
+        "" if is_utf8 else "; marks and boxes may not show: set LANG to a UTF-8 locale such as C.UTF-8"
+    )
+    if is_utf8 and re.search(r"utf-?8", setting, re.IGNORECASE) is None:
+        yield "the locale is not UTF-8: programs that the shell tool runs may write other text than is read"
+    method = next((env[name] for name in ("GTK_IM_MODULE", "QT_IM_MODULE", "XMODIFIERS") if env.get(name)), "")
+    said = f" ({re.sub(r'[^ -~]', '?', method)[:40]})" if method else ""
+    yield f"input methods{said}: work in the prompt, and show at its cursor"

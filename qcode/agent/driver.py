@@ -1,0 +1,286 @@
+"""The only async loop: performs the effects a turn asks for and feeds the results back.
+
+Owns cancellation: nothing it started outlives `run`. Deciding is the engine's; approvals and storing are given in as
+`Services`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Protocol, TypeAlias
+
+from qcode.engine.effects import (
+    Append,
+    ApprovalAnswered,
+    AskApproval,
+    CancelRequested,
+    Compact,
+    Effect,
+    Emit,
+    EndTurn,
+    Input,
+    ReplyFailed,
+    RunTool,
+    SendRequest,
+    SteerQueued,
+    StopRequest,
+    ToolEnded,
+    Wait,
+    WaitElapsed,
+)
+from qcode.engine.model_facts import Learn
+from qcode.engine.turn import Turn
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.events import ApprovalRequested, ToolOutput, TurnEvent
+from qcode.protocol.messages import ToolCall
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.provider import Provider
+from qcode.protocol.reply import ReplyEnded
+from qcode.protocol.tools import ToolOutcome
+from qcode.text.json import JsonObject
+from qcode.values import dataclass
+
+QUEUED_EVENTS = 512
+
+
+class Services(Protocol):
+    """What a turn needs from its surroundings. All but `judge` and `run_tool` must return at once."""
+
+    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | ApprovalRequested:
+        """Return the verdict of the rules, or the question to put to the person; `repeats` as in `AskApproval`."""
+        ...
+
+    async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
+        """Run an approved call; cancelling the task stops what it runs."""
+        ...
+
+    def append(self, effect: Append) -> None: ...
+
+    def take_compaction(self, effect: Compact) -> None: ...
+
+    def learn(self, effect: Learn) -> None: ...
+
+    def about_to_run(self, call: ToolCall) -> None:
+        """A tool runs next: what must be on disk before it does is written now."""
+        ...
+
+    async def explain(self, error: ProviderError) -> ProviderError:
+        """Return the error with what helps a person, such as the nearest model names."""
+        ...
+
+
+class _Stream:
+    """A request that was asked for. `has_left`: the provider was called, so the host may have got it."""
+
+    def __init__(self) -> None:
+        self.has_left = False
+        self.task: asyncio.Task[None] | None = None
+
+
+_Streamed: TypeAlias = tuple[_Stream, Input]
+
+
+@dataclass(frozen=True, slots=True)
+class _Show:
+    """An event for the front end that does not pass through the turn."""
+
+    event: TurnEvent
+
+
+class Driver:
+    """Runs one turn. `writer` writes summaries, None: `provider` does.
+
+    `clock` is in seconds, `chance` gives numbers in [0, 1).
+    """
+
+    def __init__(
+        self,
+        turn: Turn,
+        provider: Provider,
+        services: Services,
+        *,
+        writer: Provider | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._turn = turn
+        self._provider = provider
+        self._writer = writer or provider
+        self._services = services
+        self._clock = clock
+        self._chance = chance
+        self._inputs: asyncio.Queue[Input | _Show | _Streamed] = asyncio.Queue(QUEUED_EVENTS)
+        self._urgent: deque[Input] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stream: _Stream | None = None
+
+    def give(self, given: CancelRequested | SteerQueued | ApprovalAnswered) -> None:
+        """Feed an input from outside; it is taken before anything that is still queued."""
+        self._urgent.append(given)
+        if not self._inputs.full():
+            self._inputs.put_nowait(_WAKE)
+
+    async def show(self, event: TurnEvent) -> None:
+        """Pass on an event of what a tool does, in its place among the others; waits while the reader is behind."""
+        await self._inputs.put(_Show(event))
+
+    def halt(self) -> None:
+        """Cancel silently: commit what was shown, emit no further events. Safe to call twice."""
+        for effect in self._turn.handle(CancelRequested(is_unsent=self._is_unsent), self._clock()):
+            if isinstance(effect, (Append, Learn)):
+                self._perform(effect)
+
+    def withdraw(self, text: str) -> SteerQueued | None:
+        """Take back what was given to steer with this text, the last such; None where the turn has it already."""
+        for index in range(len(self._urgent) - 1, -1, -1):
+            given = self._urgent[index]
+            if isinstance(given, SteerQueued) and given.text == text:
+                del self._urgent[index]
+                return given
+        return self._turn.withdraw(text)
+
+    async def run(self, first: Input) -> AsyncGenerator[TurnEvent, None]:
+        """Yield the events of the turn; closing the iterator early cancels it and keeps what was shown."""
+        given: Input | _Show = first
+        try:
+            while True:
+                if isinstance(given, _Show):
+                    if given is not _WAKE:
+                        yield given.event
+                else:
+                    for effect in self._turn.handle(given, self._clock()):
+                        if isinstance(effect, Emit):
+                            yield effect.event
+                        elif isinstance(effect, EndTurn):
+                            return
+                        else:
+                            self._perform(effect)
+                given = await self._next()
+        finally:
+            self.halt()
+            await self._stop_tasks()
+
+    async def _next(self) -> Input | _Show:
+        if self._urgent:
+            given = self._urgent.popleft()
+        else:
+            got = await self._next_queued()
+            if not self._urgent:
+                return got
+            if got is not _WAKE and not isinstance(self._urgent[0], CancelRequested):
+                return got
+            given = self._urgent.popleft()
+        if isinstance(given, CancelRequested):
+            for task in self._tasks:
+                task.cancel()
+            return CancelRequested(is_unsent=self._is_unsent)
+        return given
+
+    async def _next_queued(self) -> Input | _Show:
+        """Wait for what comes next, leaving out what a stream that was stopped had still given."""
+        while True:
+            got = await self._inputs.get()
+            if not isinstance(got, tuple):
+                return got
+            stream, given = got
+            if stream is self._stream:
+                return given
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case SendRequest():
+                self._stream = stream = _Stream()
+                provider = self._writer if effect.is_summary else self._provider
+                stream.task = self._start(self._receive(stream, provider, effect.request))
+            case StopRequest():
+                stopped, self._stream = self._stream, None
+                if stopped is not None and stopped.task is not None:
+                    stopped.task.cancel()
+            case RunTool():
+                self._services.about_to_run(effect.call)
+                self._start(self._run_tool(effect))
+            case AskApproval():
+                self._start(self._judge(effect))
+            case Wait():
+                self._start(self._wait(effect.seconds))
+            case Append():
+                self._services.append(effect)
+            case Compact():
+                self._services.take_compaction(effect)
+            case Learn():
+                self._services.learn(effect)
+            case Emit() | EndTurn():
+                raise AssertionError("performed by the loop itself")
+
+    def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _receive(self, stream: _Stream, provider: Provider, request: ModelRequest) -> None:
+        """Feed back the events of a reply, each with its stream: see `_next_queued`."""
+        is_ended, stream.has_left = False, True
+        try:
+            async for event in provider.stream(request):
+                is_ended = isinstance(event, ReplyEnded)
+                await self._inputs.put((stream, event))
+            if not is_ended:
+                raise ProviderError(ErrorKind.CONNECTION, f"{provider.name}: the reply ended without its end")
+        except ProviderError as error:
+            explained = await self._services.explain(error)
+            await self._inputs.put((stream, ReplyFailed(explained, self._chance())))
+        except Exception as error:  # noqa: BLE001 - the driver's edge: a bug in a provider ends the turn, not the app
+            internal = ProviderError(ErrorKind.INTERNAL, f"internal error: {type(error).__name__}: {error}")
+            await self._inputs.put((stream, ReplyFailed(internal, self._chance())))
+
+    async def _run_tool(self, effect: RunTool) -> None:
+        call_id = effect.call.call_id
+        loop = asyncio.get_running_loop()
+
+        def show(text: str) -> None:
+            event = _Show(ToolOutput(call_id, text))
+            loop.call_soon_threadsafe(self._put_if_room, event)
+
+        try:
+            outcome = await self._services.run_tool(effect.call, effect.arguments, show)
+        except Exception as error:  # noqa: BLE001 - the driver's edge: a bug in a tool fails its call, not the turn
+            outcome = ToolOutcome(f"Internal error in the tool: {type(error).__name__}: {error}", is_error=True)
+        await asyncio.sleep(0)  # what it showed last is still on its way, and comes before its result
+        await self._inputs.put(ToolEnded(call_id, outcome))
+
+    def _put_if_room(self, event: _Show) -> None:
+        """Live output is for the eye only: where the reader is too slow some of it may be left out."""
+        if not self._inputs.full():
+            self._inputs.put_nowait(event)
+
+    async def _judge(self, effect: AskApproval) -> None:
+        try:
+            verdict = await self._services.judge(effect.call, effect.arguments, effect.repeats)
+        except Exception as error:  # noqa: BLE001 - the driver's edge: what cannot be judged is not run
+            reason = f"the call could not be judged ({type(error).__name__}: {error})"
+            verdict = ApprovalAnswered(effect.call.call_id, is_allowed=False, reason=reason)
+        await self._inputs.put(_Show(verdict) if isinstance(verdict, ApprovalRequested) else verdict)
+
+    async def _wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await self._inputs.put(WaitElapsed())
+
+    @property
+    def _is_unsent(self) -> bool:
+        """Whether the request asked for last did not leave: its task has not run yet."""
+        return self._stream is not None and not self._stream.has_left
+
+    async def _stop_tasks(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+_WAKE = _Show(ToolOutput("", ""))

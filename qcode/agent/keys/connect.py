@@ -1,0 +1,398 @@
+"""Connecting to a provider: check a key, store it, and the source of the credential of each provider.
+
+`read_key` reads a key as people paste it: it takes off what came along and refuses what cannot be a key, with a
+`ValueError` whose text never holds what was pasted. `check_key` asks the host with one small request: its list of
+models, or something only a valid key gets. No row, text or report holds any part of a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from qcode.agent.choices import Choices
+from qcode.agent.crash import keep_out
+from qcode.agent.keys.keys import Keys
+from qcode.agent.keys.store import Place, Stored
+from qcode.agent.models.selection import Selection, address_of, default_of, known_specs, needs_key, source_words
+from qcode.agent.options import RunContext
+from qcode.config.settings import Settings
+from qcode.protocol.errors import CredentialError, ErrorKind, ProviderError, QcodeError
+from qcode.protocol.provider import Provider
+from qcode.providers import registry
+from qcode.providers.connection import Timeouts, is_local
+from qcode.providers.openai.client import OpenAISdkProvider
+from qcode.providers.registry import PROVIDERS, ProviderSpec, is_sendable, key_name
+from qcode.providers.sdk import run_aside
+from qcode.safety.secret import Secret
+from qcode.values import dataclass
+
+Source: TypeAlias = Literal["environment", "keyring", "file", "config", "aws", "none", "not needed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One provider. `name` is the variable, setting or command behind the source; `shadowed` what it goes before."""
+
+    provider: str
+    source: Source
+    name: str = ""
+    shadowed: Place | None = None
+    how: str = ""
+
+    @property
+    def is_ready(self) -> bool:
+        return self.source != "none"
+
+    @property
+    def text(self) -> str:
+        match self.source:
+            case "environment":
+                found = f"environment variable {self.name}"
+            case "aws":
+                found = f"AWS chain ({self.name} is set)"
+            case "keyring" | "file":
+                found = f"stored in the {'keyring' if self.source == 'keyring' else 'file of keys'}"
+            case "config":
+                found = f"headers in the configuration ({self.name})"
+            case "not needed":
+                found = "needs no key"
+            case _:
+                found = f"no key; {self.how}"
+        place = "keyring" if self.shadowed == "keyring" else "file of keys"
+        return found + (f"; the key in the {place} is not used" if self.shadowed else "")
+
+    def as_json(self) -> dict[str, object]:
+        row = {"provider": self.provider, "source": self.source, "name": self.name, "shadowed": self.shadowed}
+        return {**row, "ready": self.is_ready}
+
+
+def rows_of(settings: Settings, keys: Keys) -> list[Row]:
+    """Return a row for every provider, those of the configuration last; the demo needs none."""
+    return [row_of(spec, settings, keys) for name, spec in known_specs(settings).items() if name != "demo"]
+
+
+def row_of(spec: ProviderSpec, settings: Settings, keys: Keys) -> Row:
+    """Return what supplies the credential of one provider. A key in the keyring is read, to tell that it is there."""
+    variable = registry.credential_of(spec, keys.env)
+    stored = keys.place_of(spec)
+    if variable:
+        is_chain = spec.protocol == "bedrock" and variable not in spec.key_variables
+        return Row(spec.name, "aws" if is_chain else "environment", variable, stored)
+    if stored is not None and keys.key_of(spec)[0]:
+        return Row(spec.name, stored, registry.login_command(spec))
+    if spec.protocol == "bedrock":
+        return Row(
+            spec.name, "none", how="set AWS_PROFILE or AWS_ACCESS_KEY_ID; credentials are those of the AWS chain"
+        )
+    if spec.headers:
+        where = settings.origin(f"providers.{spec.name}.headers")
+        return Row(spec.name, "config", str(where))
+    if not needs_key(spec, settings, keys.env):
+        return Row(spec.name, "not needed")
+    variables = " or ".join(spec.key_variables)
+    way = f"set {variables}, or {registry.login_command(spec)}" if variables else registry.login_command(spec)
+    return Row(spec.name, "none", how=way)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderChoice:
+    """A provider as it is offered. `state` says what is there, empty where nothing is.
+
+    `takes_key`: one can be typed. `is_ready`: it works without typing one.
+    """
+
+    name: str
+    state: str = ""
+    takes_key: bool = True
+    is_ready: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedKey:
+    """A key the host did not refuse; None: the one that is there already.
+
+    `is_accepted` False: the host did not say. `note` is one line about it, empty where all is well.
+    """
+
+    key: Secret | None
+    is_accepted: bool = True
+    note: str = ""
+    models: tuple[str, ...] = ()
+
+
+SHORTEST = 8
+
+# What a terminal puts around a paste, with and without the escape character, which some programs swallow.
+_BRACKETS = re.compile(r"\x1b?\[20[01]~")
+_INVISIBLE = "".join(map(chr, (0x00A0, 0x00AD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF)))
+_AROUND = _INVISIBLE + " \t\r\n\v\f,;"
+_QUOTES = "\"'`\u2018\u2019\u201c\u201d"
+_ASSIGNED = re.compile(
+    r"(?P<word>export\s+|set\s+(?:-\w+\s+)*|setenv\s+|\$env:)?[\"'`]?(?P<name>[A-Za-z_][A-Za-z0-9_-]*)[\"'`]?"
+    r"(?:\s*=\s*|:\s+|:(?=[\"'`])|\s+)(?P<value>\S.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_KEY_NAME = re.compile(r"key|token|secret|credential", re.IGNORECASE)
+_BEARER = re.compile(r"(?:authorization\s*:\s*)?bearer\s+(?P<value>\S.*)", re.IGNORECASE | re.DOTALL)
+_HIDDEN = re.compile(r"\.\.\.|\*{3}|^[x.*•-]+$", re.IGNORECASE)
+_PLACEHOLDER = re.compile(r"^<.*>$|^\[.*\]$|\byour[-_ ]?(?:\w+[-_ ])?(?:api[-_ ]?)?key\b", re.IGNORECASE)
+_SIGNS: Mapping[str, tuple[str, ...]] = {
+    "anthropic": ("sk-ant-",),
+    "gemini": ("AIza",),
+    "openai": ("sk-proj-", "sk-svcacct-"),
+    "openrouter": ("sk-or-",),
+    "groq": ("gsk_",),
+    "xai": ("xai-",),
+}
+"""How the keys of a host begin, as the hosts document it; only beginnings that no other host uses."""
+
+
+def read_key(pasted: str, spec: ProviderSpec, address: str = "") -> str:
+    """Return the key in `pasted`, meant for `spec` at `address` (its own where empty); raise `ValueError`."""
+    address = address or spec.base_url
+    key, name = _unwrapped(pasted)
+    owner = _owner_of_variable(name)
+    if owner and not _reads(spec, name):
+        raise ValueError(f"{name} is the variable of {owner}: this is no key for {spec.name}")
+    if not key:
+        raise ValueError("no key was given")
+    if key.startswith("$"):
+        raise ValueError("that is the name of a variable, not what is in it")
+    if key.upper() in {variable for one in PROVIDERS.values() for variable in one.key_variables}:
+        raise ValueError(f"{key.upper()} is the name of a variable, not what is in it")
+    if re.match(r"(?:https?|file)://", key, re.IGNORECASE):
+        raise ValueError("that is an address, not a key")
+    if key.startswith(("{", "-----BEGIN")):
+        raise ValueError(f"that is the content of a file; a key of {spec.name} is one word")
+    if _HIDDEN.search(key):
+        raise ValueError("part of that key is hidden; copy it where it is shown in full")
+    if _PLACEHOLDER.search(key):
+        raise ValueError("that stands for a key and is none; copy your own")
+    if not is_sendable(key):
+        raise ValueError(f"that holds spaces or characters no key of {spec.name} has; copy the key alone")
+    if len(key) < SHORTEST and not is_local(address):
+        raise ValueError("that is too short for a key; copy it again")
+    other = _owner_of_key(key)
+    if other and address == spec.base_url and key_name(spec) != other and spec.name in PROVIDERS:
+        raise ValueError(f"that looks like a key of {other}, not of {spec.name}")
+    return key
+
+
+def _unwrapped(pasted: str) -> tuple[str, str]:
+    """Return the first line that holds something, without what is around the key, and the variable it was set to."""
+    text, name = _BRACKETS.sub("", pasted), ""
+    text = next((line for line in text.splitlines() if line.strip(_AROUND)), "")
+    while True:
+        before, text = text, text.strip(_AROUND)
+        if len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES:
+            text = text[1:-1]
+        elif (bearer := _BEARER.fullmatch(text)) is not None:
+            text = bearer["value"]
+        elif (assigned := _ASSIGNED.fullmatch(text)) is not None and _is_assignment(assigned):
+            name, text = assigned["name"], _first_word(assigned["value"])
+        if text == before:
+            return text, name
+
+
+def _is_assignment(found: re.Match[str]) -> bool:
+    """Tell an assignment from a key with a sign of equality in it, as Base64 ends in them."""
+    is_padding = not found["value"].strip("= ")
+    return not is_padding and (found["word"] is not None or _KEY_NAME.search(found["name"]) is not None)
+
+
+def _first_word(value: str) -> str:
+    """Return a value up to its closing quote, or up to the space before a comment."""
+    value = value.lstrip(_AROUND)
+    if value[:1] in _QUOTES and value[:1]:
+        end = next((place for place, char in enumerate(value[1:], start=1) if char in _QUOTES), -1)
+        return value[1:end] if end > 0 else value[1:]
+    return re.split(r"(?<!\s)(?:\s++#|\s*+;|\s++&&)", value, maxsplit=1)[0]
+
+
+def _owner_of_variable(name: str) -> str:
+    return next((one.name for one in PROVIDERS.values() if name.upper() in one.key_variables), "") if name else ""
+
+
+def _reads(spec: ProviderSpec, name: str) -> bool:
+    known = PROVIDERS.get(spec.name)
+    return name.upper() in (*spec.key_variables, *(known.key_variables if known is not None else ()))
+
+
+def _owner_of_key(key: str) -> str:
+    return next((name for name, signs in _SIGNS.items() if key.startswith(signs)), "")
+
+
+LIMIT_S = 15.0
+_LACKS_SCOPE = re.compile(r"missing scope", re.IGNORECASE)
+_TAKEN = (ErrorKind.QUOTA, ErrorKind.RATE_LIMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """`unknown`: the host could not be asked, or did not say. `models` are the names it listed.
+
+    `note` is one line without the key, empty where all is well.
+    """
+
+    verdict: Literal["accepted", "refused", "unknown"]
+    note: str = ""
+    models: tuple[str, ...] = ()
+
+
+async def check_key(provider: Provider, key_path: str = "", limit_s: float = LIMIT_S) -> Checked:
+    """Ask within `limit_s` seconds, connecting included; never raises but for a cancellation. Closes the provider.
+
+    `key_path`: see `ProviderSpec`.
+    """
+    try:
+        async with asyncio.timeout(limit_s):
+            if key_path and isinstance(provider, OpenAISdkProvider):
+                await provider.check_path(key_path)
+            return Checked("accepted", models=await provider.model_names())
+    except TimeoutError:
+        return Checked("unknown", f"{provider.name} did not answer within {limit_s:g} s")
+    except ProviderError as error:
+        return _of_error(error)
+    except (AttributeError, TypeError, ValueError):
+        # An SDK that trips over an answer of another form: there was one, but it says nothing about the key.
+        return Checked("unknown", f"{provider.name} gave an answer that is no list of models")
+    finally:
+        await provider.close()
+
+
+def _of_error(error: ProviderError) -> Checked:
+    if error.kind in (ErrorKind.AUTH, ErrorKind.NO_CREDENTIAL):
+        # A key may be restricted to requests that are not this one.
+        if error.status == 403 and _LACKS_SCOPE.search(error.message):
+            return Checked("accepted", "the key may not list models; that is no hindrance")
+        return Checked("refused", error.message)
+    if error.kind in _TAKEN:
+        return Checked("accepted", error.message)
+    return Checked("unknown", error.message)
+
+
+_CONNECT_S = 5.0
+
+
+def login_lines(keys: Keys, spec: ProviderSpec, stored: Stored, note: str, *, is_accepted: bool) -> tuple[str, ...]:
+    """Return what to say of a key that was stored: whether it works, where it is, what goes before it."""
+    unchecked = "the key could not be checked" if note else "the key was not checked"
+    first = f"{spec.name} accepted the key" if is_accepted else unchecked
+    where = f"the keyring ({stored.where})" if stored.place == "keyring" else f"{stored.where}, which only you can read"
+    lines = [first + (f" ({note})" if note else ""), f"stored in {where}"]
+    if stored.why_no_keyring:
+        lines.append(f"the keyring {stored.why_no_keyring}")
+    _, variable = registry.key_of(spec, keys.env)
+    if variable:
+        lines.append(f"{variable} is set and goes before it; unset it to use the stored key")
+    return tuple(lines)
+
+
+async def check(settings: Settings, keys: Keys, spec: ProviderSpec, key: Secret | None) -> Checked:
+    """Ask the host of `spec` whether it takes `key`; None: the key it would get anyway, if it needs one."""
+    address, source = address_of(spec, settings, keys.env)
+    value, key_source = (key.reveal(), "") if key is not None else keys.key_of(spec)
+    timeouts = Timeouts(connect=min(_CONNECT_S, settings.network_for(spec.name).connect_timeout_s))
+    try:
+        provider = registry.connect(
+            spec, base_url=address, api_key=value, key_source=key_source, timeouts=timeouts, base_url_source=source
+        )
+    except ProviderError as error:
+        return Checked("refused", error.message)
+    return await check_key(provider, spec.key_path)
+
+
+def store(keys: Keys, spec: ProviderSpec, key: Secret) -> Stored:
+    """Store the key; raise `CredentialError` where it can be kept nowhere."""
+    if keys.store is None:
+        raise CredentialError("keys cannot be stored here")
+    return keys.store.put(registry.key_name(spec), key)
+
+
+_AWS_CHAIN = "credentials come from the AWS chain (AWS_PROFILE, aws sso login, a role)"
+
+
+class KeysService:
+    """Connects for one app. A provider's address, headers and time limits are those of its settings."""
+
+    def __init__(self, context: RunContext, selection: Selection) -> None:
+        self._context = context
+        self._choices = Choices(context.paths.state_dir)
+        given = context.options
+        is_new = selection.is_last_resort and given.prompt is None and given.resume is None
+        self._is_first = is_new and not self._choices.is_acquainted
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the first start of somebody who has no key: the screen then opens by itself."""
+        return self._is_first
+
+    @property
+    def wants_theme(self) -> bool:
+        """Whether the person has not chosen a theme yet."""
+        return not self._context.settings.ui.theme and not self._choices.theme
+
+    def choices(self) -> tuple[ProviderChoice, ...]:
+        return tuple(self._choice(spec) for name, spec in known_specs(self._context.settings).items() if name != "demo")
+
+    async def check(self, name: str, typed: str) -> CheckedKey:
+        """Ask the host of provider `name` about what was typed or pasted; raise `ValueError` with one line."""
+        settings, keys, spec = self._context.settings, self._context.keys, self._spec(name)
+        key: Secret | None = None
+        if typed.strip() or not self._choice(spec).is_ready:
+            key = Secret(read_key(typed, spec, address_of(spec, settings, keys.env)[0]))
+            keep_out(key)
+            keys.note(key)
+        checked = await check(settings, keys, spec, key)
+        if checked.verdict == "refused" or (key is None and checked.verdict == "unknown"):
+            raise ValueError(checked.note)
+        models = () if spec.protocol == "bedrock" else checked.models
+        return CheckedKey(key, checked.verdict == "accepted", checked.note, models)
+
+    async def keep(self, name: str, checked: CheckedKey) -> tuple[str, ...]:
+        """Store a new key; return what to tell the person. Raise `ValueError` with one line."""
+        keys, spec, key = self._context.keys, self._spec(name), checked.key
+        if key is None:
+            return ()
+        try:
+            stored = await run_aside(lambda: store(keys, spec, key))
+        except CredentialError as error:
+            raise ValueError(str(error)) from None
+        return login_lines(keys, spec, stored, checked.note, is_accepted=checked.is_accepted)
+
+    def model_of(self, name: str, listed: tuple[str, ...]) -> str:
+        """Return the model to switch to (`provider/model`), empty where the person has to choose among `listed`."""
+        try:
+            chosen = default_of(self._spec(name), self._context.settings, "")
+        except QcodeError:
+            return ""
+        is_there = not listed or any(model.startswith(chosen.model) for model in listed)
+        return chosen.name if is_there else ""
+
+    def finish(self, model: str) -> None:
+        """The person was through with it, or left: the screen does not open by itself again.
+
+        `model` was chosen, and is where the next start begins; empty for none.
+        """
+        self._is_first = False
+        self._choices.keep_acquainted()
+        if model:
+            self._choices.keep_model(model)
+
+    def _spec(self, name: str) -> ProviderSpec:
+        return known_specs(self._context.settings)[name]
+
+    def _choice(self, spec: ProviderSpec) -> ProviderChoice:
+        settings, keys = self._context.settings, self._context.keys
+        if not registry.takes_key(spec):
+            found = registry.credential_of(spec, keys.env)
+            return ProviderChoice(spec.name, f"{found} is set" if found else _AWS_CHAIN, takes_key=False, is_ready=True)
+        source = keys.source_of(spec)
+        if source:
+            return ProviderChoice(spec.name, source_words(source), is_ready=True)
+        if not needs_key(spec, settings, keys.env):
+            return ProviderChoice(spec.name, "needs no key", is_ready=True)
+        return ProviderChoice(spec.name)

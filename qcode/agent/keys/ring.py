@@ -1,0 +1,158 @@
+"""The keyring of the system (Secret Service, KWallet, macOS Keychain), through the keyring package.
+
+Asked in a thread and for a limited time: a locked keyring waits for a user who may not be there, and a session bus
+that hangs never answers. The package is imported with the first question.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from qcode.protocol.errors import KeyringError
+from qcode.safety.secret import Secret
+
+if TYPE_CHECKING:
+    from keyring.backend import KeyringBackend
+
+T = TypeVar("T")
+
+_NOTICE_S = 1.5
+_LEAST_PRIORITY = 1.0
+"""What the package itself recommends: below are backends that keep nothing or plain text, or ask on the terminal."""
+
+_NOT_SAFE = ("null", "fail", "plaintext", "uncrypted")
+
+
+class Keyring:
+    """Keys by name under one `service`. A question that is not answered in `patience_s` is the last one asked.
+
+    `on_wait` is called once a question takes longer than a moment: somebody may have to unlock the keyring.
+    """
+
+    def __init__(self, service: str, *, patience_s: float = 5.0, on_wait: Callable[[], None] | None = None) -> None:
+        self._service = service
+        self._patience_s = patience_s
+        self._brief_s = patience_s
+        self._on_wait = on_wait
+        self._fault = ""
+
+    def be_brief(self, patience_s: float = 5.0) -> None:
+        """From now on say nothing, and wait less for an answer to `get`: a screen is up that must go on."""
+        self._brief_s = min(self._patience_s, patience_s)
+        self._on_wait = None
+
+    def get(self, name: str) -> Secret | None:
+        """Return the key, None where there is none; raise `KeyringError`."""
+        found = self._ask(lambda: _backend().get_password(self._service, name), self._brief_s)
+        return Secret(found) if found else None
+
+    def put(self, name: str, key: Secret) -> str:
+        """Store the key, read it back, and return what the keyring is called; raise `KeyringError`."""
+
+        def store() -> tuple[str, bool]:
+            backend = _backend()
+            backend.set_password(self._service, name, key.reveal())
+            return str(backend.name), backend.get_password(self._service, name) == key.reveal()
+
+        title, is_kept = self._ask(store)
+        if not is_kept:
+            raise KeyringError("does not keep what it is given")
+        return title
+
+    def remove(self, name: str) -> bool:
+        """Forget the key; return whether there was one. Raise `KeyringError` where it is still there."""
+
+        def forget() -> tuple[bool, bool]:
+            backend = _backend()
+            if backend.get_password(self._service, name) is None:
+                return False, False
+            backend.delete_password(self._service, name)
+            return True, backend.get_password(self._service, name) is not None
+
+        was_there, is_there = self._ask(forget)
+        if is_there:
+            raise KeyringError("does not let go of the key")
+        return was_there
+
+    def _ask(self, work: Callable[[], T], patience_s: float | None = None) -> T:
+        patience_s = self._patience_s if patience_s is None else patience_s
+        if self._fault:
+            raise KeyringError(self._fault)
+        question = _Question[T]()
+
+        def run() -> None:
+            with question:
+                question.result.append(work())
+
+        # A daemon: a keyring that hangs must not keep the process from ending.
+        threading.Thread(target=run, name="qcode-keyring", daemon=True).start()
+        notice = min(_NOTICE_S, patience_s)
+        is_answered = question.done.wait(notice)
+        if not is_answered:
+            if self._on_wait is not None:
+                self._on_wait()
+            is_answered = question.done.wait(patience_s - notice)
+        if not is_answered:
+            self._fault = f"did not answer within {patience_s:g} s; it may be locked"
+            raise KeyringError(self._fault)
+        if question.error is not None:
+            raise KeyringError(_words(question.error))
+        return question.result[0]
+
+
+class _Question(Generic[T]):
+    """Carries what became of a call, whatever it raised, out of its thread."""
+
+    def __init__(self) -> None:
+        self.result: list[T] = []
+        self.error: BaseException | None = None
+        self.done = threading.Event()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self.error = error
+        self.done.set()
+        return True
+
+
+def _backend() -> KeyringBackend:
+    """Return a backend that keeps secrets; raise `KeyringError` where this system has none."""
+    # Its complaints on standard error would break the screen.
+    logging.getLogger("keyring").addHandler(logging.NullHandler())
+    import keyring
+    from keyring.backends.chainer import ChainerBackend
+
+    chosen = keyring.get_keyring()
+    # A chain is as safe as its worst link, so the best safe one is used alone.
+    links = chosen.backends if isinstance(chosen, ChainerBackend) else [chosen]
+    for backend in links:
+        if _is_safe(backend):
+            return backend
+    raise KeyringError("is not available: this system has none that is safe")
+
+
+def _is_safe(backend: KeyringBackend) -> bool:
+    kind = type(backend)
+    words = f"{kind.__module__}.{kind.__qualname__}".lower().replace("_", "")
+    is_known_unsafe = words.startswith("keyrings.alt.") or any(part.startswith(_NOT_SAFE) for part in words.split("."))
+    return not is_known_unsafe and float(backend.priority) >= _LEAST_PRIORITY
+
+
+def _words(error: BaseException) -> str:
+    """Say what failed, without the words of the failure: a backend may quote what it was given."""
+    if isinstance(error, KeyringError):
+        return str(error)
+    name = type(error).__name__
+    if name == "KeyringLocked":
+        return "is locked; unlock it and try again"
+    if name == "NoKeyringError":
+        return "is not available: this system has none that is safe"
+    return f"failed ({name})"

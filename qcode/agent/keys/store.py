@@ -1,0 +1,317 @@
+"""Stores keys by name, finds them again and forgets them: the keyring first, a private file if no keyring works.
+
+A key is in one place only. The file (mode 0600 in a folder of mode 0700, replaced as a whole, never followed through
+a link) also notes which keys are in the keyring, so nothing of the keyring loads before such a key is wanted.
+Nothing here looks at the environment, knows a provider, or shows a key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from qcode.agent.keys.ring import Keyring
+from qcode.protocol.errors import CredentialError, KeyringError
+from qcode.safety.secret import Secret
+from qcode.text.json import JsonObject, parse_object
+from qcode.values import dataclass
+
+Place: TypeAlias = Literal["keyring", "file"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Where a key was put. `where` names the keyring or the file; `why_no_keyring` completes "the keyring ..."."""
+
+    place: Place
+    where: str
+    why_no_keyring: str = ""
+
+
+class KeyStore:
+    """The keys of one person. What the keyring answered is kept for this process."""
+
+    def __init__(self, state_dir: Path, keyring: Keyring) -> None:
+        self.file = KeyFile(state_dir)
+        self.keyring = keyring
+        self._read: dict[str, Secret] = {}
+        self._seen: set[Secret] | None = None
+
+    def places(self) -> dict[str, Place]:
+        """Return where each stored key is, without reading one from the keyring; raise `CredentialError`."""
+        return {name: "keyring" if key is None else "file" for name, key in self.file.read().items()}
+
+    def get(self, name: str) -> Secret | None:
+        """Return the key, None where none is stored; raise `CredentialError`, `KeyringError` where it is locked in."""
+        rows = self.file.read()
+        if name not in rows:
+            self._read.pop(name, None)
+            return None
+        key = rows[name]
+        if key is not None:
+            self._note(key)
+            return key
+        if name not in self._read:
+            found = self.keyring.get(name)
+            if found is None:
+                raise KeyringError("does not hold the key any more; store it again")
+            self._note(found)
+            self._read[name] = found
+        return self._read[name]
+
+    def known(self) -> frozenset[Secret]:
+        """Return what must not be shown anywhere: the keys in the file, and each that passed through here."""
+        return frozenset(self._note())
+
+    def note(self, key: Secret) -> None:
+        """Count `key` among the known ones before it is stored."""
+        self._note(key)
+
+    def put(self, name: str, key: Secret) -> Stored:
+        """Store the key in the place of an older one; raise `CredentialError` where it can be kept nowhere."""
+        self._note(key)
+        reason = ""
+        try:
+            title = self.keyring.put(name, key)
+        except KeyringError as error:
+            reason = str(error)
+        with self.file.changing() as rows:
+            was_in_keyring = name in rows and rows[name] is None
+            rows[name] = key if reason else None
+        self._read[name] = key
+        if not reason:
+            return Stored("keyring", title)
+        if was_in_keyring:
+            self._forget_in_keyring(name)
+        return Stored("file", str(self.file.path), reason)
+
+    def remove(self, name: str) -> tuple[Place, ...]:
+        """Forget the key wherever it is; return where it was. Raise `KeyringError` where the keyring still holds it."""
+        found: list[Place] = []
+        self._read.pop(name, None)
+        is_in_keyring = False
+        with self.file.changing() as rows:
+            if name in rows:
+                is_in_keyring = rows[name] is None
+                if not is_in_keyring:
+                    found.append("file")
+                    del rows[name]
+        # Also where the file knows of none: it may have been lost, or a write may have come late.
+        if self._forget_in_keyring(name, is_needed=is_in_keyring):
+            found.append("keyring")
+        if is_in_keyring:
+            with self.file.changing() as rows:
+                rows.pop(name, None)
+        return tuple(found)
+
+    def _note(self, *keys: Secret) -> set[Secret]:
+        """Add to what was seen, which begins with what lies in the file."""
+        if self._seen is None:
+            try:
+                self._seen = {key for key in self.file.read().values() if key is not None}
+            except CredentialError:
+                self._seen = set()
+        self._seen.update(keys)
+        return self._seen
+
+    def _forget_in_keyring(self, name: str, *, is_needed: bool = False) -> bool:
+        try:
+            return self.keyring.remove(name)
+        except KeyringError:
+            if is_needed:
+                raise
+            return False
+
+
+FOLDER_NAME = "credentials"
+FILE_NAME = "keys.json"
+
+_VERSION = 1
+_LARGEST = 1 << 20
+_TEMPORARY = ".keys-"
+_LOCK_S = 5.0
+_AGAIN_S = 0.02
+_UNSUPPORTED = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+Rows: TypeAlias = "dict[str, Secret | None]"
+"""What is stored, by name; None where the keyring holds the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFile:
+    """The file below `state_dir`. Every call reads it: another process may have stored something meanwhile."""
+
+    state_dir: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.state_dir / FOLDER_NAME
+
+    @property
+    def path(self) -> Path:
+        return self.folder / FILE_NAME
+
+    def read(self) -> Rows:
+        """Return what is stored, nothing where there is no file; raise `CredentialError` where it cannot be trusted.
+
+        A file or a folder that others could look into is closed to them first.
+        """
+        try:
+            folder = self._open_folder()
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise _unusable(self.folder, error) from None
+        try:
+            return self._rows(folder)
+        finally:
+            os.close(folder)
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[Rows]:
+        """Hand out what is stored and keep what became of it, with other processes kept out meanwhile.
+
+        What cannot be understood counts as nothing stored, and is replaced. Raise `CredentialError` where nothing can
+        be kept, with the old file untouched.
+        """
+        try:
+            self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            folder = self._open_folder()
+        except OSError as error:
+            raise _unusable(self.folder, error) from None
+        try:
+            self._lock(folder)
+            rows = self._rows(folder, is_lenient=True)
+            yield rows
+            self._write(folder, rows)
+        except OSError as error:
+            raise _unusable(self.path, error) from None
+        finally:
+            os.close(folder)
+
+    def _open_folder(self) -> int:
+        handle = os.open(self.folder, _FOLDER)
+        try:
+            _close_to_others(handle, self.folder, 0o700)
+        except (OSError, CredentialError):
+            os.close(handle)
+            raise
+        return handle
+
+    def _lock(self, folder: int) -> None:
+        deadline = time.monotonic() + _LOCK_S
+        while True:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise CredentialError(f"{self.folder} is in use by another qcode; try again") from None
+                time.sleep(_AGAIN_S)
+            except OSError as error:
+                if error.errno in _UNSUPPORTED:
+                    return
+                raise
+
+    def _rows(self, folder: int, *, is_lenient: bool = False) -> Rows:
+        try:
+            handle = os.open(FILE_NAME, _READ, dir_fd=folder)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise _unusable(self.path, error) from None
+        with os.fdopen(handle, "rb") as file:
+            _close_to_others(file.fileno(), self.path, 0o600)
+            try:
+                found = _parsed(file.read(_LARGEST + 1))
+            except OSError as error:
+                raise _unusable(self.path, error) from None
+        if found is None and not is_lenient:
+            raise CredentialError(f"{self.path} is damaged and is not used; store the keys again with qcode auth login")
+        return found or {}
+
+    def _write(self, folder: int, rows: Mapping[str, Secret | None]) -> None:
+        self._sweep(folder)
+        if not rows:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(FILE_NAME, dir_fd=folder)
+            os.fsync(folder)
+            return
+        handle, name = tempfile.mkstemp(dir=self.folder, prefix=_TEMPORARY)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump({"version": _VERSION, "keys": {name: _row(key) for name, key in sorted(rows.items())}}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(self.path)
+            os.fsync(folder)
+        except OSError:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
+            raise
+
+    def _sweep(self, folder: int) -> None:
+        """Remove what a process that died while writing left: it holds keys. The lock says that nobody is writing."""
+        for name in os.listdir(folder):
+            if name.startswith(_TEMPORARY):
+                with contextlib.suppress(OSError):
+                    os.unlink(name, dir_fd=folder)
+
+
+def _row(key: Secret | None) -> JsonObject:
+    return {"in": "keyring"} if key is None else {"in": "file", "key": key.reveal()}
+
+
+def _parsed(content: bytes) -> Rows | None:
+    """Return the rows of a file, None where it is none of ours."""
+    try:
+        stored = parse_object(content.decode("utf-8")) if len(content) <= _LARGEST else None
+    except UnicodeDecodeError:
+        return None
+    keys = stored.get("keys") if stored is not None and stored.get("version") == _VERSION else None
+    if not isinstance(keys, dict):
+        return None
+    rows: Rows = {}
+    for name, row in keys.items():
+        if not isinstance(row, dict):
+            return None
+        key = row.get("key")
+        if row.get("in") == "keyring":
+            rows[name] = None
+        elif row.get("in") == "file" and isinstance(key, str) and key:
+            rows[name] = Secret(key)
+        else:
+            return None
+    return rows
+
+
+def _close_to_others(handle: int, path: Path, mode: int) -> None:
+    """Take the rights of everybody else away; raise `CredentialError` where it is not this user's to decide."""
+    state = os.fstat(handle)
+    if not stat.S_ISDIR(state.st_mode) and not stat.S_ISREG(state.st_mode):
+        raise CredentialError(f"{path} is no plain file and is not used; remove it")
+    if state.st_uid != os.geteuid():
+        raise CredentialError(f"{path} belongs to somebody else and is not used; remove it")
+    if stat.S_IMODE(state.st_mode) != mode:
+        try:
+            os.fchmod(handle, mode)
+        except OSError as error:
+            raise CredentialError(f"{path} cannot be closed to others: {error.strerror}") from None
+
+
+def _unusable(path: Path, error: OSError) -> CredentialError:
+    if path.is_symlink():
+        return CredentialError(f"{path} is a link and is not followed; remove it")
+    return CredentialError(f"{path} cannot be used: {error.strerror or error}")

@@ -1,0 +1,303 @@
+"""The life of one server: connect, agree on a protocol, list the tools, answer calls, restart once after a crash.
+
+One task runs `run`; calls come from others. It decides nothing about what may run or be offered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qcode import __version__
+from qcode.agent.mcp.identity import NotApprovedError, Place
+from qcode.agent.mcp.spec import ServerError, ServerSpec
+from qcode.agent.mcp.tools import Listed
+from qcode.agent.mcp.transports import Log, Program, program_path, reaching, running
+from qcode.config.settings import McpServer
+from qcode.providers.sdk import quiet
+from qcode.text.clean import clean
+from qcode.text.json import JsonObject
+from qcode.tools.processes import passed_on
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
+    from mcp.client._transport import TransportStreams
+    from mcp_types import CallToolResult
+
+_PROBE_S = 3.0
+_MOST_PAGES = 50
+_MOST_LISTED = 1_000
+_BETWEEN_LISTS_S = 1.0
+_AFTER_CANCEL_S = 0.3
+_LONGEST_REASON = 300
+
+
+class Connection:
+    """`on_listed` gets the tools after each listing; `on_lost` is told why it starts once more.
+
+    `admit` is awaited before anything is loaded, and again right before each start; it raises to keep it from starting.
+    """
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        place: Place,
+        on_listed: Callable[[list[Listed]], None],
+        on_lost: Callable[[str], None],
+        admit: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.log = Log()
+        self._admit = admit
+        self._spec = spec
+        self._place = place
+        self._on_listed = on_listed
+        self._on_lost = on_lost
+        self._session: ClientSession | None = None
+        self._lost = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._late: set[asyncio.Task[Any]] = set()
+
+    async def run(self) -> None:
+        """Serve until cancelled; raise `ServerError` when the server cannot be used any more."""
+        await self._admit()
+        await asyncio.to_thread(_load)
+        is_second = False
+        while True:
+            was_ready = False
+            try:
+                async with self._connected(is_second) as session:
+                    was_ready = True
+                    await self._serve(session)
+                why = self._explained("the connection ended")
+            except (ServerError, NotApprovedError):
+                raise
+            except _failures() as error:
+                why = self._explained(_why(error))
+            finally:
+                self._session = None
+            # A server that left before it said anything may only know the older way to begin.
+            if is_second or not (was_ready or self._lost.is_set()):
+                raise ServerError(why)
+            is_second = True
+            if was_ready:
+                self._on_lost(why)
+
+    async def call(
+        self, tool: str, arguments: JsonObject, timeout_s: float, on_progress: Callable[[str], None]
+    ) -> CallToolResult:
+        """Call a tool; raise `ServerError`. Cancelling tells the server, and does not wait for it."""
+        task = asyncio.ensure_future(self._call(tool, arguments, timeout_s, on_progress))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait({task}, timeout=_AFTER_CANCEL_S)
+            if not task.done():
+                self._late.add(task)
+                task.add_done_callback(self._late.discard)
+            raise
+
+    async def _call(
+        self, tool: str, arguments: JsonObject, timeout_s: float, on_progress: Callable[[str], None]
+    ) -> CallToolResult:
+        import mcp_types as types
+        from mcp import MCPError
+
+        session = self._session
+        if session is None:
+            raise ServerError("it does not run now")
+
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            on_progress(f"{progress:g}{f'/{total:g}' if total else ''}{f' {message}' if message else ''}\n")
+
+        try:
+            result = await session.call_tool(
+                tool, arguments, timeout_s, progressed, allow_input_required=True, allow_claimed=True
+            )
+        except MCPError as error:
+            if error.code == types.REQUEST_TIMEOUT:
+                raise ServerError(f"the call ran longer than {timeout_s:g} s (timeout_s of the server)") from None
+            if error.code == types.CONNECTION_CLOSED:
+                raise ServerError("the server ended during the call") from None
+            if error.message == "Session terminated":
+                self._lost.set()
+            raise ServerError(f"the server answered with an error: {one_line(error.message)}") from None
+        except _failures() as error:
+            raise ServerError(_why(error)) from None
+        if not isinstance(result, types.CallToolResult):
+            raise ServerError("the tool asks for an input that only a person could give, which is not supported")
+        return result
+
+    @asynccontextmanager
+    async def _connected(self, is_second: bool) -> AsyncIterator[ClientSession]:
+        """Yield a session that has listed its tools."""
+        self._lost.clear()
+        self._changed.clear()
+        config = self._spec.expanded(self._place.env)
+        await self._admit()
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(config.startup_timeout_s):
+                    streams = await stack.enter_async_context(self._transport(config))
+                    session = await stack.enter_async_context(_session(streams, self._place.cwd, self._changed.set))
+                    await _agree(session, probes=not is_second)
+                    listed = await _list(session)
+            except TimeoutError:
+                limit = f"{config.startup_timeout_s:g} s (startup_timeout_s of the server)"
+                raise ServerError(self._explained(f"it was not ready within {limit}")) from None
+            self._session = session
+            self._on_listed(listed)
+            yield session
+
+    def _transport(self, config: McpServer) -> Any:  # noqa: ANN401  # an async context manager of streams, both ways
+        if config.url is not None:
+            return reaching(config, self.log)
+        assert config.command is not None
+        env = {**passed_on(self._place.env), **config.env}
+        path = program_path(config.command, self._place.cwd, env["PATH"])
+        program = Program((path, *config.args), self._place.cwd, env)
+        return running(program, self.log, self._place.groups, self._lost.set)
+
+    async def _serve(self, session: ClientSession) -> None:
+        """Return when the connection is lost; list the tools again when the server says that they changed."""
+        watching = asyncio.ensure_future(_watch_list(session, self._changed.set))
+        try:
+            while True:
+                waits = [asyncio.ensure_future(one.wait()) for one in (self._lost, self._changed)]
+                try:
+                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for wait in waits:
+                        wait.cancel()
+                if self._lost.is_set():
+                    return
+                self._changed.clear()
+                self._on_listed(await _list(session))
+                await asyncio.sleep(_BETWEEN_LISTS_S)
+        finally:
+            for task in (watching, *self._late):
+                task.cancel()
+            await asyncio.gather(watching, *self._late, return_exceptions=True)
+
+    def _explained(self, why: str) -> str:
+        """Return why something failed with the last that the server said about it."""
+        last = one_line(self.log.last_line)
+        return f"{why} ({last})" if last and last not in why else why
+
+
+def one_line(text: str) -> str:
+    """Return foreign text as one clean line of a bounded length."""
+    line = " ".join(clean(text[: 4 * _LONGEST_REASON]).split())
+    return line if len(line) <= _LONGEST_REASON else f"{line[: _LONGEST_REASON - 1]}…"
+
+
+def _load() -> None:
+    """Import what connecting needs; it takes a while, so a thread does it."""
+    import mcp.client.streamable_http
+    import mcp.client.subscriptions  # noqa: F401
+
+    # A line of theirs on standard error would break the screen.
+    quiet("mcp", "httpx2", "httpcore2")
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """Return what connecting and asking can fail with."""
+    import anyio
+    import httpx2
+    from mcp import MCPError
+
+    closed = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
+    return (MCPError, OSError, RuntimeError, ValueError, httpx2.HTTPError, httpx2.InvalidURL, ExceptionGroup, *closed)
+
+
+def _why(error: BaseException) -> str:
+    """Return one line for a person."""
+    import httpx2
+    from mcp import MCPError
+
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    said = one_line(str(error))
+    match error:
+        case MCPError():
+            return f"it answered with an error: {said}"
+        case httpx2.ConnectError():
+            return f"it cannot be reached: {said}"
+        case OSError():
+            return f"it cannot be started: {error.strerror or said}"
+    return said or type(error).__name__
+
+
+def _session(streams: TransportStreams, cwd: Path, on_change: Callable[[], None]) -> ClientSession:
+    """Return a session that tells the workspace as its only root, and can do nothing else for a server."""
+    import mcp_types as types
+    from mcp import ClientSession
+
+    class Session(ClientSession):
+        async def validate_tool_result(self, name: str, result: types.CallToolResult) -> None:
+            """A schema of the server's own is no reason to withhold its result, and may be made to take for ever."""
+
+    root = types.Root.model_validate({"uri": cwd.absolute().as_uri(), "name": cwd.name})
+
+    async def roots(context: object) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[root])
+
+    async def heard(message: object) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            on_change()
+
+    info = types.Implementation(name="qcode", version=__version__)
+    return Session(*streams, list_roots_callback=roots, message_handler=heard, client_info=info)
+
+
+async def _agree(session: ClientSession, *, probes: bool) -> None:
+    """Settle which protocol is spoken: the newer one where the server answers to it, else the one with a handshake."""
+    import mcp_types as types
+    from mcp import MCPError
+
+    if probes:
+        with suppress(MCPError, TimeoutError, ValueError, RuntimeError):
+            async with asyncio.timeout(_PROBE_S):
+                await session.discover()
+                return
+    try:
+        await session.initialize()
+    except MCPError as error:
+        if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
+            raise
+        await session.discover()  # it took the first question after all, only later
+
+
+async def _list(session: ClientSession) -> list[Listed]:
+    import mcp_types as types
+
+    capabilities = session.server_capabilities
+    if capabilities is None or capabilities.tools is None:
+        return []
+    found: list[Listed] = []
+    cursor: str | None = None
+    for _ in range(_MOST_PAGES):
+        page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
+        found += [Listed(tool.name, tool.description or "", tool.input_schema) for tool in page.tools]
+        if not page.next_cursor or page.next_cursor == cursor or len(found) >= _MOST_LISTED:
+            break
+        cursor = page.next_cursor
+    return found[:_MOST_LISTED]
+
+
+async def _watch_list(session: ClientSession, on_change: Callable[[], None]) -> None:
+    """Hear of changed tools where the protocol wants that asked for; servers that cannot tell are not asked again."""
+    from mcp.client.subscriptions import listen
+
+    capabilities = session.server_capabilities
+    if session.discover_result is None or capabilities is None or capabilities.tools is None:
+        return
+    if not capabilities.tools.list_changed:
+        return
+    with suppress(*_failures(), TimeoutError):
+        async with listen(session, tools_list_changed=True) as changes:
+            async for _ in changes:
+                on_change()

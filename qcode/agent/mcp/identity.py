@@ -1,0 +1,272 @@
+"""Which files a server starts, and what is in them: an approval is for these files as they were.
+
+That is the program itself, and of its arguments every file inside the workspace, which the model can write: scripts,
+modules and local packages. What such a file loads in turn is not followed. Blocking: not for the event loop.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+
+from qcode.agent.mcp.spec import ServerError, ServerSpec
+from qcode.agent.mcp.transports import program_path
+from qcode.agent.trust import Piece
+from qcode.config.settings import McpServer
+from qcode.tools.processes import passed_on
+from qcode.values import dataclass
+
+NOT_FOUND = "not found"
+UNPINNABLE = "too large"
+"""Hash of a folder of which not everything was read: it is the same as nothing, and asks at each start."""
+
+_MAX_TEXT = 32 * 1024
+_MAX_FILES = 5_000
+_MAX_TREE_BYTES = 64 * 1024 * 1024
+_CHUNK = 1024 * 1024
+_OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+# Programs that run a package by its name or folder, and where a project installs the programs of packages.
+_RUNNERS = re.compile(
+    r"(?:npx|npm|pnpx|pnpm|bunx|bun|yarn|node|deno|tsx|uvx?|pipx|poetry|pipenv|hatch|pdm|py|pypy[\d.]*|python[\d.]*|go)"
+)
+_VERBS = frozenset({"run", "exec", "dlx", "x", "tool", "start", "install"})
+_PACKAGE_OPTIONS = frozenset(
+    {"--from", "--with", "--package", "-p", "--prefix", "--directory", "--project", "-C", "--dir"}
+)
+# Programs that run what a file of the folder says, without naming it.
+_TASKS: Mapping[str, tuple[str, ...]] = {
+    "npm": ("package.json",), "pnpm": ("package.json",), "yarn": ("package.json",), "bun": ("package.json",),
+    "deno": ("deno.json", "deno.jsonc"), "make": ("GNUmakefile", "makefile", "Makefile"),
+    "just": ("justfile", "Justfile", ".justfile"), "task": ("Taskfile.yml", "Taskfile.yaml"),
+}  # fmt: skip
+_INSTALLED = ("node_modules/.bin", ".venv/bin", "venv/bin")
+_LEFT_OUT = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache"})
+# Variables whose value names code that an interpreter runs before or beside its script.
+_LOADING = (
+    "NODE_OPTIONS", "PYTHONSTARTUP", "LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "ENV", "RUBYOPT", "PERL5OPT",
+    "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS",
+)  # fmt: skip
+_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_SEPARATORS = re.compile(r"[\s=:,;'\"]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where servers run. `groups` holds the process groups that run now.
+
+    `roots` are folders beside `cwd` in which the model can change files.
+    """
+
+    cwd: Path
+    env: Mapping[str, str]
+    groups: set[int] = field(default_factory=set)
+    roots: tuple[Path, ...] = ()
+
+    def files_of(self, spec: ServerSpec) -> dict[str, Piece]:
+        """Return the files a server starts here, as they are now; raise `ServerError`. Blocking."""
+        return files_of(spec.expanded(self.env), self.cwd, self.env, (self.cwd, *self.roots))
+
+
+class NotApprovedError(Exception):
+    """A server may not be started: the user has not approved the files that it starts now."""
+
+    def __init__(self, files: Mapping[str, Piece]) -> None:
+        super().__init__("the files that it starts are not approved")
+        self.files = files
+
+
+def files_of(config: McpServer, cwd: Path, env: Mapping[str, str], roots: Sequence[Path]) -> dict[str, Piece]:
+    """Return the files that a server starts, by a name for people: the program, and what lies below `roots`.
+
+    `config` has its variables filled in; `env` is the environment of qcode, `cwd` the folder the server runs in. The
+    program of a server of the user's own configuration counts only inside too: outside nobody else replaces it.
+    """
+    if config.command is None:
+        return {}
+    inherited = {**passed_on(env), **config.env}
+    look = _Look(cwd, tuple(dict.fromkeys(Path(os.path.realpath(root)) for root in roots)), inherited["PATH"])
+    try:
+        program = program_path(config.command, cwd, inherited["PATH"])
+    except ServerError:
+        return {f"program {config.command}": Piece(NOT_FOUND, "")} if config.is_from_project else {}
+    look.add_program(config.command, cwd / program, is_any=config.is_from_project)
+    for place, argument in enumerate(config.args):
+        look.add_argument(argument, has_data=place > 0)
+    for file in _TASKS.get(Path(program).name, ()):
+        look.add_argument(file)
+    for package in _packages(Path(program).name, config.args):
+        look.add_package(package)
+    for module in _modules(config.args):
+        look.add_module(module, (cwd, *(cwd / one for one in config.env.get("PYTHONPATH", "").split(":") if one)))
+    for name in _LOADING:
+        if name in config.env:
+            look.add_argument(config.env[name])
+    return look.found
+
+
+def _packages(program: str, args: Sequence[str]) -> Iterator[str]:
+    """Yield the arguments that a runner takes for a package or a script: `npx PKG`, `uv run --directory DIR X`.
+
+    Others name data, such as the folder in `npx server-filesystem .`.
+    """
+    words = [
+        program,
+        *(word for argument in args for word in ([argument] if " " not in argument else argument.split())),
+    ]
+    is_next = is_wanted = False
+    for word in words:
+        if is_next:
+            yield word
+            is_next = False
+        elif _RUNNERS.fullmatch(word.rpartition("/")[2]):
+            is_wanted = True
+        elif word.startswith("-"):
+            option, has_value, value = word.partition("=")
+            is_next = option in _PACKAGE_OPTIONS and not has_value
+            if option in _PACKAGE_OPTIONS and has_value:
+                yield value
+        elif is_wanted and word not in _VERBS:
+            yield word
+            is_wanted = False
+
+
+def _modules(args: Sequence[str]) -> Iterator[str]:
+    """Yield what `-m MODULE` and `-mMODULE` name."""
+    for place, argument in enumerate(args):
+        module = args[place + 1] if argument == "-m" and place + 1 < len(args) else argument[2:]
+        if argument.startswith("-m") and _MODULE.fullmatch(module):
+            yield module
+
+
+class _Look:
+    """Collects files. `found` has each once, by the path the user knows; links are followed for what is read."""
+
+    def __init__(self, cwd: Path, roots: tuple[Path, ...], search_path: str) -> None:
+        self.found: dict[str, Piece] = {}
+        self._cwd = cwd
+        self._roots = roots
+        self._search_path = search_path
+
+    def add_program(self, command: str, path: Path, *, is_any: bool) -> None:
+        """Add the program; unless `is_any` only one that lies inside."""
+        if not is_any and not self._is_inside(path):
+            return
+        real = Path(os.path.realpath(path))
+        shown = command if str(real) == command else f"{command} ({real})"
+        self.found[f"program {shown}"] = _read(real, has_text=self._is_inside(path))
+        self._add_interpreter(path)
+
+    def add_argument(self, argument: str, *, has_data: bool = False) -> None:
+        """Add each file that an argument names: as a whole, behind `--flag=`, in a list, or in a line of a shell.
+
+        `has_data`: a database is left out, which changes whenever a server works on it.
+        """
+        for word in dict.fromkeys((argument, argument[2:], *_SEPARATORS.split(argument))):
+            name = word.removeprefix("file://").removeprefix("file:").removeprefix("@")
+            if name and "\0" not in name and not (has_data and _is_database(self._cwd / name)):
+                self._add(self._cwd / name)
+
+    def add_package(self, name: str) -> None:
+        """Add a package that a runner is given: a folder inside, or a program that was installed in the workspace."""
+        name = name.removeprefix("file:")
+        if not name or "\0" in name:
+            return
+        self._add(self._cwd / name, has_folder=True)
+        for folder in _INSTALLED if "/" not in name and name not in (".", "..") else ():
+            self._add(self._cwd / folder / name)
+
+    def add_module(self, module: str, folders: Sequence[Path]) -> None:
+        """Add what `python -m` would run from a folder of the workspace: the file, or the package it is in."""
+        for folder in folders:
+            top = folder / module.partition(".")[0]
+            self._add(top.with_name(f"{top.name}.py"))
+            self._add(top, has_folder=True)
+
+    def _add(self, path: Path, *, has_folder: bool = False) -> None:
+        """Add a file that lies inside; `has_folder`: or a folder, with all in it."""
+        if not self._is_inside(path):
+            return
+        try:
+            mode = path.stat().st_mode
+        except (OSError, ValueError):
+            return
+        if stat.S_ISREG(mode):
+            self.found[self._shown(path)] = _read(Path(os.path.realpath(path)), has_text=True)
+            self._add_interpreter(path)
+        elif stat.S_ISDIR(mode) and has_folder:
+            self.found[f"{self._shown(path)}/"] = _read_tree(Path(os.path.realpath(path)))
+
+    def _add_interpreter(self, path: Path) -> None:
+        """Add what the first line of a script names, where that lies inside: `#!./bin/python`, `#!/usr/bin/env x`."""
+        try:
+            handle = os.open(path, _OPEN)
+        except OSError:
+            return
+        with os.fdopen(handle, "rb") as file:
+            head = file.read(256) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+        if not head.startswith(b"#!"):
+            return
+        for word in head[2:].split(b"\n")[0].decode("utf-8", "surrogateescape").split():
+            found = shutil.which(word, path=self._search_path) if "/" not in word else word
+            if found is not None and (self._cwd / found) != path and self._shown(self._cwd / found) not in self.found:
+                self._add(self._cwd / found)
+
+    def _is_inside(self, path: Path) -> bool:
+        """Whether the model can put another file there: the path, or what it leads to, lies in the workspace."""
+        spelled = Path(os.path.normpath(self._cwd / path))
+        parent = Path(os.path.realpath(spelled.parent)) / spelled.name
+        real = Path(os.path.realpath(path))
+        return any(one.is_relative_to(root) for root in self._roots for one in (parent, real))
+
+    def _shown(self, path: Path) -> str:
+        spelled = Path(os.path.normpath(self._cwd / path))
+        return str(spelled.relative_to(self._cwd)) if spelled.is_relative_to(self._cwd) else str(spelled)
+
+
+def _read(path: Path, *, has_text: bool) -> Piece:
+    """Return the hash of a file, with its text for a comparison if it is short and may be shown."""
+    digest, head = hashlib.sha256(), b""
+    try:
+        handle = os.open(path, _OPEN)
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                return Piece(NOT_FOUND, "")
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+                head = head if len(head) > _MAX_TEXT else head + chunk[: _MAX_TEXT + 1]
+    except OSError:
+        return Piece(NOT_FOUND, "")
+    is_text = has_text and len(head) <= _MAX_TEXT and b"\0" not in head
+    return Piece(digest.hexdigest(), head.decode("utf-8", "replace") if is_text else "")
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        with os.fdopen(os.open(path, _OPEN), "rb") as file:
+            return stat.S_ISREG(os.fstat(file.fileno()).st_mode) and file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False
+
+
+def _read_tree(folder: Path) -> Piece:
+    """Return the hash of all files below a folder, as names and contents; what was installed there is left out."""
+    digest, count, size = hashlib.sha256(), 0, 0
+    for current, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
+        for name in sorted(names):
+            path = Path(current, name)
+            count += 1
+            with suppress(OSError):
+                size += path.stat().st_size
+            if count > _MAX_FILES or size > _MAX_TREE_BYTES:
+                return Piece(UNPINNABLE, "")
+            piece = _read(Path(os.path.realpath(path)), has_text=False)
+            digest.update(f"{path.relative_to(folder)}\0{piece.hash}\n".encode("utf-8", "surrogateescape"))
+    return Piece(digest.hexdigest(), "")

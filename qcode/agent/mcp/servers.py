@@ -1,0 +1,390 @@
+"""The tool servers of a session: which of them run, which tools are offered, and what waits for the user.
+
+Nothing runs before `start`. A project's server runs only once the user approved exactly it, and none at all in a
+folder that is not trusted. A tool that is not as it was approved is not offered until the user has seen it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qcode.agent.mcp.connection import Connection, one_line
+from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, Place
+from qcode.agent.mcp.pins import Change, Pins, changes_of, detail_of, key_of, pin_of
+from qcode.agent.mcp.spec import ServerError, ServerSpec
+from qcode.agent.mcp.tools import MOST_TOOLS, Listed, Offered, bounded_text, offered, outcome_of, shown_name, split_name
+from qcode.agent.trust import Piece
+from qcode.protocol.events import Level, Notice
+from qcode.protocol.servers import ServerQuestion, ServerState, ServerStatus, ServerTool
+from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.text.clean import visible, visible_json
+from qcode.text.json import JsonObject
+from qcode.tools.tool import Preview
+
+WAIT_S = 10.0
+"""Seconds the first turn waits for servers that are starting."""
+
+_CLOSING_S = 2.0
+_SILENT_S = 1.0
+_UNTRUSTED = "this folder is not trusted"
+
+
+@dataclass(slots=True)
+class _Server:
+    """A server and how it is now. `changes` are tools that wait; `is_refused`: the user said no for this session.
+
+    `files` are those it would start, as they were looked at last; `admitted` those the user approved in this session.
+    """
+
+    spec: ServerSpec
+    state: ServerState
+    problem: str = ""
+    tools: tuple[Offered, ...] = ()
+    changes: tuple[Change, ...] = ()
+    is_refused: bool = False
+    files: Mapping[str, Piece] = field(default_factory=dict)
+    admitted: Mapping[str, Piece] | None = None
+    connection: Connection | None = None
+    task: asyncio.Task[None] | None = None
+
+
+class Servers:
+    """The real `protocol.servers.ToolServers`. Owns every process it starts until `close`, or `kill`.
+
+    Where nobody watches its questions, notices say how to approve. `complaints` are what was wrong with the files that
+    name servers.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ServerSpec],
+        pins: Pins,
+        place: Place,
+        *,
+        is_trusted: bool,
+        complaints: Sequence[str] = (),
+    ) -> None:
+        self._servers = {spec.name: _Server(spec, "starting" if spec.config.enabled else "off") for spec in specs}
+        self._pins = pins
+        self._place = place
+        self._is_trusted = is_trusted
+        self._is_attended = False
+        self._notices = [Notice("warning", one_line(text)) for text in complaints]
+        self._said: set[str] = set()
+        self._is_started = False
+        self._settled = asyncio.Event()
+        self._on_change: Callable[[], None] = lambda: None
+
+    # What front ends see
+
+    def statuses(self) -> tuple[ServerStatus, ...]:
+        return tuple(self._status(server) for server in self._servers.values())
+
+    def questions(self) -> tuple[ServerQuestion, ...]:
+        return tuple(self._question(server) for server in self._servers.values() if _waits(server))
+
+    def answer(self, key: str, *, is_allowed: bool) -> None:
+        server = next((one for one in self._servers.values() if _waits(one) and self._question(one).key == key), None)
+        if server is None:
+            return
+        if not is_allowed:
+            server.is_refused = True
+            if server.state == "waiting":
+                server.state = "refused"
+        elif server.state == "waiting":
+            server.admitted = server.files
+            self._keep(lambda: self._pins.approve(server.spec, server.files))
+            self._launch(server)
+        else:
+            self._keep(lambda: self._pins.accept(server.spec, server.changes))
+            server.changes = ()
+        self._changed()
+
+    def ask_again(self, server: str) -> None:
+        found = self._servers.get(server)
+        if found is None or not found.is_refused:
+            return
+        found.is_refused = False
+        if found.state == "refused":
+            found.state = "waiting"
+        self._changed()
+
+    def restart(self, server: str) -> None:
+        found = self._servers.get(server)
+        if found is None or found.state in ("off", "restricted", "waiting", "refused"):
+            return
+        if found.task is not None:
+            found.task.cancel()
+        self._launch(found)
+        self._changed()
+
+    def start(self, on_change: Callable[[], None] | None = None) -> None:
+        if not self._is_started:
+            self._is_started = True
+            if on_change is not None:
+                self._is_attended, self._on_change = True, on_change
+            for server in self._servers.values():
+                self._begin(server)
+            self._changed()
+
+    def trust(self) -> None:
+        """Start the servers that the folder kept from starting: the person trusts it now."""
+        self._is_trusted = True
+        for server in self._servers.values():
+            if server.state == "restricted":
+                self._begin(server)
+        self._changed()
+
+    def take_notices(self) -> tuple[Notice, ...]:
+        notices, self._notices = tuple(self._notices), []
+        return notices
+
+    # What a turn needs
+
+    async def settle(self, wait_s: float = WAIT_S) -> None:
+        """Wait until no server is starting any more, for the first turn and at most `wait_s`; start them if need be."""
+        self.start()
+        await self._wait(min(_SILENT_S, wait_s))
+        if not self._settled.is_set() and self._is_attended:
+            self._notice("info", f"waiting for {self._starting()}")
+            self._on_change()
+        await self._wait(wait_s)
+        if not self._settled.is_set():
+            self._notice("warning", f"still starting, the tools come later: {self._starting()}")
+            self._settled.set()
+
+    async def _wait(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._settled.wait(), seconds)
+
+    def _starting(self) -> str:
+        return ", ".join(name for name, server in self._servers.items() if server.state == "starting")
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools that are offered, always in the same order."""
+        return tuple(tool.spec for _, tool in self._offered())[:MOST_TOOLS]
+
+    def has(self, name: str) -> bool:
+        """Return whether a call of this name is for a server."""
+        server, tool = split_name(name)
+        return bool(tool) and server in self._servers
+
+    def preview(self, name: str, arguments: JsonObject) -> Preview:
+        server, tool = split_name(name)
+        found = self._find(name)
+        shown = shown_name(found[1].tool) if found is not None else tool
+        detail = visible_json(arguments) if arguments else ""
+        return Preview(f"Run the tool {visible(shown)} of the server {visible(server)}?", detail)
+
+    async def run(
+        self, name: str, arguments: JsonObject, output: Callable[[str], None], limit: int, folder: Callable[[], Path]
+    ) -> ToolOutcome:
+        """Run a call. What goes wrong is a result; cancelling raises at once."""
+        server_name, _ = split_name(name)
+        found = self._find(name)
+        if found is None:
+            return _failed(f"the tool {name} is not offered now", f"{server_name}: not offered")
+        server, tool = found
+        assert server.connection is not None
+        try:
+            result = await server.connection.call(tool.tool, arguments, server.spec.config.timeout_s, output)
+        except ServerError as error:
+            return _failed(bounded_text(f"the server {server_name}: {error}", limit, folder), f"{server_name}: failed")
+        return await asyncio.to_thread(outcome_of, result, limit, folder)
+
+    async def close(self) -> None:
+        """End every server; within seconds, whatever they do."""
+        tasks = [server.task for server in self._servers.values() if server.task is not None]
+        for _ in range(2):
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks, timeout=_CLOSING_S / 2)
+        self.kill()
+
+    def kill(self) -> None:
+        """End at once whatever process still runs; for a program that ends now."""
+        for group in tuple(self._place.groups):
+            with suppress(OSError):
+                os.killpg(group, signal.SIGKILL)
+            self._place.groups.discard(group)
+
+    # How a server comes to run
+
+    def _begin(self, server: _Server) -> None:
+        spec = server.spec
+        if server.state == "off":
+            return
+        if not self._is_trusted:
+            server.state, server.problem = "restricted", _UNTRUSTED
+            if spec.config.file:
+                how = "" if self._is_attended else " (--trust trusts it)"
+                self._notice("warning", f"{spec.name} is not started: {_UNTRUSTED}{how}")
+        else:
+            self._launch(server)
+
+    async def _admit(self, server: _Server) -> None:
+        """Raise `NotApprovedError` unless the user approved the server with the files it would start now."""
+        files = await asyncio.to_thread(self._place.files_of, server.spec)
+        if self._pins.is_approved(server.spec) and any(piece.hash == NOT_FOUND for piece in files.values()):
+            return  # the program is missing, so nothing starts, and the user is told that
+        if not self._pins.is_approved(server.spec, files) and files != server.admitted:
+            raise NotApprovedError(files)
+        if files and self._pins.files(server.spec) is None:
+            self._keep(lambda: self._pins.approve(server.spec, files))
+
+    def _wait_for_approval(self, server: _Server, files: Mapping[str, Piece]) -> None:
+        spec = server.spec
+        server.state, server.problem, server.tools, server.changes = "waiting", "", (), ()
+        server.files, server.is_refused = files, False
+        how = f"see it with: qcode mcp show {spec.name}; approve it with: qcode mcp approve {spec.name}"
+        if self._pins.is_approved(spec):
+            what = f"{spec.name} is not started: files that it starts have changed since you approved it"
+        else:
+            what = f"{spec.name} is named by this project and not approved"
+        self._notice("warning", f"{what}: {how}", is_unattended=True)
+        self._changed()
+
+    def _launch(self, server: _Server) -> None:
+        server.state, server.problem, server.tools, server.changes = "starting", "", (), ()
+
+        def listed(tools: list[Listed]) -> None:
+            if server.connection is connection:
+                self._take_tools(server, tools)
+
+        def lost(why: str) -> None:
+            if server.connection is connection:
+                server.state, server.problem = "starting", why
+                self._notice("warning", f"{server.spec.name} ended and is started again: {why}")
+                self._changed()
+
+        connection = Connection(server.spec, self._place, listed, lost, lambda: self._admit(server))
+        server.connection = connection
+        server.task = task = asyncio.get_running_loop().create_task(connection.run())
+        task.add_done_callback(lambda ended: self._take_end(server, ended))
+
+    def _take_end(self, server: _Server, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is None or server.task is not task:
+            return
+        if isinstance(error, NotApprovedError):
+            self._wait_for_approval(server, error.files)
+            return
+        why = str(error) if isinstance(error, ServerError) else f"internal error ({type(error).__name__}: {error})"
+        server.state, server.problem, server.tools = "failed", one_line(why), ()
+        how = f"; /mcp restart {server.spec.name} starts it again" if self._is_attended else ""
+        self._notice("warning", f"{server.spec.name} failed: {server.problem}{how}")
+        self._changed()
+
+    def _take_tools(self, server: _Server, listed: list[Listed]) -> None:
+        spec = server.spec
+        server.tools = offered(spec.name, listed, spec.config.tools)
+        before, known = server.changes, self._pins.tools(spec)
+        server.state, server.problem, server.changes = "ready", "", ()
+        if known is None and server.tools:
+            pins = {tool.spec.name: pin_of(tool) for tool in server.tools if not tool.problem}
+            self._keep(lambda: self._pins.pin(spec, pins))
+        elif known is not None:
+            server.changes = changes_of(known, server.tools)
+        if server.changes and server.changes != before:
+            server.is_refused = False
+            self._keep(lambda: self._pins.wait(spec, server.changes))
+            self._notice(
+                "warning",
+                f"{_counted(len(server.changes))} of {spec.name} changed since you approved them and are not offered: "
+                f"see them with: qcode mcp show {spec.name}; approve them with: qcode mcp approve {spec.name}",
+                is_unattended=True,
+            )
+        for tool in server.tools:
+            if tool.problem:
+                self._notice(
+                    "warning", f"the tool {shown_name(tool.tool)} of {spec.name} is not offered: {tool.problem}"
+                )
+        self._changed()
+
+    def _keep(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except OSError as error:
+            self._notice("warning", f"approvals hold for this session only: {self._pins.path}: {error.strerror}")
+
+    def _offered(self) -> list[tuple[_Server, Offered]]:
+        return [
+            (server, tool)
+            for server in self._servers.values()
+            if server.state == "ready"
+            for tool in server.tools
+            if not tool.problem and all(change.tool != tool.spec.name for change in server.changes)
+        ]
+
+    def _find(self, name: str) -> tuple[_Server, Offered] | None:
+        return next((found for found in self._offered()[:MOST_TOOLS] if found[1].spec.name == name), None)
+
+    def _status(self, server: _Server) -> ServerStatus:
+        waiting = {change.tool: "new" if change.before is None else "changed" for change in server.changes}
+        tools = tuple(
+            ServerTool(
+                tool.spec.name,
+                tool.spec.description,
+                tool.problem or (f"{waiting[tool.spec.name]}, not approved" if tool.spec.name in waiting else ""),
+            )
+            for tool in server.tools
+        )
+        log = server.connection.log.text if server.connection is not None else ""
+        spec = server.spec
+        return ServerStatus(spec.name, server.state, spec.what, spec.origin, tools, server.problem, log)
+
+    def _question(self, server: _Server) -> ServerQuestion:
+        spec = server.spec
+        if server.state == "waiting":
+            return ServerQuestion(
+                key_of(spec, "run", files=server.files),
+                spec.name,
+                f"{_why_asked(spec, self._pins)} Start it, now and later?",
+                detail_of(spec, self._pins, server.files),
+            )
+        text = f"{_counted(len(server.changes))} of the server {spec.name} changed. Offer them to models?"
+        detail = "\n\n".join(change.shown() for change in server.changes)
+        return ServerQuestion(key_of(spec, "tools", server.changes), spec.name, text, detail)
+
+    def _notice(self, level: Level, text: str, *, is_unattended: bool = False) -> None:
+        if text not in self._said and not (is_unattended and self._is_attended):
+            self._said.add(text)
+            self._notices.append(Notice(level, f"tool servers: {text}"))
+
+    def _changed(self) -> None:
+        if self._is_started and all(server.state != "starting" for server in self._servers.values()):
+            self._settled.set()
+        self._on_change()
+
+
+def _why_asked(spec: ServerSpec, pins: Pins) -> str:
+    if not spec.is_from_project:
+        return f"Files that your tool server {spec.name} starts have changed since it last ran."
+    if not pins.was_approved(spec):
+        was = "never approved"
+    elif pins.is_approved(spec) and pins.files(spec) is None:
+        was = "approved before qcode looked at the files that it starts"
+    elif pins.is_approved(spec):
+        was = "approved before, but files that it starts have changed"
+    else:
+        was = "another one of that name was approved before"
+    return f"This project wants to start the tool server {spec.name} ({was})."
+
+
+def _waits(server: _Server) -> bool:
+    return not server.is_refused and (server.state == "waiting" or bool(server.changes))
+
+
+def _counted(count: int) -> str:
+    return f"{count} tool{'' if count == 1 else 's'}"
+
+
+def _failed(text: str, summary: str) -> ToolOutcome:
+    return ToolOutcome(text, is_error=True, summary=summary)

@@ -1,0 +1,185 @@
+"""A server before it runs: its start, its origin, the hash that is approved; and which servers a run has.
+
+Those are the servers of the configuration, of `--mcp-config`, and of a trusted project's `.mcp.json`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from qcode.config.definitions import PROJECT_FILE, read_mcp_file
+from qcode.config.errors import ConfigError
+from qcode.config.settings import McpServer, Settings
+from qcode.protocol.errors import ExitCode, QcodeError
+from qcode.text.clean import visible
+from qcode.values import dataclass
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+class ServerError(Exception):
+    """A server cannot be started or asked; the text is one line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSpec:
+    """A server by its name. `scope` keeps servers of one name apart: that of a project, of a file, the person's own."""
+
+    name: str
+    config: McpServer
+    scope: str
+    origin: str
+
+    @property
+    def key(self) -> str:
+        """What its approval and its tools are kept under."""
+        return f"{self.scope}#{self.name}"
+
+    @property
+    def is_from_project(self) -> bool:
+        return self.config.is_from_project
+
+    @property
+    def what(self) -> str:
+        """The command line or the address, without what may be a secret in them."""
+        if self.config.url is None:
+            return self.config.command or ""
+        return _without_secrets(self.config.url)
+
+    @property
+    def fingerprint(self) -> str:
+        """The hash of what would run or be asked: command, arguments, names of variables and headers, address."""
+        config = self.config
+        # The values of a project's own variables are part of what runs; those of a person may be keys.
+        env: object = dict(config.env) if self.is_from_project else sorted(config.env)
+        whole = [config.command, list(config.args), env, config.url, sorted(config.headers)]
+        return digest(whole)
+
+    def detail(self) -> str:
+        """Return all that an approval is for, a row for each value: a project's file holds no secret of the user."""
+        config = self.config
+        rows = [("file:", self.origin)]
+        if config.url is not None:
+            rows.append(("address:", config.url))
+            rows += [("header:", f"{name}: {value}") for name, value in config.headers.items()]
+        else:
+            rows.append(("command:", config.command or ""))
+            rows += [("argument:", argument) for argument in config.args]
+            rows += [("variable:", f"{name}={value}") for name, value in config.env.items()]
+        return "\n".join(f"{label:<9} {visible(value)}" for label, value in rows)
+
+    def expanded(self, env: Mapping[str, str]) -> McpServer:
+        """Return the configuration with `${NAME}` and `${NAME:-default}` filled in; raise `ServerError`.
+
+        A project never gets a variable: it would choose which of the person's keys goes where.
+        """
+        config = self.config
+
+        def fill(text: str) -> str:
+            return _VARIABLE.sub(value_of, text)
+
+        def value_of(found: re.Match[str]) -> str:
+            name, default = found[1], found[2]
+            if self.is_from_project:
+                raise ServerError(
+                    f"it asks for the variable {name} of your environment, which no project gets: "
+                    "name this server in your own configuration"
+                )
+            value = env.get(name, "") or default
+            if value is None:
+                raise ServerError(f"the variable {name} is not set")
+            return value
+
+        return replace(
+            config,
+            args=tuple(fill(argument) for argument in config.args),
+            env={name: fill(value) for name, value in config.env.items()},
+            url=fill(config.url) if config.url is not None else None,
+            headers={name: fill(value) for name, value in config.headers.items()},
+        )
+
+
+def digest(value: object) -> str:
+    """Return the SHA-256 of a JSON value, whatever the order of its keys."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _without_secrets(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+OWN = "own"
+"""The scope of the person's own configuration; what its servers' tools were is kept under it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The servers in their order, and a line for each thing that was wrong with a project's file."""
+
+    specs: tuple[ServerSpec, ...]
+    complaints: tuple[str, ...] = ()
+
+
+def named_servers(settings: Settings, files: Sequence[Path], root: Path, *, is_trusted: bool) -> Named:
+    """Return the servers of a run. A name in a flag's file beats the configuration, and both beat the project's.
+
+    Raise `QcodeError` for a file of a flag that cannot be used; a project's file never keeps a run from beginning.
+    """
+    found = {name: _of_config(name, config, settings, root) for name, config in settings.mcp_servers.items()}
+    for file in files:
+        try:
+            servers = read_mcp_file(file, is_project=False)
+        except ConfigError as error:
+            raise QcodeError(f"--mcp-config: {error}", ExitCode.BAD_CONFIG) from None
+        scope = f"file {file.resolve()}"
+        found |= {name: ServerSpec(name, config, scope, str(file)) for name, config in servers.items()}
+    complaints: list[str] = []
+    for name, config in _of_project(root, complaints).items() if is_trusted else ():
+        if name in found:
+            complaints.append(f"{name} of {root / PROJECT_FILE} is not used: that name is taken")
+        else:
+            found[name] = ServerSpec(name, config, _scope(root), str(root / PROJECT_FILE))
+    return Named(tuple(found.values()), tuple(complaints))
+
+
+def header_values(specs: Sequence[ServerSpec], env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what servers get that may be a secret: values of variables and headers with what `env` fills in."""
+
+    values: list[str] = []
+    for spec in specs:
+        try:
+            config = spec.expanded(env)
+        except ServerError:
+            continue
+        values += [value for name, value in (*config.env.items(), *config.headers.items()) if may_be_secret(name)]
+    return tuple(values)
+
+
+def may_be_secret(name: str) -> bool:
+    """Return whether a variable or header of this name holds a secret by convention."""
+    return any(part in name.lower() for part in ("auth", "key", "token", "secret", "password", "cookie"))
+
+
+def _of_config(name: str, config: McpServer, settings: Settings, root: Path) -> ServerSpec:
+    key = f"mcp_servers.{name}.{'url' if config.url else 'command'}"
+    return ServerSpec(name, config, _scope(root) if config.is_from_project else OWN, str(settings.origin(key)))
+
+
+def _of_project(root: Path, complaints: list[str]) -> dict[str, McpServer]:
+    try:
+        return read_mcp_file(root / PROJECT_FILE, is_project=True)
+    except ConfigError as error:
+        complaints.append(str(error))
+        return {}
+
+
+def _scope(root: Path) -> str:
+    return f"project {root.resolve()}"

@@ -1,0 +1,291 @@
+"""The tools of a server as a model is offered them, and their results. Foreign text: capped and cleaned.
+
+Names become `server__tool` in the form every provider takes; descriptions and schemas are bounded. A tool that cannot
+be offered says why; one of them must never make a provider refuse a whole request. Of a result text and images go to
+the model, the rest is described or kept.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qcode.agent.mcp.spec import digest
+from qcode.protocol.messages import Image
+from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
+from qcode.text.clean import clean
+from qcode.text.json import Json, JsonObject
+from qcode.tools.files.pictures import image_type, picture
+from qcode.tools.output import Collector
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult, ContentBlock
+
+MOST_DESCRIPTION = 2_048
+MOST_SCHEMA = 16_384
+MOST_TOOLS = 100
+"""Tools of all servers together: with qcode's own they stay below the 128 that OpenAI's API takes."""
+
+_LONGEST_NAME = 64
+_DEEPEST = 24
+_MOST_WORDS = 1_024
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
+# What Anthropic's API takes as the name of a property.
+_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+# Providers refuse these at the top of a schema; the server still checks what they say.
+_NOT_AT_TOP = ("$schema", "$id", "anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const")
+_WORDS = ("description", "title", "$comment")
+_HIDDEN = frozenset({"Cf", "Cn", "Co", "Cs"})
+_JOINERS = "\u200c\u200d"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A tool as a server listed it, untouched."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A tool of a server, by its own name, which is foreign text: `shown_name` is for a person.
+
+    `hash` is of what the server said; `problem` says why it is not offered, empty if it is.
+    """
+
+    tool: str
+    spec: ToolSpec
+    hash: str
+    problem: str = ""
+
+
+def offered(server: str, listed: Sequence[Listed], wanted: Collection[str] = ()) -> tuple[Offered, ...]:
+    """Return the tools of a server, always in the order of their names. `wanted` are the only ones, if there are any.
+
+    Two tools that would have one name are both refused: which of them a call means could be chosen by neither.
+    """
+    taken = [one for one in listed if not wanted or "*" in wanted or one.name in wanted]
+    names = Counter(tool_name(server, one.name) for one in taken)
+    made = []
+    for one in taken:
+        name = tool_name(server, one.name)
+        schema, problem = _parameters(one.schema)
+        if names[name] > 1:
+            problem = f"{names[name]} tools of this server would be called {name}"
+        description = _described(server, one.description)
+        made.append(Offered(one.name, ToolSpec(name, description, schema), _hash(one), problem))
+    return tuple(sorted(made, key=lambda one: (one.spec.name, one.hash)))
+
+
+def tool_name(server: str, tool: str) -> str:
+    """Return the name a model calls: `server__tool`, without odd characters, a long one with a mark of the whole."""
+    name = f"{server}__{_ODD.sub('_', tool)}"
+    if len(name) <= _LONGEST_NAME and tool:
+        return name
+    mark = hashlib.sha256(tool.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{name[: _LONGEST_NAME - 9]}_{mark}"
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Return server and tool of the name a model calls; the tool is empty where it is none of a server's."""
+    server, _, tool = name.partition("__")
+    return server, tool
+
+
+def shown_name(tool: str) -> str:
+    """Return a tool's own name on one line, cleaned and cut."""
+    text = _plain(tool).replace("\n", " ").replace("\t", " ").strip()
+    return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
+
+
+def _hash(one: Listed) -> str:
+    return digest([one.name, one.description, dict(one.schema)])
+
+
+def _described(server: str, description: str) -> str:
+    text = _cut(_plain(description).strip(), MOST_DESCRIPTION)
+    said = f", which says about it: {text}" if text else "."
+    return f"A tool of the server {server}{said}"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}… [cut]"
+
+
+def _plain(text: str) -> str:
+    """Return foreign text without controls and without characters that nobody sees."""
+    return "".join(
+        char for char in clean(text) if char in _JOINERS or char in "\n\t" or unicodedata.category(char) not in _HIDDEN
+    )
+
+
+def _parameters(schema: Mapping[str, Json]) -> tuple[JsonObject, str]:
+    """Return the schema as it is offered, and a problem where it cannot be."""
+    empty: JsonObject = {"type": "object", "properties": {}}
+    if _depth(dict(schema)) > _DEEPEST:
+        return empty, "its parameters are nested too deeply"
+    try:
+        size = len(json.dumps(dict(schema), allow_nan=False))
+    except ValueError:
+        return empty, "its parameters hold a number that is none"
+    if size > MOST_SCHEMA:
+        return empty, f"its parameters take {size:,} characters, more than {MOST_SCHEMA:,}"
+    if schema.get("type", "object") != "object":
+        return empty, "its parameters are no object"
+    properties = schema.get("properties", {})
+    if not isinstance(properties, dict):
+        return empty, "its parameters are no object"
+    odd = next((name for name in properties if _PROPERTY.fullmatch(name) is None), None)
+    if odd is not None:
+        return empty, f"it has a parameter whose name no model may use: {shown_name(ascii(odd))}"
+    kept = {key: value for key, value in schema.items() if key not in _NOT_AT_TOP}
+    shown = _shown({**empty, **kept, "type": "object", "properties": properties})
+    assert isinstance(shown, dict)
+    return shown, ""
+
+
+def _shown(value: Json, *, is_names: bool = False) -> Json:
+    """Return a schema with its words cleaned and cut; what a value must be is left alone.
+
+    `is_names`: the keys of `value` are names of parameters, and one of them may be called `title`.
+    """
+    if isinstance(value, list):
+        return [_shown(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    made: JsonObject = {}
+    for key, inner in value.items():
+        if not is_names and key in _WORDS and isinstance(inner, str):
+            made[key] = _cut(_plain(inner), _MOST_WORDS)
+        elif not is_names and key in ("enum", "const", "default", "examples", "required"):
+            made[key] = inner
+        else:
+            made[key] = _shown(inner, is_names=not is_names and key in ("properties", "$defs", "definitions"))
+    return made
+
+
+def _depth(value: Json) -> int:
+    """Return how deep a value is nested, without going deeper than needed to say that it is too deep."""
+    level, depth = [value], 0
+    while level and depth <= _DEEPEST:
+        depth += 1
+        level = [
+            inner
+            for one in level
+            for inner in (one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
+            if isinstance(inner, dict | list)
+        ]
+    return depth
+
+
+MOST_IMAGES = 8
+
+
+def outcome_of(result: CallToolResult, limit: int, folder: Callable[[], Path]) -> ToolOutcome:
+    """Return the outcome of a call, at most `limit` characters of text; all of a longer one lies in `folder`."""
+    reader = _Reader()
+    reader.take_all(result.content)
+    if result.structured_content is not None and not reader.says(result.structured_content):
+        reader.texts.append(json.dumps(result.structured_content, ensure_ascii=False, indent=1))
+    text = "\n".join(reader.texts)
+    if not text and not reader.images:
+        text = "(the tool failed and said nothing)" if result.is_error else "(no output)"
+    bounded = bounded_text(text, limit, folder)
+    return ToolOutcome(bounded, result.is_error, _summary(text, len(reader.images)), images=tuple(reader.images))
+
+
+def bounded_text(text: str, limit: int, folder: Callable[[], Path]) -> str:
+    """Return beginning and end of a long text, and where all of it is."""
+    if len(text) <= limit:
+        return text
+    collector = Collector(limit, folder)
+    collector.feed(text.encode("utf-8", "replace"))
+    return collector.close()
+
+
+def _summary(text: str, images: int) -> str:
+    lines = text.count("\n") + 1
+    words = [f"{lines} line{'' if lines == 1 else 's'}"] if text else []
+    words += [f"{images} image{'' if images == 1 else 's'}"] if images else []
+    return ", ".join(words)
+
+
+class _Reader:
+    """Reads content in its order."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.images: list[Image] = []
+
+    def take_all(self, content: Iterable[ContentBlock]) -> None:
+        import mcp_types as types
+
+        for block in content:
+            match block:
+                case types.TextContent():
+                    self.texts.append(block.text)
+                case types.ImageContent():
+                    self._take_binary("image", block.data, block.mime_type)
+                case types.AudioContent():
+                    self.texts.append(f"[audio ({block.mime_type}), which is not shown]")
+                case types.ResourceLink():
+                    about = f": {block.description}" if block.description else ""
+                    self.texts.append(f"[resource {block.uri} ({block.mime_type or 'unknown type'}){about}]")
+                case types.EmbeddedResource():
+                    self._take_resource(block)
+
+    def says(self, value: object) -> bool:
+        """Return whether a text already is this value as JSON, as servers do for clients that take only text."""
+        return any(_json_of(text) == value for text in self.texts)
+
+    def _take_resource(self, block: object) -> None:
+        import mcp_types as types
+
+        assert isinstance(block, types.EmbeddedResource)
+        found = block.resource
+        if isinstance(found, types.TextResourceContents):
+            self.texts.append(f"[resource {found.uri}]\n{found.text}")
+        else:
+            self._take_binary(f"resource {found.uri}", found.blob, found.mime_type or "unknown type")
+
+    def _take_binary(self, what: str, data: str, media_type: str) -> None:
+        """Take an image; anything else binary is only named. Its bytes say what it is, not its server."""
+        try:
+            raw = base64.b64decode(data, validate=True)
+        except (binascii.Error, ValueError):
+            self.texts.append(f"[{what} ({media_type}) that cannot be read: its data is not base64]")
+            return
+        kind = image_type(raw)
+        if not kind:
+            self.texts.append(f"[{what} ({media_type}), {len(raw):,} bytes, which is not shown]")
+        elif len(self.images) == MOST_IMAGES:
+            self.texts.append(f"[{what}: only the first {MOST_IMAGES} images of a result are shown]")
+        else:
+            try:
+                found = picture(raw, kind, f"the {what}")
+            except Refused as refused:
+                self.texts.append(f"[{refused}]")
+                return
+            self.images.append(found.image)
+            self.texts.append(f"[{what}: {found.described}]")
+
+
+def _json_of(text: str) -> object:
+    if not text.lstrip().startswith(("{", "[", '"', "t", "f", "n", "-", *"0123456789")):
+        return None
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found

@@ -1,0 +1,305 @@
+"""The two ways to a server: a program in its own process group, by lines of JSON, and an address, by streamable HTTP.
+
+Programs are not run by the transport of the `mcp` package: that one reads lines of any length into memory, and writes
+the server's stderr to the terminal. HTTP is the package's own, with bounded answers and bounded endings. `Log` keeps
+the last of what a server wrote beside its answers; bounded, foreign text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qcode.agent.mcp.spec import ServerError
+from qcode.config.settings import McpServer
+from qcode.tools.processes import end_surely
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    import httpx2
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp.client._transport import TransportStreams
+    from mcp.shared.message import SessionMessage
+
+MOST_LINE = 16 * 1024 * 1024
+"""Bytes of one message; a longer one ends the server."""
+
+_GRACE_S = 0.3
+_QUEUED = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to start: an absolute path or one below the folder, and everything it inherits."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    env: dict[str, str]
+
+
+def program_path(command: str, cwd: Path, search_path: str) -> str:
+    """Return the path of a command as a person writes it; raise `ServerError` where there is none."""
+    name = os.path.expanduser(command)  # noqa: PTH111  # a command, which may be no path at all
+    if "/" in name:
+        path = cwd / name
+        if not (path.is_file() and os.access(path, os.X_OK)):
+            raise ServerError(f"there is no program {command}")
+        return str(path)
+    found = shutil.which(name, path=search_path)
+    if found is None:
+        raise ServerError(f"the program {command} was not found on PATH")
+    return found
+
+
+@asynccontextmanager
+async def running(
+    program: Program, log: Log, groups: set[int], on_end: Callable[[], None]
+) -> AsyncIterator[TransportStreams]:
+    """Start the program and yield the streams of a session; `on_end` is called when it says no more.
+
+    When this is left nothing of its process group runs any more. `groups` holds the group meanwhile. Raises `OSError`.
+    """
+    import anyio
+    from mcp.shared.message import SessionMessage
+
+    process, out_read, err_read = await _started(program)
+    groups.add(process.pid)
+    to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUED)
+    to_server, from_session = anyio.create_memory_object_stream[SessionMessage](_QUEUED)
+    tasks = [
+        asyncio.ensure_future(_read(out_read, to_session, log, on_end)),
+        asyncio.ensure_future(_listen(err_read, log)),
+        asyncio.ensure_future(_write(process, from_session, to_session)),
+    ]
+    try:
+        yield from_server, to_server
+    finally:
+        for stream in (to_server, from_server):
+            stream.close()
+        try:
+            await _end(process)
+        finally:
+            groups.discard(process.pid)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for stream in (to_session, from_session):
+                stream.close()
+            if process.returncode:
+                log.note(f"[ended with exit code {process.returncode}]")
+
+
+async def _started(program: Program) -> tuple[asyncio.subprocess.Process, int, int]:
+    """Start it and return it with the ends of its output and its errors, which the caller closes.
+
+    Pipes of ours, because those of a process stay open as long as anybody else holds their other end.
+    """
+    (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe()
+    with contextlib.ExitStack() as pipes:
+        for handle in (out_read, err_read):
+            pipes.callback(os.close, handle)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *program.argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=out_write,
+                stderr=err_write,
+                cwd=program.cwd,
+                env=program.env,
+                start_new_session=True,
+            )
+        finally:
+            os.close(out_write)
+            os.close(err_write)
+        pipes.pop_all()
+    return process, out_read, err_read
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Close its input, which asks a server to end, and then end what is left of its group."""
+    try:
+        if process.stdin is not None:
+            process.stdin.close()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _GRACE_S)
+    finally:
+        await end_surely(process)
+
+
+async def _read(
+    handle: int, out: MemoryObjectSendStream[SessionMessage | Exception], log: Log, on_end: Callable[[], None]
+) -> None:
+    """Pass on what the server says, message by message; what is none is only logged."""
+    import anyio
+    import mcp_types as types
+    from mcp.shared.message import SessionMessage
+
+    try:
+        async with _pipe(handle, MOST_LINE) as lines:
+            while line := await lines.readline():
+                try:
+                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    log.add(line[:400].rstrip() + b"\n")
+                    continue
+                await out.send(SessionMessage(message))
+    except ValueError:
+        log.note(f"[sent a message of more than {MOST_LINE // 1024 // 1024} MiB, which ends it]")
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+        return
+    finally:
+        out.close()
+        on_end()
+
+
+async def _listen(handle: int, log: Log) -> None:
+    with contextlib.suppress(OSError):
+        async with _pipe(handle, 65_536) as errors:
+            while data := await errors.read(65_536):
+                log.add(data)
+
+
+async def _write(
+    process: asyncio.subprocess.Process,
+    messages: MemoryObjectReceiveStream[SessionMessage],
+    out: MemoryObjectSendStream[SessionMessage | Exception],
+) -> None:
+    import anyio
+
+    stdin = process.stdin
+    assert stdin is not None
+    try:
+        async for message in messages:
+            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            stdin.write(f"{text}\n".encode())
+            await stdin.drain()
+    except (OSError, anyio.ClosedResourceError):
+        # It takes no more: the session must not wait for answers to what never arrived.
+        out.close()
+
+
+@asynccontextmanager
+async def _pipe(handle: int, limit: int) -> AsyncIterator[asyncio.StreamReader]:
+    """Yield a reader of a pipe's end, which is closed with it."""
+    reader = asyncio.StreamReader(limit=limit)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(handle, "rb", buffering=0)
+    )
+    try:
+        yield reader
+    finally:
+        transport.close()
+
+
+MOST_ANSWER = 16 * 1024 * 1024
+"""Bytes of one answer or event."""
+
+_CONNECT_S = 20.0
+_ENDING_S = 1.0
+_IS_EVENTS = "text/event-stream"
+
+
+@asynccontextmanager
+async def reaching(config: McpServer, log: Log) -> AsyncIterator[TransportStreams]:
+    """Yield the streams of a session; nothing is sent yet. Raise `ServerError` for what cannot be an address."""
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    assert config.url is not None
+    _check(config)
+    watch = _Watch(log)
+    hooks: dict[str, list[Callable[..., Any]]] = {"request": [_hurry_endings], "response": [watch.see]}
+    # Identity: what is unpacked while it arrives has no bound that could be counted here.
+    headers = {**config.headers, "Accept-Encoding": "identity"}
+    try:
+        client = httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(_CONNECT_S, read=None), event_hooks=hooks)
+    except (ImportError, ValueError, OSError) as error:
+        raise ServerError(f"no connection can be made: {error}") from None
+    async with (
+        client,
+        streamable_http_client(config.url, http_client=client, max_sse_event_size=MOST_ANSWER) as streams,
+    ):
+        yield streams
+
+
+def _check(config: McpServer) -> None:
+    """Refuse what a header or an address cannot hold, by its name: an error of the client would show the value."""
+    for name, value in config.headers.items():
+        if not (value.isascii() and value.isprintable()):
+            raise ServerError(f"the header {name} holds characters that no header may have")
+    if not (config.url or "").isprintable():
+        raise ServerError("the address holds characters that no address may have")
+
+
+async def _hurry_endings(request: httpx2.Request) -> None:
+    """Nothing waits long for a server to take note of the end of a session."""
+    if request.method == "DELETE":
+        request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), _ENDING_S)
+
+
+class _Watch:
+    """Notes refusals, of which the transport tells only that there was one, and bounds what is read at once."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    async def see(self, response: httpx2.Response) -> None:
+        import httpx2
+
+        if response.status_code >= 400 and response.status_code not in (404, 405):
+            self._log.note(f"answered {response.status_code} {response.reason_phrase}")
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise httpx2.RemoteProtocolError("the answer is packed, which was not asked for")
+        stream = response.stream
+        if isinstance(stream, httpx2.AsyncByteStream) and not response.headers.get("content-type", "").startswith(
+            _IS_EVENTS
+        ):
+            response.stream = _bounded(stream)
+
+
+def _bounded(inner: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
+    import httpx2
+
+    class Bounded(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for data in inner:
+                size += len(data)
+                if size > MOST_ANSWER:
+                    raise httpx2.RemoteProtocolError(f"the answer is larger than {MOST_ANSWER // 1024 // 1024} MiB")
+                yield data
+
+        async def aclose(self) -> None:
+            await inner.aclose()
+
+    return Bounded()
+
+
+_MOST = 8_192
+
+
+class Log:
+    """Keeps the end of it. `note` adds a line of ours."""
+
+    def __init__(self) -> None:
+        self._data = b""
+
+    def add(self, data: bytes) -> None:
+        self._data = (self._data + data)[-_MOST:]
+
+    def note(self, text: str) -> None:
+        self.add(f"{text}\n".encode("utf-8", "replace"))
+
+    @property
+    def text(self) -> str:
+        return self._data.decode("utf-8", "replace").strip()
+
+    @property
+    def last_line(self) -> str:
+        return self.text.rpartition("\n")[2].strip()

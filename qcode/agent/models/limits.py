@@ -1,0 +1,113 @@
+"""Limits that hosts taught about their models, kept across runs in one small file; lines that show them.
+
+The file is a cache of facts that can be learned again: if it cannot be read or written, qcode continues without.
+Apart from `client`: `qcode models` and `qcode doctor` need no client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from qcode.engine.model_facts import HostKnowledge
+from qcode.text.json import JsonObject, parse_object
+from qcode.values import dataclass
+
+FILE_NAME = "limits.json"
+
+
+@dataclass(frozen=True, slots=True)
+class LimitStore:
+    """Limits by host and model. Every call reads the file: another process may have learned something meanwhile."""
+
+    state_dir: Path
+
+    @property
+    def path(self) -> Path:
+        return self.state_dir / FILE_NAME
+
+    def knowledge(self, host: str, model: str) -> HostKnowledge:
+        """Return what was learned about `model` at `host`; nothing where nothing was."""
+        return self.everything().get((host, model), HostKnowledge())
+
+    def everything(self) -> Mapping[tuple[str, str], HostKnowledge]:
+        """Return all that is stored, by host and model; rows that make no sense are left out."""
+        try:
+            stored = parse_object(self.path.read_text("utf-8")) or {}
+        except (OSError, UnicodeDecodeError):
+            return {}
+        found: dict[tuple[str, str], HostKnowledge] = {}
+        for host, models in stored.items():
+            for model, row in (models if isinstance(models, dict) else {}).items():
+                if isinstance(row, dict):
+                    found[host, model] = _knowledge(row)
+        return found
+
+    def remember(self, host: str, model: str, knowledge: HostKnowledge) -> None:
+        """Store what is known of one model now, in the place of what was stored of it before."""
+        rows = dict(self.everything())
+        rows[host, model] = knowledge
+        self._write(rows)
+
+    def forget(self) -> int:
+        """Delete everything learned; return of how many models something was known."""
+        count = len(self.everything())
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+        return count
+
+    def _write(self, rows: Mapping[tuple[str, str], HostKnowledge]) -> None:
+        table: dict[str, dict[str, JsonObject]] = {}
+        for (host, model), knowledge in sorted(rows.items()):
+            table.setdefault(host, {})[model] = _row(knowledge)
+        with contextlib.suppress(OSError):
+            self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle, name = tempfile.mkstemp(dir=self.state_dir, prefix=".limits-")
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(table, file, indent=1)
+            Path(name).replace(self.path)
+
+
+def _row(knowledge: HostKnowledge) -> JsonObject:
+    row: JsonObject = {
+        "output": knowledge.output,
+        "window": knowledge.window,
+        "silently_capped": knowledge.is_silently_capped,
+        "refuses_prefill": knowledge.refuses_prefill,
+        "refuses_images": knowledge.refuses_images,
+    }
+    return {name: value for name, value in row.items() if value}
+
+
+def _knowledge(row: JsonObject) -> HostKnowledge:
+    return HostKnowledge(
+        output=_count(row.get("output")),
+        window=_count(row.get("window")),
+        is_silently_capped=row.get("silently_capped") is True,
+        refuses_prefill=row.get("refuses_prefill") is True,
+        refuses_images=row.get("refuses_images") is True,
+    )
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def learned_lines(limits: LimitStore, wanted: str = "") -> list[str]:
+    """Return a line for each model with `wanted` in its name that a host taught something about."""
+    rows = sorted(limits.everything().items())
+    return [f"learned from {host}: {model}  {_facts(known)}" for (host, model), known in rows if wanted in model]
+
+
+def _facts(known: HostKnowledge) -> str:
+    facts = [
+        f"window {known.window:,}" if known.window else "",
+        f"output {known.output:,}" if known.output else "",
+        "silently capped: nothing is escalated" if known.is_silently_capped else "",
+        "refuses prefill: text is continued in words" if known.refuses_prefill else "",
+    ]
+    return ", ".join(fact for fact in facts if fact) or "nothing yet"

@@ -1,0 +1,169 @@
+"""The models to switch to, by provider: from the catalog, the configuration, what hosts taught, what they serve."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from qcode.agent.choices import Choices
+from qcode.agent.keys.connect import check
+from qcode.agent.models.client import facts_of
+from qcode.agent.models.limits import LimitStore
+from qcode.agent.models.selection import address_of, default_of, known_specs, needs_key, source_words
+from qcode.agent.options import RunContext
+from qcode.engine.model_facts import HostKnowledge
+from qcode.protocol.errors import QcodeError
+from qcode.protocol.model import Effort, ModelFacts
+from qcode.providers.connection import is_local
+from qcode.providers.registry import ProviderSpec
+from qcode.providers.sdk import run_aside
+from qcode.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedModel:
+    """A model of one provider; `name` is what stands after the slash."""
+
+    name: str
+    facts: ModelFacts
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedProvider:
+    """A provider with the models that are known of it, the likeliest first.
+
+    `is_ready`: it can be used as it is; `state` says why. `is_to_ask`: its host may know more models, see `served`.
+    """
+
+    name: str
+    state: str = ""
+    is_ready: bool = True
+    models: tuple[OfferedModel, ...] = ()
+    is_to_ask: bool = False
+
+
+_OPENAIS = ("openai", "openai-responses")
+_PARTS = re.compile(r"\d+(?:\.\d+)?|\D+")
+_VERSION = re.compile(r"/v\d\w*$")
+
+
+class ModelsService:
+    """Offers for one app. What is configured is what was read at its start."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._choices = Choices(context.paths.state_dir)
+        self._limits = LimitStore(context.paths.state_dir)
+
+    def providers(self) -> tuple[OfferedProvider, ...]:
+        """Return what is known without asking anybody; it may read files."""
+        learned = self._limits.everything()
+        offered = [self._offered(spec, learned) for spec in known_specs(self._context.settings).values()]
+        return tuple(sorted(offered, key=lambda one: one.name == "demo"))
+
+    async def served(self, provider: str) -> tuple[OfferedModel, ...]:
+        """Ask the host what it serves; nothing where it does not say, or not soon. Never raises but for cancelling."""
+        settings, keys = self._context.settings, self._context.keys
+        spec = known_specs(settings)[provider]
+        address, _ = address_of(spec, settings, keys.env)
+        if is_local(address) and not keys.source_of(spec) and not spec.headers:
+            from qcode.providers.local import list_models
+
+            names = await list_models(address)
+        else:
+            # A keyring may take its time; the screen must not.
+            await run_aside(lambda: keys.key_of(spec))
+            names = (await check(settings, keys, spec, None)).models
+        learned = self._limits.everything()
+        return tuple(self._model(spec, name, learned) for name in sorted(names, key=newest_first, reverse=True))
+
+    @property
+    def effort(self) -> Effort | None:
+        """The effort that was chosen last."""
+        return self._choices.effort
+
+    def keep_model(self, name: str) -> str:
+        """Begin with this model the next time; return what stands against it in one line, empty for nothing."""
+        if name.partition("/")[0] == "demo":
+            return ""
+        self._choices.keep_model(name)
+        settings = self._context.settings
+        origin = settings.origin("model")
+        if settings.model in (None, name) or origin.kind == "flag":
+            return ""
+        return f"The next start takes {settings.model} again: {origin} names it."
+
+    def keep_effort(self, effort: Effort | None) -> None:
+        self._choices.keep_effort(effort)
+
+    def _offered(self, spec: ProviderSpec, learned: Mapping[tuple[str, str], HostKnowledge]) -> OfferedProvider:
+        settings, keys = self._context.settings, self._context.keys
+        source = keys.source_of(spec)
+        if not source and (spec.protocol == "bedrock" or needs_key(spec, settings, keys.env)):
+            return OfferedProvider(spec.name, is_ready=False)
+        listed = _in_catalog(spec)
+        names = dict.fromkeys((*self._named(spec), *listed, *self._taught(spec, learned)))
+        return OfferedProvider(
+            spec.name,
+            source_words(source) if source else "",
+            models=tuple(self._model(spec, name, learned) for name in names),
+            is_to_ask=not listed and spec.protocol != "bedrock",
+        )
+
+    def _named(self, spec: ProviderSpec) -> Iterable[str]:
+        """Yield the model that is taken where none is named, and those the configuration names."""
+        settings = self._context.settings
+        with suppress(QcodeError):
+            yield default_of(spec, settings, "").model
+        owned = (name.partition("/") for name in settings.models)
+        yield from (model for owner, _, model in owned if owner == spec.name and model)
+
+    def _taught(self, spec: ProviderSpec, learned: Mapping[tuple[str, str], HostKnowledge]) -> Iterable[str]:
+        own = self._host(spec)
+        return (model for host, model in sorted(learned) if own and _plain(host) == own)
+
+    def _model(self, spec: ProviderSpec, name: str, learned: Mapping[tuple[str, str], HostKnowledge]) -> OfferedModel:
+        """Return the facts a request would be planned with: what the host taught goes before any table."""
+        facts = facts_of(spec.name, name, self._context.settings.models.get(f"{spec.name}/{name}"))
+        own = self._host(spec)
+        known = next((known for (host, model), known in learned.items() if model == name and _plain(host) == own), None)
+        return OfferedModel(name, facts if known is None else _taught_facts(facts, known))
+
+    def _host(self, spec: ProviderSpec) -> str:
+        return _plain(address_of(spec, self._context.settings, self._context.keys.env)[0])
+
+
+def newest_first(name: str) -> tuple[tuple[bool, float, str], ...]:
+    """Return a key that sorts names so that, taken backwards, the higher numbers of a family come first."""
+    return tuple((part[0].isdigit(), float(part) if part[0].isdigit() else 0.0, part) for part in _PARTS.findall(name))
+
+
+def _in_catalog(spec: ProviderSpec) -> list[str]:
+    """Return what the catalog lists for a provider; of OpenAI's two protocols each gets the models that are its own."""
+    if spec.name == "demo":
+        return ["demo"]
+    from qcode.providers import catalog
+    from qcode.providers.catalog import canonical_provider
+
+    wanted = canonical_provider(spec.name)
+    full = (name.partition("/") for name, _ in catalog.models())
+    names = sorted((name for host, _, name in full if host == wanted), key=newest_first, reverse=True)
+    if spec.name in _OPENAIS:
+        return [name for name in names if catalog.resolve(name, _OPENAIS) == f"{spec.name}/{name}"]
+    return names
+
+
+def _taught_facts(facts: ModelFacts, known: HostKnowledge) -> ModelFacts:
+    return replace(
+        facts,
+        context_window=known.window or facts.context_window,
+        max_output_tokens=known.output or facts.max_output_tokens,
+        images=False if known.refuses_images else facts.images,
+    )
+
+
+def _plain(address: str) -> str:
+    """Return an address as limits and settings agree on it: some clients add the version themselves."""
+    return _VERSION.sub("", address.rstrip("/"))

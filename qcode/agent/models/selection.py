@@ -1,0 +1,209 @@
+"""Which provider and which model: from flags, settings and keys to a name and a specification.
+
+Connects nothing; only a local server is asked whether it answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import cast
+
+from qcode.agent.choices import Choices
+from qcode.agent.keys.keys import Keys
+from qcode.agent.options import RunContext
+from qcode.config.settings import ProviderSettings, Settings
+from qcode.protocol.errors import ErrorKind, ExitCode, ProviderError, QcodeError
+from qcode.providers import registry
+from qcode.providers.connection import is_command, is_local
+from qcode.providers.openai.quirks import MaxTokensField
+from qcode.providers.registry import PROVIDERS, ProviderSpec, WireProtocol
+from qcode.values import dataclass
+
+NO_CREDENTIAL_TEXT = """\
+no model to talk to: no key is set or stored, and no local server answers
+  store a key with qcode auth login PROVIDER, or set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or an AWS \
+credential, or start a local server such as Ollama
+  to try qcode without a key: qcode -m demo/demo"""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """`name` is `provider/model`; `model` the part the host is asked for; `note` says why it was chosen.
+
+    `is_last_resort`: nobody named it, and there was nothing else.
+    """
+
+    spec: ProviderSpec
+    model: str
+    note: str
+    is_last_resort: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.spec.name}/{self.model}"
+
+
+def known_specs(settings: Settings) -> dict[str, ProviderSpec]:
+    """Return every provider by name, those of the configuration included, without the types that cannot be spoken."""
+    specs = dict(PROVIDERS)
+    for name, given in settings.providers.items():
+        if given.type in registry.PROTOCOLS:
+            specs[name] = _configured(name, given, specs.get(name))
+    return specs
+
+
+def _configured(name: str, given: ProviderSettings, known: ProviderSpec | None) -> ProviderSpec:
+    protocol = cast(WireProtocol, given.type)
+    if known is not None and name in PROVIDERS:
+        protocol = known.protocol
+    return registry.custom(
+        name,
+        protocol,
+        given.base_url or "",
+        api_key_env=given.api_key_env or "",
+        headers=given.headers,
+        max_tokens_field=cast("MaxTokensField | None", given.max_tokens_field),
+        reasoning_field=given.reasoning_field or "",
+    )
+
+
+def named(name: str, settings: Settings, note: str) -> Selection:
+    """Return what `provider/model`, or a bare model name that only one provider has, stands for."""
+    specs = known_specs(settings)
+    provider, slash, model = name.partition("/")
+    if slash and provider in specs:
+        if not model:
+            return default_of(specs[provider], settings, note)
+        return Selection(specs[provider], model, note)
+    if provider in settings.providers and provider not in specs:
+        kind = settings.providers[provider].type
+        raise QcodeError(
+            f'provider "{provider}" has the type "{kind}", which this version cannot speak', ExitCode.BAD_CONFIG
+        )
+    if slash:
+        nearest = registry.nearest(provider, specs)
+        hint = f"; did you mean {nearest}?" if nearest else f"; known are {', '.join(sorted(specs))}"
+        raise QcodeError(f'there is no provider "{provider}"{hint}', ExitCode.USAGE)
+    if provider in specs and provider not in ("demo",):
+        return default_of(specs[provider], settings, note)
+    if name == "demo":
+        return Selection(specs["demo"], "demo", note)
+    from qcode.providers import catalog
+
+    found = catalog.resolve(name, specs)
+    if isinstance(found, str):
+        host, _, model = found.partition("/")
+        return Selection(specs[host], model, note)
+    if len(found) > 0:
+        raise QcodeError(
+            f'"{name}" names no model of one provider alone; the nearest: {", ".join(found)}', ExitCode.USAGE
+        )
+    raise QcodeError(f'"{name}" is no model that qcode knows; name it as PROVIDER/MODEL', ExitCode.USAGE)
+
+
+def default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
+    """Return the model to use where only the provider was named; raise `QcodeError` where no default is known."""
+    given = settings.providers.get(spec.name)
+    if given is not None and given.default_model:
+        return Selection(spec, given.default_model, note)
+    from qcode.providers import catalog
+
+    try:
+        return Selection(spec, catalog.default_model(spec.name), note)
+    except LookupError:
+        raise QcodeError(f"no model was named for {spec.name}: use -m {spec.name}/MODEL", ExitCode.USAGE) from None
+
+
+def address_of(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> tuple[str, str]:
+    """Return the address of a provider and the variable or setting it came from, as `registry.connect` takes them."""
+    given = settings.providers.get(spec.name)
+    if given is not None and given.base_url:
+        return given.base_url, str(settings.origin(f"providers.{spec.name}.base_url"))
+    return registry.base_url_of(spec, env)
+
+
+async def found(settings: Settings, keys: Keys, base_url: str | None, *, has_demo: bool) -> Selection:
+    """Choose where nobody named a model: a credential, a local server, then the demo where `has_demo`."""
+    from qcode.providers import catalog
+
+    specs = known_specs(settings)
+    if base_url is not None:
+        raise QcodeError(
+            "--base-url needs to know the provider and the model: add -m openai/MODEL, or another one", ExitCode.USAGE
+        )
+    for name in catalog.BUILT_IN:
+        spec = specs.get(name)
+        source = keys.credential_of(spec) if spec is not None else ""
+        if spec is not None and source:
+            return default_of(spec, settings, source_words(source))
+    from qcode.providers.local import find_local_server
+
+    local = await find_local_server()
+    if local is not None:
+        spec, model = local
+        return Selection(specs.get(spec.name, spec), model, f"a local server answers at {spec.base_url}")
+    if has_demo:
+        note = "no key is set or stored, and no local server answers"
+        return Selection(specs["demo"], "demo", note, is_last_resort=True)
+    raise QcodeError("\n".join((NO_CREDENTIAL_TEXT, *keys.complaints)), ExitCode.NO_CREDENTIAL)
+
+
+def source_words(source: str) -> str:
+    """Say that a credential is there: a variable that is set, or the command that stored a key."""
+    return f"a key is stored ({source})" if is_command(source) else f"{source} is set"
+
+
+def choose(
+    settings: Settings, keys: Keys, flag: str | None, base_url: str | None, *, has_demo: bool, connected: str = ""
+) -> Selection:
+    """Return the model to begin with: named by a flag, the environment or the configuration, else found.
+
+    `connected` is the model the app switched to last; it is found first, as long as there is a key for it.
+    """
+    if settings.model:
+        origin = settings.origin("model")
+        return named(settings.model, settings, f"named by {'-m' if flag else origin}")
+    if connected and base_url is None and (again := _connected(connected, settings, keys)) is not None:
+        return again
+    return asyncio.run(found(settings, keys, base_url, has_demo=has_demo))
+
+
+def _connected(name: str, settings: Settings, keys: Keys) -> Selection | None:
+    try:
+        chosen = named(name, settings, "chosen in the app")
+    except QcodeError:
+        return None
+    is_usable = keys.credential_of(chosen.spec) or not needs_key(chosen.spec, settings, keys.env)
+    return chosen if is_usable else None
+
+
+def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> bool:
+    """Tell whether a request to this provider has to carry a key: not to a server of this machine or its network."""
+    return spec.needs_key and not is_local(address_of(spec, settings, env)[0])
+
+
+def begin_with(context: RunContext) -> Selection:
+    """Return what the flags, the settings and the keys of this run choose; raise `QcodeError` where there is none."""
+    options = context.options
+    with provider_failures(context.keys):
+        return choose(
+            context.settings,
+            context.keys,
+            options.model,
+            options.base_url,
+            has_demo=context.is_attended,
+            connected=Choices(context.paths.state_dir).model,
+        )
+
+
+@contextmanager
+def provider_failures(keys: Keys) -> Iterator[None]:
+    """Turn the failure of a provider inside into a `QcodeError`, with what is wrong with the keys where one lacks."""
+    try:
+        yield
+    except ProviderError as error:
+        if error.kind in (ErrorKind.NO_CREDENTIAL, ErrorKind.AUTH):
+            raise QcodeError("\n".join((error.message, *keys.complaints)), ExitCode.NO_CREDENTIAL) from None
+        raise QcodeError(error.message, ExitCode.USAGE) from None

@@ -1,0 +1,83 @@
+"""The tools as they are offered to the model now: the origin of each, what a call of it does in this mode, its cost.
+
+Apart from `toolbox`: it loads with `/tools` only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from qcode.engine.counting import TOKENS_PER_MESSAGE, estimate_text
+from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
+from qcode.safety.policy import Policy
+from qcode.text.json import Json
+from qcode.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """A tool as the model is offered it now. `origin` is for a person, `server` the tool server it comes from.
+
+    `standing` says in a few words what a call of it does in this mode. `tokens` is what its description costs with
+    each request, as an estimate. Description and parameters may be foreign text.
+    """
+
+    name: str
+    description: str
+    parameters: tuple[tuple[str, str], ...]
+    origin: str
+    standing: str
+    tokens: int
+    server: str = ""
+
+
+_PROBE = "qcode-probe"
+"""Stands for any file or program: no rule that means something else names it."""
+
+_WORDS = {"allow": "runs", "ask": "asks first", "deny": "denied"}
+_SHELL_WORDS = {
+    "allow": "runs",
+    "ask": "asks first, runs at once what only reads",
+    "deny": "runs what only reads, all else is denied",
+}
+
+
+def offered_tools(specs: Sequence[ToolSpec], policy: Policy, servers: Mapping[str, str]) -> tuple[OfferedTool, ...]:
+    """Return the tools in the order the model sees them; `servers` maps names of tools to that of their server."""
+    return tuple(_tool(spec, policy, servers.get(spec.name, "")) for spec in specs)
+
+
+def _tool(spec: ToolSpec, policy: Policy, server: str) -> OfferedTool:
+    origin = "recorded, never run" if spec.is_one_way else f"tool server {server}" if server else "built in"
+    size = estimate_text(spec.description) + estimate_text(json.dumps(spec.parameters)) + TOKENS_PER_MESSAGE
+    return OfferedTool(spec.name, spec.description, _parameters(spec), origin, _standing(spec, policy), size, server)
+
+
+def _standing(spec: ToolSpec, policy: Policy) -> str:
+    """Say what a call does that no special rule is about."""
+    if spec.is_one_way:
+        return "recorded"
+    if spec.asks_person:
+        return "asks you"
+    safety = spec.safety
+    if isinstance(safety, Runs):
+        verdict = policy.judge_command(_PROBE)
+        return (_SHELL_WORDS if safety.command else _WORDS)[verdict.verdict]
+    if isinstance(safety, Files):
+        return _WORDS[policy.judge_file("." if safety.access == "read" else _PROBE, safety.access).verdict]
+    is_fetch = isinstance(safety, Fetches) and bool(safety.url)
+    verdict = policy.judge_url(f"https://{_PROBE}.example/") if is_fetch else policy.judge(spec, {})
+    return _WORDS[verdict.verdict]
+
+
+def _parameters(spec: ToolSpec) -> tuple[tuple[str, str], ...]:
+    """Return the names of the parameters with what is said about each."""
+    properties = spec.parameters.get("properties")
+    rows = properties.items() if isinstance(properties, dict) else ()
+    return tuple((f"{name}{'' if name in spec.required else '?'}", _about(value)) for name, value in rows)
+
+
+def _about(value: Json) -> str:
+    said = value.get("description") or value.get("type") if isinstance(value, dict) else ""
+    return said if isinstance(said, str) else ""

@@ -1,0 +1,233 @@
+"""Options of a run, and what is read for it before anything heavy loads: the folder, its trust, the settings, the keys.
+
+Holds no client and no session. Also one-way tools from a file (offered to the model, recorded as signals, never run).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from qcode.agent.context.project import find_project_root
+from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
+from qcode.agent.trust import TrustStore
+from qcode.config.errors import ConfigError
+from qcode.config.load import flag_layer, load
+from qcode.config.paths import ConfigPaths
+from qcode.config.settings import Settings
+from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.errors import ExitCode, InputError, QcodeError
+from qcode.protocol.model import Effort
+from qcode.protocol.tools import ToolSpec
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.answer_schema import AnswerSchema
+
+MODES: tuple[ApprovalMode, ...] = ("plan", "default", "accept-edits", "auto", "bypass")
+LATEST = ""
+OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
+FORMATS: tuple[OutputFormat, ...] = ("text", "json", "stream-json")
+InputFormat: TypeAlias = Literal["text", "stream-json"]
+INPUT_FORMATS: tuple[InputFormat, ...] = ("text", "stream-json")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options of a run: what flags can say, each with its default.
+
+    `prompt` is None if none was typed. `resume` is an id, `LATEST` for the newest session, None for a new one. `cwd` is
+    the folder to work in, None for the current one.
+    """
+
+    prompt: str | None = None
+    is_pipe: bool = False
+    is_verbose: bool = False
+    model: str | None = None
+    base_url: str | None = None
+    output_format: OutputFormat = "text"
+    input_format: InputFormat = "text"
+    json_schema: str | None = None
+    include_partial_messages: bool = False
+    files: tuple[Path, ...] = ()
+    max_output_tokens: int | None = None
+    max_continuations: int | None = None
+    can_escalate: bool = True
+    max_turns: int | None = None
+    max_tool_calls: int | None = None
+    max_budget_usd: Decimal | None = None
+    mode: ApprovalMode | None = None
+    allowed: tuple[str, ...] = ()
+    disallowed: tuple[str, ...] = ()
+    exit_tools: Path | None = None
+    resume: str | None = None
+    chooses_session: bool = False
+    forks: bool = False
+    keeps_session: bool = True
+    system_prompt: str | None = None
+    append_system_prompt: str | None = None
+    add_dirs: tuple[Path, ...] = ()
+    cwd: Path | None = None
+    is_trusted: bool = False
+    effort: Effort | None = None
+    settings_file: Path | None = None
+    mcp_configs: tuple[Path, ...] = ()
+    theme: str | None = None
+    debug_log: Path | None = None
+    completion: str | None = None
+
+    def flags(self) -> dict[str, object]:
+        """Return the settings that were given as flags, by their dotted name in the configuration."""
+        given: dict[str, object] = {
+            "model": self.model,
+            "output.max_tokens": self.max_output_tokens,
+            "output.max_continuations": self.max_continuations,
+            "output.escalate": None if self.can_escalate else False,
+            "permissions.mode": self.mode,
+            "permissions.allow": list(self.allowed) or None,
+            "permissions.deny": list(self.disallowed) or None,
+            "ui.theme": self.theme,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+    def pipe_flags(self) -> tuple[str, ...]:
+        """Return the flags that were given and mean nothing in the app."""
+        given = {
+            "-o": self.output_format != "text",
+            "--input-format": self.input_format != "text",
+            "--json-schema": self.json_schema is not None,
+        }
+        return tuple(flag for flag, is_given in given.items() if is_given)
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """The folder that a run works in, and the options, settings and keys that hold there."""
+
+    options: Options
+    env: Mapping[str, str]
+    paths: ConfigPaths
+    settings: Settings
+    keys: Keys
+    folder: Path
+    root: Path
+    is_attended: bool
+    is_trusted: bool
+    exit_tools: tuple[ToolSpec, ...] = ()
+    schema: AnswerSchema | None = None
+
+    @classmethod
+    def read(
+        cls,
+        options: Options,
+        env: Mapping[str, str],
+        *,
+        is_attended: bool = False,
+        judge_trust: Callable[[Path, Path, Path], bool] | None = None,
+        on_wait: Callable[[], None] | None = None,
+    ) -> RunContext:
+        """Return the context of a run; raise `QcodeError` for an option, a setting or a file that cannot be used.
+
+        `judge_trust` says whether a folder (given with its project and the state folder) is trusted: it may ask the
+        user. Without it only a trusted folder of an earlier run is. `on_wait` is called if the keyring takes long.
+        """
+        schema = None
+        if options.json_schema is not None:
+            from qcode.agent.answer_schema import read_schema
+
+            schema = read_schema(options.json_schema)
+            told = "\n\n".join(text for text in (options.append_system_prompt, schema.instructions) if text)
+            options = replace(options, append_system_prompt=told)
+        folder = Path.cwd() if options.cwd is None else options.cwd.absolute()
+        root = find_project_root(folder)
+        options = replace(options, add_dirs=tuple(_added(path) for path in options.add_dirs))
+        _check_flags(options)
+        exit_tools = read_exit_tools(options.exit_tools)
+        paths = ConfigPaths.from_env(env)
+        if judge_trust is not None:
+            is_trusted = judge_trust(folder, root, paths.state_dir)
+        else:
+            is_trusted = options.is_trusted or TrustStore(paths.state_dir).is_trusted(root)
+        settings = load(paths, env, options.flags(), root, is_trusted, settings_file=options.settings_file)
+        patience_s = ATTENDED_S if is_attended else UNATTENDED_S
+        keys = Keys(env, key_store(paths.state_dir, env, patience_s=patience_s, on_wait=on_wait))
+        return cls(options, env, paths, settings, keys, folder, root, is_attended, is_trusted, exit_tools, schema)
+
+
+def _check_flags(options: Options) -> None:
+    """Raise `QcodeError` for a flag whose value cannot be: that is wrong usage, the same in a file is bad config."""
+    given = (*options.allowed, *options.disallowed)
+    if given:
+        from qcode.safety.rules import parse_rule
+    for flag, rules in (("--allowed-tools", options.allowed), ("--disallowed-tools", options.disallowed)):
+        for rule in rules:
+            try:
+                parse_rule(rule)
+            except ValueError as error:
+                raise QcodeError(f"{flag}: {error}", ExitCode.USAGE) from None
+    try:
+        flag_layer(options.flags())
+    except ConfigError as error:
+        raise QcodeError(str(error), ExitCode.USAGE) from None
+
+
+def _added(path: Path) -> Path:
+    """Return an added folder as a full path."""
+    try:
+        real = path.expanduser().absolute()
+    except RuntimeError as error:
+        raise InputError(f"--add-dir {path}: {error}") from None
+    if not real.is_dir():
+        what = "is no folder" if real.exists() else "does not exist"
+        raise InputError(f"--add-dir {path} {what}")
+    return real
+
+
+# What every provider takes as the name of a function.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+def read_exit_tools(path: Path | None) -> tuple[ToolSpec, ...]:
+    """Read a JSON list of `{"name", "description", "parameters"}`; raise `QcodeError` for what is none."""
+    if path is None:
+        return ()
+    try:
+        rows = json.loads(path.read_text("utf-8-sig"))
+    except OSError as error:
+        raise InputError(f"--exit-tools {path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"--exit-tools {path} is not JSON: {error}") from None
+    if not isinstance(rows, list):
+        raise InputError(f"--exit-tools {path} must hold a JSON list")
+    specs = tuple(_spec(row, path) for row in rows)
+    _check_names([spec.name for spec in specs], path)
+    return specs
+
+
+def _spec(row: object, path: Path) -> ToolSpec:
+    if not isinstance(row, dict) or not isinstance(row.get("name"), str) or not row["name"]:
+        raise InputError(f'--exit-tools {path}: every tool needs a "name"')
+    name = row["name"]
+    if not _NAME.fullmatch(name):
+        raise InputError(f'--exit-tools {path}: "{name}" is no name: letters, digits, _ and -, at most 64')
+    description, parameters = row.get("description", ""), row.get("parameters", {"type": "object", "properties": {}})
+    if not isinstance(description, str):
+        raise InputError(f'--exit-tools {path}: the "description" of "{name}" is no text')
+    if not isinstance(parameters, dict) or parameters.get("type", "object") != "object":
+        raise InputError(f'--exit-tools {path}: the "parameters" of "{name}" are no JSON Schema of an object')
+    return ToolSpec(name, description, {"type": "object", "properties": {}, **parameters}, is_one_way=True)
+
+
+def _check_names(names: list[str], path: Path) -> None:
+    from qcode.tools.registry import BUILTIN
+
+    taken = {tool.spec.name for tool in BUILTIN}
+    for name in names:
+        if name in taken:
+            raise InputError(f'--exit-tools {path}: "{name}" is used already, here or by a tool of qcode')
+        taken.add(name)

@@ -1,0 +1,251 @@
+"""How a turn ended: its exit code, the `subtype` of its result, and sentences for stderr and for the app. Pure.
+
+Scripts rely on the tables of exit codes and subtypes. Each line for stderr says what happened and, if something can
+be done, what: why the turn fell short, and how denied calls could have run.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from typing import assert_never
+
+from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode
+from qcode.protocol.events import ApiCalls, Notice, TurnEnded
+from qcode.protocol.reply import Limit, Outcome
+from qcode.text.clean import one_line, visible
+from qcode.text.numbers import count_text
+
+_BY_OUTCOME: Mapping[Outcome, ExitCode] = {
+    Outcome.END_TURN: ExitCode.OK,
+    Outcome.MAX_TOKENS: ExitCode.INCOMPLETE,
+    Outcome.MAX_TURN_REQUESTS: ExitCode.LIMIT_REACHED,
+    Outcome.REFUSAL: ExitCode.REFUSED,
+    Outcome.CANCELLED: ExitCode.INTERRUPTED,
+}
+# Kinds that are not listed are plain failures. The last three are found before a request is made.
+_BY_KIND: Mapping[str, ExitCode] = {
+    ErrorKind.NO_CREDENTIAL: ExitCode.NO_CREDENTIAL,
+    ErrorKind.AUTH: ExitCode.NO_CREDENTIAL,
+    ErrorKind.CONTEXT_OVERFLOW: ExitCode.BAD_INPUT,
+    **{kind: ExitCode.TRANSIENT for kind in ErrorKind if kind.is_transient},
+    "bad_input": ExitCode.BAD_INPUT,
+    "bad_config": ExitCode.BAD_CONFIG,
+    "usage": ExitCode.USAGE,
+}
+_SUBTYPES: Mapping[Outcome, str] = {
+    Outcome.MAX_TOKENS: "error_max_tokens",
+    Outcome.REFUSAL: "error_refusal",
+    Outcome.CANCELLED: "error_cancelled",
+    Outcome.ERROR: "error_during_execution",
+}
+_LIMIT_SUBTYPES: Mapping[Limit | None, str] = {
+    None: "error_max_turns",
+    Limit.TURNS: "error_max_turns",
+    Limit.TOOL_CALLS: "error_max_tool_calls",
+    Limit.COST: "error_max_budget_usd",
+}
+
+
+def exit_code(ended: TurnEnded) -> ExitCode:
+    """Return the exit code of a turn that ended so; a cancelled turn counts as interrupted (130)."""
+    if ended.outcome is Outcome.ERROR:
+        return _error_code(ended)
+    if is_denied(ended):
+        return ExitCode.DENIED
+    return _BY_OUTCOME[ended.outcome]
+
+
+def is_denied(ended: TurnEnded) -> bool:
+    """Whether the turn came to its end on denials alone, with no answer."""
+    return ended.outcome is Outcome.END_TURN and bool(ended.denials) and not ended.is_answered
+
+
+def subtype(ended: TurnEnded) -> str:
+    """Return the `subtype` of the result: `success` exactly where the exit code is 0."""
+    if is_denied(ended):
+        return "error_during_execution"
+    if ended.outcome is Outcome.MAX_TURN_REQUESTS:
+        return _LIMIT_SUBTYPES[ended.limit]
+    if ended.error is not None and ended.error.kind == ErrorKind.STRUCTURED_OUTPUT:
+        return "error_max_structured_output_retries"
+    return _SUBTYPES.get(ended.outcome, "success")
+
+
+def reported_error(ended: TurnEnded) -> ErrorInfo | None:
+    """Return what the result names as its error: the turn's own, or that everything was denied."""
+    if ended.error is None and is_denied(ended):
+        return ErrorInfo("denied", "the turn ended on denied calls, without an answer")
+    return ended.error
+
+
+def signal_code(number: int) -> ExitCode:
+    """Return the exit code after a signal: 130 for Ctrl+C, 143 for any other request to stop."""
+    return ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.TERMINATED
+
+
+def _error_code(ended: TurnEnded) -> ExitCode:
+    kind = ended.error.kind if ended.error else ""
+    if kind == ErrorKind.CONTEXT_OVERFLOW and ended.text:
+        return ExitCode.INCOMPLETE
+    return _BY_KIND.get(kind, ExitCode.FAILED)
+
+
+NOBODY = "nobody can approve this call in a run that is not interactive, and no rule allows it; it was not run"
+"""What the model is told of a call that needs an approval."""
+
+NOBODY_ANSWERS = (
+    "Nobody can answer here: this run is not interactive. Decide yourself what is most likely wanted, go on, and say "
+    "in your answer what you assumed."
+)
+"""What the model is told that asks the person something."""
+
+CHANGE_APPROACH = (
+    "Not run: this same call has brought the same result several times in a row, and would again. Change the approach, "
+    "or say in your answer what is in the way."
+)
+"""What the model is told that goes round in circles."""
+
+_FLAGS = {Limit.TURNS: "--max-turns", Limit.TOOL_CALLS: "--max-tool-calls", Limit.COST: "--max-budget-usd"}
+
+
+def shortfall(ended: TurnEnded, note: str) -> str:
+    """Return why the turn fell short, empty where it did not. `note` is what its last reply said of itself."""
+    match ended.outcome:
+        case Outcome.ERROR:
+            return _failure(ended)
+        case Outcome.CANCELLED:
+            return "interrupted; the text so far was kept" if ended.text else "interrupted before there was any text"
+        case Outcome.MAX_TOKENS:
+            return note or _still_cut(ended)
+        case Outcome.REFUSAL:
+            return note or f"the model refused, or its reply was filtered ({ended.raw_stop or 'no reason given'})"
+        case Outcome.MAX_TURN_REQUESTS:
+            return _limit(ended)
+        case Outcome.END_TURN:
+            return _denied(ended) if is_denied(ended) else ""
+
+
+def denial_line(asked: int, flags: str, hopeless: int) -> str:
+    """Return the last line of stderr after `asked` calls nobody could approve; it ends with the flags themselves.
+
+    `hopeless` is how many of them no flag would have allowed.
+    """
+    if not asked:
+        return ""
+    calls = "1 call needed" if asked == 1 else f"{asked} calls needed"
+    line = f"{calls} an approval that nobody could give here and did not run"
+    if not flags:
+        return f"{line}; no flag allows {'it' if asked == 1 else 'them'}, only a person in the app"
+    flags = visible(flags)
+    if not hopeless:
+        return f"{line}; to allow {'it' if asked == 1 else 'them'}: {flags}"
+    return f"{line}; no flag allows {hopeless} of them, only a person in the app; to allow the rest: {flags}"
+
+
+def summary(ended: TurnEnded) -> str:
+    """Return what the turn took, in one line: requests by cause, tokens, money."""
+    calls = ended.api_calls
+    causes = {
+        "initial": calls.initial,
+        "escalation": calls.escalations,
+        "continuation": calls.continuations,
+        "repair": calls.repairs,
+        "retry": calls.retries,
+    }
+    parts = " + ".join(_count(number, word) for word, number in causes.items() if number)
+    text = f"{calls.total} API call{'' if calls.total == 1 else 's'}" + (f" ({parts})" if parts else "")
+    for number, what in ((ended.usage.input, "in"), (ended.usage.output, "out")):
+        if number is not None:
+            text += f", {number:,} tokens {what}"
+    if ended.discarded_output_tokens:
+        text += f" ({ended.discarded_output_tokens:,} of them discarded)"
+    return text + ("" if ended.cost is None else f", ${ended.cost:.4f}")
+
+
+def _failure(ended: TurnEnded) -> str:
+    error = ended.error
+    if error is None:
+        return "the turn failed without saying why"
+    has_id = error.request_id and error.request_id not in error.message
+    return error.message + (f" (request {error.request_id})" if has_id else "")
+
+
+def _still_cut(ended: TurnEnded) -> str:
+    tries = f"after {ended.api_calls.total} API calls" if ended.api_calls.total > 1 else "by the output limit"
+    advice = "raise --max-output-tokens or --max-continuations, or ask for it in parts"
+    return f"the answer is incomplete: still cut {tries}; {advice}"
+
+
+def _denied(ended: TurnEnded) -> str:
+    """Say why as far as a rule said so; that nobody could approve is told by the line about flags."""
+    reasons = dict.fromkeys(denial.reason for denial in ended.denials if denial.reason and denial.reason != NOBODY)
+    why = f": {visible(next(iter(reasons)))}" if reasons else ""
+    return f"the turn ended on denied calls, without an answer{why}"
+
+
+def _limit(ended: TurnEnded) -> str:
+    flag = _FLAGS[ended.limit or Limit.TURNS]
+    replies = "1 model reply" if ended.replies == 1 else f"{ended.replies} model replies"
+    return f"stopped after {replies}: the limit of {flag} was reached"
+
+
+def _count(number: int, word: str) -> str:
+    plural = {"initial": "initial", "retry": "retries"}.get(word, f"{word}s")
+    return f"{number} {word if number == 1 else plural}"
+
+
+_LIMITS = {
+    Limit.TURNS: "the limit of model replies was reached (--max-turns)",
+    Limit.TOOL_CALLS: "the limit of tool calls was reached (--max-tool-calls)",
+    Limit.COST: "the cost limit was reached (--max-budget-usd)",
+}
+
+
+def ending_notice(event: TurnEnded, *, has_said_why: bool) -> Notice | None:
+    """Return what to say about an ending, None where there is nothing to add.
+
+    `has_said_why`: a reply of this turn already carried its own sentence about being cut or refused.
+    """
+    match event.outcome:
+        case Outcome.END_TURN | Outcome.CANCELLED:
+            return None
+        case Outcome.ERROR:
+            message = event.error.message if event.error is not None else "The turn failed for an unknown reason."
+            return Notice("error", one_line(message, 1_000))
+        case Outcome.MAX_TOKENS:
+            text = "The reply is still cut at the output limit; what came is kept. Ask for the rest, or for less."
+            return None if has_said_why else Notice("warning", text)
+        case Outcome.REFUSAL:
+            text = "The model or its provider refused to go on. Rephrase the request, or try another model with /model."
+            return None if has_said_why else Notice("warning", text)
+        case Outcome.MAX_TURN_REQUESTS:
+            reason = _LIMITS[event.limit] if event.limit is not None else "a limit was reached"
+            return Notice("warning", f"The turn ended: {reason}. Send a message to go on.")
+        case _:
+            assert_never(event.outcome)
+
+
+def requests_note(event: TurnEnded) -> str:
+    """Return what recovery cost, such as `5 API calls (1 initial + 1 escalation + 3 continuations)`; else empty."""
+    calls = event.api_calls
+    if not calls.escalations and not calls.continuations:
+        return ""
+    discarded = event.discarded_output_tokens
+    note = f"{count_text(calls.total, 'API call')} ({_causes(calls)})"
+    return note + (f", {count_text(discarded, 'discarded output token')}" if discarded else "")
+
+
+def _causes(calls: ApiCalls) -> str:
+    parts = (
+        f"{calls.initial} initial" if calls.initial else "",
+        _part(calls.escalations, "escalation"),
+        _part(calls.continuations, "continuation"),
+        _part(calls.repairs, "repair"),
+        _part(calls.retries, "retry", "retries"),
+    )
+    return " + ".join(part for part in parts if part)
+
+
+def _part(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}" if count else ""

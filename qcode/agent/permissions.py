@@ -1,0 +1,464 @@
+"""The rules in force with the origin of each, and what was decided about every call of the session.
+
+Owns the live policy of a conversation. An answer or a change holds from the next call on; rules of the settings are
+never changed here, and no model reaches this. `KeptRules` are the rules kept for one folder beyond a session, in one
+file of the state folder: a folder is known by its real path with device and inode, and a file that others could have
+written holds no rule. `flags_allowing` finds the flags that would have let denied calls run, narrowest first; pure.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, TypeAlias, cast
+
+from qcode.agent.options import RunContext
+from qcode.config.state_file import read_own, write_own
+from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.errors import ExitCode, QcodeError
+from qcode.protocol.messages import ToolCall
+from qcode.protocol.tools import ToolSpec
+from qcode.safety.git_repository import GitConfig
+from qcode.safety.launcher import BashSyntax
+from qcode.safety.policy import Policy
+from qcode.safety.probes import Probes
+from qcode.safety.rules import Rules, parse_rule, read_rules, why_not_allow
+from qcode.text.json import Json, JsonObject, parse_object
+from qcode.tools.processes import passed_on
+from qcode.values import dataclass
+
+RuleEffect: TypeAlias = Literal["allow", "ask", "deny"]
+RuleScope: TypeAlias = Literal["settings", "session", "folder"]
+Decided: TypeAlias = Literal["ran", "refused", "allowed", "always", "denied", "answered", "approved", "unanswered"]
+TriedKind: TypeAlias = Literal["shell", "read", "write", "fetch"]
+TRIED_KINDS: tuple[TriedKind, ...] = ("shell", "read", "write", "fetch")
+
+
+@dataclass(frozen=True, slots=True)
+class RuleInForce:
+    """A rule that counts now. `origin` says for a person where it comes from.
+
+    `scope`: written in the settings (a file or a flag), for this session, or kept for this folder. Only the last two
+    can be taken back; `number` names the rule for that and is 0 for all others.
+    """
+
+    effect: RuleEffect
+    text: str
+    origin: str
+    scope: RuleScope = "settings"
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What became of one call. `at` is seconds since 1970.
+
+    `decided`: ran without asking; refused by the rules; allowed by the person once, or always; denied by the person;
+    a question was answered; a plan was approved; the turn ended before anybody answered. `reason` is the policy's own,
+    or what the person said; `rule` what decided, or the rule that "always" added.
+    """
+
+    at: float
+    call: ToolCall
+    decided: Decided
+    reason: str = ""
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The verdict on something that was tried and not run."""
+
+    verdict: RuleEffect
+    reason: str
+    rule: str
+    proposed_rule: str = ""
+
+
+MOST_DECISIONS = 2_000
+_EFFECTS: tuple[RuleEffect, ...] = ("deny", "ask", "allow")
+_LONGEST_CALL = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Where what a session begins with was written: of each list of rules, in its order, and of the mode.
+
+    `kept` are the rules that the person keeps for this folder, None where none can be kept.
+    """
+
+    rules: Mapping[RuleEffect, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    mode: str = ""
+    kept: KeptRules | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """A rule that an answer or the person made. `why` is the call it came from, empty where it was typed."""
+
+    number: int
+    effect: RuleEffect
+    text: str
+    scope: RuleScope
+    at: float
+    why: str = ""
+
+
+class Permissions:
+    """The rules of one session; a change holds from the next call on.
+
+    `policy` is the one of the settings; `clock` returns seconds since 1970.
+    """
+
+    def __init__(self, policy: Policy, origins: Origins | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._base = policy
+        self._origins = origins or Origins()
+        self._mode_origin = self._origins.mode
+        self._clock = clock
+        self._numbers = count(1)
+        self._decisions: list[Decision] = []
+        self._own = [self._of_folder(rule) for rule in self._origins.kept.read()] if self._origins.kept else []
+        self.policy = policy
+        self._compose()
+
+    @property
+    def mode(self) -> ApprovalMode:
+        return self.policy.mode
+
+    @property
+    def mode_origin(self) -> str:
+        return self._mode_origin
+
+    @property
+    def is_trusted(self) -> bool:
+        return self.policy.is_trusted
+
+    @property
+    def can_keep(self) -> bool:
+        """Whether a rule can be kept for this folder: somebody who does not trust it allows nothing there for good."""
+        return self._origins.kept is not None and self.is_trusted
+
+    def set_mode(self, mode: ApprovalMode) -> None:
+        if mode != self.mode:
+            self._mode_origin = f"chosen at {self._now_text()}"
+        self._base = self._base.with_mode(mode)
+        self._compose()
+
+    def trust_folder(self) -> None:
+        """Let rules and modes hold from the next call on: the person trusts the folder."""
+        self._base = self._base.with_trust()
+        self._compose()
+
+    def forget_session(self) -> None:
+        """Another session begins: what was answered in the one before says nothing about it."""
+        self._own = [rule for rule in self._own if rule.scope == "folder"]
+        self._decisions.clear()
+        self._compose()
+
+    def note(self, call: ToolCall, decided: Decided, reason: str = "", rule: str = "") -> None:
+        """Remember what became of a call."""
+        self._decisions.append(Decision(self._clock(), call, decided, reason, rule))
+        del self._decisions[:-MOST_DECISIONS]
+
+    def always(self, rule: str, call: ToolCall, *, is_kept: bool) -> str:
+        """Add the rule a person answered "always" with; return a warning where it could not be kept."""
+        own = self._added("allow", rule, _short(call))
+        if not is_kept:
+            return ""
+        try:
+            self.keep(own.number)
+        except ValueError as problem:
+            return f"{rule} holds for this session only: {problem}"
+        return ""
+
+    def rules(self) -> tuple[RuleInForce, ...]:
+        """Return every rule in force, those that deny first, then those that ask."""
+        rows: list[RuleInForce] = []
+        for effect in _EFFECTS:
+            written, origins = getattr(self._base.rules, effect), self._origins.rules.get(effect, ())
+            for place, rule in enumerate(written):
+                origin = origins[place] if place < len(origins) else "settings"
+                rows.append(RuleInForce(effect, rule.text, origin))
+            rows += [self._row(own) for own in self._own if own.effect == effect]
+        return tuple(rows)
+
+    def decisions(self) -> tuple[Decision, ...]:
+        """Return what was decided in this session, the first one first."""
+        return tuple(self._decisions)
+
+    def add(self, effect: RuleEffect, text: str) -> RuleInForce:
+        """Add a rule for this session; raise `ValueError` with one line for one that cannot be."""
+        rule = parse_rule(text)
+        why_not = why_not_allow(rule) if effect == "allow" else ""
+        if why_not:
+            raise ValueError(f"{rule.text} is not added: {why_not}")
+        if any(one.effect == effect and one.text == rule.text for one in self.rules()):
+            raise ValueError(f"{effect} {rule.text} is in force already")
+        return self._row(self._added(effect, rule.text))
+
+    def remove(self, number: int) -> None:
+        """Take a rule back that `add` or an answer made; raise `ValueError` where that cannot be."""
+        own = self._found(number)
+        if own.scope == "folder" and self._origins.kept is not None:
+            try:
+                self._origins.kept.remove(_kept(own))
+            except OSError as error:
+                raise ValueError(f"it cannot be taken out of {self._origins.kept.path}: {error.strerror}") from None
+        self._own.remove(own)
+        self._compose()
+
+    def keep(self, number: int) -> None:
+        """Keep a rule of the session for this folder; raise `ValueError` where that cannot be."""
+        own, kept = self._found(number), self._origins.kept
+        if own.scope == "folder":
+            raise ValueError(f"{own.text} is kept for this folder already")
+        if kept is None:
+            raise ValueError("rules cannot be kept in this run")
+        if not self.is_trusted:
+            raise ValueError("rules are kept only for a folder you trust: /trust")
+        try:
+            kept.add(_kept(own))
+        except OSError as error:
+            raise ValueError(f"{kept.path} cannot be written: {error.strerror}") from None
+        self._own[self._own.index(own)] = replace(own, scope="folder")
+
+    def check(self, kind: TriedKind, value: str) -> Tried:
+        """Return what would happen to a command, path or address. Runs none of it; may block."""
+        policy = self.policy
+        if kind == "shell":
+            verdict = policy.judge_command(value)
+        elif kind == "fetch":
+            verdict = policy.judge_url(value)
+        else:
+            verdict = policy.judge_file(value, kind)
+        proposed = verdict.proposed_rule if verdict.verdict == "ask" else ""
+        return Tried(verdict.verdict, verdict.reason, verdict.rule, proposed)
+
+    def _found(self, number: int) -> _Own:
+        own = next((one for one in self._own if one.number == number), None)
+        if own is None:
+            raise ValueError("this rule is written in your settings; change it there")
+        return own
+
+    def _added(self, effect: RuleEffect, text: str, why: str = "") -> _Own:
+        own = next((one for one in self._own if (one.effect, one.text) == (effect, text)), None)
+        if own is None:
+            own = _Own(next(self._numbers), effect, text, "session", self._clock(), why)
+            self._own.append(own)
+            self._compose()
+        return own
+
+    def _of_folder(self, rule: KeptRule) -> _Own:
+        return _Own(next(self._numbers), rule.effect, rule.text, "folder", rule.at, rule.why)
+
+    def _compose(self) -> None:
+        """Make the policy anew: the settings' rules, then the person's own."""
+        base = self._base.rules
+        more = {effect: tuple(parse_rule(own.text) for own in self._own if own.effect == effect) for effect in _EFFECTS}
+        rules = Rules(base.allow + more["allow"], base.ask + more["ask"], base.deny + more["deny"])
+        self.policy = replace(self._base, rules=rules)
+
+    def _row(self, own: _Own) -> RuleInForce:
+        what = f"answered to {own.why}" if own.why else "added"
+        if own.scope == "folder":
+            origin = f"kept for this folder, {what}, {_day(own.at)}"
+            return RuleInForce(own.effect, own.text, origin, "folder", own.number)
+        at = datetime.fromtimestamp(own.at).astimezone()
+        return RuleInForce(own.effect, own.text, f"{what} at {at:%H:%M}", "session", own.number)
+
+    def _now_text(self) -> str:
+        return f"{datetime.fromtimestamp(self._clock()).astimezone():%H:%M}"
+
+
+def _kept(own: _Own) -> KeptRule:
+    return KeptRule(own.effect, own.text, own.at, own.why)
+
+
+def _day(at: float) -> str:
+    return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d}"
+
+
+def _short(call: ToolCall) -> str:
+    """Return a call in a few words: its tool and the first thing it was given."""
+    arguments = parse_object(call.arguments) or {}
+    first = next((value for value in arguments.values() if isinstance(value, str) and value.strip()), "")
+    line = " ".join(f"{call.name} {first}".split())
+    return line if len(line) <= _LONGEST_CALL else f"{line[: _LONGEST_CALL - 1]}…"
+
+
+FILE_NAME = "rules.json"
+
+_VERSION = 1
+_KEPT_EFFECTS = ("allow", "ask", "deny")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRule:
+    """`at` is when it was kept, in seconds since 1970; `why` the call that it came from, for a person."""
+
+    effect: RuleEffect
+    text: str
+    at: float
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRules:
+    """The rules of `folder`. Every call reads the file: another process may have changed it."""
+
+    state_dir: Path
+    folder: Path
+
+    @property
+    def path(self) -> Path:
+        return self.state_dir / FILE_NAME
+
+    def read(self) -> tuple[KeptRule, ...]:
+        """Return the rules, leaving out what cannot be read as one."""
+        identity = self._identity()
+        rows = next((row["rules"] for row in self._rows() if identity == _without_rules(row)), [])
+        return tuple(rule for row in (rows if isinstance(rows, list) else []) if (rule := _rule(row)) is not None)
+
+    def add(self, rule: KeptRule) -> None:
+        """Keep one more; the same rule twice is one. Raise `OSError` where that cannot be."""
+        self._write([*(one for one in self.read() if not _is_same(one, rule)), rule])
+
+    def remove(self, rule: KeptRule) -> None:
+        """Forget one; nothing happens where it is not there. Raise `OSError` where that cannot be."""
+        kept = self.read()
+        left = [one for one in kept if not _is_same(one, rule)]
+        if len(left) < len(kept):
+            self._write(left)
+
+    def _write(self, rules: list[KeptRule]) -> None:
+        identity = self._identity()
+        others = [row for row in self._rows() if row.get("path") != identity["path"]]
+        rows: list[Json] = [
+            {"effect": rule.effect, "rule": rule.text, "at": round(rule.at), "why": rule.why} for rule in rules
+        ]
+        folders: list[Json] = [*others, *([{**identity, "rules": rows}] if rows else [])]
+        write_own(self.path, {"version": _VERSION, "folders": folders})
+
+    def _rows(self) -> list[JsonObject]:
+        stored = parse_object(read_own(self.path)) or {}
+        rows = stored.get("folders") if stored.get("version") == _VERSION else None
+        return [row for row in (rows if isinstance(rows, list) else []) if isinstance(row, dict) and "rules" in row]
+
+    def _identity(self) -> JsonObject:
+        real = self.folder.resolve()
+        state = real.stat()
+        return {"path": str(real), "device": state.st_dev, "inode": state.st_ino}
+
+
+def _without_rules(row: JsonObject) -> JsonObject:
+    return {name: value for name, value in row.items() if name != "rules"}
+
+
+def _is_same(one: KeptRule, other: KeptRule) -> bool:
+    return (one.effect, one.text) == (other.effect, other.text)
+
+
+def _rule(row: Json) -> KeptRule | None:
+    if not isinstance(row, dict):
+        return None
+    effect, text, at, why = (row.get(name) for name in ("effect", "rule", "at", "why"))
+    if effect not in _KEPT_EFFECTS or not isinstance(text, str) or not isinstance(at, int | float):
+        return None
+    try:
+        parse_rule(text)
+    except ValueError:
+        return None
+    return KeptRule(cast("RuleEffect", effect), text, at, why if isinstance(why, str) else "")
+
+
+_MODES: tuple[ApprovalMode, ...] = ("accept-edits", "bypass")
+
+
+def flags_allowing(policy: Policy, calls: Sequence[ToolCall], spec_of: Callable[[str], ToolSpec]) -> tuple[str, int]:
+    """Return the flags, quoted for a shell, and how many of `calls` no flag would have allowed.
+
+    `spec_of` returns the spec of a tool by its name.
+    A rule for exactly the call wins over a mode, and a mode over a broader one. Where a mode is needed anyway, the
+    rules it makes superfluous are left out.
+    """
+    trusted = replace(policy, is_trusted=True)
+    found = [_way(trusted, spec_of(call.name), _arguments(call)) for call in calls]
+    modes = [mode for mode in _MODES if mode in found]
+    mode = modes[-1] if modes else None
+    flags = [] if policy.is_trusted or not any(found) else ["--trust"]
+    if mode is not None:
+        flags += ["--permission-mode", mode]
+    at_least = trusted if mode is None else trusted.with_mode(mode)
+    for call, way in zip(calls, found, strict=True):
+        is_rule = way not in ("", "trust", *_MODES)
+        if is_rule and way not in flags and not at_least.judge(spec_of(call.name), _arguments(call)).is_allowed:
+            flags += ["--allowed-tools", way]
+    return shlex.join(flags), found.count("")
+
+
+def _way(trusted: Policy, spec: ToolSpec, arguments: JsonObject) -> str:
+    """Return what lets a call run in a trusted folder: `trust` alone, a rule, a mode; empty where nothing does."""
+    verdict = trusted.judge(spec, arguments)
+    if verdict.is_allowed:
+        return "trust"
+    rule = verdict.proposed_rule
+    if rule and trusted.with_allow(rule).judge(spec, arguments).is_allowed:
+        return rule
+    return next((mode for mode in _MODES if trusted.with_mode(mode).judge(spec, arguments).is_allowed), "")
+
+
+def _arguments(call: ToolCall) -> JsonObject:
+    return parse_object(call.arguments) or {}
+
+
+def why_not_read(policy: Policy, path: Path) -> str:
+    """Return why the model may not read `path` without asking, empty if it may."""
+    verdict = policy.judge_file(str(path), "read")
+    return "" if verdict.is_allowed else verdict.reason
+
+
+def policy_of(context: RunContext) -> Policy:
+    """Return what a session may do at its start; raise `QcodeError` for a bad rule."""
+    permissions = context.settings.permissions
+    try:
+        rules = read_rules(allow=permissions.allow, ask=permissions.ask, deny=permissions.deny)
+    except ValueError as error:
+        raise QcodeError(f"permissions: {error}", ExitCode.BAD_CONFIG) from None
+    own = (context.paths.config_dir, context.paths.state_dir)
+    forbidden = (context.folder, context.root, *context.options.add_dirs)
+    search_path = passed_on(context.env)["PATH"]
+    return Policy(
+        mode=permissions.mode,
+        rules=rules,
+        is_trusted=context.is_trusted,
+        root=context.folder,
+        added=context.options.add_dirs,
+        own=own,
+        search_path=search_path,
+        probes=Probes(BashSyntax(search_path, forbidden), GitConfig(context.folder, context.env, forbidden)),
+    )
+
+
+_RULE_EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
+
+
+def origins_of(context: RunContext) -> Origins:
+    """Return where the rules and the mode of this run were written, and where rules for this folder are kept."""
+    settings = context.settings
+    found = {one: settings.item_origins.get(f"permissions.{one}", ()) for one in _RULE_EFFECTS}
+    return Origins(
+        {effect: tuple(map(str, origins)) for effect, origins in found.items()},
+        settings.origin("permissions.mode").where or "the default",
+        KeptRules(context.paths.state_dir, context.folder),
+    )
+
+
+def permissions_of(context: RunContext) -> Permissions:
+    """Return the rules a session here would begin with; raise `QcodeError` for a bad one."""
+    return Permissions(policy_of(context), origins_of(context))

@@ -1,0 +1,199 @@
+"""The sandbox of a session: found when it is first needed, and around each command that needs it.
+
+`safety.sandbox` loads with the first of these questions, not with the session.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from qcode.protocol.launch import Launch
+from qcode.safety.paths import SandboxScope
+from qcode.safety.verdict import Level, SandboxSupport
+
+if TYPE_CHECKING:
+    from qcode.safety.sandbox.confinement import Confinement, MachineView
+    from qcode.safety.sandbox.detection import Sandbox
+    from qcode.safety.sandbox.guard import Guard
+    from qcode.safety.sandbox.index import WorkspaceIndex
+
+_VIEW_S = 10.0
+
+
+class SessionSandbox:
+    """Confines the commands of one session. Safe from any thread.
+
+    `wanted` is the setting `tools.sandbox`. Looking for a sandbox runs a few short processes, once. `find` does it, the
+    kinds of `safety.sandbox.detection` if it is None.
+    """
+
+    def __init__(
+        self,
+        wanted: Literal["auto", "required", "off"],
+        scope: SandboxScope,
+        find: Callable[[], Sandbox | None] | None = None,
+    ) -> None:
+        self._wanted = wanted
+        self._scope = scope
+        self._find = find
+        self._lock = threading.Lock()
+        self._found: Sandbox | None = None
+        self._has_looked = wanted == "off"
+        self._guards: set[Guard] = set()
+        self._lines: list[str] = []
+        self._view: MachineView | None = None
+        self._view_until = 0.0
+        self._roots = scope.roots
+        self._index: WorkspaceIndex | None = None
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """The sandbox that works here; None if none does, or the user wants none."""
+        with self._lock:
+            if not self._has_looked:
+                from qcode.safety.sandbox.detection import find_sandbox
+
+                self._found, self._has_looked = (self._find or find_sandbox)(), True
+            return self._found
+
+    @property
+    def index(self) -> WorkspaceIndex:
+        """The names in the folders of the session that matter to its safety."""
+        with self._lock:
+            if self._index is None:
+                from qcode.safety.sandbox.index import WorkspaceIndex
+
+                self._index = WorkspaceIndex(self._roots)
+            return self._index
+
+    @property
+    def support(self) -> SandboxSupport:
+        """What the sandbox can do; no level if there is none."""
+        sandbox = self.sandbox
+        return SandboxSupport() if sandbox is None else sandbox.support
+
+    def levels(self) -> tuple[Level, ...]:
+        """Return the levels it can give."""
+        return self.support.levels
+
+    def launch(self, level: Level | None, argv: Sequence[str], *, keeps_git_config: bool = True) -> Launch:
+        """Return how `argv` starts at a level; None: without confinement.
+
+        Raise `RuntimeError` if the sandbox that a verdict counted on is gone. `keeps_git_config` as in
+        `confinement_for`.
+        """
+        if level is None:
+            return Launch(tuple(argv))
+        from qcode.safety.sandbox.confinement import confinement_for
+
+        sandbox = self.sandbox
+        if sandbox is None or level not in sandbox.levels:
+            raise RuntimeError(f"no sandbox can give the level {level!r}")
+        self._check_running()
+        contents = self.index.look()
+        view = self._machine_view() if level == "read-only" else None
+        confinement = confinement_for(level, self._scope, contents, keeps_git_config=keeps_git_config, view=view)
+        launch = sandbox.launch(argv, confinement)
+        if level == "read-only":
+            return launch
+        watch = _Watch(self, level, confinement, launch.restrict)
+        return Launch(launch.argv, watch.start, launch.data, launch.data_at, watch.finish)
+
+    def masked_names(self) -> frozenset[str]:
+        """Return the names of the files that read as empty at the level `read-only`."""
+        if not self.support.masks:
+            return frozenset()
+        # `config` would be found in any text; git without its remotes says enough.
+        secrets = (path for path in self.index.look().secrets if not path.endswith("/.git/config"))
+        return frozenset(path.rpartition("/")[2] for path in secrets)
+
+    def _machine_view(self) -> MachineView:
+        """Return a view of the machine that is at most `_VIEW_S` old."""
+        from qcode.safety.sandbox.confinement import machine_view
+
+        now = time.monotonic()
+        if self._view is None or now > self._view_until:
+            self._view, self._view_until = machine_view(self._scope), now + _VIEW_S
+        return self._view
+
+    def begin(self, level: Level, confinement: Confinement) -> Guard:
+        """Watch the names that a level protects, until `end`."""
+        from qcode.safety.sandbox.guard import Guard, is_as_git_makes_it
+
+        found = partial(self._protected, level)
+        guard = Guard(found, confinement.protected, self._scope.scratch_path, is_as_git_makes_it)
+        with self._lock:
+            self._guards.add(guard)
+        return guard
+
+    def end(self, guard: Guard) -> tuple[str, ...]:
+        """Put back what changed, and return a line for each change."""
+        with self._lock:
+            self._guards.discard(guard)
+        lines = guard.check()
+        with self._lock:
+            self._lines += lines
+        return lines
+
+    def _protected(self, level: Level) -> tuple[tuple[str, ...], bool]:
+        """Return what exists now under the names that a level protects, and whether everything was looked at."""
+        from qcode.safety.sandbox.confinement import protected_outside
+
+        contents = self.index.look(is_forced=True)
+        if level == "workspace":
+            return contents.steering, contents.is_complete
+        return (*contents.git_steering, *protected_outside(self._scope)), contents.is_complete
+
+    def _check_running(self) -> None:
+        """Put back what commands that still run have changed so far."""
+        with self._lock:
+            guards = tuple(self._guards)
+        for guard in guards:
+            lines = guard.check()
+            with self._lock:
+                self._lines += lines
+
+    @contextmanager
+    def approved(self, paths: Collection[str]) -> Iterator[None]:
+        """Let these files change, with the user's approval, while commands run: that is not put back."""
+        with self._lock:
+            guards = tuple(self._guards)
+        for guard in guards:
+            guard.accept(paths)
+        try:
+            yield
+        finally:
+            for guard in guards:
+                guard.renew(paths)
+
+    def take_warnings(self) -> tuple[str, ...]:
+        """Return what was put back since the last time, one line each."""
+        with self._lock:
+            lines, self._lines = tuple(self._lines), []
+        return lines
+
+
+class _Watch:
+    """The guard of one launch: it begins when the program starts, so a launch that is never started has none."""
+
+    def __init__(
+        self, session: SessionSandbox, level: Level, confinement: Confinement, restrict: Callable[[], None] | None
+    ) -> None:
+        self._session = session
+        self._level = level
+        self._confinement = confinement
+        self._restrict = restrict
+        self._guard: Guard | None = None
+
+    def start(self) -> None:
+        self._guard = self._session.begin(self._level, self._confinement)
+        if self._restrict is not None:
+            self._restrict()
+
+    def finish(self) -> tuple[str, ...]:
+        return () if self._guard is None else self._session.end(self._guard)

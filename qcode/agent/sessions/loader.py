@@ -1,0 +1,284 @@
+"""Turns the records of a file into a conversation that can continue: every call answered, roles in turn.
+
+Whatever was whole comes back as it was, value for value. Only what a crash or damage left open is filled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from qcode.agent.sessions.history import Entry, Inner, Line, Stored
+from qcode.agent.sessions.records import (
+    block_from_json,
+    change_from,
+    inner_from,
+    move_from,
+    new_messages_from,
+    runs_from,
+    stored_from,
+    text,
+    whole,
+)
+from qcode.protocol.messages import Message, ToolCall, ToolResult, user
+from qcode.protocol.reply import StopReason
+from qcode.text.json import JsonObject
+
+__all__ = ["Entry", "LoadedSession", "rebuild"]
+
+VERSION = 1
+_SHOWN_CALLS = 20
+_SHOWN_CHARS = 200
+INTERRUPTED = (
+    "interrupted, outcome unknown: qcode ended while this call was running. It may have taken effect or not; "
+    "look before you run it again."
+)
+NEVER_RUN = "not run: qcode ended before this call was started."
+LOST = "(A message of this conversation could not be read back.)"
+UNFINISHED = (
+    "putting files back was interrupted, so some may still be as they were: /undo finishes it, /redo takes it back"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSession:
+    """A conversation read back. `model` is the last one used; `notices` are lines for a person about the file."""
+
+    session_id: str
+    entries: tuple[Entry, ...]
+    model: str
+    title: str = ""
+    cwd: str = ""
+    created: str = ""
+    notices: tuple[str, ...] = ()
+    has_header: bool = True
+    line: Line = field(default_factory=Line)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return tuple(entry.message for entry in self.entries)
+
+    def history(self) -> tuple[Entry, ...]:
+        """Return all that was said on the way to where the conversation is, before any compaction."""
+        return assemble(self.line, self.line.history()).entries
+
+
+def rebuild(session_id: str, records: Iterable[JsonObject], skipped: int, notice: str) -> LoadedSession:
+    """Return the conversation that `records` tell. `skipped` lines and `notice` are passed on as notices."""
+    reader = _Reader(skipped=skipped)
+    for record in records:
+        reader.add(record)
+    return reader.finish(session_id, notice)
+
+
+@dataclass(slots=True)
+class _Reader:
+    skipped: int
+    line: Line = field(default_factory=Line)
+    header: JsonObject = field(default_factory=dict)
+    model: str = ""
+    title: str = ""
+    newer: int = 0
+
+    def add(self, record: JsonObject) -> None:
+        try:
+            self._add(record)
+        except ValueError:
+            self.skipped += 1
+
+    def _add(self, record: JsonObject) -> None:
+        match record.get("kind"):
+            case "session":
+                self.header = self.header or record
+                self.model = self.model or text(record, "model")
+            case "message" | "intent" | "result" | "note" | "compaction":
+                self._said(record)
+            case "agent":
+                self._agent(record)
+            case "change" | "void" | "move" | "moved":
+                self._moved(record)
+            case "model":
+                self.model = text(record, "model")
+            case "title":
+                self.title = text(record, "title")
+            case str():
+                self.newer += 1
+            case _:
+                raise ValueError("not a record")
+
+    def _said(self, record: JsonObject) -> None:
+        line = self.line
+        last = line.stored.get(line.latest)
+        match record["kind"]:
+            case "message":
+                number, stored = stored_from(record, line.next_number)
+                line.add(number, stored)
+            case "compaction":
+                new = new_messages_from(record)
+                line.compact(runs_from(record.get("runs")), new)
+            case "intent" if last is not None:
+                last.intents.add(text(record, "call_id"))
+            case "result":
+                result = block_from_json(record)
+                if last is not None and isinstance(result, ToolResult):
+                    last.results[result.call_id] = result
+            case "note" if last is not None:
+                last.entry = _with_note(last.entry, text(record, "text"))
+            case _:
+                pass
+
+    def _agent(self, record: JsonObject) -> None:
+        call_id = text(record, "call_id")
+        if "intent" in record:
+            self.line.intend_inner(call_id, text(record, "intent"))
+        else:
+            self.line.add_inner(call_id, inner_from(record))
+
+    def _moved(self, record: JsonObject) -> None:
+        match record["kind"]:
+            case "change":
+                self.line.change(*change_from(record))
+            case "move":
+                self.line.move(move_from(record, self.line))
+            case "void":
+                self.line.void(whole(record, "change"))
+            case _:
+                self.line.finish(whole(record, "move"))
+
+    def finish(self, session_id: str, notice: str) -> LoadedSession:
+        found = assemble(self.line, self.line.point.numbers)
+        self.skipped += found.misplaced
+        return LoadedSession(
+            session_id,
+            found.entries,
+            self.model,
+            self.title,
+            text(self.header, "cwd", ""),
+            text(self.header, "created", ""),
+            tuple(self._notices(notice, found.unknown_outcomes)),
+            bool(self.header),
+            self.line,
+        )
+
+    def _notices(self, notice: str, unknown_outcomes: int) -> Iterable[str]:
+        if notice:
+            yield notice
+        if self.skipped:
+            yield f"{_count(self.skipped, 'part')} left out of this session, unreadable or out of place"
+        if self.newer:
+            yield f"{_count(self.newer, 'record')} left out, written by a newer qcode"
+        if unknown_outcomes:
+            yield f"{_count(unknown_outcomes, 'call')} interrupted: the outcome is unknown, nothing is run again"
+        if self.line.unfinished is not None:
+            yield UNFINISHED
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """`misplaced` results answer no call; `unknown_outcomes` are calls that ran and whose result never came."""
+
+    entries: tuple[Entry, ...]
+    misplaced: int
+    unknown_outcomes: int
+
+
+def assemble(line: Line, numbers: Iterable[int]) -> Assembled:
+    """Return these messages of `line` as a history that strict servers accept."""
+    builder = _Builder()
+    for number in numbers:
+        stored = line.stored.get(number)
+        if stored is not None:
+            builder.add(stored)
+    builder.close_calls()
+    return Assembled(tuple(builder.entries), builder.misplaced, builder.unknown_outcomes)
+
+
+@dataclass(slots=True)
+class _Builder:
+    entries: list[Entry] = field(default_factory=list)
+    open_calls: tuple[ToolCall, ...] = ()
+    asked: Stored | None = None
+    misplaced: int = 0
+    unknown_outcomes: int = 0
+
+    def add(self, stored: Stored) -> None:
+        if stored.entry.message.role == "user":
+            self._user(stored.entry)
+        else:
+            self._assistant(stored)
+
+    def _user(self, entry: Entry) -> None:
+        entry = replace(entry, message=self._answered(entry.message))
+        if not entry.message.blocks:
+            return
+        last = self.entries[-1] if self.entries else None
+        if last is not None and last.message.role == "user":
+            # Where a turn ended before its reply, the next prompt joins the one that was never answered.
+            joined = Message("user", last.message.blocks + entry.message.blocks)
+            note = "\n".join(one for one in (last.note, entry.note) if one)
+            numbers = last.numbers + entry.numbers
+            self.entries[-1] = replace(last, message=joined, note=note, at=entry.at or last.at, numbers=numbers)
+        else:
+            self.entries.append(entry)
+
+    def _assistant(self, stored: Stored) -> None:
+        self.close_calls()
+        last = self.entries[-1] if self.entries else None
+        # After a pause the provider is sent its own words back: the next message is the rest of the same reply.
+        if last is None or (last.message.role == "assistant" and not _is_paused(last)):
+            self.entries.append(Entry(user(LOST), is_filled_in=True))
+        self.entries.append(stored.entry)
+        self.open_calls, self.asked = stored.entry.message.calls, stored
+
+    def close_calls(self) -> None:
+        """Answer calls whose results never came, where the next message does not."""
+        if self.open_calls:
+            self.entries.append(Entry(self._answered(Message("user", ())), is_filled_in=True))
+
+    def _answered(self, message: Message) -> Message:
+        """Give `message` exactly one result for each open call; unchanged where it has them already."""
+        calls, self.open_calls = self.open_calls, ()
+        given = [block for block in message.blocks if isinstance(block, ToolResult)]
+        if sorted(call.call_id for call in calls) == sorted(result.call_id for result in given):
+            return message
+        results: list[ToolResult] = []
+        for call in calls:
+            at = next((at for at, result in enumerate(given) if result.call_id == call.call_id), None)
+            results.append(self._outcome(call) if at is None else given.pop(at))
+        # A result that answers no call would make a strict server refuse the whole history.
+        self.misplaced += len(given)
+        return Message("user", (*results, *(one for one in message.blocks if not isinstance(one, ToolResult))))
+
+    def _outcome(self, call: ToolCall) -> ToolResult:
+        asked = self.asked
+        known = asked.results.get(call.call_id) if asked is not None else None
+        if known is not None:
+            return known
+        if asked is None or call.call_id not in asked.intents:
+            return ToolResult(call.call_id, call.name, NEVER_RUN, is_error=True)
+        self.unknown_outcomes += 1
+        begun = _begun(asked.inner[call.call_id]) if call.call_id in asked.inner else ""
+        return ToolResult(call.call_id, call.name, INTERRUPTED + begun, is_error=True)
+
+
+def _begun(inner: Inner) -> str:
+    """Say which calls of a sub-agent had begun when it was interrupted."""
+    calls = [f"- {call.name} {_shortened(call.arguments)}" for call in inner.begun]
+    left_out = [f"- and {len(calls) - _SHOWN_CALLS} before these"] if len(calls) > _SHOWN_CALLS else []
+    return "\n".join(["\nIts sub-agent had begun:", *left_out, *calls[-_SHOWN_CALLS:]]) if calls else ""
+
+
+def _shortened(arguments: str) -> str:
+    return arguments if len(arguments) <= _SHOWN_CHARS else f"{arguments[:_SHOWN_CHARS]}…"
+
+
+def _with_note(entry: Entry, note: str) -> Entry:
+    return replace(entry, note=f"{entry.note}\n{note}" if entry.note else note)
+
+
+def _is_paused(entry: Entry) -> bool:
+    return bool(entry.attempts) and entry.attempts[-1].stop == StopReason.PAUSED
+
+
+def _count(number: int, what: str) -> str:
+    return f"1 {what} was" if number == 1 else f"{number} {what}s were"

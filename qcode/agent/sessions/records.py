@@ -1,0 +1,393 @@
+"""Messages, attempts and the records of a history as JSON and back, and records as lines of bytes.
+
+Reading is strict: a value of another shape raises `ValueError`, and nothing is guessed. A line is one JSON object
+and ends with a newline; nothing else in it can be taken for the end of a line, whatever reads it: control
+characters, U+0085, U+2028 and U+2029 are written as escapes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import fields
+from typing import Any, Literal, TypeVar, cast, get_args
+
+from qcode.agent.sessions.history import (
+    WHYS,
+    Change,
+    Entry,
+    FileMove,
+    FileState,
+    InnerMessage,
+    Line,
+    Move,
+    Run,
+    Stored,
+    Why,
+)
+from qcode.protocol.events import AttemptKind, AttemptRecord
+from qcode.protocol.messages import (
+    Block,
+    Image,
+    Message,
+    Opaque,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from qcode.protocol.usage import Usage
+from qcode.text.json import Json, JsonObject, parse_object
+from qcode.values import dataclass
+
+_T = TypeVar("_T", str, int, bool, list[Json], JsonObject)
+
+
+def message_to_json(message: Message) -> JsonObject:
+    return {"role": message.role, "blocks": [block_to_json(block) for block in message.blocks]}
+
+
+def message_from_json(value: JsonObject) -> Message:
+    role = _get(value, "role", str)
+    if role not in get_args(Role):
+        raise ValueError("no such role")
+    blocks = tuple(block_from_json(_object(one)) for one in _get(value, "blocks", list))
+    return Message(cast(Role, role), blocks)
+
+
+def block_to_json(block: Block) -> JsonObject:
+    match block:
+        case Text(text, opaque):
+            return {"type": "text", "text": text, **_opaque(opaque)}
+        case Reasoning(text, opaque):
+            return {"type": "reasoning", "text": text, **_opaque(opaque)}
+        case ToolCall(call_id, name, arguments, opaque):
+            return {"type": "call", "call_id": call_id, "name": name, "arguments": arguments, **_opaque(opaque)}
+        case ToolResult():
+            return _result(block)
+        case Image(media_type, data):
+            return {"type": "image", "media_type": media_type, "data": data}
+
+
+def block_from_json(value: JsonObject) -> Block:
+    reader = _READERS.get(_get(value, "type", str))
+    if reader is None:
+        raise ValueError("no such block")
+    return reader(value)
+
+
+def attempt_to_json(attempt: AttemptRecord) -> JsonObject:
+    usage: JsonObject = {}
+    for one in fields(Usage):
+        count = getattr(attempt.usage, one.name)
+        if count is not None:
+            usage[one.name] = count
+    return {
+        "kind": attempt.kind,
+        "max_tokens": attempt.max_tokens,
+        "stop": attempt.stop,
+        "usage": usage,
+        "is_discarded": attempt.is_discarded,
+    }
+
+
+def attempts_from_json(value: Json) -> tuple[AttemptRecord, ...]:
+    """Return the attempts that can be read. They are figures beside a message and never cost the message itself."""
+    found = []
+    for one in value if isinstance(value, list) else ():
+        with suppress(ValueError):
+            found.append(_attempt(_object(one)))
+    return tuple(found)
+
+
+def _attempt(value: JsonObject) -> AttemptRecord:
+    usage = _get(value, "usage", dict)
+    counts = {one.name: _get(usage, one.name, int) for one in fields(Usage) if one.name in usage}
+    kind = _get(value, "kind", str)
+    if kind not in get_args(AttemptKind):
+        raise ValueError("no such attempt")
+    facts: dict[str, Any] = {"kind": kind, "usage": Usage(**counts)}
+    return AttemptRecord(
+        max_tokens=_get(value, "max_tokens", int),
+        stop=_get(value, "stop", str),
+        is_discarded=_get(value, "is_discarded", bool),
+        **facts,
+    )
+
+
+def _opaque(opaque: Opaque | None) -> JsonObject:
+    return {} if opaque is None else {"opaque": {"source": opaque.source, "data": opaque.data}}
+
+
+def _result(block: ToolResult) -> JsonObject:
+    found: JsonObject = {
+        "type": "result",
+        "call_id": block.call_id,
+        "name": block.name,
+        "content": block.content,
+        "is_error": block.is_error,
+    }
+    if block.images:
+        found["images"] = [block_to_json(image) for image in block.images]
+    return found
+
+
+def _read_opaque(value: JsonObject) -> Opaque | None:
+    if "opaque" not in value:
+        return None
+    found = _get(value, "opaque", dict)
+    return Opaque(_get(found, "source", str), _get(found, "data", str))
+
+
+def _read_result(value: JsonObject) -> ToolResult:
+    images = tuple(_read_image(_object(one)) for one in _get(value, "images", list)) if "images" in value else ()
+    return ToolResult(
+        _get(value, "call_id", str),
+        _get(value, "name", str),
+        _get(value, "content", str),
+        _get(value, "is_error", bool),
+        images,
+    )
+
+
+def _read_call(value: JsonObject) -> ToolCall:
+    return ToolCall(
+        _get(value, "call_id", str), _get(value, "name", str), _get(value, "arguments", str), _read_opaque(value)
+    )
+
+
+def _read_image(value: JsonObject) -> Image:
+    return Image(_get(value, "media_type", str), _get(value, "data", str))
+
+
+_READERS: dict[str, Callable[[JsonObject], Block]] = {
+    "text": lambda value: Text(_get(value, "text", str), _read_opaque(value)),
+    "reasoning": lambda value: Reasoning(_get(value, "text", str), _read_opaque(value)),
+    "call": _read_call,
+    "result": _read_result,
+    "image": _read_image,
+}
+
+
+def _get(value: JsonObject, name: str, kind: type[_T]) -> _T:
+    found = value.get(name)
+    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+        raise ValueError(f"{name} is missing or of the wrong kind")
+    return found
+
+
+def _object(value: Json) -> JsonObject:
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return value
+
+
+def is_a_prompt(message: Message) -> bool:
+    """Say whether a message can be what a person sent: it is theirs and answers no call."""
+    return message.role == "user" and not any(isinstance(block, ToolResult) for block in message.blocks)
+
+
+def stored_to_json(number: int, stored: Stored) -> JsonObject:
+    entry = stored.entry
+    record: JsonObject = {"at": entry.at, "n": number, **message_to_json(entry.message)}
+    attempts: list[Json] = [attempt_to_json(one) for one in entry.attempts]
+    if attempts:
+        record["attempts"] = attempts
+    if entry.note:
+        record["note"] = entry.note
+    if is_a_prompt(entry.message) and not stored.is_own:
+        record["is_own"] = False
+    return record
+
+
+def stored_from(record: JsonObject, next_number: int) -> tuple[int, Stored]:
+    """Return a message and its number; messages of a file without numbers are counted."""
+    number = whole(record, "n", next_number)
+    message = message_from_json(record)
+    attempts = attempts_from_json(record.get("attempts"))
+    entry = Entry(message, attempts, text(record, "note", ""), text(record, "at", ""), numbers=(number,))
+    return number, Stored(entry, is_a_prompt(message) and record.get("is_own") is not False)
+
+
+def new_messages_from(record: JsonObject) -> list[tuple[int, Stored]]:
+    """Return what a compaction put in the place of older messages."""
+    found = []
+    for one in _list(record, "new"):
+        number, stored = stored_from(_record_object(one), -1)
+        stored.is_summary, stored.is_own = True, False
+        found.append((number, stored))
+    return found
+
+
+def inner_to_json(call_id: str, inner: InnerMessage) -> JsonObject:
+    attempts: list[Json] = [attempt_to_json(attempt) for attempt in inner.attempts]
+    return {"call_id": call_id, "message": message_to_json(inner.message), "attempts": attempts}
+
+
+def inner_from(record: JsonObject) -> InnerMessage:
+    return InnerMessage(
+        message_from_json(_record_object(record.get("message"))), attempts_from_json(record.get("attempts"))
+    )
+
+
+def runs_to_json(runs: Iterable[Run]) -> list[Json]:
+    return [[first, end] for first, end in runs]
+
+
+def runs_from(value: Json) -> tuple[Run, ...]:
+    if not isinstance(value, list):
+        raise ValueError("runs are missing")
+    runs = []
+    for one in value:
+        match one:
+            case [int(first), int(end)] if 0 <= first < end:
+                runs.append((first, end))
+            case _:
+                raise ValueError("no run of messages")
+    return tuple(runs)
+
+
+def change_to_json(at: int, change: Change) -> JsonObject:
+    return {
+        "change": at,
+        "n": change.number,
+        "path": change.path,
+        "before": _state_to_json(change.before),
+        "after": _state_to_json(change.after),
+        "by": change.by,
+    }
+
+
+def change_from(record: JsonObject) -> tuple[int, Change]:
+    """Return a change and its position."""
+    by: Literal["tool", "command"] = "command" if record.get("by") == "command" else "tool"
+    states = _state(record, "before"), _state(record, "after")
+    return whole(record, "change"), Change(whole(record, "n"), text(record, "path"), *states, by)
+
+
+def move_to_json(move: Move) -> JsonObject:
+    runs, own = move.after.key
+    files: list[Json] = [
+        {"path": one.path, "source": _state_to_json(one.source), "target": _state_to_json(one.target)}
+        for one in move.files
+    ]
+    changes: list[Json] = [*move.changes]
+    to: JsonObject = {"runs": runs_to_json(runs), "own": own}
+    return {"move": move.move_id, "why": move.why, "to": to, "files": files, "changes": changes}
+
+
+def move_from(record: JsonObject, line: Line) -> Move:
+    to = _record_object(record.get("to"))
+    own = to.get("own")
+    after = line.point_of(runs_from(to.get("runs")), whole(to, "own") if own is not None else None)
+    files = tuple(_file_move(_record_object(one)) for one in _list(record, "files"))
+    changes = tuple(_at(one) for one in _list(record, "changes"))
+    return Move(whole(record, "move"), _why(record), line.point, after, files, changes)
+
+
+def text(record: JsonObject, name: str, default: str | None = None) -> str:
+    found = record.get(name, default)
+    if not isinstance(found, str):
+        raise ValueError(f"{name} is missing or no text")
+    return found
+
+
+def whole(record: JsonObject, name: str, default: int | None = None) -> int:
+    found = record.get(name, default)
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        raise ValueError(f"{name} is missing or no number")
+    return found
+
+
+def _why(record: JsonObject) -> Why:
+    found = text(record, "why")
+    for why in WHYS:
+        if why == found:
+            return why
+    raise ValueError("no such move")
+
+
+def _file_move(value: JsonObject) -> FileMove:
+    return FileMove(text(value, "path"), _state(value, "source"), _state(value, "target"))
+
+
+def _state_to_json(state: FileState | None) -> Json:
+    if state is None:
+        return None
+    found: JsonObject = {"digest": state.digest, "size": state.size, "mode": state.mode}
+    return found if state.is_kept else {**found, "is_kept": False}
+
+
+def _state(record: JsonObject, name: str) -> FileState | None:
+    if name not in record:
+        raise ValueError(f"{name} is missing")
+    found = record[name]
+    if found is None:
+        return None
+    value = _record_object(found)
+    is_kept = value.get("is_kept") is not False
+    return FileState(text(value, "digest"), whole(value, "size"), whole(value, "mode"), is_kept)
+
+
+def _list(record: JsonObject, name: str) -> list[Json]:
+    found = record.get(name)
+    if not isinstance(found, list):
+        raise ValueError(f"{name} is missing or no list")
+    return found
+
+
+def _record_object(value: Json) -> JsonObject:
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return value
+
+
+def _at(value: Json) -> int:
+    return whole({"at": value}, "at")
+
+
+_LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+
+
+def to_line(record: JsonObject) -> bytes:
+    """Return the line of a record, newline included."""
+    text = json.dumps(record, ensure_ascii=False, separators=(",", ":")).translate(_LINE_ENDS)
+    try:
+        return text.encode() + b"\n"
+    except UnicodeEncodeError:
+        # A lone surrogate has no UTF-8 form; as an escape it survives.
+        return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a file holds. `end` is how many bytes are whole lines, `torn` what follows them.
+
+    `is_unended`: the last record is whole and lacks only its newline. `skipped` counts the lines that are no record.
+    """
+
+    records: tuple[JsonObject, ...]
+    end: int
+    torn: bytes
+    is_unended: bool
+    skipped: int
+
+
+def read_records(data: bytes) -> Contents:
+    """Read every record there is. A proper beginning of a record is never itself a record, so none is misread."""
+    *lines, tail = data.split(b"\n")
+    found = [_record(line) for line in lines if line]
+    last = _record(tail) if tail else None
+    records = tuple(one for one in (*found, last) if one is not None)
+    is_unended = last is not None
+    torn = b"" if is_unended else tail
+    return Contents(records, len(data) - len(torn), torn, is_unended, sum(one is None for one in found))
+
+
+def _record(line: bytes) -> JsonObject | None:
+    try:
+        return parse_object(line.decode())
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,253 @@
+"""One open session: what a conversation tells its file, in the words of the conversation.
+
+No method raises for a disk that fails; `take_warnings` gives the lines for the user. A change of a file may be told
+from a thread while the conversation continues.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from qcode.agent.sessions.file import RecordFile
+from qcode.agent.sessions.history import Change, Entry, InnerMessage, Line, Move, Stored, runs_of
+from qcode.agent.sessions.loader import VERSION, assemble
+from qcode.agent.sessions.records import (
+    block_to_json,
+    change_to_json,
+    inner_to_json,
+    is_a_prompt,
+    move_to_json,
+    runs_to_json,
+    stored_to_json,
+    to_line,
+)
+from qcode.protocol.events import AttemptRecord
+from qcode.protocol.messages import Block, Message, Reasoning, Text, ToolCall, ToolResult
+from qcode.text.json import Json, JsonObject, parse_object
+
+
+class Session:
+    """A session that can be appended to. It holds the lock of its file until `close`.
+
+    `redact` takes secrets out of every text before it is written; what the conversation holds stays as it is. `line` is
+    what happened so far and is kept up to date here. `blobs` is the folder for contents of changed files, None where
+    nothing is to be kept on disk.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        file: RecordFile,
+        clock: Callable[[], datetime],
+        redact: Callable[[str], str],
+        *,
+        line: Line | None = None,
+        title: str = "",
+        blobs: Path | None = None,
+    ) -> None:
+        self.session_id = session_id
+        self.line = line or Line()
+        self.title = title
+        self.blobs = blobs
+        self._file = file
+        self._clock = clock
+        self._redact = redact
+        self._lock = threading.RLock()
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether everything so far is in the file."""
+        return self._file.is_saved
+
+    def begin(self, *, model: str, cwd: str, root: str, forked_from: str = "") -> None:
+        """Set the header down; it is written together with the first record after it."""
+        header: JsonObject = {
+            "kind": "session",
+            "version": VERSION,
+            "id": self.session_id,
+            "created": self._now(),
+            "cwd": cwd,
+            "root": root,
+            "model": model,
+        }
+        if forked_from:
+            header["forked_from"] = forked_from
+        self._file.hold(to_line(header))
+
+    def append(
+        self, message: Message, attempts: Iterable[AttemptRecord] = (), note: str = "", *, is_own: bool | None = None
+    ) -> int:
+        """Write a committed message, with the attempts it was assembled from and a note for people; return its number.
+
+        `is_own`: a person began a turn with it; None: so where it can be.
+        """
+        with self._lock:
+            number = self.line.next_number
+            entry = Entry(message, tuple(attempts), note, self._now(), numbers=(number,))
+            stored = Stored(entry, is_a_prompt(message) and is_own is not False)
+            self._write({"kind": "message", **stored_to_json(number, self._clean_stored(stored))})
+            self.line.add(number, stored)
+            return number
+
+    def append_entry(self, entry: Entry) -> None:
+        self.append(entry.message, entry.attempts, entry.note)
+
+    def compact(self, parts: Sequence[tuple[int, ...] | Message]) -> list[tuple[int, ...]]:
+        """Let the conversation go on with these messages: old ones by their numbers, and new ones in their place.
+
+        Return the numbers of each part.
+        """
+        with self._lock:
+            numbers: list[tuple[int, ...]] = []
+            new: list[tuple[int, Stored]] = []
+            for part in parts:
+                if isinstance(part, Message):
+                    number = self.line.next_number + len(new)
+                    entry = Entry(part, at=self._now(), numbers=(number,))
+                    new.append((number, Stored(entry, is_own=False, is_summary=True)))
+                    numbers.append((number,))
+                else:
+                    numbers.append(part)
+            runs = runs_of(number for part in numbers for number in part)
+            written: list[Json] = [stored_to_json(number, self._clean_stored(one)) for number, one in new]
+            record: JsonObject = {"kind": "compaction", "at": self._now(), "runs": runs_to_json(runs), "new": written}
+            self._write(record)
+            self.line.compact(runs, new)
+            return numbers
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return the messages the conversation now consists of, as they would be read back."""
+        with self._lock:
+            return assemble(self.line, self.line.point.numbers).entries
+
+    def record_change(self, change: Change) -> int:
+        """Write that a file is about to be changed; return the position for `void`."""
+        with self._lock:
+            at = self.line.next_change
+            self._write({"kind": "change", "at": self._now(), **change_to_json(at, change)})
+            self.line.change(at, change)
+            return at
+
+    def void(self, at: int) -> None:
+        """Write that a change came to nothing."""
+        with self._lock:
+            self._write({"kind": "void", "change": at})
+            self.line.void(at)
+
+    def move(self, move: Move) -> None:
+        """Write that the conversation goes where `move` leads, and wait until that is on the disk."""
+        with self._lock:
+            self._write({"kind": "move", "at": self._now(), **move_to_json(move)})
+            self.line.move(move)
+            self._file.sync()
+
+    def finish(self, move_id: int) -> None:
+        """Write that every file of a move is where it should be."""
+        with self._lock:
+            self._write({"kind": "moved", "move": move_id})
+            self.line.finish(move_id)
+            self._file.sync()
+
+    def intend(self, call: ToolCall) -> None:
+        """Write that `call` is about to run. Call `sync` before it does."""
+        clean = self._clean_call(call)
+        record: JsonObject = {"kind": "intent", "at": self._now(), "call_id": call.call_id}
+        self._write({**record, "name": clean.name, "arguments": clean.arguments})
+
+    def record_result(self, result: ToolResult) -> None:
+        """Write the result of a call whose step still has calls to run, so that a crash does not lose it.
+
+        The message that carries all results of the step is appended as well and replaces this on reading.
+        """
+        block = block_to_json(self._clean_block(result))
+        self._write({"kind": "result", "at": self._now(), **block})
+
+    def append_inner(self, call_id: str, message: Message, attempts: Iterable[AttemptRecord] = ()) -> None:
+        """Write a message of the sub-agent that the call started; it is no message of the conversation."""
+        with self._lock:
+            inner = InnerMessage(self._clean(message), tuple(attempts))
+            self._write({"kind": "agent", "at": self._now(), **inner_to_json(call_id, inner)})
+            self.line.add_inner(call_id, InnerMessage(message, inner.attempts))
+
+    def intend_inner(self, call_id: str, call: ToolCall) -> None:
+        """Write that a call of the sub-agent that `call_id` started is about to run. Call `sync` before it does."""
+        self._write({"kind": "agent", "at": self._now(), "call_id": call_id, "intent": call.call_id})
+        self.line.intend_inner(call_id, call.call_id)
+
+    def switch_model(self, model: str) -> None:
+        self._write({"kind": "model", "at": self._now(), "model": model})
+
+    def set_title(self, title: str) -> None:
+        self.title = title
+        self._write({"kind": "title", "at": self._now(), "title": self._redact(title)})
+
+    def note(self, text: str) -> None:
+        """Write a mark for people that belongs to the last message, such as that it was cut or cancelled."""
+        self._write({"kind": "note", "at": self._now(), "text": self._redact(text)})
+
+    def copy(self, records: Iterable[JsonObject]) -> None:
+        """Write records of another session, all but what says which one it is."""
+        for record in records:
+            if record.get("kind") != "session":
+                self._write(record)
+
+    def sync(self) -> None:
+        """Return once everything written is on the disk: before a tool runs and when a turn ends. It may block."""
+        with self._lock:
+            self._file.sync()
+
+    def take_warnings(self) -> tuple[str, ...]:
+        """Return lines for a person that were not returned before."""
+        return self._file.take_warnings()
+
+    def close(self) -> None:
+        """Sync, and let others write to this session."""
+        self._file.close()
+
+    def _now(self) -> str:
+        return self._clock().astimezone(UTC).isoformat(timespec="milliseconds")
+
+    def _write(self, record: JsonObject) -> None:
+        with self._lock:
+            self._file.append(to_line(record))
+
+    def _clean_stored(self, stored: Stored) -> Stored:
+        entry = stored.entry
+        return replace(stored, entry=replace(entry, message=self._clean(entry.message), note=self._redact(entry.note)))
+
+    def _clean(self, message: Message) -> Message:
+        return replace(message, blocks=tuple(self._clean_block(block) for block in message.blocks))
+
+    def _clean_block(self, block: Block) -> Block:
+        match block:
+            case Text() | Reasoning():
+                return replace(block, text=self._redact(block.text))
+            case ToolCall():
+                return self._clean_call(block)
+            case ToolResult():
+                return replace(block, content=self._redact(block.content))
+            case _:
+                return block
+
+    def _clean_call(self, call: ToolCall) -> ToolCall:
+        """Redact arguments so that they stay JSON: as text where that works, else value by value."""
+        text = self._redact(call.arguments)
+        found = parse_object(call.arguments)
+        if text != call.arguments and found is not None and parse_object(text) is None:
+            import json
+
+            text = json.dumps(self._clean_json(found), ensure_ascii=False)
+        return replace(call, arguments=text)
+
+    def _clean_json(self, value: Json) -> Json:
+        if isinstance(value, str):
+            return self._redact(value)
+        if isinstance(value, list):
+            return [self._clean_json(one) for one in value]
+        if isinstance(value, dict):
+            return {self._redact(name): self._clean_json(one) for name, one in value.items()}
+        return value

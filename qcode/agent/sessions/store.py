@@ -1,0 +1,333 @@
+"""All sessions of one project: begins, finds, resumes, copies, lists and deletes them; names and summaries.
+
+They lie in `STATE/sessions/PROJECT/ID.jsonl`, with `ID.lock` beside one that is open and `ID.corrupt` beside one that
+lost the end of a record, and `ID.files` with the contents of files it changed. The files are the truth; there is
+nothing to rebuild. A summary is read without building the conversation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from qcode.agent.sessions.file import RecordFile, make_private
+from qcode.agent.sessions.loader import LoadedSession, rebuild
+from qcode.agent.sessions.records import message_from_json, read_records
+from qcode.agent.sessions.session import Session
+from qcode.protocol.errors import SessionError, SessionNotFound
+from qcode.protocol.messages import Message, typed_text
+from qcode.text.json import JsonObject, parse_object
+from qcode.values import dataclass
+
+_SLUG_LENGTH = 48
+
+
+def new_session_id(now: datetime) -> str:
+    """Return an id that sorts by time (UTC) and is random within a second: `20261121-073520-4f2a`."""
+    return f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def project_folder_name(project_root: Path) -> str:
+    """Return a readable name that only this folder has: the end of its path and a hash of where it really is."""
+    real = project_root.resolve()
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", str(real)).strip("-")[-_SLUG_LENGTH:].strip("-") or "root"
+    return f"{slug}-{hashlib.sha256(bytes(real)).hexdigest()[:10]}"
+
+
+_SHOWN = 3
+_TRIES = 100
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+class SessionStore:
+    """The sessions of the project at `project_root`, kept under `state_dir`.
+
+    `clock` returns an aware time, `new_id` an id for a session that begins then, `redact` a text without secrets.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        project_root: Path,
+        clock: Callable[[], datetime] = _utc_now,
+        new_id: Callable[[datetime], str] = new_session_id,
+        *,
+        redact: Callable[[str], str] = _as_it_is,
+    ) -> None:
+        self.folder = state_dir / "sessions" / project_folder_name(project_root)
+        self._root = project_root
+        self._clock = clock
+        self._new_id = new_id
+        self._redact = redact
+
+    def create(self, model: str, cwd: Path, *, is_kept: bool = True, forked_from: str = "") -> Session:
+        """Begin a session. Its file appears with its first record; with `is_kept` False there never is one."""
+        for _ in range(_TRIES):
+            session_id = self._new_id(self._clock())
+            file = RecordFile(self._path(session_id) if is_kept else None)
+            if not is_kept or file.reserve():
+                break
+        else:
+            raise SessionError(f"no free name for a new session in {self.folder}")
+        session = Session(
+            session_id, file, self._clock, self._redact, blobs=self._blobs(session_id) if is_kept else None
+        )
+        session.begin(model=model, cwd=str(cwd), root=str(self._root), forked_from=forked_from)
+        return session
+
+    def find(self, text: str) -> str:
+        """Return the id that `text` is, or the only one that begins with it; raise `SessionNotFound` otherwise."""
+        known = self.ids()
+        if text in known:
+            return text
+        matches = [one for one in known if text and one.startswith(text)]
+        if len(matches) == 1:
+            return matches[0]
+        raise SessionNotFound(_not_found(text, matches, known))
+
+    def ids(self) -> tuple[str, ...]:
+        """Return every id, the one written to last first."""
+        found = []
+        for file in self.folder.glob("*.jsonl"):
+            with suppress(OSError):
+                found.append((file.stat().st_mtime_ns, file.stem))
+        return tuple(session_id for _, session_id in sorted(found, reverse=True))
+
+    def latest(self) -> str | None:
+        """Return the id of the session that was written to last."""
+        return next(iter(self.ids()), None)
+
+    def load(self, text: str) -> LoadedSession:
+        """Read a session by id or unique prefix, also while another process writes to it. Changes nothing."""
+        session_id = self.find(text)
+        contents = read_records(self._read(session_id))
+        notice = "the last record of this session is incomplete and was left out" if contents.torn else ""
+        return rebuild(session_id, contents.records, contents.skipped, notice)
+
+    def resume(self, text: str) -> tuple[Session, LoadedSession]:
+        """Open a session to go on with it. Raise `SessionNotFound`, `SessionBusy`, or `SessionError` if unreadable.
+
+        What a crash left open is answered in the file as well, so that the next reading gives the same messages.
+        """
+        session_id = self.find(text)
+        file = RecordFile(self._path(session_id))
+        try:
+            contents, notice = file.open_existing()
+        except OSError as error:
+            file.close()
+            raise SessionError(f"session {session_id} cannot be read: {error.strerror}") from None
+        loaded = rebuild(session_id, contents.records, contents.skipped, notice)
+        blobs = self._blobs(session_id)
+        session = Session(
+            session_id, file, self._clock, self._redact, line=loaded.line, title=loaded.title, blobs=blobs
+        )
+        if not loaded.has_header:
+            session.begin(model=loaded.model, cwd=loaded.cwd, root=str(self._root))
+        if loaded.entries and loaded.entries[-1].is_filled_in:
+            session.append_entry(loaded.entries[-1])
+        return session, loaded
+
+    def fork(self, text: str, *, cwd: Path) -> tuple[Session, LoadedSession]:
+        """Begin a copy of a session, which may be open elsewhere, and leave that one alone."""
+        session_id = self.find(text)
+        contents = read_records(self._read(session_id))
+        loaded = rebuild(session_id, contents.records, contents.skipped, "")
+        session = self.create(loaded.model, cwd, forked_from=session_id)
+        session.copy(contents.records)
+        session.line, session.title = loaded.line, loaded.title
+        self._copy_blobs(session_id, session.session_id)
+        if loaded.entries and loaded.entries[-1].is_filled_in:
+            session.append_entry(loaded.entries[-1])
+        return session, loaded
+
+    def rename(self, text: str, title: str) -> None:
+        """Give a session a title; raise `SessionBusy` while it is open anywhere."""
+        session, _ = self.resume(text)
+        session.set_title(title)
+        session.close()
+
+    def search(self, text: str) -> frozenset[str]:
+        """Return the ids of the sessions in which all words of `text` stand, whatever their case."""
+        words = text.casefold().split()
+        return frozenset(one for one in self.ids() if mentions(self._path(one), words))
+
+    def prune(self, older_than: datetime, keep: Collection[str] = ()) -> int:
+        """Remove the sessions that nobody wrote to since; return how many. Those that are open stay."""
+        count = 0
+        for session_id in self.ids():
+            with suppress(OSError, SessionError):
+                written = datetime.fromtimestamp(self._path(session_id).stat().st_mtime, UTC)
+                if written < older_than and session_id not in keep:
+                    self.delete(session_id)
+                    count += 1
+        return count
+
+    def summaries(self) -> tuple[SessionSummary, ...]:
+        """Return what a list of sessions shows, the one written to last first; unreadable files are left out."""
+        found = (summarize(self._path(session_id)) for session_id in self.ids())
+        return tuple(one for one in found if one is not None)
+
+    def delete(self, text: str) -> str:
+        """Remove a session for good and return its id; raise `SessionBusy` while it is open anywhere."""
+        session_id = self.find(text)
+        path = self._path(session_id)
+        file = RecordFile(path)
+        try:
+            file.open_existing()
+            path.with_suffix(".corrupt").unlink(missing_ok=True)
+            shutil.rmtree(self._blobs(session_id), ignore_errors=True)
+            path.unlink()
+        except OSError as error:
+            raise SessionError(f"session {session_id} cannot be deleted: {error.strerror}") from None
+        finally:
+            file.close()
+        return session_id
+
+    def _path(self, session_id: str) -> Path:
+        return self.folder / f"{session_id}.jsonl"
+
+    def _blobs(self, session_id: str) -> Path:
+        return self.folder / f"{session_id}.files"
+
+    def _copy_blobs(self, session_id: str, copy_id: str) -> None:
+        """Give the copy the contents of changed files; one that cannot be copied can just not be put back there."""
+        source, target = self._blobs(session_id), self._blobs(copy_id)
+        with suppress(OSError):
+            blobs = list(source.iterdir())
+            make_private(target)
+            for blob in blobs:
+                with suppress(OSError):
+                    try:
+                        os.link(blob, target / blob.name)
+                    except OSError:
+                        shutil.copyfile(blob, target / blob.name)
+
+    def _read(self, session_id: str) -> bytes:
+        try:
+            return self._path(session_id).read_bytes()
+        except OSError as error:
+            raise SessionError(f"session {session_id} cannot be read: {error.strerror}") from None
+
+
+def _not_found(text: str, matches: list[str], known: tuple[str, ...]) -> str:
+    if matches:
+        return f'"{text}" fits {len(matches)} sessions: {", ".join(matches[:_SHOWN])}; type more of the id'
+    if not known:
+        return f'no session "{text}": this folder has none yet'
+    from difflib import get_close_matches
+
+    near = get_close_matches(text, known, n=_SHOWN, cutoff=0.7)
+    what = "the nearest" if near else "the latest"
+    return f'no session "{text}" in this folder; {what}: {", ".join(near or known[:_SHOWN])}'
+
+
+_FIRST_WORDS = 80
+_WANTED = tuple(f'{{"kind":"{kind}"'.encode() for kind in ("session", "title", "model"))
+_MESSAGE = b'{"kind":"message"'
+_TITLE = b'{"kind":"title"'
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """`title` is the one that was given, else the first words of the person. `messages` counts stored messages."""
+
+    session_id: str
+    title: str
+    model: str
+    created: str
+    updated: datetime
+    messages: int
+    size: int
+
+
+def summarize(path: Path) -> SessionSummary | None:
+    """Return the summary of a session file, or None if it cannot be read."""
+    facts: dict[str, str] = {}
+    messages = 0
+    try:
+        with path.open("rb") as stream:
+            for line in stream:
+                if line.startswith(_MESSAGE):
+                    messages += 1
+                    if "words" not in facts:
+                        facts.update(_first_words(line))
+                elif line.startswith(_WANTED):
+                    facts.update(_facts(_parse(line)))
+        state = path.stat()
+    except OSError:
+        return None
+    updated = datetime.fromtimestamp(state.st_mtime, UTC)
+    title = facts.get("title") or facts.get("words", "")
+    return SessionSummary(
+        path.stem, title, facts.get("model", ""), facts.get("created", ""), updated, messages, state.st_size
+    )
+
+
+def first_words(messages: Iterable[Message]) -> str:
+    """Return the first words a person said in these messages, empty where there are none."""
+    for message in messages:
+        words = " ".join(typed_text(message).split())
+        if message.role == "user" and words:
+            return words if len(words) <= _FIRST_WORDS else words[: _FIRST_WORDS - 1] + "…"
+    return ""
+
+
+def mentions(path: Path, words: Sequence[str]) -> bool:
+    """Return whether each of `words`, casefolded, stands in what was said in a session or in its title."""
+    missing = set(words)
+    try:
+        with path.open("rb") as stream:
+            for line in stream:
+                if not missing:
+                    break
+                if line.startswith((_MESSAGE, _TITLE)):
+                    said = _said(_parse(line)).casefold()
+                    missing = {word for word in missing if word not in said}
+    except OSError:
+        return False
+    return not missing
+
+
+def _said(record: JsonObject) -> str:
+    title = record.get("title")
+    if isinstance(title, str):
+        return title
+    try:
+        return message_from_json(record).text
+    except ValueError:
+        return ""
+
+
+def _facts(record: JsonObject) -> dict[str, str]:
+    names = ("title", "model", "created")
+    return {name: value for name in names if isinstance(value := record.get(name), str)}
+
+
+def _first_words(line: bytes) -> dict[str, str]:
+    try:
+        message = message_from_json(_parse(line))
+    except ValueError:
+        return {}
+    words = first_words([message])
+    return {"words": words} if words else {}
+
+
+def _parse(line: bytes) -> JsonObject:
+    try:
+        return parse_object(line.decode()) or {}
+    except UnicodeDecodeError:
+        return {}

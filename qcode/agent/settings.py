@@ -1,0 +1,163 @@
+"""Settings as a front end shows and changes them: value, origin, and why one cannot be changed.
+
+Only the user's own file is ever changed. `outcome_text` says what came of a change, and what overrides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from qcode.agent.options import RunContext
+from qcode.config.errors import ConfigError
+from qcode.config.lines import parse_key
+from qcode.config.load import file_layer, load
+from qcode.config.schema import Key, find_key
+from qcode.config.settings import Origin, Settings
+from qcode.config.show import Shown, show
+from qcode.values import dataclass
+
+AT_ONCE = frozenset({"ui.theme", "ui.bell", "ui.title", "ui.show_thinking", "permissions.mode"})
+"""The settings that hold at once when they are changed in the app; all others hold from the next start on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting as it is now.
+
+    `shown` is its value as TOML writes it, `value` the value itself; `own` what the person's file says, as it would be
+    typed, empty where it says nothing. `origin` is where the value comes from, in full; `whose` in one word.
+    `choices` are the only values there are, where that is so. `fixed` says why it cannot be changed here, empty where
+    it can. `above` is what goes before the person's file, empty where nothing does.
+    """
+
+    name: str
+    shown: str
+    value: object
+    origin: str
+    whose: str
+    meaning: str = ""
+    own: str = ""
+    choices: tuple[str, ...] = ()
+    fixed: str = ""
+    above: str = ""
+
+
+def outcome_text(setting: Setting, *, is_now: bool) -> str:
+    """Return what came of a change, and what stands against it."""
+    if setting.above:
+        return f"Written, but {setting.above} goes before your file: {setting.name} is still {setting.shown}."
+    return f"{setting.name} = {setting.shown}, {'now' if is_now else 'from the next start on'}."
+
+
+_FILE_MODES = ("plan", "default", "accept-edits", "auto")
+
+
+class SettingsService:
+    """Reads every file anew each time: somebody else may have changed it."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._file = context.paths.config_file
+
+    @property
+    def file(self) -> str:
+        """The file that is changed, as it is shown."""
+        try:
+            return f"~/{self._file.relative_to(Path.home())}"
+        except (ValueError, RuntimeError):
+            return str(self._file)
+
+    def settings(self) -> tuple[Setting, ...]:
+        """Return all of them as they are now; raise `ValueError` with one line where a file cannot be read."""
+        try:
+            settings, own = self._read()
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return tuple(self._setting(row, settings, own) for row in show(settings))
+
+    def change(self, name: str, typed: str | None) -> Setting:
+        """Put what was typed into the person's file, or take it out; return the setting as it is now.
+
+        Raise `ValueError` with one line where it is no value for this setting or cannot be written.
+        """
+        from qcode.config.edit import change, is_changeable, read_typed
+
+        path = parse_key(name)
+        key = find_key(path)
+        if key is None or not is_changeable(key):
+            raise ValueError(f"{name} cannot be changed here; edit {self.file}")
+        try:
+            change(self._file, path, read_typed(key, typed) if typed is not None else None)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return next(one for one in self.settings() if one.name == name)
+
+    def _read(self) -> tuple[Settings, Mapping[tuple[str, ...], object]]:
+        context = self._context
+        arguments = context.options
+        settings = load(
+            context.paths,
+            context.env,
+            arguments.flags(),
+            context.root,
+            context.is_trusted,
+            settings_file=arguments.settings_file,
+        )
+        own = file_layer(self._file, "user")
+        return settings, {path: found.value for path, found in own.values.items()}
+
+    def _setting(self, row: Shown, settings: Settings, own: Mapping[tuple[str, ...], object]) -> Setting:
+        from qcode.config.edit import is_changeable
+        from qcode.config.settings import MEANINGS
+
+        path = parse_key(row.key)
+        key = find_key(path)
+        assert key is not None
+        is_open = is_changeable(key)
+        given = own.get(path)
+        return Setting(
+            row.key,
+            row.value,
+            _value(settings, path) if "*" not in key.path else None,
+            str(row.origin),
+            self._whose(row.origin),
+            MEANINGS.get(row.key, ""),
+            "" if given is None or not is_open else _typed(given),
+            _choices(key),
+            "" if is_open else self._why(key),
+            self._above(row.origin),
+        )
+
+    def _whose(self, origin: Origin) -> str:
+        if origin.kind != "file":
+            return origin.where or origin.kind
+        if origin.is_project:
+            return "project"
+        return "yours" if origin.where.startswith(f"{self._file}:") else "--settings"
+
+    def _above(self, origin: Origin) -> str:
+        is_own = origin.where.startswith(f"{self._file}:")
+        return "" if origin.kind == "default" or is_own else origin.where
+
+    def _why(self, key: Key) -> str:
+        return f"{'a table' if '*' in key.path else 'a list'}: edit it in {self.file}"
+
+
+def _value(settings: Settings, path: tuple[str, ...]) -> object:
+    value: object = settings
+    for part in path:
+        value = getattr(value, part)
+    return value
+
+
+def _typed(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _choices(key: Key) -> tuple[str, ...]:
+    if isinstance(key.default, bool):
+        return ("true", "false")
+    return _FILE_MODES if key.path == ("permissions", "mode") else key.kind.choices

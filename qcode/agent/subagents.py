@@ -1,0 +1,291 @@
+"""Sub-agents: turns inside a turn, each with its own transcript and never more rights than the conversation has.
+
+`Agents` are those of one turn: which kinds, how many at once, whose question an answer is for. `AgentRun` is one at
+work, on the same engine, driver and tools; its questions go out as questions of the conversation, its events as
+`AgentEvent`. Its result is its last reply, bounded, or one line that says why there is none. Kinds: `subagent_kinds`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+from qcode.agent.approvals import JudgedCalls
+from qcode.agent.checkpoints.checkpoints import Checkpoints
+from qcode.agent.driver import Driver
+from qcode.agent.models.client import Connected, Reached
+from qcode.agent.permissions import Permissions
+from qcode.agent.sessions.session import Session
+from qcode.agent.subagent_kinds import MOST_STEPS, Kind
+from qcode.agent.toolbox import Toolbox
+from qcode.engine.effects import Append, ApprovalAnswered, Compact, CompactionSettings, TurnSettings, UserSubmitted
+from qcode.engine.model_facts import Learn
+from qcode.engine.turn import Turn
+from qcode.protocol.approvals import Answer
+from qcode.protocol.errors import ProviderError
+from qcode.protocol.events import (
+    AgentEvent,
+    ApprovalRequested,
+    ReplyFinished,
+    ResultsCommitted,
+    ToolCallProgress,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+    TurnEnded,
+    TurnEvent,
+    UsageUpdated,
+    inner_id,
+)
+from qcode.protocol.messages import Message, ToolCall, ToolResult, user
+from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
+from qcode.protocol.tools import Refused, ToolOutcome
+from qcode.safety.policy import Policy
+from qcode.text.json import JsonObject
+from qcode.tools.output import Collector
+from qcode.tools.subagent import SMALL, Agent, Task
+from qcode.tools.tool import failed
+from qcode.values import dataclass
+
+MOST_AT_ONCE = 4
+
+
+class Agents:
+    """`small` gives the model for plain work, None where there is no other; it may raise `ValueError`."""
+
+    def __init__(
+        self, tool: Agent, kinds: tuple[Kind, ...], parent: Parent, small: Callable[[], Connected | None]
+    ) -> None:
+        self._tool = tool
+        self._kinds = {kind.name: kind for kind in kinds}
+        self._parent = parent
+        self._small = small
+        self._room = asyncio.Semaphore(MOST_AT_ONCE)
+        self._running: list[AgentRun] = []
+
+    async def run(self, call: ToolCall, arguments: JsonObject) -> ToolOutcome:
+        """Have a sub-agent do what a call asks for, once there is room for it; its answer is the result."""
+        try:
+            task = self._tool.task(arguments)
+            kind = self._kinds[task.kind]
+            reached = self._reached(task.model or kind.model)
+        except (Refused, ValueError) as error:
+            return failed(str(error))
+        parent = self._parent
+        async with self._room:
+            run = AgentRun(parent, call, task, kind, reached, self._settings(reached))
+            self._running.append(run)
+            try:
+                ended = await run.whole()
+            finally:
+                self._running.remove(run)
+        return outcome_of(ended, most=parent.toolbox.max_output_chars, folder=lambda: parent.toolbox.workspace.scratch)
+
+    def answer(self, call_id: str, answer: Answer) -> bool:
+        """Pass on an answer; return whether somebody here had asked."""
+        return any(run.answer(call_id, answer) for run in self._running)
+
+    def halt(self) -> None:
+        """The turn is being cancelled: all end, and what they have used is counted before it does."""
+        for run in self._running:
+            run.halt()
+
+    def deny_changes(self) -> None:
+        """Settle as a no what sub-agents ask about and may not do in the mode that holds now."""
+        for run in self._running:
+            run.deny_changes()
+
+    def _reached(self, model: str) -> Reached:
+        """Return the model of a sub-agent: one of those the person chose."""
+        parent = self._parent.reached
+        small = self._small() if model == SMALL else None
+        if small is None:
+            return parent
+        if self._parent.turn.settings.max_budget_usd is not None and small.model.facts.price is None:
+            raise ValueError(f"agent: the price of {small.name} is not known, so no budget can be held; use model same")
+        return Reached(parent.wiring, small)
+
+    def _settings(self, reached: Reached) -> TurnSettings:
+        settings = self._parent.turn.settings
+        is_same = reached.connected is self._parent.reached.connected
+        return TurnSettings("", (), settings.effort if is_same else None, max_budget_usd=settings.max_budget_usd)
+
+
+_UNSHOWN = (TextDelta, ReasoningDelta, ToolCallProgress, ToolOutput)
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The turn that starts sub-agents, and what they share with it. `permissions` gives the rights of the moment."""
+
+    turn: Turn
+    driver: Driver
+    reached: Reached
+    toolbox: Toolbox
+    session: Session
+    checkpoints: Checkpoints
+    permissions: Permissions
+
+
+class AgentRun:
+    """The `Services` of its own driver. `reached` is the model it works with, `window` how much its server gives."""
+
+    def __init__(
+        self, parent: Parent, call: ToolCall, task: Task, kind: Kind, reached: Reached, settings: TurnSettings
+    ) -> None:
+        self._parent = parent
+        self._call_id = call.call_id
+        self._task = task
+        self._kind = kind
+        self._reached = reached
+        self._toolbox = parent.toolbox.beside(lambda path, access: self._policy.judge_file(path, access))
+        self._calls = JudgedCalls(
+            self._toolbox, parent.checkpoints.watched, reached.wiring.approved, parent.permissions
+        )
+        self._open: dict[str, str] = {}
+        specs = kind.offered(reached.tools(self._toolbox, self._policy))
+        settings = replace(
+            settings,
+            system=reached.connected.agent_system(kind.role),
+            tools=specs,
+            output=reached.connected.output,
+            retries=reached.connected.retries,
+            max_turns=MOST_STEPS,
+            compaction=CompactionSettings(None),
+            check=None,
+        )
+        is_same = reached.connected is parent.reached.connected
+        model = parent.turn.model if is_same else reached.known()
+        tally = parent.turn.tally.inside(settings, model.facts.price, call.call_id)
+        self._turn = Turn(settings, model, (), reached.counter(), tally=tally)
+        self._driver = Driver(self._turn, reached.provider, self)
+
+    @property
+    def _policy(self) -> Policy:
+        return self._kind.limited(self._parent.permissions.policy)
+
+    async def whole(self) -> TurnEnded:
+        """Work through the task; return how that ended. Cancelling ends it at once, with what it did on disk."""
+        ended: TurnEnded | None = None
+        async with aclosing(self._driver.run(UserSubmitted(user(self._task.prompt)))) as events:
+            async for event in events:
+                if isinstance(event, TurnEnded):
+                    ended = event
+                await self._tell(event)
+        assert ended is not None  # the last event of a driver that was not cancelled
+        return ended
+
+    def halt(self) -> None:
+        """Let nothing more be asked for; what the request under way has used is counted."""
+        self._driver.halt()
+
+    def answer(self, call_id: str, answer: Answer) -> bool:
+        """Pass on an answer to a question of this one; return whether it was its."""
+        inner = self._open.pop(call_id, None)
+        settled = None if inner is None else self._calls.answered(inner, answer)
+        if settled is not None:
+            self._driver.give(settled)
+        return settled is not None
+
+    def deny_changes(self) -> None:
+        """Settle as a no what is asked about and may not be done in the mode that holds now."""
+        self._calls.deny_changes(self._policy, self._driver.give)
+
+    async def _tell(self, event: TurnEvent) -> None:
+        show = self._parent.driver.show
+        if isinstance(event, ApprovalRequested):
+            named = self._named(event.call)
+            self._open[named.call_id] = event.call.call_id
+            await show(replace(event, call=named, agent=self._task.description))
+        elif not isinstance(event, _UNSHOWN):
+            await show(AgentEvent(self._call_id, self._renamed(event)))
+        if isinstance(event, UsageUpdated):
+            await show(self._parent.turn.usage)
+
+    def _renamed(self, event: TurnEvent) -> TurnEvent:
+        match event:
+            case ToolStarted() | ToolFinished():
+                return replace(event, call=self._named(event.call))
+            case ReplyFinished(message=Message() as message) | ResultsCommitted(message=message):
+                return replace(event, message=self._with_names(message))
+            case _:
+                return event
+
+    def _with_names(self, message: Message) -> Message:
+        blocks = tuple(
+            replace(block, call_id=inner_id(self._call_id, block.call_id))
+            if isinstance(block, (ToolCall, ToolResult))
+            else block
+            for block in message.blocks
+        )
+        return replace(message, blocks=blocks)
+
+    def _named(self, call: ToolCall) -> ToolCall:
+        return replace(call, call_id=inner_id(self._call_id, call.call_id))
+
+    # What the driver asks for
+
+    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | ApprovalRequested:
+        return await self._calls.judge(self._policy, call, arguments, repeats)
+
+    async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
+        judged = self._calls.take(call, arguments)
+        return await self._calls.run(self._policy, judged, output, self._reached.connected.model.name)
+
+    def append(self, effect: Append) -> None:
+        self._parent.session.append_inner(self._call_id, effect.message, effect.attempts)
+
+    def take_compaction(self, effect: Compact) -> None:
+        """What it goes on with is held by its turn; its file has all of it."""
+
+    def learn(self, effect: Learn) -> None:
+        self._reached.learn(effect)
+
+    def about_to_run(self, call: ToolCall) -> None:
+        self._parent.session.intend_inner(self._call_id, call)
+        self._parent.session.sync()
+
+    async def explain(self, error: ProviderError) -> ProviderError:
+        return await self._reached.explain(error)
+
+
+def outcome_of(ended: TurnEnded, *, most: int, folder: Callable[[], Path]) -> ToolOutcome:
+    """Return the result; more than `most` characters are shortened in the middle, with the whole in a file."""
+    why = _shortfall(ended)
+    summary = f"{summary_of(ended)}: {why}" if why else summary_of(ended)
+    if not ended.text.strip():
+        return failed(f"The sub-agent gave no answer: {why or 'its last reply had no text.'}", summary)
+    collector = Collector(most, folder)
+    collector.feed(ended.text.encode("utf-8", "replace"))
+    text = collector.close()
+    if not why:
+        return ToolOutcome(text, summary=summary)
+    return ToolOutcome(f"[Not a finished answer: {why}]\n\n{text}", is_error=True, summary=summary)
+
+
+def summary_of(ended: TurnEnded) -> str:
+    """Return in a few words how much it took."""
+    steps = "1 step" if ended.replies == 1 else f"{ended.replies} steps"
+    tokens = (ended.usage.input or 0) + (ended.usage.output or 0)
+    return f"{steps}, {tokens:,} tokens" if tokens else steps
+
+
+def _shortfall(ended: TurnEnded) -> str:
+    """Return why there is no finished answer, empty where there is one."""
+    match ended.outcome:
+        case Outcome.END_TURN:
+            return ""
+        case Outcome.MAX_TOKENS:
+            return "the output limit cut it, also after going on."
+        case Outcome.MAX_TURN_REQUESTS:
+            return f"a limit was reached ({ended.limit})."
+        case Outcome.REFUSAL:
+            return "the provider refused it or filtered it."
+        case Outcome.CANCELLED:
+            return "it was cancelled."
+        case Outcome.ERROR:
+            error = ended.error
+            return " ".join(error.message.split()) if error is not None else "it failed."

@@ -1,0 +1,445 @@
+"""Trusted folders: which ones, what was in them when they were trusted, and what has changed since.
+
+A folder is known by its real path with device and inode: what is put in its place later is not trusted, and trust in
+a folder says nothing about a repository inside it. Pinned is everything of `.qcode/` that a trusted run would use
+(settings, commands, ...); if it changes, the folder is restricted until the user has seen the difference. Not pinned:
+tool servers, each approved by itself (`mcp.pins`), and instructions, obeyed only through calls that are judged.
+Runs nothing of the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import field
+from pathlib import Path
+from typing import Literal
+
+from qcode.config.paths import PROJECT_FOLDER
+from qcode.config.state_file import read_own, write_own
+from qcode.text.clean import visible, visible_rows
+from qcode.text.json import Json, JsonObject, parse_object
+from qcode.values import dataclass
+
+FILE_NAME = "trust.json"
+
+_VERSION = 2
+_UNPINNED_VERSION = 1
+_IDENTITY = frozenset({"path", "device", "inode"})
+_LONGEST = 200
+"""Lines of one difference that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A piece that is not as it was pinned: `before` is None where it is new, `now` where it is gone."""
+
+    name: str
+    before: Piece | None
+    now: Piece | None
+
+    def shown(self) -> str:
+        """Return the difference in words and as rows in which nothing is invisible."""
+        from difflib import unified_diff  # takes a while to load, and is seldom needed
+
+        name = visible(self.name)
+        if self.now is None:
+            return f"{name} is gone"
+        lines = _lines(self.now.text)
+        if self.before is None:
+            return "\n".join([f"{name} is new", *_bounded([f"+{line}" for line in lines])])
+        rows = list(unified_diff(_lines(self.before.text), lines, lineterm="", n=2))[2:]
+        if not rows:
+            return f"{name} has changed, in a way that is not shown here: it is too long, or no text"
+        return "\n".join([f"{name} has changed", *_bounded(rows)])
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How it is with a folder now.
+
+    `unknown`: nobody trusted it; `trusted`; `changed`: it brings something else than what was trusted, see `changes`;
+    `unpinned`: it was trusted before qcode kept what a folder brings; `unpinnable`: it brings more than can be kept,
+    `problem` says what. `pieces` are what it brings now: the value to remember where the person says yes to it.
+    """
+
+    kind: Literal["unknown", "trusted", "changed", "unpinned", "unpinnable"]
+    pieces: Mapping[str, Piece] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
+    problem: str = ""
+
+    @property
+    def is_trusted(self) -> bool:
+        return self.kind == "trusted"
+
+    def differences(self) -> str:
+        """Return all changes for a person."""
+        return "\n\n".join(change.shown() for change in self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class TrustStore:
+    """The trusted folders. What cannot be read, or could have been written by others, trusts nothing."""
+
+    state_dir: Path
+
+    @property
+    def path(self) -> Path:
+        return self.state_dir / FILE_NAME
+
+    def look(self, root: Path) -> Standing:
+        """Return how it is with this folder: exactly this one, and as it is now."""
+        row = self._row(root)
+        try:
+            pieces = pieces_of(root, self.state_dir)
+        except Unpinnable as problem:
+            return Standing("unknown" if row is None else "unpinnable", problem=str(problem))
+        if row is None:
+            return Standing("unknown", pieces)
+        pinned = read_pieces(row.get("pieces"))
+        if pinned is None:
+            # Where there is nothing to keep there is nothing to ask about either.
+            return Standing("unpinned" if pieces else "trusted", pieces)
+        changes = changes_between(pinned, pieces)
+        return Standing("changed" if changes else "trusted", pieces, changes)
+
+    def is_trusted(self, root: Path) -> bool:
+        """Return whether the person trusted exactly this folder, and it still is what they trusted."""
+        return self.look(root).is_trusted
+
+    def remember(self, root: Path, pieces: Mapping[str, Piece] | None = None) -> None:
+        """Trust this folder from now on with these pieces, by default as it is now.
+
+        Raise `OSError` where that cannot be kept, and `Unpinnable` where it brings too much.
+        """
+        identity = _identity(root)
+        if identity is None:
+            raise FileNotFoundError(2, os.strerror(2), str(root))
+        kept = pieces_of(root, self.state_dir) if pieces is None else pieces
+        self._write([*self._others(identity), {**identity, "pieces": stored_pieces(kept)}])
+
+    def forget(self, root: Path) -> bool:
+        """Take trust back, whatever is at this path by now; return whether there was any. Raise `OSError`."""
+        path = str(root.resolve())
+        rows = self._folders()
+        left = [row for row in rows if row["path"] != path]
+        if len(left) < len(rows):
+            self._write(left)
+        return len(left) < len(rows)
+
+    def folders(self) -> list[Path]:
+        """Return the paths that are kept, whether they are still the same folders or not."""
+        return [Path(str(row["path"])) for row in self._folders()]
+
+    @contextmanager
+    def accepting(self, root: Path, targets: frozenset[str]) -> Iterator[None]:
+        """Pin what becomes of these files inside: a change that the person approved after seeing all of it.
+
+        Only for a folder that is trusted with what it brings, and only files that were until then as they were pinned.
+        """
+        names = {name for name in (_inside(root, target) for target in targets) if name}
+        before = self.look(root) if names else Standing("unknown")
+        yield
+        if before.kind not in ("trusted", "changed"):
+            return
+        eligible = names - {change.name for change in before.changes}
+        row = self._row(root)
+        pinned = None if row is None else read_pieces(row.get("pieces"))
+        try:
+            now = pieces_of(root, self.state_dir)
+            kept = {name: piece for name, piece in (pinned or {}).items() if name not in eligible}
+            kept |= {name: piece for name, piece in now.items() if name in eligible}
+            if kept != pinned and eligible:
+                self.remember(root, kept)
+        except (OSError, Unpinnable):
+            return  # it is asked about at the next start
+
+    def _row(self, root: Path) -> JsonObject | None:
+        identity = _identity(root)
+        rows = (row for row in self._folders() if identity is not None)
+        return next((row for row in rows if all(row[name] == value for name, value in (identity or {}).items())), None)
+
+    def _others(self, identity: JsonObject) -> list[JsonObject]:
+        return [row for row in self._folders() if row["path"] != identity["path"]]
+
+    def _write(self, rows: list[JsonObject]) -> None:
+        write_own(self.path, {"version": _VERSION, "folders": list(rows)})
+
+    def _folders(self) -> list[JsonObject]:
+        stored = parse_object(read_own(self.path)) or {}
+        rows = stored.get("folders") if stored.get("version") in (_VERSION, _UNPINNED_VERSION) else None
+        return [
+            row
+            for row in (rows if isinstance(rows, list) else [])
+            if isinstance(row, dict) and set(row) - {"pieces"} == _IDENTITY
+        ]
+
+
+def _identity(root: Path) -> JsonObject | None:
+    try:
+        real = root.resolve(strict=True)
+        state = real.stat()
+    except (OSError, RuntimeError):
+        return None
+    return {"path": str(real), "device": state.st_dev, "inode": state.st_ino}
+
+
+def _inside(root: Path, target: str) -> str:
+    """Return the name of a file that may be a piece, empty for any other."""
+    path, folder = Path(target), root.resolve() / PROJECT_FOLDER
+    return path.relative_to(root.resolve()).as_posix() if path.is_relative_to(folder) else ""
+
+
+def changes_between(before: Mapping[str, Piece], now: Mapping[str, Piece]) -> tuple[Change, ...]:
+    """Return what is not as it was, in the order of its names."""
+    names = sorted({*before, *now})
+    changes = (Change(name, before.get(name), now.get(name)) for name in names)
+    return tuple(change for change in changes if _hash(change.before) != _hash(change.now))
+
+
+def _hash(piece: Piece | None) -> str:
+    return "" if piece is None else piece.hash
+
+
+def _lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _bounded(rows: list[str]) -> list[str]:
+    left = len(rows) - _LONGEST
+    shown = [visible_rows(row) for row in rows[:_LONGEST]]
+    return shown if left <= 0 else [*shown, f"[{left:,} more lines]"]
+
+
+SETTINGS = f"{PROJECT_FOLDER}/config.toml"
+LARGEST = 1024 * 1024
+"""Bytes of a piece."""
+
+MOST_PIECES = 1_000
+_LONGEST_TEXT = 32 * 1024
+_ALL_TEXTS = 256 * 1024
+_DEEPEST = 16
+_OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A file as it was: the hash of all of it, and its text for a person to compare, empty where it is too long."""
+
+    hash: str
+    text: str
+
+
+class Unpinnable(Exception):  # noqa: N818  # a state of the folder, not a failure
+    """The folder brings more than can be kept. The text says what, in one line."""
+
+
+def pieces_of(root: Path, own: Path) -> dict[str, Piece]:
+    """Return the pieces of the project at `root` by their path in it; raise `Unpinnable`.
+
+    A `.qcode` that holds `own`, the state of qcode, is the person's and brings nothing. Names that begin with a dot or
+    end with `~` are left out, as nothing reads them.
+    """
+    folder = root / PROJECT_FOLDER
+    if _real(own).is_relative_to(_real(folder)):
+        return {}
+    found: dict[str, Piece] = {}
+    room = _ALL_TEXTS
+    for path in _files(folder, _real(root)):
+        name = path.relative_to(root).as_posix()
+        if len(found) == MOST_PIECES:
+            raise Unpinnable(f"{PROJECT_FOLDER} holds more than {MOST_PIECES:,} files")
+        piece = _piece(name, path, root)
+        if len(piece.text) > min(room, _LONGEST_TEXT):
+            piece = Piece(piece.hash, "")
+        room -= len(piece.text)
+        found[name] = piece
+    return found
+
+
+def stored_pieces(pieces: Mapping[str, Piece]) -> JsonObject:
+    """Return pieces as they are kept in a file of qcode."""
+    return {name: {"hash": piece.hash, "text": piece.text} for name, piece in pieces.items()}
+
+
+def read_pieces(value: Json) -> dict[str, Piece] | None:
+    """Return what `stored_pieces` made; None if there is nothing, or nothing in a form that is known."""
+    if not isinstance(value, dict):
+        return None
+    found: dict[str, Piece] = {}
+    for name, row in value.items():
+        mark, text = (row.get("hash"), row.get("text")) if isinstance(row, dict) else (None, None)
+        if not isinstance(mark, str) or not isinstance(text, str):
+            return None
+        found[name] = Piece(mark, text)
+    return found
+
+
+def _files(folder: Path, root: Path) -> Iterator[Path]:
+    """Yield what is no folder in and below `folder`, in order; links to folders are followed inside the project."""
+    pending, seen = [(folder, 0)], {_real(folder)}
+    while pending:
+        current, depth = pending.pop()
+        for entry in _entries(current):
+            path = Path(entry.path)
+            if entry.name.startswith(".") or entry.name.endswith("~"):
+                continue
+            if not _is_folder(entry):
+                yield path
+                continue
+            real = _real(path)
+            if real.is_relative_to(root) and real not in seen:
+                if depth == _DEEPEST:
+                    raise Unpinnable(f"{PROJECT_FOLDER} is more than {_DEEPEST} folders deep")
+                seen.add(real)
+                pending.append((path, depth + 1))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link in a circle, too long, or to a place that may not be looked into
+        return False
+
+
+def _real(path: Path) -> Path:
+    """Return `path` with its links followed as far as they lead; unlike `Path.resolve` it takes links in a circle."""
+    return Path(os.path.realpath(path))
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def _piece(name: str, path: Path, root: Path) -> Piece:
+    data = _read(name, path)
+    if data is None:
+        return Piece("unreadable", "[cannot be read]")
+    if name == SETTINGS:
+        data = _settings(data)
+    import hashlib  # loads OpenSSL, which a folder without pieces has no use for
+
+    digest = hashlib.sha256(data).hexdigest()
+    if not _real(path).is_relative_to(_real(root)):
+        return Piece(digest, "[leads out of the project]")
+    return Piece(digest, data.decode("utf-8", "replace"))
+
+
+def _read(name: str, path: Path) -> bytes | None:
+    try:
+        handle = os.open(path, _OPEN)
+    except OSError:
+        return None
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return None
+        try:
+            data = file.read(LARGEST + 1)
+        except OSError:
+            return None
+    if len(data) > LARGEST:
+        raise Unpinnable(f"{name} is larger than {LARGEST // 1024:,} KiB")
+    return data
+
+
+def _settings(data: bytes) -> bytes:
+    """Return what settings say, in order and without comments and tool servers; as they are where they say nothing."""
+    try:
+        table = tomllib.loads(data.decode("utf-8"))
+        table.pop("mcp_servers", None)
+        lines = sorted(_setting_lines(table))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
+        return data
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+
+
+def _setting_lines(table: Mapping[str, object], prefix: str = "") -> Iterator[str]:
+    for key, value in table.items():
+        name = f"{prefix}{key if key.replace('_', '').replace('-', '').isalnum() else json.dumps(key)}"
+        if isinstance(value, dict):
+            yield from _setting_lines(value, f"{name}.")
+        else:
+            yield f"{name} = {json.dumps(value, default=str, ensure_ascii=False)}"
+
+
+def remember(root: Path, state_dir: Path, pieces: Mapping[str, Piece] | None = None) -> str:
+    """Trust the project at `root` from now on; return what a person should know where that cannot be kept."""
+    store = TrustStore(state_dir)
+    try:
+        store.remember(root, pieces)
+    except OSError as error:
+        return f"the answer cannot be kept and holds for this run only: {store.path}: {error.strerror}"
+    except Unpinnable as problem:
+        return f"the answer cannot be kept and holds for this run only: {problem}"
+    return ""
+
+
+def why_restricted(standing: Standing) -> str:
+    """Return in one line why a folder that was trusted is not any more, empty where it never was."""
+    if standing.kind == "changed":
+        names = ", ".join(visible(change.name) for change in standing.changes[:5])
+        more = f" and {len(standing.changes) - 5} more" if len(standing.changes) > 5 else ""
+        return f"what this folder brings is not what you trusted ({names}{more}), so it is restricted"
+    if standing.kind == "unpinned":
+        return (
+            "this folder was trusted before qcode kept what a folder brings, so it is restricted until you look at it"
+        )
+    if standing.kind == "unpinnable":
+        return f"{standing.problem}: that cannot be kept, so this folder is restricted unless --trust is given"
+    return ""
+
+
+_MOST_NAMES = 10
+
+
+class TrustService:
+    """Trust in the folder of a session. A difference has to be seen before it is trusted."""
+
+    def __init__(
+        self, root: Path, state_dir: Path, is_trusted: Callable[[], bool], trust_folder: Callable[[], None]
+    ) -> None:
+        self._root = root
+        self._state_dir = state_dir
+        self._is_trusted = is_trusted
+        self._trust_folder = trust_folder
+        self._shown: Standing | None = None
+
+    def accept(self) -> str:
+        """Trust the folder, or show first what has changed in it; return what to tell the user."""
+        standing = TrustStore(self._state_dir).look(self._root)
+        if standing.kind in ("changed", "unpinned") and standing != self._shown:
+            self._shown = standing
+            return f"{_difference(standing)}\n\n/trust once more trusts it as shown, from the next start on."
+        is_new = not self._is_trusted()
+        if not is_new and standing.is_trusted:
+            return f"This folder is trusted{_with(standing)}. A change of that is asked about."
+        if is_new:
+            self._trust_folder()
+        complaint = standing.problem or remember(self._root, self._state_dir, standing.pieces)
+        if complaint:
+            return complaint
+        return (
+            f"This folder is trusted now{_with(standing)}: your rules and modes hold, its instructions from the next "
+            "turn on. What else it brings is read from the next start on."
+        )
+
+
+def _difference(standing: Standing) -> str:
+    if standing.kind == "changed":
+        return f"What this folder brings is not what you trusted:\n\n{standing.differences()}"
+    names = "\n".join(f"  {visible(name)}" for name in standing.pieces)
+    return f"You trusted this folder before qcode kept what a folder brings. It brings:\n\n{names}"
+
+
+def _with(standing: Standing) -> str:
+    names = [visible(name) for name in standing.pieces]
+    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    return f", with {', '.join(names[:_MOST_NAMES])}{more}" if names else ""

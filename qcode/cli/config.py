@@ -1,0 +1,220 @@
+"""The small commands beside the app and pipe mode (`config`, `models`, `sessions`, ...). Each prints and ends.
+
+Exports of sessions go to a new file, or to standard output.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from qcode.agent.context.project import find_project_root
+from qcode.agent.models.limits import LimitStore, learned_lines
+from qcode.agent.sessions.export import About, exported, save_export
+from qcode.agent.sessions.store import SessionStore, first_words
+from qcode.agent.trust import TrustStore
+from qcode.cli.flags import UsageError
+from qcode.cli.terminal import put, say, working_folder
+from qcode.config.load import load
+from qcode.config.paths import ConfigPaths
+from qcode.config.settings import Settings
+from qcode.protocol.errors import InputError
+from qcode.protocol.library import EXPORT_FORMS, ExportForm
+from qcode.text.clean import clean, single_spaced
+
+
+def run_subcommand(name: str, rest: Sequence[str]) -> int:
+    """Run one and return its exit code; raise `UsageError` or `QcodeError`."""
+    commands: Mapping[str, Callable[[Sequence[str]], int]] = {
+        "auth": _auth,
+        "config": _config,
+        "doctor": _doctor,
+        "mcp": _mcp,
+        "models": _models,
+        "permissions": _permissions,
+        "sessions": _sessions,
+        "themes": _themes,
+        "trust": _trust,
+    }
+    return commands[name](rest)
+
+
+def _out(*lines: str) -> int:
+    put("".join(f"{line}\n" for line in lines))
+    return 0
+
+
+def _paths() -> ConfigPaths:
+    return ConfigPaths.from_env(os.environ)
+
+
+def _root() -> Path:
+    return find_project_root(working_folder(None))
+
+
+def _settings(paths: ConfigPaths) -> Settings:
+    root = _root()
+    return load(paths, os.environ, {}, root, is_trusted=TrustStore(paths.state_dir).is_trusted(root))
+
+
+def _auth(rest: Sequence[str]) -> int:
+    from qcode.cli.auth import run_auth
+
+    paths = _paths()
+    return run_auth(rest, paths, _settings(paths))
+
+
+def _config(rest: Sequence[str]) -> int:
+    paths = _paths()
+    match list(rest):
+        case ["path"]:
+            return _out(str(paths.config_file))
+        case ["show"]:
+            from qcode.config.show import show
+
+            settings = _settings(paths)
+            for warning in settings.warnings:
+                say(warning)
+            rows = show(settings)
+            return _out(*(f"{row.key} = {row.value}  ({row.origin})" for row in rows))
+        case _:
+            raise UsageError("use: qcode config path, or: qcode config show")
+
+
+def _doctor(rest: Sequence[str]) -> int:
+    if rest:
+        raise UsageError("use: qcode doctor")
+    from qcode.cli.doctor import run
+
+    return _out(*(clean(line) for line in run()))
+
+
+def _mcp(rest: Sequence[str]) -> int:
+    from qcode.cli.mcp import run_mcp
+
+    return run_mcp(rest)
+
+
+def _models(rest: Sequence[str]) -> int:
+    from qcode.providers import catalog
+
+    limits = LimitStore(_paths().state_dir)
+    match list(rest):
+        case ["forget"]:
+            count = limits.forget()
+            return _out(f"forgot the limits learned about {count} model{'' if count == 1 else 's'}")
+        case [] | [_]:
+            wanted = rest[0] if rest else ""
+            rows = [
+                f"{name}  window {_count(facts.context_window)}  output {_count(facts.max_output_tokens)}"
+                for name, facts in catalog.models()
+                if wanted in name
+            ]
+            learned = learned_lines(limits, wanted)
+            if wanted and not rows and not learned:
+                say(f'the catalog knows no model with "{wanted}" in its name')
+            return _out(*rows, *learned, f"source: {catalog.catalog_source()}")
+        case _:
+            raise UsageError("use: qcode models [PART OF A NAME], or: qcode models forget")
+
+
+def _count(number: int | None) -> str:
+    return "unknown" if number is None else f"{number:,}"
+
+
+def _permissions(rest: Sequence[str]) -> int:
+    from qcode.cli.permissions import run_permissions
+
+    return run_permissions(rest)
+
+
+def _sessions(rest: Sequence[str]) -> int:
+    store = SessionStore(_paths().state_dir, _root())
+    match list(rest):
+        case [] | ["list", *_]:
+            return _listed(store, " ".join(rest[1:]))
+        case ["export", wanted, *options]:
+            return export_session(store, wanted, options)
+        case ["show", wanted]:
+            loaded = store.load(wanted)
+            return _out(*(f"{message.role}: {_shown(message.text)}" for message in loaded.messages if message.text))
+        case ["delete", wanted]:
+            return _out(f"deleted {store.delete(wanted)}")
+        case _:
+            raise UsageError("use: qcode sessions list [WORDS], show ID, export ID, or delete ID")
+
+
+def _listed(store: SessionStore, words: str) -> int:
+    """Print the sessions, or those in which all words were said."""
+    wanted = store.search(words) if words else None
+    found = [one for one in store.summaries() if wanted is None or one.session_id in wanted]
+    if not found:
+        return _out(
+            f'no session of this folder mentions "{single_spaced(words)}"'
+            if words
+            else "no sessions of this folder yet"
+        )
+    return _out(*(f"{one.session_id}  {single_spaced(one.title)}" for one in found))
+
+
+def _shown(text: str) -> str:
+    """Return foreign text as it is for a file or a program, and without control sequences for a terminal."""
+    return clean(text) if os.isatty(1) else text
+
+
+def _trust(rest: Sequence[str]) -> int:
+    from qcode.cli.trust import run_trust
+
+    return run_trust(rest, _paths().state_dir)
+
+
+def _themes(rest: Sequence[str]) -> int:
+    if rest:
+        raise UsageError("use: qcode themes")
+    from qcode.tui.theme import load_themes
+
+    themes, problems = load_themes(_paths().config_dir / "themes")
+    for problem in problems:
+        say(problem)
+    return _out(*sorted(themes))
+
+
+_USAGE = "use: qcode sessions export ID [--format md|json|html] [-o FILE]"
+
+
+def export_session(store: SessionStore, wanted: str, options: Sequence[str]) -> int:
+    """Export a session that may be open elsewhere; the form is the one asked for, else that of the file's ending."""
+    form, path = _options(options)
+    loaded = store.load(wanted)
+    for notice in loaded.notices:
+        say(notice)
+    history = loaded.history()
+    title = loaded.title or first_words(entry.message for entry in history)
+    text = exported(history, About(loaded.session_id, title, loaded.model), form)
+    if not path:
+        put(text)
+        return 0
+    try:
+        say(f"exported to {save_export(Path.cwd(), path, text)}")
+    except ValueError as refusal:
+        raise InputError(str(refusal)) from None
+    return 0
+
+
+def _options(options: Sequence[str]) -> tuple[ExportForm, str]:
+    given: dict[str, str] = {}
+    rest = [part for option in options for part in (option.split("=", 1) if option.startswith("--") else [option])]
+    while rest:
+        name = rest.pop(0)
+        if name not in ("--format", "-o", "--output") or not rest:
+            raise UsageError(_USAGE)
+        given["path" if name != "--format" else "form"] = rest.pop(0)
+    path = given.get("path", "")
+    wanted = given.get("form") or path.rpartition(".")[2].lower()
+    for form in EXPORT_FORMS:
+        if form == wanted:
+            return form, path
+    if "form" in given:
+        raise UsageError(_USAGE)
+    return "md", path

@@ -1,0 +1,56 @@
+"""The context of a run from the command line: questions about it go to the terminal."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from qcode.agent.options import LATEST, Options, RunContext
+from qcode.cli.terminal import ask, say
+from qcode.cli.trust_question import is_trusted
+from qcode.protocol.errors import ExitCode, QcodeError
+from qcode.text.clean import single_spaced
+
+_SESSIONS_OFFERED = 9
+
+
+def run_context(options: Options, folder: Path, *, is_attended: bool) -> RunContext:
+    """Read the settings of this run, after finding out whether the folder is trusted; raise `QcodeError` or `Left`."""
+
+    def judge_trust(folder: Path, root: Path, state_dir: Path) -> bool:
+        return is_trusted(folder, root, state_dir, by_flag=options.is_trusted, is_attended=is_attended)
+
+    return RunContext.read(
+        replace(options, cwd=folder),
+        dict(os.environ),
+        is_attended=is_attended,
+        judge_trust=judge_trust,
+        on_wait=_ask_for_patience if is_attended else None,
+    )
+
+
+def _ask_for_patience() -> None:
+    say("waiting for the keyring, which may have to be unlocked; Ctrl+C leaves")
+
+
+def with_chosen_session(context: RunContext) -> RunContext:
+    """Ask on the terminal which session to resume, if `-r` named none; the newest is the default."""
+    if not context.options.chooses_session:
+        return context
+    if not context.is_attended:
+        raise QcodeError(
+            "-r needs the id of a session where nobody can choose one: -r ID, or -c for the latest", ExitCode.USAGE
+        )
+    from qcode.agent.sessions.store import SessionStore
+
+    summaries = SessionStore(context.paths.state_dir, context.root).summaries()[:_SESSIONS_OFFERED]
+    if not summaries:
+        return context
+    rows = [
+        f"  {number}  {one.session_id}  {single_spaced(one.title)}\n" for number, one in enumerate(summaries, start=1)
+    ]
+    answer = ask("".join((*rows, "Which session? [1] "))) or "1"
+    if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(summaries):
+        answer = summaries[int(answer) - 1].session_id
+    return replace(context, options=replace(context.options, resume=answer or LATEST))

@@ -1,0 +1,131 @@
+"""Dispatch of the command line: arguments, then a subcommand, pipe mode or the app.
+
+`main` turns every failure into one line on stderr and the exit code of the contract.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from qcode.agent.options import Options
+from qcode.cli.flags import SUBCOMMANDS, UsageError, parse, wanted_format
+from qcode.cli.signals import Stopped, hold, release, stopping
+from qcode.cli.terminal import OutputLost, put, say
+from qcode.protocol.errors import ExitCode, QcodeError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run qcode on `argv` (`sys.argv` without the program's name) and return its exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    try:
+        with stopping():
+            return _guarded(given)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except Stopped as stop:
+        return stop.code
+    except OutputLost as lost:
+        if lost.is_reader_gone:
+            return ExitCode.READER_GONE
+        say(f"cannot write to standard output: {lost}")
+        return ExitCode.FAILED
+
+
+def _guarded(given: list[str]) -> int:
+    try:
+        return _dispatch(given)
+    except UsageError as error:
+        say(f"{error} (see qcode --help)")
+        return error.exit_code
+    except QcodeError as failure:
+        say(str(failure))
+        return failure.exit_code
+    except OutputLost:
+        raise
+    except Exception as error:  # noqa: BLE001 - the program's edge: a person gets a line and a file, no traceback
+        from qcode.agent.crash import describe_crash
+
+        say(describe_crash(error, os.environ))
+        return ExitCode.FAILED
+
+
+def _dispatch(given: list[str]) -> int:
+    before = given[: given.index("--")] if "--" in given else given
+    if "-h" in before or "--help" in before:
+        from qcode.usage import HELP
+
+        put(HELP)
+        return ExitCode.OK
+    if "--version" in before:
+        from qcode.usage import VERSION
+
+        put(f"{VERSION}\n")
+        return ExitCode.OK
+    if given and given[0] in SUBCOMMANDS:
+        from qcode.cli.config import run_subcommand
+
+        return run_subcommand(given[0], given[1:])
+    try:
+        options = parse(given)
+        is_pipe = _is_pipe(options)
+    except UsageError as error:
+        if wanted_format(given) != "text":
+            from qcode.cli.pipe import report_usage
+
+            report_usage(error, wanted_format(given))
+        raise
+    if options.completion is not None:
+        from qcode.cli.completion import key_takers, script
+
+        put(script(options.completion, key_takers(os.environ)))
+        return ExitCode.OK
+    return _run(options, is_pipe=is_pipe)
+
+
+def _is_pipe(options: Options) -> bool:
+    """Return whether a run is pipe mode; raise `UsageError` for a flag that would mean nothing in the app."""
+    if options.is_pipe or options.input_format != "text" or not _is_terminal(0) or not _is_terminal(1):
+        return True
+    if flags := options.pipe_flags():
+        raise UsageError(f"{flags[0]} is for pipe mode: add -p")
+    return False
+
+
+def _run(options: Options, *, is_pipe: bool) -> int:
+    if is_pipe:
+        # From here on an interrupted run owes its reader a result, and what writes it has to be loaded first.
+        hold()
+        try:
+            with _loading():
+                from qcode.cli.pipe import run_pipe
+
+            return run_pipe(options)
+        finally:
+            release()
+    # Until the first screen is painted nobody looks for garbage.
+    gc.disable()
+    from qcode.cli.app import run_app
+
+    return run_app(options)
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    """Do not look for garbage inside, and later not in what was made inside: it stays to the end."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _is_terminal(descriptor: int) -> bool:
+    try:
+        return os.isatty(descriptor)
+    except OSError:
+        return False

@@ -1,0 +1,94 @@
+"""stdout and stderr of the command line, questions on the terminal before the app opens, and the folder of the run.
+
+stdout may be full, closed, or have lost its reader; that is an `OutputLost`. stderr never is a reason to fail.
+Questions are plain text, one line as the answer.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+import warnings
+from pathlib import Path
+
+from qcode.protocol.errors import InputError
+from qcode.text.clean import clean
+
+
+class OutputLost(Exception):  # noqa: N818  # a state of the world more than an error of ours
+    """Standard output takes no more. The text says why."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(error.strerror or str(error))
+        self.is_reader_gone = isinstance(error, BrokenPipeError)
+
+
+def put(data: str | bytes) -> None:
+    """Write all of `data` to stdout, text as UTF-8; raise `OutputLost`."""
+    raw = data if isinstance(data, bytes) else data.encode("utf-8", "replace")
+    try:
+        sys.stdout.buffer.write(raw)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        # The interpreter flushes once more at exit; it must find somebody who listens.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        raise OutputLost(error) from error
+
+
+def say(text: str) -> None:
+    """Write `text` to stderr as one line, several where it has line breaks; foreign text is cleaned."""
+    try:
+        sys.stderr.flush()
+        os.write(2, f"qcode: {clean(text)}\n".encode("utf-8", "replace"))
+    except OSError:
+        return
+
+
+class Left(Exception):  # noqa: N818  # a wish of the person, not an error
+    """The person ended the input (Ctrl+D) instead of answering."""
+
+
+def ask(text: str) -> str:
+    """Show `text` and return the line that is typed, without space context it; raise `Left` at the end of input."""
+    put(text)
+    line = sys.stdin.readline()
+    if not line:
+        put("\n")
+        raise Left
+    return line.strip()
+
+
+def ask_unseen(text: str) -> str:
+    """Show `text` on the terminal and return the line that is typed or pasted, which is not shown; raise `Left`.
+
+    What was pasted beyond the line is thrown away: the shell must not get it.
+    """
+    try:
+        with warnings.catch_warnings():
+            # Where echo cannot be switched off there is no terminal to show it on.
+            warnings.simplefilter("error", getpass.GetPassWarning)
+            return getpass.getpass(text)
+    except EOFError:
+        put("\n")
+        raise Left from None
+    except getpass.GetPassWarning:
+        raise InputError("what is typed here would be shown; pipe the key in instead") from None
+
+
+def working_folder(cwd: Path | None) -> Path:
+    """Change to the folder a run works in and return it; raise `QcodeError` where that cannot be."""
+    try:
+        if cwd is not None:
+            os.chdir(cwd)
+        return Path.cwd()
+    except OSError as error:
+        raise InputError(f"cannot work in {cwd or 'the current folder'}: {error.strerror}") from None
+
+
+def short(folder: Path) -> str:
+    """Return a folder as a person writes it, from `~` where it is in the home."""
+    try:
+        return f"~/{folder.relative_to(Path.home())}".removesuffix("/.")
+    except (ValueError, RuntimeError):
+        return str(folder)

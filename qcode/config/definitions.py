@@ -1,0 +1,389 @@
+"""Commands, sub-agents and tool servers that files describe, read into values. An invalid file is a line of text.
+
+`commands/git/commit.toml` is `/git:commit`, `agents/reviewer.toml` the kind `reviewer`. Servers come from a project's
+`.mcp.json` or from what `--mcp-config` names: JSON as other programs write it, of which unknown keys are skipped, or
+TOML. Files of a project are read only if the caller says that its folder is trusted. None of these files grants a
+right, and nothing here runs anything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeAlias
+
+from qcode.config.errors import ConfigError
+from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name, type_words
+from qcode.config.load import KeyPath, Layer, Value, checked, file_layer, read_toml_text, servers_of
+from qcode.config.paths import PROJECT_FOLDER
+from qcode.config.schema import find_key
+from qcode.config.settings import McpServer, Origin
+from qcode.values import dataclass
+
+COMMANDS_FOLDER = "commands"
+ARGS = "{{args}}"
+
+_COMMAND_KEYS = ("description", "prompt", "argument", "model", "output")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_TYPED = re.compile(r"/([A-Za-z][\w:-]*)(?:\s+(.*))?", re.DOTALL)
+_MOST = 500
+_DEEPEST = 4
+_LONGEST_HINT = 40
+
+_Fail: TypeAlias = "Callable[[tuple[str, ...], str], ConfigError]"
+
+
+@dataclass(frozen=True, slots=True)
+class CustomCommand:
+    """A command from a file. `output` holds keys of `[output]` with the values they have for its turn only."""
+
+    name: str
+    prompt: str
+    file: Path
+    description: str = ""
+    argument: str = ""
+    model: str = ""
+    output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    is_from_project: bool = False
+
+    def expand(self, arguments: str) -> str:
+        """Return the prompt for these arguments: in the place of each `{{args}}`, or below it where it has none."""
+        arguments = arguments.strip()
+        if ARGS in self.prompt:
+            return self.prompt.replace(ARGS, arguments)
+        return f"{self.prompt.rstrip()}\n\n{arguments}" if arguments else self.prompt
+
+    def foreign(self, arguments: str) -> tuple[tuple[int, int], ...]:
+        """Return which parts of `expand(arguments)` a file of the project wrote, as start and end."""
+        if not self.is_from_project:
+            return ()
+        typed = len(arguments.strip())
+        if ARGS not in self.prompt:
+            return ((0, len(self.expand(arguments)) - typed),)
+        spans, start = [], 0
+        for part in self.prompt.split(ARGS):
+            spans.append((start, start + len(part)))
+            start += len(part) + typed
+        return tuple(span for span in spans if span[0] < span[1])
+
+
+@dataclass(frozen=True, slots=True)
+class CustomCommands:
+    """What was found. `problems` are lines for a person, each naming its file."""
+
+    commands: tuple[CustomCommand, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def typed(self, text: str) -> tuple[CustomCommand, str] | None:
+        """Return the command that `text` invokes and its arguments, None where it invokes none."""
+        match = _TYPED.fullmatch(text.strip())
+        if match is None:
+            return None
+        command = next((one for one in self.commands if one.name == match[1]), None)
+        return None if command is None else (command, match[2] or "")
+
+
+def load_custom_commands(
+    config_dir: Path, project_root: Path, *, is_trusted: bool, taken: Sequence[str] = ()
+) -> CustomCommands:
+    """Read the commands of the person and, in a trusted folder, of the project.
+
+    Where two have one name the person's own wins over the project's, and a name in `taken` (a command of the app)
+    over both; each that loses is a problem.
+    """
+    found: dict[str, CustomCommand] = {}
+    problems: list[str] = []
+    folders = [(config_dir / COMMANDS_FOLDER, False)]
+    project = project_root / PROJECT_FOLDER / COMMANDS_FOLDER
+    if is_trusted and not is_same_folder(project, folders[0][0]):
+        folders.append((project, True))
+    for folder, is_project in folders:
+        for name, file in named_files(folder, problems, inside=project_root if is_project else None):
+            if name in taken or name in found:
+                owner = "a command of qcode" if name in taken else f"your own {found[name].file}"
+                problems.append(f"{file}: /{name} is not used, {owner} has this name; rename the file")
+                continue
+            try:
+                found[name] = _read_command(name, file, is_project=is_project)
+            except ConfigError as error:
+                problems.append(str(error))
+    return CustomCommands(tuple(sorted(found.values(), key=lambda one: one.name)), tuple(problems))
+
+
+def named_files(folder: Path, problems: list[str], *, inside: Path | None) -> Iterator[tuple[str, Path]]:
+    """Yield name and file of each definition below `folder`, in order; `inside` is what links may not leave."""
+    pending: list[tuple[tuple[str, ...], Path]] = [((), folder)]
+    count = 0
+    while pending:
+        prefix, current = pending.pop()
+        for entry in _entries(current):
+            path = Path(entry.path)
+            stem = path.stem if entry.name.endswith(".toml") else entry.name
+            is_folder = _is_folder(entry)
+            if entry.name.startswith(".") or not (is_folder or entry.name.endswith(".toml")):
+                continue
+            if inside is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(inside)):
+                problems.append(f"{path}: is not used, for it leads outside the project")
+            elif not _NAME.fullmatch(entry.name if is_folder else stem):
+                problems.append(f"{path}: is not used: a name has letters, digits, - and _, a letter first")
+            elif is_folder:
+                if len(prefix) < _DEEPEST:
+                    pending.append(((*prefix, entry.name), path))
+            else:
+                count += 1
+                if count > _MOST:
+                    problems.append(f"{folder}: holds more than {_MOST} files; the rest is not read")
+                    return
+                yield ":".join((*prefix, stem)), path
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link in a circle, too long, or to a place that may not be looked into
+        return False
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
+    from qcode.config.lines import find_lines
+    from qcode.config.load import checked, parse_toml, read_toml_text
+    from qcode.config.schema import find_key
+
+    text = read_toml_text(file, is_needed=True) or ""
+    table = parse_toml(text, file)
+    lines: Mapping[tuple[str, ...], int] = find_lines(text)
+
+    def fail(path: tuple[str, ...], message: str) -> ConfigError:
+        return ConfigError(message, file=file, line=lines.get(path, lines.get(path[:1], 1)))
+
+    for key in table:
+        if key not in _COMMAND_KEYS:
+            raise fail((key,), f"unknown key {key}; the nearest is {nearest_name(key, _COMMAND_KEYS)}")
+    output = table.get("output", {})
+    if not isinstance(output, dict):
+        raise fail(("output",), "output must be a table of the keys of [output]")
+    given: dict[str, object] = {}
+    for key, value in output.items():
+        known = find_key(("output", key))
+        if known is None:
+            raise fail(
+                ("output", key), f"unknown key output.{key}; the nearest is output.{nearest_name(key, _outputs())}"
+            )
+        try:
+            given[key] = checked(known, ("output", key), value)
+        except ConfigError as error:
+            raise fail(("output", key), str(error)) from None
+    texts = {key: _text(table, key, fail) for key in ("description", "argument", "model")}
+    if len(texts["argument"]) > _LONGEST_HINT:
+        raise fail(("argument",), f"argument must be a hint of at most {_LONGEST_HINT} characters, such as [path]")
+    prompt = table.get("prompt")
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise fail(("prompt",), "prompt must be text: what is sent when the command is typed")
+    return CustomCommand(
+        name, prompt.strip("\n"), file, **texts, output=MappingProxyType(given), is_from_project=is_project
+    )
+
+
+def _text(table: Mapping[str, object], key: str, fail: _Fail) -> str:
+    value = table.get(key, "")
+    if not isinstance(value, str) or (key in table and not value.strip()) or not value.isprintable():
+        raise fail((key,), f"{key} must be one line of text")
+    return value.strip()
+
+
+def _outputs() -> tuple[str, ...]:
+    from qcode.config.schema import KEYS
+
+    return tuple(key.path[1] for key in KEYS if key.path[0] == "output")
+
+
+def nearest_name(name: str, names: Sequence[str]) -> str:
+    """Return which of `names` is most like `name`."""
+    from difflib import SequenceMatcher
+
+    return max(names, key=lambda one: SequenceMatcher(None, name, one).ratio())
+
+
+def is_same_folder(left: Path, right: Path) -> bool:
+    """Return whether both are one folder that is there."""
+    try:
+        return left.samefile(right)
+    except OSError:
+        return False
+
+
+AGENTS_FOLDER = "agents"
+MODELS = ("same", "small")
+_AGENT_KEYS = ("description", "prompt", "only_reads", "tools", "model")
+
+
+@dataclass(frozen=True, slots=True)
+class CustomAgent:
+    """`description` is for the model that chooses among kinds; `tools` are the only ones it gets where not empty."""
+
+    name: str
+    description: str
+    prompt: str
+    only_reads: bool = False
+    tools: tuple[str, ...] = ()
+    model: str = "same"
+
+
+@dataclass(frozen=True, slots=True)
+class CustomAgents:
+    """What was found. `problems` are lines for a person, each naming its file."""
+
+    agents: tuple[CustomAgent, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def load_custom_agents(
+    config_dir: Path, project_root: Path, *, is_trusted: bool, taken: Sequence[str] = ()
+) -> CustomAgents:
+    """Read the agents of the person and, in a trusted folder, of the project; a name in `taken` cannot be used."""
+    found: dict[str, CustomAgent] = {}
+    problems: list[str] = []
+    folders: list[tuple[Path, Path | None]] = [(config_dir / AGENTS_FOLDER, None)]
+    project = project_root / PROJECT_FOLDER / AGENTS_FOLDER
+    if is_trusted and not is_same_folder(project, folders[0][0]):
+        folders.append((project, project_root))
+    for folder, inside in folders:
+        for name, file in named_files(folder, problems, inside=inside):
+            if name in taken or name in found:
+                problems.append(f"{file}: is not used, there is another sub-agent {name}; rename the file")
+                continue
+            try:
+                found[name] = _read_agent(name, file)
+            except ConfigError as error:
+                problems.append(str(error))
+    return CustomAgents(tuple(sorted(found.values(), key=lambda one: one.name)), tuple(problems))
+
+
+def _read_agent(name: str, file: Path) -> CustomAgent:
+    from qcode.config.lines import find_lines
+    from qcode.config.load import parse_toml, read_toml_text
+
+    text = read_toml_text(file, is_needed=True) or ""
+    table = parse_toml(text, file)
+    lines: Mapping[tuple[str, ...], int] = find_lines(text)
+
+    def fail(key: str, message: str) -> ConfigError:
+        return ConfigError(message, file=file, line=lines.get((key,), 1))
+
+    for key in table:
+        if key not in _AGENT_KEYS:
+            raise fail(key, f"unknown key {key}; the nearest is {nearest_name(key, _AGENT_KEYS)}")
+    description = table.get("description")
+    if not isinstance(description, str) or not description.strip() or not description.isprintable():
+        raise fail("description", "description must be one line of text: when the model is to use it")
+    prompt = table.get("prompt")
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise fail("prompt", "prompt must be text: what the sub-agent is told")
+    only_reads, tools, model = _limits(table, fail)
+    return CustomAgent(name, description.strip(), prompt, only_reads, tools, model)
+
+
+def _limits(table: Mapping[str, object], fail: Callable[[str, str], ConfigError]) -> tuple[bool, tuple[str, ...], str]:
+    """Return `only_reads`, `tools` and `model`."""
+    only_reads, tools, model = table.get("only_reads", False), table.get("tools", []), table.get("model", MODELS[0])
+    if not isinstance(only_reads, bool):
+        raise fail("only_reads", "only_reads must be true or false")
+    if not isinstance(tools, list) or not all(isinstance(tool, str) and tool for tool in tools):
+        raise fail("tools", 'tools must be a list of names of tools, such as ["read", "grep"]')
+    if not isinstance(model, str) or model not in MODELS:
+        raise fail("model", "model must be same or small")
+    return only_reads, tuple(tools), model
+
+
+PROJECT_FILE = ".mcp.json"
+
+_STDIO = ("stdio",)
+_HTTP = ("http", "streamable-http", "streamableHttp", "streamable_http")
+_MOST_SERVERS = 100
+
+
+def read_mcp_file(file: Path, *, is_project: bool) -> dict[str, McpServer]:
+    """Return the servers a file names, by name; none where a project has no such file.
+
+    Raise `ConfigError` with one line for a file or an entry that cannot be used; it never repeats a value.
+    """
+    if file.suffix == ".toml" and not is_project:
+        layer = file_layer(file, "extra")
+        other = next((path for path in layer.values if path[0] != "mcp_servers"), None)
+        if other is not None:
+            raise ConfigError(f"holds {other[0]}; only [mcp_servers.NAME] can be here", file=file)
+    else:
+        text = read_toml_text(file, is_needed=not is_project)
+        layer = _json_layer(file, text, is_project) if text is not None else Layer()
+    return {name: replace(server, file=str(file)) for name, server in servers_of(layer).items()}
+
+
+def _json_layer(file: Path, text: str, is_project: bool) -> Layer:
+    import json
+
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", None)
+        raise ConfigError("not valid JSON", file=file, line=line) from None
+    servers = found.get("mcpServers") if isinstance(found, dict) else None
+    if not isinstance(servers, dict) or len(servers) > _MOST_SERVERS:
+        raise ConfigError(f'must be {{"mcpServers": {{NAME: ...}}}} with at most {_MOST_SERVERS} servers', file=file)
+    layer = Layer()
+    for name, entry in servers.items():
+        origin = Origin("file", str(file), is_project)
+        if not is_server_name(name):
+            raise ConfigError(f"{_quoted(name)} is no name here: {SERVER_NAME_WORDS}", file=file)
+        if not isinstance(entry, dict):
+            raise ConfigError(f"the server {name} must be an object, not {type_words(entry)}", file=file)
+        layer.tables["mcp_servers", name] = origin
+        for path, value in _values(file, name, entry):
+            layer.values[path] = Value(value, origin)
+    return layer
+
+
+def _values(file: Path, name: str, entry: Mapping[str, object]) -> Iterator[tuple[KeyPath, object]]:
+    """Yield what an entry says in the words of our keys."""
+    kind = entry.get("type")
+    if kind is not None and kind not in (*_STDIO, *_HTTP):
+        raise ConfigError(f"the server {name} has a type that is neither stdio nor http", file=file)
+    if (kind in _STDIO and "url" in entry) or (kind in _HTTP and "command" in entry):
+        raise ConfigError(f"the type of the server {name} does not fit what it is", file=file)
+    given = {key: value for key, value in entry.items() if value not in (None, [], {})}
+    if entry.get("disabled") is True:
+        given["enabled"] = False
+    for key, value in given.items():
+        if key in ("env", "headers"):
+            if not isinstance(value, dict):
+                raise ConfigError(f"{key} of the server {name} must be an object", file=file)
+            for inner, text in value.items():
+                place = ("mcp_servers", name, key, inner)
+                yield place, _checked(file, place, text)
+        elif find_key(("mcp_servers", name, key)) is not None:
+            path = ("mcp_servers", name, key)
+            yield path, _checked(file, path, value)
+
+
+def _checked(file: Path, path: KeyPath, value: object) -> object:
+    key = find_key(path)
+    assert key is not None
+    try:
+        return checked(key, path, value)
+    except ConfigError as error:
+        raise ConfigError(str(error), file=file) from None
+
+
+def _quoted(name: str) -> str:
+    return ascii(name) if len(name) <= 60 else "an entry"

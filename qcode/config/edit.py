@@ -1,0 +1,183 @@
+"""Changes one key of the user's `config.toml`, checked as if it had been written there by hand.
+
+`with_value` and `without_value` are pure: comments, order and everything else stay as they are. A new key may fit in
+several places; each candidate is parsed again, and only one that says exactly what was wanted counts.
+`change` writes the file. It never touches a project's file, and does not change the running session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from qcode.config.errors import ConfigError
+from qcode.config.kinds import type_words
+from qcode.config.lines import Places, TomlPath, find_places
+from qcode.config.load import KeyPath, checked, read_toml_text
+from qcode.config.schema import Key, dotted, quoted
+
+
+def with_value(text: str, path: TomlPath, value: object) -> str:
+    """Return `text` with the key set to a text, number or truth value; raise `ValueError` where that cannot be."""
+    wanted = _set(tomllib.loads(text), path, value)
+    return _first_right(_candidates(text, find_places(text), path, literal(value)), wanted)
+
+
+def without_value(text: str, path: TomlPath) -> str:
+    """Return `text` without the key, also where it has none; raise `ValueError` where that cannot be."""
+    places = find_places(text)
+    if path not in places.pairs:
+        return text
+    return _first_right(_removals(text, places, path), _set(tomllib.loads(text), path, None))
+
+
+def literal(value: object) -> str:
+    """Write a value as TOML does."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else quoted(str(value))
+
+
+def _set(values: dict[str, Any], path: TomlPath, value: object) -> dict[str, Any]:
+    """Return the values with one set, or without it where it is None."""
+    changed = copy.deepcopy(values)
+    table = changed
+    for part in path[:-1]:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise ValueError(f"{dotted(path)} has no place in this file")
+    if value is None:
+        table.pop(path[-1], None)
+    else:
+        table[path[-1]] = value
+    return changed
+
+
+def _first_right(candidates: Iterator[str], wanted: dict[str, Any]) -> str:
+    for candidate in candidates:
+        try:
+            if _without_empty(tomllib.loads(candidate)) == _without_empty(wanted):
+                return candidate
+        except tomllib.TOMLDecodeError:
+            continue
+    raise ValueError("this file is written in a way that only you can change; edit it by hand")
+
+
+def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values without empty tables: one that lost its last key says nothing any more."""
+    found = {name: _without_empty(value) if isinstance(value, dict) else value for name, value in values.items()}
+    return {name: value for name, value in found.items() if value != {}}
+
+
+def _candidates(text: str, places: Places, path: TomlPath, value: str) -> Iterator[str]:
+    """Yield texts with the key in its place, in the table's section, in its inline table, or in a new section."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    table, pair = path[:-1], f"{dotted(path[-1:])} = {value}"
+    if path in places.pairs:
+        found = places.pairs[path]
+        yield text[: found.value] + value + text[found.end :]
+        return
+    if table in places.sections:
+        yield _after_line(text, places.sections[table], pair, end)
+    if table in places.pairs:
+        inside = places.pairs[table]
+        body = text[inside.value + 1 : inside.end - 1].strip()
+        yield text[: inside.value] + (f"{{ {pair}, {body} }}" if body else f"{{ {pair} }}") + text[inside.end :]
+    if not table:
+        yield f"{pair}{end}{end if text.strip() else ''}{text}"
+        return
+    if () in places.sections:
+        yield _after_line(text, places.sections[()], f"{dotted(table)}.{pair}", end)
+    gap = "" if not text.strip() else end if text.endswith("\n") else end * 2
+    yield f"{text}{gap}[{dotted(table)}]{end}{pair}{end}"
+
+
+def _after_line(text: str, at: int, line: str, end: str) -> str:
+    """Put a line below the one that `at` is in, indented like it."""
+    begin, stop = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+    indent = text[begin : len(text) - len(text[begin:].lstrip(" \t"))]
+    if stop < 0:
+        return f"{text}{end}{indent}{line}{end}"
+    return f"{text[: stop + 1]}{indent}{line}{end}{text[stop + 1 :]}"
+
+
+def _removals(text: str, places: Places, path: TomlPath) -> Iterator[str]:
+    """Yield texts without the pair: without its whole lines, or without it between the commas of an inline table."""
+    pair = places.pairs[path]
+    begin, stop = text.rfind("\n", 0, pair.key) + 1, text.find("\n", pair.end)
+    stop = len(text) if stop < 0 else stop + 1
+    rest = text[pair.end : stop].strip()
+    if not text[begin : pair.key].strip() and (not rest or rest.startswith("#")):
+        yield text[:begin] + text[stop:]
+    before, after = text[: pair.key].rstrip(), text[pair.end :].lstrip()
+    if after.startswith(","):
+        yield f"{before} {after[1:].lstrip()}"
+    if before.endswith(","):
+        yield f"{before[:-1]} {after}"
+    yield f"{before} {after}"
+
+
+def is_changeable(key: Key) -> bool:
+    """Tell whether a key is one value in one place; lists and tables are for an editor."""
+    return "*" not in key.path and not isinstance(key.default, tuple)
+
+
+def read_typed(key: Key, typed: str) -> object:
+    """Return the value that was typed for a key; raise `ConfigError` in the words of the schema where it is none."""
+    if key.path == ("permissions", "mode") and typed.strip() == "bypass":
+        raise ConfigError("bypass is no mode for a file; start with --permission-mode bypass")
+    tries: list[object] = []
+    with contextlib.suppress(tomllib.TOMLDecodeError):
+        tries.append(tomllib.loads(f"value = {typed.strip()}")["value"])
+    tries.append(typed.strip())
+    for value in tries:
+        if type_words(value) in ("a table", "a list", "a date or time"):
+            continue
+        with contextlib.suppress(ConfigError):
+            checked(key, key.path, value)
+            return value
+    checked(key, key.path, tries[0])
+    raise ConfigError(f"{dotted(key.path)} must be {key.kind.words}")
+
+
+def change(file: Path, path: KeyPath, value: object | None) -> None:
+    """Set a key in a file, which need not exist; None takes it out. All of it is written or nothing.
+
+    Raise `ConfigError` where the file cannot be read, understood or written.
+    """
+    text = read_toml_text(file, is_needed=False) or ""
+    try:
+        changed = without_value(text, path) if value is None else with_value(text, path, value)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"not valid TOML: {error}", file=file) from None
+    except ValueError as error:
+        raise ConfigError(str(error), file=file) from None
+    if changed == text:
+        return
+    try:
+        _replace(file, changed)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", file=file) from None
+
+
+def _replace(file: Path, text: str) -> None:
+    """Put `text` in the place of what the file, or what it links to, holds; who may read it stays as it is."""
+    target = file.resolve()
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".config-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
+            stream.write(text)
+        if target.exists():
+            Path(name).chmod(target.stat().st_mode & 0o777)
+        Path(name).replace(target)
+    except OSError:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise

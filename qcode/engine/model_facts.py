@@ -1,0 +1,222 @@
+"""What is known of the model on its host: the facts of the catalog, and the limits that the host itself taught.
+
+`learn_limit` reads a limit from the message of a refused request. A number counts only if the message, or the
+parameter it blames, speaks of the output cap or of the context, and only from 256 upwards, so that an error about
+something else teaches nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import field, replace
+from typing import Literal
+
+from qcode.protocol.model import ModelFacts
+from qcode.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class HostKnowledge:
+    """`output` and `window` are limits in tokens that the host named; they win over the catalog.
+
+    `refuses_marks`: it no longer knows the signatures in this history; that is no fact about the model.
+    """
+
+    output: int | None = None
+    window: int | None = None
+    is_silently_capped: bool = False
+    refuses_prefill: bool = False
+    refuses_images: bool = False
+    refuses_marks: bool = False
+
+    def with_fact(self, learn: Learn) -> HostKnowledge:
+        fact = learn.fact
+        if isinstance(fact, LearnedLimit):
+            return replace(self, output=fact.tokens) if fact.kind == "output" else replace(self, window=fact.tokens)
+        match fact:
+            case "silently_capped":
+                return replace(self, is_silently_capped=True)
+            case "refuses_prefill":
+                return replace(self, refuses_prefill=True)
+            case "refuses_images":
+                return replace(self, refuses_images=True)
+            case "refuses_marks":
+                return replace(self, refuses_marks=True)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """A model as the engine plans for it."""
+
+    provider: str
+    name: str
+    facts: ModelFacts = field(default_factory=ModelFacts)
+    host: HostKnowledge = field(default_factory=HostKnowledge)
+
+    @property
+    def output_limit(self) -> int | None:
+        return self.host.output or self.facts.max_output_tokens
+
+    @property
+    def window(self) -> int | None:
+        return self.host.window or self.facts.context_window
+
+    @property
+    def can_prefill(self) -> bool:
+        return self.facts.prefill and not self.host.refuses_prefill
+
+    @property
+    def sees_images(self) -> bool:
+        """Whether images may be sent; where nobody knows they may, and the host says."""
+        return self.facts.images is not False and not self.host.refuses_images
+
+    def learning(self, learn: Learn) -> KnownModel:
+        return replace(self, host=self.host.with_fact(learn))
+
+
+MIN_LIMIT = 256
+
+_MAX_MESSAGE = 4_000
+_MAX_PARAM = 200
+_NUMBER = r"`?(?<!\d)(\d{1,3}(?:[,_]\d{3})++|\d++)`?"
+_OUTPUT_WORDS = re.compile(
+    r"max(?:imum)?[_ ]?(?:completion|output|new)?[_ ]?tokens|maxOutputTokens|completion tokens|output tokens"
+    r"|generat\w{1,20} tokens",
+    re.IGNORECASE,
+)
+_WINDOW_WORDS = re.compile(
+    r"context(?:[_ ](?:length|window|size|limit))|max_seq_len|max_model_len|max_total_tokens"
+    r"|maximum context|n_ctx|(?:prompt|input) is too long|context limit|maximum prompt length|input token count"
+    r"|input length|model token limit|inputs`? tokens \+|total (?:number of )?tokens",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedLimit:
+    """`output`: the largest cap the host takes; `window`: the whole context it has, in tokens.
+
+    `prompt` is how many tokens the server counted in the prompt, `total` how many in prompt and output cap together,
+    where its message says so.
+    """
+
+    kind: Literal["output", "window"]
+    tokens: int
+    prompt: int | None = None
+    total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """One way servers put it.
+
+    `group` is the number that is the limit, `prompt` the one that is the prompt's size; `is_exclusive`: the number
+    itself is already too much.
+    """
+
+    kind: Literal["output", "window", "either"]
+    pattern: re.Pattern[str]
+    group: int
+    prompt: int | None
+    is_exclusive: bool
+
+
+def _form(
+    kind: Literal["output", "window", "either"],
+    pattern: str,
+    group: int = 1,
+    *,
+    prompt: int | None = None,
+    is_exclusive: bool = False,
+) -> _Form:
+    return _Form(kind, re.compile(pattern.replace("#", _NUMBER), re.IGNORECASE), group, prompt, is_exclusive)
+
+
+_FORMS = (
+    # "`max_tokens` must be <= ... : 64000 > 64001 - 24235": what is left of the window; the window is the minuend.
+    _form("window", r"# ?> ?# ?- ?#", 2, prompt=3),
+    _form("window", r"input length and `?max_tokens`? exceed context limit: # ?\+ ?# ?> ?#", 3, prompt=1),
+    _form("window", r"(?:prompt|input) is too long: # tokens > # maximum", 2, prompt=1),
+    _form("window", r"input token count \(#\) exceeds the maximum number of tokens allowed \(#\)", 2, prompt=1),
+    _form("window", r"contains # tokens\b.{0,60}? too large for model with # maximum context length", 2, prompt=1),
+    _form("window", r"`?inputs`? tokens \+ `?max_new_tokens`? must be (?:<=|less than or equal to) #"),
+    _form("window", r"model token limit: #"),
+    _form("window", r"range of input length should be [\[\(]\s*\d+\s*,\s*#\s*[\]\)]"),
+    _form("window", r"maximum prompt length is #"),
+    _form(
+        "window", r"total (?:number of )?tokens\b.{0,60}?\b(?:exceeds?|must not exceed)(?: the)?(?: limit)?(?: of)? #"
+    ),
+    _form("window", r"context (?:length|window|size) (?:of )?# (?:is |was )?exceeded"),
+    _form("window", r"max_total_tokens \(#\) must be (?:<=|less than or equal to) max_seq_len \(#\)", 2),
+    _form("window", r"(?:maximum )?context (?:length|window|size)(?: \w+){0,3}? (?:is|of|to|:) (?:only )?#"),
+    _form("window", r"max_(?:seq|model)_len(?:gth)?\s*(?:\(|=|of|is|:)\s*\(?#"),
+    _form("window", r"n_ctx\s*(?:\(|=|of|is|:)\s*\(?#"),
+    _form("window", r"context (?:size|window|length) \(#"),
+    _form("output", r"range (?:is|of|should be)?[^\[\(\d]{0,40}[\[\(]\s*\d+\s*,\s*#\s*[\]\)]"),
+    _form("output", r"# ?> ?#,? which is the maximum", 2),
+    _form("output", r"from \d+ \(inclusive\) to # \(exclusive\)", is_exclusive=True),
+    _form("output", r"between \d+ and #"),
+    _form("output", r"exceeds? (?:the )?(?:model|maximum|allowed|output)?(?: token)? ?(?:limit|maximum)(?: of)? #"),
+    _form("either", r"at most #"),
+    _form("either", r"(?:less than or equal to|no (?:more|greater|larger) than|cannot exceed|must not exceed|<=) #"),
+    _form("either", r"(?:maximum|max|limit)(?: \w+){0,5}? (?:is|of|to|:) #"),
+    _form("either", r"supports? (?:up to |a maximum of |only )#"),
+    _form("either", r"less than #", is_exclusive=True),
+)
+_DIGITS = re.compile(r"(?<![\w.])" + _NUMBER + r"(?![\w.]*\d)")
+_PROMPT = re.compile(
+    rf"{_NUMBER} (?:tokens )?(?:in|from) (?:the|your) (?:messages|prompt|input)"
+    rf"|(?:request|prompt|input) (?:has|contains|is) {_NUMBER} (?:input |prompt )?tokens"
+    rf"|given: {_NUMBER} `?inputs`? tokens|^request \({_NUMBER} tokens\)",
+    re.IGNORECASE,
+)
+_TOTAL = re.compile(
+    rf"requested (?:about |a total of )?{_NUMBER} tokens|max_total_tokens \({_NUMBER}\)|\(requested: {_NUMBER}\)",
+    re.IGNORECASE,
+)
+
+
+def learn_limit(message: str, param: str | None = None, *, cap: int | None = None) -> LearnedLimit | None:
+    """Return the limit that a refusal names, or None where it names none that can be trusted.
+
+    A message that repeats the output cap that was asked for, `cap`, speaks of it, whatever its words.
+    """
+    message, param = message[:_MAX_MESSAGE], (param or "")[:_MAX_PARAM]
+    speaks_of_output = bool(_OUTPUT_WORDS.search(message)) or bool(_OUTPUT_WORDS.search(param))
+    speaks_of_output = speaks_of_output or cap in {_number(digits) for digits in _DIGITS.findall(message)}
+    speaks_of_window = bool(_WINDOW_WORDS.search(message)) or bool(_WINDOW_WORDS.search(param))
+    if not (speaks_of_output or speaks_of_window):
+        return None
+    for form in _FORMS:
+        found = form.pattern.search(message)
+        if found is None:
+            continue
+        if form.kind == "output" and not speaks_of_output:
+            continue
+        tokens = _number(found.group(form.group)) - form.is_exclusive
+        if tokens < MIN_LIMIT:
+            continue
+        kind = form.kind
+        if kind == "either":
+            kind = "output" if speaks_of_output else "window"
+        if kind == "output":
+            return LearnedLimit(kind, tokens)
+        prompt = _first_number(_PROMPT, message) if form.prompt is None else _number(found.group(form.prompt))
+        return LearnedLimit(kind, tokens, prompt, _first_number(_TOTAL, message))
+    return None
+
+
+def _first_number(pattern: re.Pattern[str], message: str) -> int | None:
+    found = pattern.search(message)
+    return None if found is None else _number(next(digits for digits in found.groups() if digits))
+
+
+def _number(digits: str) -> int:
+    return int(re.sub(r"[,_]", "", digits))
+
+
+@dataclass(frozen=True, slots=True)
+class Learn:
+    """Remember something about this model on this host, across runs; `refuses_marks` for the running turn only."""
+
+    fact: LearnedLimit | Literal["silently_capped", "refuses_prefill", "refuses_images", "refuses_marks"]

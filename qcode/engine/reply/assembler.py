@@ -1,0 +1,221 @@
+"""Assembles one attempt: eats reply events, holds raw text, and says at its end what kind of reply it was.
+
+Text is kept in pieces and joined when asked for, so that a long reply costs what it is long. Judging a call means
+parsing its raw arguments strictly; nothing is ever repaired here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from qcode.engine.caps import is_at_cap
+from qcode.protocol.messages import Opaque
+from qcode.protocol.reply import (
+    BlockEnded,
+    ReasoningDelta,
+    ReplyEnded,
+    ReplyEvent,
+    ReplyStarted,
+    StopReason,
+    TextDelta,
+    ToolArgsDelta,
+    ToolCallStarted,
+    UsageReported,
+)
+from qcode.protocol.tools import ToolSpec
+from qcode.protocol.usage import Usage
+from qcode.text.json import parse_object
+
+DraftKind: TypeAlias = Literal["text", "reasoning", "call"]
+CallState: TypeAlias = Literal["complete", "incomplete", "malformed"]
+
+_CUT_ESCAPE = re.compile(r"\\?(?:u?[0-9a-fA-F]{0,4})?")
+_CUT_NUMBER = re.compile(r"-|\.|(?:\.\d+)?[eE][+-]?")
+
+
+@dataclass(slots=True)
+class Draft:
+    """A block while it is being written. `text` of a call is its raw argument JSON."""
+
+    kind: DraftKind
+    pieces: list[str] = field(default_factory=list)
+    size: int = 0
+    call_id: str = ""
+    name: str = ""
+    opaque: Opaque | None = None
+    state: CallState = "complete"
+
+    def append(self, text: str) -> None:
+        self.pieces.append(text)
+        self.size += len(text)
+
+    @property
+    def text(self) -> str:
+        if len(self.pieces) > 1:
+            self.pieces[:] = ["".join(self.pieces)]
+        return self.pieces[0] if self.pieces else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyShape:
+    """What one attempt came to: all that `recovery.decide` needs to know of it.
+
+    `has_text`, `has_reasoning` and `last` count only what is more than white space; reasoning behind text does not
+    count as `last`, because it is dropped where the reply goes on. `calls` holds the state of each call in order.
+    `has_progress`: this attempt added something to the reply.
+    """
+
+    stop: StopReason
+    raw_stop: str
+    cap: int
+    output_tokens: int | None
+    has_text: bool
+    has_reasoning: bool
+    last: DraftKind | None
+    calls: tuple[CallState, ...] = ()
+    has_progress: bool = True
+
+    @property
+    def hit_cap(self) -> bool:
+        """The output cap cut this attempt: the reason says so, or the count reached the cap whatever the reason."""
+        return self.stop is StopReason.MAX_TOKENS or is_at_cap(self.output_tokens, self.cap)
+
+    @property
+    def arguments_incomplete(self) -> bool:
+        return bool(self.calls) and self.calls[-1] == "incomplete"
+
+
+class Assembler:
+    """Collects one attempt. `tools` are the ones offered, by name: they tell which arguments a call must have."""
+
+    def __init__(self, tools: Mapping[str, ToolSpec]) -> None:
+        self.drafts: list[Draft] = []
+        self.usage = Usage()
+        self.model = ""
+        self.response_id = ""
+        self.ended: ReplyEnded | None = None
+        self._tools = tools
+        self._by_block: dict[int, Draft] = {}
+
+    def feed(self, event: ReplyEvent) -> Draft | None:
+        """Take one event; return the draft it belongs to, None for events that belong to no block."""
+        match event:
+            case TextDelta():
+                return self._append(event.block, "text", event.text)
+            case ReasoningDelta():
+                return self._append(event.block, "reasoning", event.text)
+            case ToolArgsDelta():
+                return self._append(event.block, "call", event.text)
+            case ToolCallStarted():
+                draft = self._draft(event.block, "call")
+                draft.call_id, draft.name = event.call_id, event.name
+                return draft
+            case BlockEnded():
+                if event.opaque is not None:
+                    self._draft(event.block, "reasoning").opaque = event.opaque
+                return self._by_block.get(event.block)
+            case UsageReported():
+                self.usage = _newer(self.usage, event.usage)
+            case ReplyStarted():
+                self.model, self.response_id = event.model, event.response_id
+            case ReplyEnded():
+                self.ended = event
+        return None
+
+    @property
+    def text(self) -> str:
+        return "".join(draft.text for draft in self.drafts if draft.kind == "text")
+
+    def shape(self, cap: int, *, base_has_text: bool = False) -> ReplyShape:
+        """Judge the attempt, whose events have ended; `base_has_text`: earlier attempts gave text that is kept."""
+        ended = self.ended or ReplyEnded(StopReason.UNKNOWN, "")
+        calls = [draft for draft in self.drafts if draft.kind == "call"]
+        is_cut = ended.stop is StopReason.MAX_TOKENS or is_at_cap(self.usage.output, cap)
+        for draft in calls:
+            draft.state = self._judge(draft, ended, is_cut=is_cut, is_last=draft is calls[-1])
+        solid = [draft for draft in self.drafts if draft.kind == "call" or draft.text.strip()]
+        has_text = any(draft.kind == "text" for draft in solid)
+        last = next((draft.kind for draft in reversed(solid) if draft.kind != "reasoning"), None)
+        has_reasoning = any(draft.kind == "reasoning" for draft in self.drafts)
+        return ReplyShape(
+            stop=ended.stop,
+            raw_stop=ended.raw_stop,
+            cap=cap,
+            output_tokens=self.usage.output,
+            has_text=has_text or base_has_text,
+            has_reasoning=has_reasoning,
+            last=last or ("reasoning" if has_reasoning else None),
+            calls=tuple(draft.state for draft in calls),
+            has_progress=has_text or bool(calls),
+        )
+
+    def _append(self, block: int, kind: DraftKind, text: str) -> Draft:
+        draft = self._by_block.get(block) or self._draft(block, kind)
+        draft.append(text)
+        return draft
+
+    def _draft(self, block: int, kind: DraftKind) -> Draft:
+        draft = self._by_block.get(block)
+        if draft is None:
+            draft = self._by_block[block] = Draft(kind)
+            self.drafts.append(draft)
+        return draft
+
+    def _judge(self, draft: Draft, ended: ReplyEnded, *, is_cut: bool, is_last: bool) -> CallState:
+        """Judge one call by its raw argument text. Only the last can be cut: decoding is sequential."""
+        raw = draft.text
+        if not raw.strip():
+            if is_last and self._is_cut_before_arguments(ended, is_cut=is_cut):
+                return "incomplete"
+            raw = "{}"
+        arguments = parse_object(raw)
+        if arguments is None:
+            if not is_last:
+                return "malformed"
+            is_unclosed = self.usage.output is None and ends_early(raw)
+            return "incomplete" if is_cut or is_unclosed else "malformed"
+        spec = self._tools.get(draft.name)
+        if is_cut and is_last and spec is not None and any(name not in arguments for name in spec.required):
+            return "incomplete"
+        return "complete"
+
+    def _is_cut_before_arguments(self, ended: ReplyEnded, *, is_cut: bool) -> bool:
+        """Say whether empty argument text is a cut: not where the reason says that the call was meant."""
+        if ended.stop is StopReason.TOOL_USE:
+            return False
+        return is_cut or (self.usage.output is None and ended.stop is not StopReason.END_TURN)
+
+
+def ends_early(raw: str) -> bool:
+    """Say whether `raw` is JSON that simply ends: every character fits, and only its end is missing."""
+    try:
+        json.loads(raw)
+    except json.JSONDecodeError as error:
+        if error.msg.startswith("Unterminated string"):
+            return True
+        rest = raw[error.pos :].rstrip()
+        if "escape" in error.msg:
+            return _CUT_ESCAPE.fullmatch(rest) is not None
+        return not rest or _CUT_NUMBER.fullmatch(rest) is not None or _is_cut_word(rest)
+    except RecursionError:
+        return False
+    return False
+
+
+def _is_cut_word(rest: str) -> bool:
+    return any(word.startswith(rest) for word in ("true", "false", "null"))
+
+
+def _newer(old: Usage, new: Usage) -> Usage:
+    """Merge a later report over an earlier one, field by field: reports are cumulative."""
+    return Usage(
+        old.input if new.input is None else new.input,
+        old.output if new.output is None else new.output,
+        old.cache_read if new.cache_read is None else new.cache_read,
+        old.cache_write if new.cache_write is None else new.cache_write,
+        old.reasoning if new.reasoning is None else new.reasoning,
+    )

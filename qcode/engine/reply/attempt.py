@@ -1,0 +1,263 @@
+"""One request under way: what has come of it, what of that may be shown, and under which block number.
+
+Text passes through the filter for inline thinking, then through the seam if it continues something, before anything
+else sees it, so that what is shown, stored and judged is the same text. `InlineThinking` takes `<think>…</think>` at
+the start of a text for reasoning, in models marked so. Tags may be split anywhere; what could still become a tag is
+held back. Each attempt starts with a fresh filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from qcode.engine.effects import Emit
+from qcode.engine.reply.assembler import Assembler, Draft
+from qcode.engine.reply.repetition import RepetitionDetector
+from qcode.engine.reply.seam import Seam
+from qcode.protocol.events import AttemptKind, ToolCallProgress
+from qcode.protocol.events import AttemptRecord as AttemptRecord
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.reply import (
+    ReasoningDelta,
+    ReplyEnded,
+    ReplyEvent,
+    TextDelta,
+    ToolArgsDelta,
+    ToolCallStarted,
+)
+from qcode.protocol.tools import ToolSpec
+from qcode.text import fences
+
+Emits: TypeAlias = list[Emit]
+
+
+class Attempt:
+    """`base` is what earlier attempts gave and this one goes on with; `seam` cleans its start, None leaves it.
+
+    `is_silent`: nothing of it is for a front end (it asks for the rest of a call's arguments).
+    `has_inline_thinking`: the model writes its thinking as text.
+    """
+
+    def __init__(
+        self,
+        kind: AttemptKind,
+        request: ModelRequest,
+        tools: Mapping[str, ToolSpec],
+        *,
+        base: list[Draft],
+        seam: Seam | None = None,
+        is_silent: bool = False,
+        is_broken: bool = False,
+        has_inline_thinking: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.request = request
+        self.assembler = Assembler(tools)
+        self.seam = seam
+        self.is_broken = is_broken
+        self.is_repeating = False
+        """The model repeats itself without end: nothing more of this attempt counts."""
+        self.shown_text = 0
+        self.has_begun = False
+        self.has_shown_anything = False
+        self.record_index = -1
+        self._is_silent = is_silent
+        self._thinking = InlineThinking() if has_inline_thinking else None
+        self._joined = len(base) - 1 if base and base[-1].kind == "text" else None
+        self._offset = len(base)
+        self._last_text = 0
+        self._numbers: dict[int, int] = {}
+        self._text_repetition = RepetitionDetector(fence=_open_fence(base), is_arguments=is_silent)
+        self._args_repetition: dict[int, RepetitionDetector] = {}
+        self._is_watched = True
+
+    def __repr__(self) -> str:
+        return f"Attempt({self.kind!r}, max_tokens={self.request.max_tokens}, shown_text={self.shown_text})"
+
+    def feed(self, event: ReplyEvent) -> Emits:
+        """Take one event of the stream; return what a front end sees of it."""
+        self.has_begun = True
+        if type(event) is TextDelta:
+            self._last_text = event.block
+            if self._thinking is None:
+                return self._take_text(event)
+            return self._take_pieces(event.block, self._thinking.feed(event.text))
+        self._is_watched = not isinstance(event, ReplyEnded)
+        held = self.flush() if isinstance(event, (ToolCallStarted, ReplyEnded)) else []
+        draft = self.assembler.feed(event)
+        if draft is None or self._is_silent:
+            return held
+        if isinstance(event, ReasoningDelta):
+            return self._show_reasoning(event) if event.text else held
+        if isinstance(event, (ToolCallStarted, ToolArgsDelta)):
+            self.has_shown_anything = True
+            if isinstance(event, ToolArgsDelta):
+                self._watch_arguments(event)
+            number = self._number(event.block, joins=False)
+            return [*held, Emit(ToolCallProgress(number, draft.call_id, draft.name, draft.size))]
+        return held
+
+    def flush(self) -> Emits:
+        """Release what the filters still hold: the text has ended."""
+        emits: Emits = []
+        if self._thinking is not None:
+            emits += self._take_pieces(self._last_text, self._thinking.flush())
+            self._thinking = None
+        if self.seam is not None:
+            emits += self._give_text(TextDelta(self._last_text, self.seam.flush()))
+        return emits
+
+    def record(self, stop: str, *, is_discarded: bool = False) -> AttemptRecord:
+        return AttemptRecord(self.kind, self.request.max_tokens, stop, self.assembler.usage, is_discarded)
+
+    @property
+    def drafts(self) -> list[Draft]:
+        return self.assembler.drafts
+
+    @property
+    def has_call(self) -> bool:
+        return any(draft.kind == "call" for draft in self.drafts)
+
+    @property
+    def has_solid_text(self) -> bool:
+        """More than white space of it was shown."""
+        return self.shown_text > 0 and any(draft.kind == "text" and draft.text.strip() for draft in self.drafts)
+
+    def _take_pieces(self, block: int, pieces: list[Piece]) -> Emits:
+        """Take text that the filter told from thinking; inline thinking gets a block of its own before the text."""
+        emits: Emits = []
+        for kind, text in pieces:
+            if kind == "text":
+                emits += self._take_text(TextDelta(block, text))
+                continue
+            thought = ReasoningDelta(-1 - block, text)
+            self.assembler.feed(thought)
+            if not self._is_silent:
+                emits += self._show_reasoning(thought)
+        if self._thinking is not None and self._thinking.is_settled:
+            self._thinking = None
+        return emits
+
+    def _take_text(self, event: TextDelta) -> Emits:
+        if self.seam is None:
+            return self._give_text(event)
+        return self._give_text(TextDelta(event.block, self.seam.feed(event.text)))
+
+    def _give_text(self, event: TextDelta) -> Emits:
+        if not event.text:
+            if self.seam is None:
+                self.assembler.feed(event)
+            return []
+        end = self._text_repetition.feed(event.text) if self._is_watched else None
+        if end is not None:
+            self.is_repeating = True
+            event = TextDelta(event.block, event.text[:end])
+        self.assembler.feed(event)
+        if self._is_silent:
+            return []
+        self.shown_text += len(event.text)
+        self.has_shown_anything = True
+        number = self._number(event.block, joins=True)
+        return [Emit(event if number == event.block else TextDelta(number, event.text))]
+
+    def _show_reasoning(self, event: ReasoningDelta) -> Emits:
+        self.has_shown_anything = True
+        number = self._number(event.block, joins=False)
+        return [Emit(event if number == event.block else ReasoningDelta(number, event.text))]
+
+    def _watch_arguments(self, event: ToolArgsDelta) -> None:
+        detector = self._args_repetition.get(event.block)
+        if detector is None:
+            detector = self._args_repetition[event.block] = RepetitionDetector(is_arguments=True)
+        if detector.feed(event.text) is not None:
+            self.is_repeating = True
+
+    def _number(self, block: int, *, joins: bool) -> int:
+        """Return the block's number in the whole reply; the first text goes on in the block it continues."""
+        number = self._numbers.get(block)
+        if number is None:
+            if joins and self._joined is not None and self._joined not in self._numbers.values():
+                number = self._joined
+            else:
+                number = self._offset
+                self._offset += 1
+            self._numbers[block] = number
+        return number
+
+
+def _open_fence(base: list[Draft]) -> str | None:
+    fence = fences.open_fence(base[-1].text) if base and base[-1].kind == "text" else None
+    return fence.marker if fence is not None else None
+
+
+Kind: TypeAlias = Literal["text", "reasoning"]
+Piece: TypeAlias = tuple[Kind, str]
+
+_OPEN, _CLOSE = "<think>", "</think>"
+
+
+class InlineThinking:
+    """Feed it the text of one attempt; it tells reasoning from text. Call `flush` once at the end."""
+
+    def __init__(self) -> None:
+        self._state: Literal["start", "thinking", "behind", "text"] = "start"
+        self._held = ""
+        self._blanks: list[str] = []
+
+    @property
+    def is_settled(self) -> bool:
+        """What follows is text, whatever stands in it."""
+        return self._state == "text"
+
+    def feed(self, text: str) -> list[Piece]:
+        """Return what can be told apart by now, in order; no piece is empty."""
+        if self._state == "start" and not self._held and (not text or text.isspace()):
+            self._blanks.append(text)  # joined once, however many come
+            return []
+        pieces: list[Piece] = []
+        held, self._held = self._taken_blanks() + self._held + text, ""
+        if self._state == "start":
+            rest = held.lstrip()
+            if not rest.startswith(_OPEN):
+                if _OPEN.startswith(rest):
+                    self._held = held
+                    return []
+                self._state = "text"
+                return _piece("text", held)
+            self._state, held = "thinking", rest[len(_OPEN) :]
+        if self._state == "thinking":
+            thought, tag, rest = held.partition(_CLOSE)
+            if not tag:
+                kept = _tag_begun(held)
+                self._held = held[len(held) - kept :]
+                return _piece("reasoning", held[: len(held) - kept])
+            pieces += _piece("reasoning", thought)
+            self._state, held = "behind", rest
+        if self._state == "behind":
+            held = held.lstrip()
+            if held:
+                self._state = "text"
+        return pieces + _piece("text", held)
+
+    def flush(self) -> list[Piece]:
+        """Return what was held: a tag that was begun and never finished belongs to the thinking."""
+        held, self._held = self._taken_blanks() + self._held, ""
+        return _piece("reasoning" if held.strip() else "text", held)
+
+    def _taken_blanks(self) -> str:
+        blanks = "".join(self._blanks)
+        self._blanks.clear()
+        return blanks
+
+
+def _piece(kind: Kind, text: str) -> list[Piece]:
+    return [(kind, text)] if text else []
+
+
+def _tag_begun(text: str) -> int:
+    """Return how many characters at the end of `text` may be the beginning of the closing tag."""
+    for size in range(min(len(text), len(_CLOSE) - 1), 0, -1):
+        if _CLOSE.startswith(text[-size:]):
+            return size
+    return 0

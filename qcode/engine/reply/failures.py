@@ -1,0 +1,384 @@
+"""What happens to a reply that fails: a broken stream, a full context window, a truncated call.
+
+A failure is learned from, replayed with backoff, or continued; at last the reply ends with the text it has. Failures in
+a row are retried, a shown text is continued at most three times, and none of it uses a continuation of `recovery`.
+After a full window the reply is resumed over the compacted conversation, or ends. The arguments of a truncated write
+or edit are completed instead of rejected if the user set it: the rest of the JSON is asked for without tools, joined at
+the seam and parsed strictly; a call that closes goes the normal way, approval included. Jitter is a number in [0, 1).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from qcode.engine.caps import MAX_RESUMED_CALL_REQUESTS
+from qcode.engine.effects import Effect, Emit, ReplyFailed, Wait
+from qcode.engine.model_facts import Learn, LearnedLimit, learn_limit
+from qcode.engine.reply import requests
+from qcode.engine.reply.assembler import Draft, ReplyShape, ends_early
+from qcode.engine.reply.attempt import Attempt
+from qcode.engine.reply.phase import AbortAfter, Backoff, EndWithoutRoom, Fallback, KeepTruncated, NeedsRoom, Streaming
+from qcode.engine.reply.recovery import Done
+from qcode.engine.reply.requests import continuing_request, text_of
+from qcode.engine.reply.seam import Seam
+from qcode.engine.reply.state import ReplyState, describe_cut, describe_no_room
+from qcode.engine.transcript import RefusedPart, is_lasting, refused_part, without_part
+from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
+from qcode.protocol.events import Notice, Retry, ToolPayloadRepair, Waiting
+from qcode.protocol.messages import Message
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.reply import StopReason
+from qcode.text.json import parse_object
+
+if TYPE_CHECKING:
+    from qcode.protocol.model import RetrySettings
+
+_REFUSALS = (ErrorKind.BAD_REQUEST, ErrorKind.CONTEXT_OVERFLOW)
+
+
+def attempt_failed(state: ReplyState, failure: ReplyFailed) -> list[Effect]:
+    """Return what follows the failure of the attempt under way. Text the seam still held was never shown; it is lost
+    with the attempt and comes again with the next."""
+    phase, error = state.phase, failure.error
+    if not isinstance(phase, Streaming):
+        return []
+    attempt = phase.attempt
+    state.close_attempt(attempt, "error")
+    learned: list[Effect] = []
+    if not attempt.has_shown_anything:
+        handled = _resend_changed(state, attempt, error, learned)
+        if handled or isinstance(state.phase, NeedsRoom):
+            return [*learned, *handled]
+    if attempt.kind == "resume" and not error.kind.is_transient:
+        return [*learned, *reject_truncated_call(state, attempt.request.max_tokens, "")]
+    return [*learned, *_retry_or_abort(state, attempt, failure)]
+
+
+def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -> list[Effect]:
+    error = failure.error
+    if error.kind is ErrorKind.CONTEXT_OVERFLOW:
+        return ask_for_room(state, AbortAfter(_info(error)), attempt)
+    is_shorter = state.superseded is not None and attempt.shown_text <= len(state.superseded.text)
+    # A call of a stream that never ended counts for nothing, so its attempt is made anew, unless it continues a text.
+    goes_on = attempt.shown_text > 0 if state.base else attempt.has_solid_text and not attempt.has_call
+    goes_on = goes_on and not is_shorter
+    # Text is progress: what failed before it is no longer in a row with this.
+    state.failures = 1 if goes_on else state.failures + 1
+    delay = delay_before_retry(error, state.failures, failure.jitter, state.plan.retries)
+    if delay is None or not state.is_affordable or (goes_on and state.breaks >= MAX_TRANSPORT_CONTINUATIONS):
+        return _abort(state, attempt, _info(error))
+    waiting: list[Effect] = [Emit(Waiting(delay, error.message, state.failures)), Wait(delay)]
+    if goes_on:
+        state.superseded = None
+        state.absorb_text(attempt)
+        state.phase = Backoff("continue", attempt)
+        return waiting
+    if attempt.kind != "resume" and attempt.has_solid_text and not state.base:
+        state.supersede(attempt)
+    state.discard(attempt)
+    state.phase = Backoff("replay", attempt)
+    return waiting
+
+
+def retry(state: ReplyState, backoff: Backoff) -> list[Effect]:
+    """Send the next request after a wait."""
+    if backoff.then == "continue":
+        return _continue_broken_text(state, backoff.failed.request.max_tokens)
+    return _replay(state, backoff.failed)
+
+
+def ask_for_room(state: ReplyState, fallback: Fallback, attempt: Attempt | None = None) -> list[Effect]:
+    """Wait for the conversation to be compacted, once; otherwise end as `fallback` says."""
+    if not state.plan.can_make_room or state.has_made_room:
+        return fall_back(state, fallback, attempt)
+    state.has_made_room = True
+    state.phase = NeedsRoom(fallback, attempt)
+    return []
+
+
+def fall_back(state: ReplyState, fallback: Fallback, attempt: Attempt | None = None) -> list[Effect]:
+    """End the reply, because there is no room and none could be made."""
+    match fallback:
+        case AbortAfter():
+            return _abort(state, attempt, fallback.error)
+        case EndWithoutRoom():
+            return _end_without_room(state, fallback.request, attempt)
+        case KeepTruncated():
+            return _keep_truncated(state, fallback)
+
+
+def _abort(state: ReplyState, attempt: Attempt | None, error: ErrorInfo) -> list[Effect]:
+    """End the reply with the text there is: as a cut one where it was being recovered, else as an error."""
+    effects = state.salvage(attempt)
+    if state.was_cut and state.text.strip():
+        note = describe_cut(state.records, "error", error.message)
+        return effects + state.finish("cut", StopReason.MAX_TOKENS, "", why="error", note=note)
+    return effects + state.finish("failed", None, "", why="error", error=error)
+
+
+def _info(error: ProviderError) -> ErrorInfo:
+    return ErrorInfo(error.kind, error.message, error.status, error.request_id, error.retry_after)
+
+
+def end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt | None = None) -> list[Effect]:
+    """Ask for room, or end the reply because the window leaves none for `request`; the text there is stays."""
+    return ask_for_room(state, EndWithoutRoom(request), attempt)
+
+
+def _end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt | None) -> list[Effect]:
+    note = describe_no_room(state.counter.size_of(request, enough=0).tokens, state.model.window)
+    effects = state.salvage(attempt)
+    if state.text.strip():
+        stop = StopReason.MAX_TOKENS if state.was_cut else StopReason.CONTEXT_WINDOW_EXCEEDED
+        return effects + state.finish("cut", stop, "", why="budget_exhausted", note=note)
+    error = ErrorInfo(ErrorKind.CONTEXT_OVERFLOW, note)
+    return effects + state.finish("failed", StopReason.CONTEXT_WINDOW_EXCEEDED, "", why="error", error=error)
+
+
+def _continue_broken_text(state: ReplyState, cap: int) -> list[Effect]:
+    """Continue a text whose stream broke, under the cap it had."""
+    request = continuing_request(state.plan, state.model, state.base, cap, is_broken=True)
+    fitted = state.fitted(request, cap)
+    if fitted is None:
+        return end_without_room(state, request)
+    state.breaks += 1
+    state.parts += 1
+    return [_told_again(state, fitted), *state.send_continuation(fitted, "retries", is_broken=True)]
+
+
+def _replay(state: ReplyState, attempt: Attempt) -> list[Effect]:
+    """Send the same request again; what the attempt showed is taken back; text is kept as superseded."""
+    cap = state.fitted(attempt.request, attempt.request.max_tokens)
+    if cap is None:
+        return end_without_room(state, attempt.request)
+    effects: list[Effect] = []
+    if attempt.has_shown_anything:
+        if state.base:
+            effects.append(_told_again(state, cap))
+        else:
+            state.resends += 1
+            effects.append(state.start_over("transport", state.resends, cap))
+    return effects + state.send_again(attempt, cap)
+
+
+def _told_again(state: ReplyState, cap: int) -> Effect:
+    state.resends += 1
+    return Emit(Retry(is_continuation=True, reason="transport", attempt=state.resends, max_tokens=cap))
+
+
+def _resend_changed(state: ReplyState, attempt: Attempt, error: ProviderError, learned: list[Effect]) -> list[Effect]:
+    """Send the request once more in a form the host may take, where its refusal tells which; nothing else."""
+    is_refusal = error.kind in _REFUSALS
+    if is_refusal and (handled := _resend_within_limits(state, attempt, error, learned)):
+        return handled
+    if (part := refused_part(error, attempt.request)) is not None:
+        return _resend_without(state, attempt, error, part)
+    return _resend_without_prefill(state, attempt, error) if is_refusal else []
+
+
+def _resend_within_limits(
+    state: ReplyState, attempt: Attempt, error: ProviderError, learned: list[Effect]
+) -> list[Effect]:
+    """Learn the limit that a refusal names and send the request once more under it; nothing is shown."""
+    limit = learn_limit(error.message, error.param, cap=attempt.request.max_tokens)
+    if limit is None or limit.kind in state.relearned:
+        return []
+    state.relearned.add(limit.kind)
+    learned.append(state.learn(Learn(limit)))
+    request = attempt.request
+    if limit.kind == "window":
+        state.counter.record(request, _prompt_size(state, request, limit))
+    cap = state.fitted(request, min(request.max_tokens, state.model.output_limit or request.max_tokens))
+    superseded = state.superseded
+    if attempt.kind == "escalated" and superseded is not None and superseded.attempt.kind == "first":
+        gain = state.plan.output.min_escalation_gain * superseded.attempt.request.max_tokens
+        if cap is None or cap < gain:
+            return state.reopen_superseded()
+    if cap is None:
+        return end_without_room(state, request, attempt)
+    return state.send_again(attempt, cap) if cap < request.max_tokens else []
+
+
+def _prompt_size(state: ReplyState, request: ModelRequest, limit: LearnedLimit) -> int:
+    """Return how large the refused prompt is: as the server says, or at the least what a refusal means."""
+    if limit.prompt is not None:
+        return limit.prompt
+    if limit.total is not None and limit.total > request.max_tokens:
+        return limit.total - request.max_tokens
+    return max(state.counter.size_of(request, enough=0).tokens, limit.tokens - request.max_tokens + 1)
+
+
+def _resend_without(state: ReplyState, attempt: Attempt, error: ProviderError, part: RefusedPart) -> list[Effect]:
+    """Send the request once more without what the host refuses in it, and leave that out from then on."""
+    effects: list[Effect] = []
+    if part == "marks":
+        effects.append(state.learn(Learn("refuses_marks")))
+    else:
+        if is_lasting(error):
+            effects.append(state.learn(Learn("refuses_images")))
+        text = f"{state.model.name} refused an image ({error.message}); the model is told that one was there"
+        effects.append(Emit(Notice("warning", text)))
+    state.plan = replace(state.plan, messages=without_part(state.plan.messages, part))
+    request = replace(attempt.request, messages=without_part(attempt.request.messages, part))
+    cap = state.fitted(request, request.max_tokens)
+    if cap is None:
+        return [*effects, *end_without_room(state, request, attempt)]
+    return [*effects, *state.send_again(attempt, cap, request)]
+
+
+def _resend_without_prefill(state: ReplyState, attempt: Attempt, error: ProviderError) -> list[Effect]:
+    """Remember a host that does not continue an assistant message, and ask in words."""
+    if not attempt.request.is_prefill or error.kind is not ErrorKind.BAD_REQUEST:
+        return []
+    learned = state.learn(Learn("refuses_prefill"))
+    wanted, is_broken = attempt.request.max_tokens, attempt.is_broken
+    request = continuing_request(state.plan, state.model, state.base, wanted, is_broken=is_broken)
+    cap = state.fitted(request, wanted)
+    if cap is None:
+        return [learned, *end_without_room(state, request, attempt)]
+    return [learned, *state.send_continuation(cap, "retries", is_broken=is_broken)]
+
+
+def resume_compacted(state: ReplyState, messages: tuple[Message, ...]) -> list[Effect]:
+    """Go on over `messages`, a shorter history, with the text there is, or else from the start."""
+    phase = state.phase
+    assert isinstance(phase, NeedsRoom)
+    state.plan = replace(state.plan, messages=messages)
+    effects = state.salvage(phase.attempt)
+    if not state.text.strip():
+        return effects + _begin_again(state, phase.attempt)
+    wished = state.caps.continuation
+    request = requests.continuing_request(state.plan, state.model, state.base, wished, is_broken=False)
+    cap = state.fitted(request, wished)
+    if cap is None:
+        return effects + end_without_room(state, request)
+    state.parts += 1
+    told = Emit(Retry(is_continuation=True, reason="context", attempt=1, max_tokens=cap))
+    return [*effects, told, *state.send_continuation(cap, "retries", is_broken=False)]
+
+
+def finish_stopped(state: ReplyState, decision: Done, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
+    """End on a refusal, the text stays and the reason is named; on a full context go on once if room can be made."""
+    ended = attempt.assembler.ended
+    detail = f": {ended.detail}" if ended and ended.detail else ""
+    if shape.stop is StopReason.REFUSAL:
+        note = f"The provider refused or filtered the reply ({shape.raw_stop}){detail}. What came before is kept."
+        return state.finish("refused", shape.stop, shape.raw_stop, why=decision.why, note=note)
+    note = "The context window is full, so the reply stops here. Start a new session or shorten the conversation."
+    return ask_for_room(state, KeepTruncated(shape.stop, shape.raw_stop, decision.why, note))
+
+
+def _keep_truncated(state: ReplyState, kept: KeepTruncated) -> list[Effect]:
+    if state.text.strip():
+        return state.finish("cut", kept.stop, kept.raw_stop, why=kept.why, note=kept.note)
+    error = ErrorInfo(ErrorKind.CONTEXT_OVERFLOW, kept.note)
+    return state.finish("failed", kept.stop, kept.raw_stop, why="error", error=error)
+
+
+def _begin_again(state: ReplyState, attempt: Attempt | None) -> list[Effect]:
+    state.base = []
+    request = requests.first_request(state.plan, state.model, state.caps.first)
+    cap = state.fitted(request, request.max_tokens)
+    if cap is None:
+        return end_without_room(state, request)
+    is_first = not state.records
+    effects: list[Effect] = []
+    if attempt is not None:
+        state.discard(attempt)
+        if attempt.has_shown_anything:
+            effects.append(state.start_over("context", 1, cap))
+    return effects + state.send("first", replace(request, max_tokens=cap), "initial" if is_first else "retries")
+
+
+_ISSUE = "cut_arguments"
+_OPENED_FENCE = re.compile(r"\A\s*```(?:json)?[ \t]*\n")
+
+
+def argument_requests_left(state: ReplyState, attempt: Attempt) -> int:
+    """Return how many requests may still ask for the rest of the last call: none unless it is a write and it is on."""
+    if state.plan.output.tool_call_repair != "resume":
+        return 0
+    last = next((draft for draft in reversed(attempt.drafts) if draft.kind == "call"), None)
+    spec = state.tools.get(last.name) if last else None
+    return MAX_RESUMED_CALL_REQUESTS - state.resumed_calls if spec is not None and spec.writes_files else 0
+
+
+def ask_for_arguments(state: ReplyState) -> list[Effect]:
+    """Ask for what follows the arguments that `base` ends with."""
+    call = _cut_call(state)
+    cap = state.caps.continuation
+    request = requests.resumed_call_request(state.plan, state.model, state.base, call, call.text, cap)
+    fitted = state.fitted(request, cap)
+    if fitted is None:
+        return reject_truncated_call(state, cap, "")
+    state.resumed_calls += 1
+    retry = Retry(is_continuation=True, reason="call", attempt=state.resumed_calls, max_tokens=fitted)
+    sent = state.send("resume", replace(request, max_tokens=fitted), "repairs", seam=Seam(call.text, is_json=True))
+    return [Emit(retry), *sent]
+
+
+def arguments_ended(state: ReplyState, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
+    """Append what came; run the call once its JSON closes, ask again where that was cut as well, else reject it."""
+    call = _cut_call(state)
+    rest = _OPENED_FENCE.sub("", text_of(attempt.drafts))
+    state.kept_tokens += state.tokens_of(attempt)
+    cap = attempt.request.max_tokens
+    closed = _closed_object(call.text + rest)
+    if closed is not None:
+        arguments = parse_object(closed)
+        if arguments is None or any(name not in arguments for name in state.tools[call.name].required):
+            return reject_truncated_call(state, cap, shape.raw_stop)
+        call.pieces[:], call.size, call.state = [closed], len(closed), "complete"
+        repaired = Emit(ToolPayloadRepair(_ISSUE, attempted=True, succeeded=True))
+        return [repaired, *state.finish("calls", StopReason.TOOL_USE, shape.raw_stop, cap=cap)]
+    # A model that stops by itself with the JSON still open sent something else, an apology say.
+    if not shape.hit_cap or not ends_early(call.text + rest):
+        return reject_truncated_call(state, cap, shape.raw_stop)
+    call.append(rest)
+    if rest.strip() and state.resumed_calls < MAX_RESUMED_CALL_REQUESTS:
+        return ask_for_arguments(state)
+    return reject_truncated_call(state, cap, shape.raw_stop)
+
+
+def reject_truncated_call(state: ReplyState, cap: int, raw_stop: str) -> list[Effect]:
+    """Leave the call incomplete: it is rejected as it would have been without this."""
+    failed = Emit(ToolPayloadRepair(_ISSUE, attempted=True, succeeded=False))
+    return [failed, *state.finish("calls", StopReason.MAX_TOKENS, raw_stop, why="retry_limit", cap=cap)]
+
+
+def _cut_call(state: ReplyState) -> Draft:
+    return next(draft for draft in reversed(state.base) if draft.kind == "call")
+
+
+def _closed_object(text: str) -> str | None:
+    """Return the JSON value that `text` begins with, None while it is open; what follows it was not asked for."""
+    start = len(text) - len(text.lstrip())
+    try:
+        end = json.JSONDecoder().raw_decode(text, start)[1]
+    except (ValueError, RecursionError):
+        return None
+    return text[start:end]
+
+
+MAX_TRANSPORT_CONTINUATIONS = 3
+QUICK_RETRY_S = 0.5
+_LONGEST_STEP_S = 16.0
+
+
+def delay_before_retry(error: ProviderError, failures: int, jitter: float, settings: RetrySettings) -> float | None:
+    """Return the seconds to wait before trying again, or None where it is not worth it.
+
+    `failures` counts this failure and those directly before it. The wait is drawn from 0 up to 1, 2, 4, 8, 16 seconds
+    ("full jitter"); a wait the server asks for is a floor. An address where nobody listens gets one quick retry.
+    """
+    if not error.kind.is_transient or failures > settings.max_retries:
+        return None
+    if error.kind is ErrorKind.UNREACHABLE:
+        return QUICK_RETRY_S if failures == 1 else None
+    if error.retry_after is not None and error.retry_after > settings.retry_after_max_s:
+        return None
+    step = min(_LONGEST_STEP_S, float(2 ** (failures - 1)))
+    return max(jitter * step, error.retry_after or 0.0)

@@ -1,0 +1,150 @@
+"""What to do when an attempt has ended: one total, pure function from a reply's shape and its budget to a decision.
+
+A first cut is escalated, never rejected; text is continued; an incomplete call is never run. `reply` carries the
+decisions out and keeps the budget; the reasons for the order are in docs/decisions.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from qcode.engine.reply.assembler import ReplyShape
+from qcode.protocol.reply import StopReason
+from qcode.values import dataclass
+
+Termination: TypeAlias = Literal[
+    "completed", "retry_limit", "budget_exhausted", "no_progress", "safety_blocked", "cancelled", "error"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What is left for this reply. `escalation_cap` is None where escalation was used, is off, or gains nothing.
+
+    `continuation_cap` is None where the window leaves no useful room. `resumed_calls_left` is 0 unless calls are
+    repaired by resuming them. `prefers_continuing`: text is continued rather than asked for again.
+    `is_affordable`: what the person would spend on this prompt is not spent yet.
+    """
+
+    escalation_cap: int | None
+    continuation_cap: int | None
+    continuations_left: int
+    tokens_left: int
+    chars_left: int
+    nudges_left: int = 1
+    resumed_calls_left: int = 0
+    prefers_continuing: bool = False
+    is_continuation: bool = False
+    is_affordable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The reply is what it is: commit it. `is_cut`: it stays cut, and the person is told why."""
+
+    is_cut: bool = False
+    why: Termination = "completed"
+
+
+@dataclass(frozen=True, slots=True)
+class RunCalls:
+    """Commit the reply and run its complete calls; the last one is answered with a rejection unless complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """Commit the reply and send it back as it is: the provider paused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Escalate:
+    cap: int
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    cap: int
+
+
+@dataclass(frozen=True, slots=True)
+class Nudge:
+    """Thinking used up the whole cap twice: ask once for the answer itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeCall:
+    """Ask for the rest of the argument JSON of a cut write."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairCall:
+    """The provider could not read its own model's call: ask once for one well-formed call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Nothing usable came: end the turn with an error."""
+
+    why: Literal["thinking_only", "empty", "unknown", "malformed"]
+
+
+Decision: TypeAlias = Done | RunCalls | Resend | Escalate | Continue | Nudge | ResumeCall | RepairCall | Fail
+
+
+def decide(shape: ReplyShape, budget: Budget) -> Decision:
+    """Return what happens next. Every decision but the ones that end the reply consumes a part of the budget."""
+    if shape.stop is StopReason.REFUSAL:
+        return Done(why="safety_blocked")
+    if shape.stop is StopReason.CONTEXT_WINDOW_EXCEEDED:
+        return Done(is_cut=True, why="budget_exhausted")
+    if _is_cut(shape):
+        return _decide_cut(shape, budget)
+    if shape.calls:
+        return RunCalls()
+    if shape.stop is StopReason.PAUSED:
+        return Resend()
+    if shape.stop is StopReason.MALFORMED_CALL:
+        return RepairCall() if budget.nudges_left and budget.is_affordable else Fail("malformed")
+    if shape.stop is StopReason.UNKNOWN and not shape.has_text:
+        return Fail("unknown")
+    return Done()
+
+
+def _is_cut(shape: ReplyShape) -> bool:
+    """An incomplete last call is a cut by itself; so is a cap that was hit, unless what came last is a complete call.
+
+    Decoding is sequential: where a call closed, everything before it is complete too.
+    """
+    if shape.arguments_incomplete:
+        return True
+    return shape.hit_cap and not (shape.last == "call" and shape.calls[-1] == "complete")
+
+
+def _decide_cut(shape: ReplyShape, budget: Budget) -> Decision:
+    if not budget.is_affordable:
+        return RunCalls() if shape.calls else Done(is_cut=True, why="budget_exhausted")
+    is_plain_text = not shape.calls and shape.last == "text"
+    if budget.escalation_cap is not None and not (budget.prefers_continuing and is_plain_text):
+        return Escalate(budget.escalation_cap)
+    if shape.calls:
+        is_resumable = shape.arguments_incomplete and budget.resumed_calls_left > 0
+        return ResumeCall() if is_resumable else RunCalls()
+    if not shape.has_text:
+        return _decide_textless(shape, budget)
+    return _decide_continuation(shape, budget)
+
+
+def _decide_textless(shape: ReplyShape, budget: Budget) -> Decision:
+    if not shape.has_reasoning:
+        return Fail("empty")
+    return Nudge() if budget.nudges_left and budget.continuation_cap is not None else Fail("thinking_only")
+
+
+def _decide_continuation(shape: ReplyShape, budget: Budget) -> Decision:
+    if budget.is_continuation and not shape.has_progress:
+        return Done(is_cut=True, why="no_progress")
+    if not budget.continuations_left:
+        return Done(is_cut=True, why="retry_limit")
+    if budget.continuation_cap is None or budget.tokens_left <= 0 or budget.chars_left <= 0:
+        return Done(is_cut=True, why="budget_exhausted")
+    return Continue(budget.continuation_cap)

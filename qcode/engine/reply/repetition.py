@@ -1,0 +1,144 @@
+"""Notices a model that repeats itself without end, while the text streams and at a cost linear in its length.
+
+Two patterns: a line, or a cycle of a few lines, many times in a row; and characters with a short period filling a
+long stretch. Code and arguments repeat more, so there only a very long stretch counts. Text is looked at in blocks
+of a fixed size, so that how it was split into deltas never matters.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from qcode.text.fences import fence_after
+
+MAX_CYCLE_LINES = 8
+MIN_CYCLES = 40
+MIN_CYCLE_CHARS = 2_000
+MAX_PERIOD = 200
+MIN_PERIODIC_CHARS = 4_000
+MIN_CHARS_INSIDE = 20_000
+
+_BLOCK = 100
+
+
+class RepetitionDetector:
+    """Watches one text, or with `is_arguments` the raw arguments of one call.
+
+    `fence` is the marker of the code fence that is open where the text begins, None where there is none.
+    """
+
+    def __init__(self, *, fence: str | None = None, is_arguments: bool = False) -> None:
+        self._is_arguments = is_arguments
+        self._fence = fence
+        self._inside_until = 0
+        self._pending: list[str] = []
+        self._pending_size = 0
+        self._seen = 0
+        self._blocks: deque[str] = deque(maxlen=MIN_CHARS_INSIDE // _BLOCK)
+        self._lines = _LineCycles()
+        self._line: list[str] = []
+        self._backslash = ""
+        self._lines_end = 0
+
+    def feed(self, text: str) -> int | None:
+        """Return how much of `text` had come when the repetition was certain, None while there is none.
+
+        Nothing is to be fed after it is.
+        """
+        self._pending.append(text)
+        self._pending_size += len(text)
+        if self._pending_size < _BLOCK:
+            return None
+        joined = "".join(self._pending)
+        at = 0
+        while len(joined) - at >= _BLOCK:
+            at += _BLOCK
+            if self._is_repeating_with(joined[at - _BLOCK : at]):
+                return max(0, at - (len(joined) - len(text)))
+        self._pending, self._pending_size = [joined[at:]], len(joined) - at
+        return None
+
+    def _is_repeating_with(self, block: str) -> bool:
+        self._seen += _BLOCK
+        self._blocks.append(block)
+        return self._has_line_cycle(block) or self._is_periodic()
+
+    def _has_line_cycle(self, block: str) -> bool:
+        separator = "\\n" if self._is_arguments else "\n"
+        if self._is_arguments:
+            # A backslash may be the first half of a separator, whose other half is in the next block.
+            block = self._backslash + block
+            self._backslash = "\\" if block.endswith("\\") else ""
+            block = block.removesuffix("\\")
+        first, *others = block.split(separator)
+        self._line.append(first)
+        is_cycling = False
+        for other in others:
+            line = "".join(self._line)
+            self._line = [other]
+            self._lines_end += len(line) + len(separator)
+            self._follow_fence(line)
+            start = self._lines.add(line, self._lines_end)
+            if start is not None:
+                is_cycling = is_cycling or self._lines_end - start >= self._needed(start, MIN_CYCLE_CHARS)
+        return is_cycling
+
+    def _follow_fence(self, line: str) -> None:
+        after = fence_after(self._fence, line)
+        if after is not None or self._fence is not None:
+            self._inside_until = self._lines_end
+        self._fence = after
+
+    def _is_periodic(self) -> bool:
+        """Find the period of the newest characters, then see how far back it holds."""
+        newest = self._last(2 * MAX_PERIOD)
+        probe = newest[-MAX_PERIOD:]
+        found = newest.rfind(probe, 0, len(newest) - 1)
+        if self._seen < MIN_PERIODIC_CHARS or found == -1:
+            return False
+        period = len(newest) - MAX_PERIOD - found
+        needed = self._needed(self._seen - MIN_PERIODIC_CHARS, MIN_PERIODIC_CHARS)
+        if self._seen < needed or not _has_period(self._last(MIN_PERIODIC_CHARS), period):
+            return False
+        return needed == MIN_PERIODIC_CHARS or _has_period(self._last(needed), period)
+
+    def _needed(self, start: int, outside: int) -> int:
+        """Return how long a stretch from `start` to here must be to count."""
+        is_inside = self._is_arguments or self._fence is not None or start < self._inside_until
+        return MIN_CHARS_INSIDE if is_inside else outside
+
+    def _last(self, size: int) -> str:
+        count = min(size // _BLOCK, len(self._blocks))
+        return "".join([self._blocks[index] for index in range(-count, 0)])
+
+
+class _LineCycles:
+    """Counts for each cycle length how many lines in a row equal the one so many lines before them."""
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[str, int]] = deque(maxlen=MAX_CYCLE_LINES)
+        self._runs = [0] * (MAX_CYCLE_LINES + 1)
+        self._starts = [0] * (MAX_CYCLE_LINES + 1)
+        self._end = 0
+
+    def add(self, line: str, end: int) -> int | None:
+        """Take a line that ends at `end`; return where the longest cycle that is long enough began, else None."""
+        found: int | None = None
+        recent = self._recent
+        for length in range(1, len(recent) + 1):
+            before, start = recent[-length]
+            if before != line:
+                self._runs[length] = 0
+                continue
+            if not self._runs[length]:
+                self._starts[length] = start
+            self._runs[length] += 1
+            if self._runs[length] >= (MIN_CYCLES - 1) * length:
+                found = self._starts[length] if found is None else min(found, self._starts[length])
+        recent.append((line, self._end))
+        self._end = end
+        return found
+
+
+def _has_period(text: str, period: int) -> bool:
+    return text[period:] == text[:-period]

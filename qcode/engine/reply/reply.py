@@ -1,0 +1,416 @@
+"""One reply over all its attempts: carries out what `recovery` decides, and keeps shown, stored and judged text one.
+
+Ends with a `ReplyResult`; after that it takes nothing more. `failures` handles a stream that breaks, a window that is
+full and a call that was truncated; the texts of requests are in `requests`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from qcode.engine import caps
+from qcode.engine.counting import PromptCounter
+from qcode.engine.effects import Effect, Emit, ReplyFailed, StopRequest
+from qcode.engine.ledger import Ledger
+from qcode.engine.model_facts import KnownModel, Learn
+from qcode.engine.reply import failures, requests
+from qcode.engine.reply.assembler import ReplyShape
+from qcode.engine.reply.attempt import Attempt
+from qcode.engine.reply.phase import (
+    Backoff,
+    Finished,
+    KeepTruncated,
+    NeedsRoom,
+    Reopened,
+    ReplyPhase,
+    ReplyResult,
+    Streaming,
+)
+from qcode.engine.reply.recovery import (
+    Budget,
+    Continue,
+    Decision,
+    Done,
+    Escalate,
+    Fail,
+    Nudge,
+    RepairCall,
+    Resend,
+    ResumeCall,
+    RunCalls,
+    decide,
+)
+from qcode.engine.reply.requests import ReplyPlan
+from qcode.engine.reply.state import (
+    REPEATS,
+    ReplyState,
+    describe_cut,
+    describe_empty,
+    describe_no_room,
+    describe_overspent,
+    describe_thinking_only,
+    joined,
+    without_calls,
+    without_trailing_reasoning,
+)
+from qcode.protocol.errors import ErrorInfo, ErrorKind
+from qcode.protocol.events import (
+    ContinuationAttempt,
+    Notice,
+    OutputEscalated,
+    Retry,
+    StopReasonObserved,
+    ToolPayloadRepair,
+)
+from qcode.protocol.messages import Message
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.reply import Limit, ReplyEnded, ReplyEvent, StopReason
+from qcode.protocol.usage import Usage
+
+
+class Reply:
+    """`begin` sends the first request; after that every input gives the effects that follow from it."""
+
+    def __init__(
+        self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter, ledger: Ledger, *, turn: int, step: int
+    ) -> None:
+        self._state = ReplyState(plan, model, counter, ledger)
+        self._numbers = (turn, step)
+
+    def __repr__(self) -> str:
+        return f"Reply({self.phase!r})"
+
+    @property
+    def phase(self) -> ReplyPhase:
+        """What the reply waits for, or its end. After `NeedsRoom` follows `resume` or `abort_without_room`."""
+        return self._state.phase
+
+    @property
+    def result(self) -> ReplyResult | None:
+        phase = self._state.phase
+        return phase.result if isinstance(phase, Finished) else None
+
+    @property
+    def model(self) -> KnownModel:
+        """The model with what its host taught during this reply."""
+        return self._state.model
+
+    def begin(self) -> list[Effect]:
+        """Send the first request, or end at once where the prompt leaves no room for a reply."""
+        state = self._state
+        request = requests.first_request(state.plan, state.model, state.caps.first)
+        cap = state.fitted(request, request.max_tokens)
+        if cap is None:
+            return failures.end_without_room(state, request)
+        return state.send("first", replace(request, max_tokens=cap), "initial")
+
+    def handle_event(self, event: ReplyEvent) -> list[Effect]:
+        phase = self._state.phase
+        if not isinstance(phase, Streaming):
+            return []
+        attempt = phase.attempt
+        effects: list[Effect] = [*attempt.feed(event)]
+        if attempt.is_repeating:
+            return effects + self._stop_repeating(attempt)
+        return effects + self._attempt_ended(attempt, event) if isinstance(event, ReplyEnded) else effects
+
+    def handle_failure(self, failure: ReplyFailed) -> list[Effect]:
+        state = self._state
+        effects = failures.attempt_failed(state, failure)
+        phase = state.phase
+        if not isinstance(phase, Reopened):
+            return effects
+        decision = decide(phase.shape, self._budget(phase.attempt, phase.shape))
+        return effects + self._carry_out(decision, phase.attempt, phase.shape)
+
+    def handle_wait_elapsed(self) -> list[Effect]:
+        phase = self._state.phase
+        return failures.retry(self._state, phase) if isinstance(phase, Backoff) else []
+
+    def resume(self, messages: tuple[Message, ...]) -> list[Effect]:
+        """Continue the text over a shorter history, or start again if there is none."""
+        return failures.resume_compacted(self._state, messages)
+
+    def abort_without_room(self) -> list[Effect]:
+        """End as the fallback says: the conversation could not be compacted."""
+        phase = self._state.phase
+        return failures.fall_back(self._state, phase.fallback, phase.attempt) if isinstance(phase, NeedsRoom) else []
+
+    def cancel(self, *, is_unsent: bool = False) -> list[Effect]:
+        """End here: what was shown stays, nothing is asked any more. `is_unsent`: the last request never left."""
+        state = self._state
+        attempt: Attempt | None = None
+        match state.phase:
+            case Finished():
+                return []
+            case Streaming(cause=cause) if is_unsent:
+                state.ledger.uncount(cause)
+            case Streaming(attempt=attempt):
+                state.close_attempt(attempt, "cancelled")
+            case NeedsRoom(attempt=attempt):
+                pass
+        effects = state.salvage(attempt)
+        return effects + state.finish("cancelled", None, "", why="cancelled", note="Interrupted.")
+
+    def _attempt_ended(self, attempt: Attempt, ended: ReplyEnded) -> list[Effect]:
+        state = self._state
+        state.close_attempt(attempt, str(ended.stop))
+        state.failures = 0
+        state.relearned.clear()
+        usage = attempt.assembler.usage
+        state.counter.record(attempt.request, usage.input, usage.output)
+        model = state.model
+        effects: list[Effect] = [
+            Emit(StopReasonObserved(model.provider, model.name, ended.stop, ended.raw_stop, *self._numbers))
+        ]
+        shape = attempt.assembler.shape(attempt.request.max_tokens, base_has_text=bool(state.text.strip()))
+        if attempt.kind == "resume" and not _is_stopped(shape):
+            return effects + failures.arguments_ended(state, attempt, shape)
+        if attempt.kind == "resume":
+            attempt.assembler.drafts = []
+            state.base = without_calls(state.base)
+        if attempt.kind == "repair":
+            is_repaired = shape.stop is not StopReason.MALFORMED_CALL
+            effects.append(Emit(ToolPayloadRepair("malformed_call", attempted=True, succeeded=is_repaired)))
+        effects += self._note_silent_cap(attempt, shape)
+        if state.superseded is not None:
+            shape = self._compare_with_superseded(attempt, shape, effects)
+        return effects + self._carry_out(decide(shape, self._budget(attempt, shape)), attempt, shape)
+
+    def _stop_repeating(self, attempt: Attempt) -> list[Effect]:
+        """Break off an attempt in which the model repeats itself; the text stays and the reply ends."""
+        state = self._state
+        state.close_attempt(attempt, "repetition")
+        stopped: list[Effect] = [StopRequest()]
+        if attempt.kind == "resume":
+            return stopped + failures.reject_truncated_call(state, attempt.request.max_tokens, "")
+        if attempt.kind == "continuation" and state.was_cut:
+            state.absorb_text(attempt)
+            note = describe_cut(state.records, "repetition")
+            return stopped + state.finish("cut", StopReason.MAX_TOKENS, "", why="no_progress", note=note)
+        stopped += state.salvage(attempt)
+        error = ErrorInfo(ErrorKind.BAD_RESPONSE, REPEATS)
+        return stopped + state.finish("failed", None, "", why="error", note=REPEATS, error=error)
+
+    def _note_silent_cap(self, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
+        """Remember a host that cut an escalated attempt far below its cap, no later than the attempt before it."""
+        superseded, tokens = self._state.superseded, shape.output_tokens
+        before = superseded.attempt.assembler.usage.output if superseded else None
+        if attempt.kind != "escalated" or shape.stop is not StopReason.MAX_TOKENS or before is None or tokens is None:
+            return []
+        gained = tokens > before * self._state.plan.output.min_escalation_gain
+        if gained or not caps.is_far_below(tokens, shape.cap):
+            return []
+        return [self._state.learn(Learn("silently_capped"))]
+
+    def _compare_with_superseded(self, attempt: Attempt, shape: ReplyShape, effects: list[Effect]) -> ReplyShape:
+        """Drop the partial that was superseded, unless what came instead is no text at all, or less and stopped."""
+        state = self._state
+        superseded = state.superseded
+        assert superseded is not None
+        is_less = not shape.has_text or (_is_stopped(shape) and attempt.shown_text < len(superseded.text))
+        has_calls = bool(shape.calls) and not _is_stopped(shape)
+        if has_calls or not superseded.text.strip() or not is_less:
+            state.superseded = None
+            return shape
+        state.discard(attempt)
+        effects += state.restore_superseded()
+        attempt.assembler.drafts = []
+        attempt.assembler.usage = Usage()
+        keeps_stop = _is_stopped(shape) or shape.stop is StopReason.MALFORMED_CALL or not state.was_cut
+        stop = shape.stop if keeps_stop else StopReason.MAX_TOKENS
+        return replace(shape, stop=stop, output_tokens=None, has_text=True, has_reasoning=False, last="text", calls=())
+
+    def _budget(self, attempt: Attempt, shape: ReplyShape) -> Budget:
+        state = self._state
+        output = state.plan.output
+        tokens = state.kept_tokens + state.tokens_of(attempt)
+        chars = sum(draft.size for draft in state.base) + sum(draft.size for draft in attempt.drafts)
+        needs_more = shape.hit_cap or shape.arguments_incomplete
+        return Budget(
+            escalation_cap=self._escalation_cap(attempt) if needs_more else None,
+            continuation_cap=self._continuation_cap(attempt) if needs_more else None,
+            continuations_left=output.max_continuations - state.continuations,
+            tokens_left=state.caps.total_tokens - tokens,
+            chars_left=state.caps.total_chars - chars,
+            nudges_left=state.nudges_left,
+            resumed_calls_left=failures.argument_requests_left(state, attempt) if needs_more else 0,
+            prefers_continuing=output.policy == "continue",
+            is_continuation=attempt.kind == "continuation",
+            is_affordable=state.is_affordable,
+        )
+
+    def _escalation_cap(self, attempt: Attempt) -> int | None:
+        state = self._state
+        if state.has_escalated or attempt.kind != "first" or state.base or state.caps.escalated is None:
+            return None
+        cap = state.fitted(attempt.request, state.caps.escalated)
+        gain = state.plan.output.min_escalation_gain * attempt.request.max_tokens
+        return cap if cap is not None and cap >= gain else None
+
+    def _continuation_cap(self, attempt: Attempt) -> int | None:
+        state = self._state
+        wanted = state.caps.continuation
+        cap = state.fitted(self._continuing(attempt), wanted)
+        if cap is None or state.plan.output.max_total_completion_tokens is None:
+            return cap
+        left = state.caps.total_tokens - state.kept_tokens - state.tokens_of(attempt)
+        return min(cap, left) if left > 0 else cap
+
+    def _continuing(self, attempt: Attempt) -> ModelRequest:
+        """Return the request that would go on with what there is, `attempt` included; without text, the same again."""
+        state = self._state
+        base = without_trailing_reasoning(joined(state.base, attempt.drafts))
+        if not any(draft.kind == "text" for draft in base):
+            return attempt.request
+        return requests.continuing_request(state.plan, state.model, base, state.caps.continuation, is_broken=False)
+
+    def _carry_out(self, decision: Decision, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
+        state = self._state
+        match decision:
+            case Escalate():
+                return self._escalate(attempt, shape, decision.cap)
+            case Continue():
+                return self._continue(attempt, decision.cap)
+            case Nudge():
+                return self._nudge(attempt)
+            case RepairCall():
+                return self._repair(attempt)
+            case ResumeCall():
+                state.was_cut = True
+                state.absorb(attempt)
+                return failures.ask_for_arguments(state)
+            case RunCalls():
+                return self._run_calls(attempt, shape)
+            case Resend():
+                state.absorb(attempt)
+                return state.finish("paused", shape.stop, shape.raw_stop)
+            case Done():
+                return self._finish_done(decision, attempt, shape)
+            case Fail():
+                return self._fail(decision, attempt, shape)
+
+    def _run_calls(self, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
+        """Commit the reply with its calls; a last one that was cut is answered with a rejection."""
+        state = self._state
+        state.absorb(attempt)
+        cap = attempt.request.max_tokens
+        if not shape.arguments_incomplete:
+            return state.finish("calls", shape.stop, shape.raw_stop, cap=cap)
+        state.was_cut = True
+        return state.finish("calls", StopReason.MAX_TOKENS, shape.raw_stop, why="retry_limit", cap=cap)
+
+    def _escalate(self, attempt: Attempt, shape: ReplyShape, cap: int) -> list[Effect]:
+        state = self._state
+        state.was_cut = state.has_escalated = True
+        state.supersede(attempt, shape)
+        return [
+            state.start_over("max_tokens", 1, cap),
+            Emit(OutputEscalated(attempt.request.max_tokens, cap)),
+            *state.send("escalated", replace(attempt.request, max_tokens=cap), "escalations"),
+        ]
+
+    def _continue(self, attempt: Attempt, cap: int) -> list[Effect]:
+        state = self._state
+        state.was_cut = True
+        state.absorb(attempt)
+        state.continuations += 1
+        state.parts += 1
+        index, tokens, left = state.continuations, state.kept_tokens, state.caps.total_tokens - state.kept_tokens
+        return [
+            Emit(Retry(is_continuation=True, reason="max_tokens", attempt=index, max_tokens=cap)),
+            Emit(ContinuationAttempt(index, tokens, len(state.text), left)),
+            *state.send_continuation(cap, "continuations", is_broken=False),
+        ]
+
+    def _nudge(self, attempt: Attempt) -> list[Effect]:
+        """Ask once for the answer itself, in the place of thinking that used up the cap."""
+        state = self._state
+        state.was_cut = True
+        state.nudges_left -= 1
+        state.supersede(attempt)
+        request = requests.nudging_request(state.plan, state.model, state.caps.continuation)
+        cap = state.fitted(request, request.max_tokens)
+        if cap is None:
+            return failures.end_without_room(state, request)
+        return [
+            state.start_over("thinking", 1, cap),
+            *state.send("nudge", replace(request, max_tokens=cap), "repairs"),
+        ]
+
+    def _repair(self, attempt: Attempt) -> list[Effect]:
+        """Ask once for a call that can be read. Text of earlier attempts is kept; that of this one is superseded."""
+        state = self._state
+        state.nudges_left -= 1
+        is_going_on = bool(state.base)
+        if is_going_on:
+            state.absorb_text(attempt)
+            state.base = without_trailing_reasoning(state.base)
+        else:
+            state.supersede(attempt)
+        request = requests.repairing_request(state.plan, state.model, state.base, state.caps.continuation)
+        cap = state.fitted(request, request.max_tokens)
+        if cap is None:
+            return failures.end_without_room(state, request)
+        retry = (
+            Emit(Retry(is_continuation=True, reason="call", attempt=1, max_tokens=cap))
+            if is_going_on
+            else state.start_over("call", 1, cap)
+        )
+        return [retry, *state.send("repair", replace(request, max_tokens=cap), "repairs")]
+
+    def _finish_done(self, decision: Done, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
+        state = self._state
+        if _is_stopped(shape):
+            state.absorb_text(attempt)
+            return failures.finish_stopped(state, decision, attempt, shape)
+        continuing = self._continuing(attempt)
+        state.absorb(attempt)
+        if decision.is_cut:
+            state.was_cut = True
+            has_room = decision.why != "budget_exhausted" or state.fitted(continuing, continuing.max_tokens) is not None
+            note = describe_cut(state.records, decision.why)
+            overspent = state.plan.max_budget_usd if not state.is_affordable else None
+            if decision.why == "budget_exhausted" and overspent is not None:
+                note = describe_overspent(state.records, overspent)
+                return state.finish(
+                    "cut", StopReason.MAX_TOKENS, shape.raw_stop, why=decision.why, note=note, limit=Limit.COST
+                )
+            if not has_room:
+                note = describe_no_room(state.counter.size_of(continuing, enough=0).tokens, state.model.window)
+            truncated = KeepTruncated(StopReason.MAX_TOKENS, shape.raw_stop, decision.why, note)
+            if not has_room:
+                return failures.ask_for_room(state, truncated)
+            return failures.fall_back(state, truncated)
+        effects: list[Effect] = []
+        if shape.stop is StopReason.UNKNOWN:
+            reason = f'"{shape.raw_stop}"' if shape.raw_stop else "none"
+            text = f"The reply ended with a stop reason qcode does not know ({reason}); its text is kept."
+            effects.append(Emit(Notice("warning", text)))
+        return effects + state.finish("done", shape.stop, shape.raw_stop)
+
+    def _fail(self, decision: Fail, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
+        state = self._state
+        if decision.why in ("thinking_only", "empty"):
+            state.was_cut = True
+            is_empty = decision.why == "empty"
+            note = (
+                describe_empty(state.records)
+                if is_empty
+                else describe_thinking_only(state.records, sum(draft.size for draft in attempt.drafts))
+            )
+            return state.finish("cut", StopReason.MAX_TOKENS, shape.raw_stop, why="no_progress", note=note)
+        raw = shape.raw_stop or "none given"
+        text = (
+            f"The model's tool call could not be read twice ({raw}). Try again, or put the request in other words."
+            if decision.why == "malformed"
+            else f"The reply was empty and ended for an unknown reason ({raw}). Try again, or try another model."
+        )
+        state.absorb_text(attempt)
+        error = ErrorInfo(ErrorKind.BAD_RESPONSE, text)
+        return state.finish("failed", shape.stop, shape.raw_stop, why="error", error=error)
+
+
+def _is_stopped(shape: ReplyShape) -> bool:
+    """The provider will not go on with this reply, whatever is asked."""
+    return shape.stop in (StopReason.REFUSAL, StopReason.CONTEXT_WINDOW_EXCEEDED)

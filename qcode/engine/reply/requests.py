@@ -1,0 +1,146 @@
+"""Builds the requests of a reply: the first, the escalated, the continuing, and the small ones that repair.
+
+What is asked for in a synthetic message stands only in the request built here, never in the transcript.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field, replace
+from decimal import Decimal
+
+from qcode.engine import synthetic
+from qcode.engine.caps import OutputSettings
+from qcode.engine.model_facts import KnownModel
+from qcode.engine.reply.assembler import Draft
+from qcode.engine.transcript import sendable_blocks
+from qcode.protocol.messages import Block, Message, Reasoning, Text, ToolCall, assistant, user
+from qcode.protocol.model import Effort, ModelRequest, RetrySettings
+from qcode.protocol.tools import ToolSpec
+from qcode.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyPlan:
+    """What a reply is asked for with; the same for all its attempts. `messages` are valid for every provider.
+
+    `can_make_room`: the conversation can be compacted once where the window is full.
+    """
+
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...]
+    effort: Effort | None = None
+    output: OutputSettings = field(default_factory=OutputSettings)
+    retries: RetrySettings = field(default_factory=RetrySettings)
+    max_budget_usd: Decimal | None = None
+    can_make_room: bool = False
+
+    @property
+    def tools_by_name(self) -> dict[str, ToolSpec]:
+        return {tool.name: tool for tool in self.tools}
+
+
+def first_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
+    messages = _without_space_at_the_end(plan.messages)
+    return ModelRequest(model.name, plan.system, messages, plan.tools, cap, effort=plan.effort)
+
+
+def continuing_request(
+    plan: ReplyPlan, model: KnownModel, base: Sequence[Draft], cap: int, *, is_broken: bool
+) -> ModelRequest:
+    """Ask to go on with `base`, whose last draft is text; `is_broken`: a connection broke, no limit was hit.
+
+    A host that continues an assistant message gets just that, unless the text ends in white space, which some hosts
+    strip and would then write again.
+    """
+    text = text_of(base)
+    messages = _with_partial(plan.messages, base)
+    request = first_request(plan, model, cap)
+    if model.can_prefill and text == text.rstrip():
+        return replace(request, messages=messages, is_prefill=True)
+    ask = synthetic.broken_stream_text(text) if is_broken else synthetic.resume_text(text)
+    return replace(request, messages=(*messages, user(ask)))
+
+
+def nudging_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
+    """Ask for the answer itself, with less thinking where the effort can be lowered."""
+    request = first_request(plan, model, cap)
+    effort: Effort | None = "low" if plan.effort in ("medium", "high", "max") else plan.effort
+    return replace(request, messages=_with_added_text(plan.messages, synthetic.ANSWER_NOW), effort=effort)
+
+
+def repairing_request(plan: ReplyPlan, model: KnownModel, base: Sequence[Draft], cap: int) -> ModelRequest:
+    """Ask for one well-formed call after one the provider could not read; `base` is the text before it that is kept."""
+    messages = _with_added_text(_with_partial(plan.messages, base), synthetic.ONE_WELL_FORMED_CALL)
+    return replace(first_request(plan, model, cap), messages=messages)
+
+
+def resumed_call_request(
+    plan: ReplyPlan, model: KnownModel, base: Sequence[Draft], call: Draft, raw: str, cap: int
+) -> ModelRequest:
+    """Ask for the rest of a cut call's arguments; the call itself stays out of the history, its text part stays in."""
+    ask = synthetic.resumed_call_text(call.name, raw)
+    request = first_request(plan, model, cap)
+    messages = _with_added_text(_with_partial(plan.messages, base), ask)
+    has_calls = any(message.calls for message in plan.messages)
+    return replace(request, messages=messages, tools=request.tools if has_calls else (), allows_calls=False)
+
+
+def text_of(drafts: Sequence[Draft]) -> str:
+    return "".join(draft.text for draft in drafts if draft.kind == "text")
+
+
+def stored_blocks(drafts: Sequence[Draft]) -> tuple[Block, ...]:
+    """Return drafts as blocks of a message: text exactly as it was shown, calls with valid JSON.
+
+    Reasoning that nobody signed is dropped where it trails: at the end, and between a text and a call.
+    """
+    blocks: list[Block] = []
+    for index, draft in enumerate(drafts):
+        if draft.kind == "text":
+            if draft.text or draft.opaque is not None:
+                blocks.append(Text(draft.text, draft.opaque))
+        elif draft.kind == "reasoning":
+            following = drafts[index + 1].kind if index + 1 < len(drafts) else None
+            is_trailing = following is None or (following == "call" and bool(blocks))
+            if draft.opaque is not None or not is_trailing:
+                blocks.append(Reasoning(draft.text, draft.opaque))
+        else:
+            blocks.append(stored_call(draft))
+    return tuple(blocks)
+
+
+def stored_call(draft: Draft) -> ToolCall:
+    raw = draft.text
+    arguments = (raw if raw.strip() else "{}") if draft.state == "complete" else synthetic.marker_arguments(raw)
+    return ToolCall(draft.call_id, draft.name, arguments, draft.opaque)
+
+
+def _with_partial(messages: tuple[Message, ...], base: Sequence[Draft]) -> tuple[Message, ...]:
+    """Add what the model said so far, without its calls, as the assistant's message; nothing where it said nothing."""
+    blocks = sendable_blocks(stored_blocks([draft for draft in base if draft.kind != "call"]))
+    if not any(isinstance(block, Text) for block in blocks):
+        return messages
+    if messages and messages[-1].role == "assistant":
+        return (*messages[:-1], assistant(*messages[-1].blocks, *blocks))
+    return (*messages, assistant(*blocks))
+
+
+def _without_space_at_the_end(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Take white space off the end of a paused reply that is sent back: some hosts refuse it there."""
+    last = messages[-1] if messages else None
+    if last is None or last.role == "user" or not isinstance(last.blocks[-1], Text):
+        return messages
+    text = last.blocks[-1]
+    if text.text == text.text.rstrip():
+        return messages
+    return (*messages[:-1], assistant(*last.blocks[:-1], replace(text, text=text.text.rstrip())))
+
+
+def _with_added_text(messages: tuple[Message, ...], text: str) -> tuple[Message, ...]:
+    """Add a text to the last user message, or a user message after an assistant's: roles never repeat."""
+    if messages and messages[-1].role == "user":
+        last = messages[-1]
+        return (*messages[:-1], Message("user", (*last.blocks, Text(text))))
+    return (*messages, user(text))

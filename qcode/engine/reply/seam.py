@@ -1,0 +1,437 @@
+"""Where a continuation meets the text before it: a stream filter that removes the repetition.
+
+The start of a continuation is held back while it still matches something before it; what is released is final, so
+nothing repeated ever shows and nothing shown is taken back. Every character is looked at a bounded number of times.
+If a repetition could also be meant, nothing is removed: doubling can be seen, loss cannot. A lead-in ("Continuing from
+where I left off:", in the languages models use) counts if it names where the text stopped; a bare "Continued:" only as
+a line of its own. Fences that are opened again are in `text.fences`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from qcode.text import fences
+
+RESTART_MARK = "\n\n[…]\n\n"
+"""Stands in the text where a continuation began the reply anew and went another way."""
+
+_BLANK_LINES = re.compile(r"(?:[ \t]*\r?\n)*")
+_OWN_TO_LEAD_IN, _OWN_TO_HEADING = 2, 1
+"""So many line breaks behind an opening belong to it; those beyond are part of the text."""
+
+
+class Seam:
+    """Filters one continuation of `before`. `feed` and `flush` return text to append; call `flush` once at its end.
+
+    `is_json`: it is a piece of JSON, where no line break may be kept that is not part of it for certain.
+    """
+
+    def __init__(self, before: str, *, is_json: bool = False) -> None:
+        self._before = before
+        self._tail = before[-SEARCHED_TAIL:]
+        self._is_json = is_json
+        self._is_code = is_json or fences.open_fence(before) is not None
+        self._is_inside_line = bool(before) and not before.endswith("\n")
+        # A fence whose own line was cut is not opened again, it is finished.
+        self._fence = fences.open_fence(before[: before.rfind("\n") + 1]) if self._is_code else None
+        self._headers = () if self._is_code else replayed_header(self._tail)
+        self._held: list[str] = []
+        self._is_held_blank = True
+        self._restarted = 0
+        self._may_restart = bool(before)
+        self._may_lead_in = bool(before)
+        self._owned_breaks: int | None = None
+        """Line breaks that belong to the opening just taken away, while what follows it is still blank."""
+        self._blank = ""
+        self._breaks = ""
+        self._is_open = not before
+
+    def renewed(self) -> Seam:
+        """Return a fresh filter for another continuation of the same text."""
+        return Seam(self._before, is_json=self._is_json)
+
+    def feed(self, text: str) -> str:
+        """Return what of the text so far is surely new; the rest stays held."""
+        if self._is_open:
+            return text
+        self._held.append(text)
+        self._is_held_blank = self._is_held_blank and not text.strip()
+        if self._extends_restart(text):
+            return ""
+        if self._owned_breaks is not None and self._is_held_blank:
+            return ""  # not joined again with each piece: there is no limit on what is blank behind an opening
+        return self._settle("".join(self._held), is_last=False)
+
+    def flush(self) -> str:
+        """Return what was still held, cleaned: the continuation has ended."""
+        if self._is_open:
+            return ""
+        return self._settle("".join(self._held), is_last=True)
+
+    def _extends_restart(self, text: str) -> bool:
+        """Follow a replay of the reply from its very beginning without looking at what was matched before."""
+        if not self._may_restart or not self._before.startswith(text, self._restarted):
+            return False
+        self._restarted += len(text)
+        return self._restarted < len(self._before)
+
+    def _settle(self, held: str, *, is_last: bool) -> str:
+        """Take away what can be told to be an opening; then decide on the rest, or go on holding it."""
+        if self._owned_breaks is not None:
+            if not held.strip() and not is_last:
+                return ""
+            held = self._without_blank(held, self._owned_breaks)
+        if not is_last and self._is_undecided(held):
+            return ""
+        rest = self._without_opening(held)
+        if len(rest) < len(held):
+            self._hold(rest)
+            return self._settle(rest, is_last=is_last)
+        cleaned = self._without_replay(rest)
+        if cleaned != rest:
+            self._blank = ""
+        elif self._breaks and not self._blank and not self._is_code:
+            is_new_line = needs_new_line(self._before, rest)
+            if is_new_line is None and not is_last:
+                return ""
+            self._blank = self._breaks if is_new_line else ""
+        self._is_open = True
+        self._held = []
+        return self._blank + cleaned
+
+    def _without_blank(self, held: str, owned: int) -> str:
+        """Take the blank behind an opening away; keep aside what of it may belong to the text."""
+        found = _BLANK_LINES.match(held)
+        blank = found.group() if found else ""
+        ends = [index + 1 for index, char in enumerate(blank) if char == "\n"]
+        self._blank = blank[ends[owned - 1] :] if owned and len(ends) > owned else blank if not owned else ""
+        # A heading or a header row ended with a line break of its own.
+        self._breaks = blank if ends else "" if owned == _OWN_TO_LEAD_IN else "\n"
+        if self._is_json:
+            self._blank = ""
+        rest = held[len(blank) :] if blank else held.lstrip(" \t") if owned == _OWN_TO_LEAD_IN else held
+        self._owned_breaks = None
+        self._hold(rest)
+        return rest
+
+    def _hold(self, rest: str) -> None:
+        """Begin anew with what follows an opening that was taken away."""
+        self._held, self._is_held_blank = [rest], not rest.strip()
+        self._restarted = _common(self._before, rest)
+        self._may_restart = self._restarted == len(rest)
+
+    def _is_undecided(self, held: str) -> bool:
+        if not held.strip():
+            return len(held) < SEARCHED_TAIL
+        if len(held) < len(self._tail) and held in self._tail:
+            return True
+        if self._may_lead_in and may_become_lead_in(held):
+            return True
+        stripped = held.lstrip()
+        if stripped != held and len(stripped) < len(self._tail) and stripped in self._tail:
+            return True
+        if self._fence is not None:
+            return fences.may_become_fence(held) or self._replays_behind_bare_fence(held, is_whole=True)
+        return any(header.startswith(stripped) for header in self._headers)
+
+    def _replays_behind_bare_fence(self, held: str, *, is_whole: bool) -> bool:
+        """Say whether a fence without a language is followed by a replay: then it was opened again and closes nothing.
+
+        `is_whole`: all that followed yet, so that there may be more of the replay.
+        """
+        length = fences.bare_fence(held, self._fence) if self._fence is not None else 0
+        if not length:
+            return False
+        behind = held[length:]
+        if is_whole:
+            return len(behind) < len(self._tail) and behind in self._tail
+        return repeated_tail(self._tail, behind) > 0
+
+    def _without_opening(self, held: str) -> str:
+        """Return `held` without the first opening found in it: a lead-in, a fence opened again, a replayed header."""
+        if self._may_lead_in:
+            self._may_lead_in = False
+            length = lead_in(held)
+            if length:
+                self._owned_breaks = _OWN_TO_LEAD_IN
+                return held[length:]
+        if self._fence is not None:
+            length = fences.reopened_fence(held, self._fence, is_inside_line=self._is_inside_line)
+            if not length and self._replays_behind_bare_fence(held, is_whole=False):
+                length = fences.bare_fence(held, self._fence)
+            if length:
+                self._fence = None
+                self._blank = self._breaks = ""
+                return held[length:]
+        text = held.lstrip("\r\n")
+        for header in self._headers:
+            if text.startswith(header) and not self._restarts_beyond(header, text):
+                self._headers = ()
+                self._owned_breaks = 0 if header.startswith("|") else _OWN_TO_HEADING
+                return text[len(header) :]
+        return held
+
+    def _restarts_beyond(self, header: str, text: str) -> bool:
+        """Say whether `text` replays the reply from its beginning further than the header it may begin with."""
+        common = _common(self._before, text)
+        beyond = self._before[len(header) : common].strip()
+        return self._before.startswith(header) and not is_short_coincidence(beyond)
+
+    def _without_replay(self, text: str) -> str:
+        replayed = repeated_tail(self._tail, text)
+        if replayed:
+            return text[replayed:]
+        common = _common(self._before, text)
+        if is_restart(self._before, common):
+            rest = text[common:]
+            return rest if common == len(self._before) or not rest.strip() else RESTART_MARK + rest
+        stripped = text.lstrip()
+        replayed = repeated_tail(self._tail, stripped) if len(stripped) < len(text) else 0
+        return stripped[replayed:] if replayed >= CLEAR_CHARS else text
+
+
+def _common(left: str, right: str) -> int:
+    """Return the length of the common prefix, by halving: each comparison is one of slices."""
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+SEARCHED_TAIL = 4_000
+MIN_BYTES, MIN_CHARS = 6, 4
+MIN_STRUCTURAL_BYTES = 4
+CLEAR_CHARS = 20
+
+_STRUCTURAL = frozenset("#|`\n")
+_RULED = frozenset("|-:=_+*. \t")
+"""Of these alone rules and the second row of a table are made, and all of those repeat themselves."""
+# Possessive: three repetitions of blanks behind one another are tried in n³ ways otherwise.
+_LIST_OPENER = re.compile(r"\s*+(?:[-*+]|\d{1,4}[.)])?\s*+(?:\[[ xX]?\]?\s*+)?(?:\*\*|__|`|\[)?")
+_HEADING = re.compile(r"#{1,6} \S[^\n]*")
+_DELIMITER_ROW = re.compile(r"\s*+\|?+\s*+:?+-++:?+\s*+(?:\|\s*+:?+-++:?+\s*+)*+\|?+\s*+")
+_BLOCK = re.compile(r"(?:#{1,6}|[-*+>]|\d{1,4}[.)])[ \t]|```|~~~")
+_SENTENCE_END = re.compile(r"[.!?:][*_\"'”’)]*$")
+_MAY_OPEN_BLOCK = re.compile(r"#{1,6}|[-*+>]|\d{1,4}[.)]?|`{1,2}|~{1,2}")
+
+
+def repeated_tail(before: str, text: str) -> int:
+    """Return how many characters at the start of `text` replay the end of `before` without doubt, else 0.
+
+    `before` is the searched tail only. The longest overlap decides: a shorter one is never clearer.
+    """
+    length = longest_overlap(before, text)
+    return length if length and _is_replay(before, text[:length]) else 0
+
+
+def longest_overlap(before: str, text: str) -> int:
+    """Return the length of the longest end of `before` that `text` starts with, in linear time."""
+    limit = min(len(before), len(text))
+    if not limit:
+        return 0
+    pattern, tail = text[:limit], before[-limit:]
+    borders = _borders(pattern)
+    matched = 0
+    for index, char in enumerate(tail):
+        while matched and (matched == limit or pattern[matched] != char):
+            matched = borders[matched - 1]
+        if pattern[matched] == char:
+            matched += 1
+        if matched == limit and index < limit - 1:
+            matched = borders[matched - 1]
+    return matched
+
+
+def _borders(pattern: str) -> list[int]:
+    """Return for each prefix the length of its longest proper border (the failure function of Knuth-Morris-Pratt)."""
+    borders = [0] * len(pattern)
+    matched = 0
+    for index in range(1, len(pattern)):
+        while matched and pattern[matched] != pattern[index]:
+            matched = borders[matched - 1]
+        if pattern[matched] == pattern[index]:
+            matched += 1
+        borders[index] = matched
+    return borders
+
+
+def is_short_coincidence(overlap: str) -> bool:
+    """Say whether an overlap is so short, or so common, that chance explains it."""
+    size = len(overlap.encode("utf-8", "surrogatepass"))
+    if _STRUCTURAL.intersection(overlap):
+        return size < MIN_STRUCTURAL_BYTES or not overlap.strip()
+    return size < MIN_BYTES or len(overlap) < MIN_CHARS or not overlap.strip()
+
+
+def _is_replay(before: str, overlap: str) -> bool:
+    if is_short_coincidence(overlap) or _LIST_OPENER.fullmatch(overlap):
+        return False
+    start = len(before) - len(overlap)
+    is_line_start = start == 0 or before[start - 1] == "\n"
+    if _RULED.issuperset(overlap):
+        return False
+    is_whole_line = "\n" in overlap and (is_line_start or "\n" in overlap[:-1])
+    if is_whole_line or len(overlap) >= CLEAR_CHARS:
+        return _occurs_once(before, overlap)
+    if before.endswith("\n"):
+        return False
+    line = before[before.rfind("\n", 0, len(before) - 1) + 1 :]
+    return _occurs_once(line, overlap) if len(line) >= len(overlap) else _occurs_once(before, overlap)
+
+
+def _occurs_once(text: str, part: str) -> bool:
+    first = text.find(part)
+    return first == len(text) - len(part) and not _is_periodic(part)
+
+
+def _is_periodic(part: str) -> bool:
+    """Say whether `part` repeats itself: where such a run ends cannot be told."""
+    border = _borders(part)[-1]
+    return border * 2 >= len(part)
+
+
+def is_restart(before: str, common: int) -> bool:
+    """Say whether `common` characters from the very beginning of `before` are clearly a restart of it."""
+    start = before[:common]
+    if is_short_coincidence(start):
+        return False
+    is_clear = "\n" in start.strip("\n") + before[common : common + 1] or common >= CLEAR_CHARS
+    return is_clear and before.find(start, 1) == -1 and not _is_periodic(start)
+
+
+def replayed_header(before: str) -> tuple[str, ...]:
+    """Return the lines that a continuation may replay as a header: the section's heading, the table's first two rows.
+
+    Only whole lines that stand once in `before` are returned, and no heading that `before` ends with: one that recurs
+    is part of the document, and one at the end is an overlap like any other.
+    """
+    lines = before.split("\n")
+    whole = lines[:-1]
+    headers: list[str] = []
+    at = next((index for index in reversed(range(len(whole))) if _HEADING.fullmatch(whole[index])), None)
+    if at is not None and lines.count(lines[at]) == 1 and any(line.strip() for line in lines[at + 1 :]):
+        headers.append(lines[at] + "\n")
+    rows = len(lines)
+    while rows and (lines[rows - 1].lstrip().startswith("|") or (rows == len(lines) and not lines[-1])):
+        rows -= 1
+    table = [line for line in lines[rows:] if line]
+    if len(table) >= 3 and _DELIMITER_ROW.fullmatch(table[1]) and lines.count(table[0]) == 1:
+        headers.append(f"{table[0]}\n{table[1]}\n")
+    return tuple(headers)
+
+
+def needs_new_line(before: str, text: str) -> bool | None:
+    """Say whether `text` cannot go on in the line that `before` ends with; None where more of it must be seen.
+
+    It cannot where it opens a block of its own, such as a list item, a heading or the next row of a table, or where
+    a sentence ended and another begins.
+    """
+    if not before or before[-1].isspace():
+        return False
+    line = before[before.rfind("\n") + 1 :].strip()
+    if text.startswith("|"):
+        return line.startswith("|") and line.endswith("|") and _has_all_cells(before, line)
+    if _BLOCK.match(text):
+        return True
+    if not text or _MAY_OPEN_BLOCK.fullmatch(text):
+        return None
+    return _SENTENCE_END.search(line) is not None and text[0].isupper()
+
+
+def _has_all_cells(before: str, row: str) -> bool:
+    """Say whether the table row that `before` ends with is as long as the one above it, or is the first."""
+    above = before[: before.rfind("\n") + 1].rstrip("\r\n").rpartition("\n")[2].strip()
+    return not above.startswith("|") or row.count("|") >= above.count("|")
+
+
+MAX_LEAD_IN = 200
+_MAX_SEARCHED = 1_000
+"""Characters behind the blanks at the start of a text in which a lead-in is looked for."""
+
+_POLITE = (
+    r"(?:(?:sure(?: thing)?|okay|ok|certainly|of course|absolutely|understood|got it|right|no problem|yes)"
+    # Atomic: the blanks of `sure  sure  sure` could be shared between two repetitions in 2^n ways.
+    r"(?>\s*+[,.!:—-]++\s++|\s++)"
+    r"|(?:i(?:'m| am)? |my )?(?:apologi[zs]e|apologies|sorry)\b[^\n.!:]{0,60}[.!:]\s++)*+"
+)
+_SELF = r"(?:(?:i(?:'|’)ll|i will|let me|let(?:'|’)s|i(?:'|’)m|i am)\s+(?:now\s+|just\s+)?)?"
+_VERB = r"(?:continu(?:ing|e|ed|ation)|resum(?:ing|e)|pick(?:ing)? up|carry(?:ing)? on)"
+_STOPPED = (
+    r"(?:\bwhere (?:i|we|you|it|the \w+|my \w+ \w+) (?:had |was |were |got )?"
+    r"(?:left off|stopped|cut off|interrupted|ended|cut|truncated)"
+    r"|\b(?:from|with) (?:my|the|our) (?:previous|last|earlier) (?:message|response|reply|output|answer|text)"
+    r"|\bfrom the (?:exact )?(?:cut-?off(?: point)?|point of (?:interruption|truncation)|last (?:line|word|sentence)))"
+)
+_ENGLISH = (
+    rf"(?:{_SELF}|here(?:'s|’s| is) (?:the|my) ){_VERB}\b[^\n:.]{{0,60}}?{_STOPPED}(?: (?:off|here|now|above|before))?"
+)
+# The same sentence in other languages: to go on, and from where.
+_OTHERS = (
+    r"(?:ich )?(?:fahre|mache|setze|schreibe|es geht|weiter)\b[^\n:.]{0,40}\b(?:wo|dort|da|an der stelle)\b"
+    r"[^\n:.]{0,50}(?:aufgehört|stehen ?geblieben|abgebrochen|unterbrochen|geendet)"
+    r"(?: (?:habe|hatte|bin|wurde|haben|hat))?",
+    r"(?:je )?(?:continue|poursuis|reprends|reprenons|reprise|suite|continuons)\b[^\n:.]{0,40}\boù\b[^\n:.]{0,50}"
+    r"(?:arrêtée?|interrompue?|laissée?|coupée?)",
+    r"(?:continúo|continuo|continuando|continuamos|sigo|siguiendo|retomo|retomando|prosigo)\b[^\n:.]{0,30}"
+    r"\b(?:donde|onde)\b[^\n:.]{0,20}\b(?:dejé|dejamos|quedé|quedamos|interrump\w+|cort\w+|par(?:ei|amos|ou))",
+    r"(?:continuo|riprendo|proseguo|riprendiamo|continuando)\b[^\n:.]{0,20}\bda(?:l punto in cui| dove)\b[^\n:.]{0,30}"
+    r"(?:interrott[oaie]|fermat[oaie]|lasciat[oaie])",
+    r"(?:я )?(?:продолж|возобновля)\w+ (?:с того места|оттуда|с места)[^\n:.]{0,40}",
+    r"(?:好的?[,,。!!\s]*)?(?:我(?:将|会|来)?)?(?:继续|接着|接)(?:从)?(?:上文|上面|前文|刚才|之前|上次|中断)"
+    r"[^\n::。]{0,16}?",
+    r"(?:好的?[,,。!!\s]*)?(?:我(?:将|会|来)?)?从(?:上次|刚才|之前|中断|断开)[^\n::。]{0,12}继续[^\n::。]{0,6}?",
+    r"(?:中断した|前回の|先ほどの|途切れた)[^\n::。]{0,12}(?:続き|続け)[^\n::。]{0,8}?",
+)
+_END = r"[)\]]?[ \t]*(?:\.\.\.|[:.…:。—])[)\]]?[*_]*"
+_WRAPPED = r"[*_(\[]*"
+_OPENING = re.compile(_POLITE, re.IGNORECASE)
+_PLAIN = re.compile(rf"{_WRAPPED}{_POLITE}(?:{_ENGLISH}|{'|'.join(_OTHERS)}){_END}", re.IGNORECASE)
+_BARE = (
+    r"(?:continuing|continued|cont(?:'|’)?d|continuation|resuming|picking up|carrying on"
+    r"|fortsetzung|suite|continuación|continuação|continuazione|продолжение|继续|续|接上文|続き|계속)"
+)
+_LINE = re.compile(
+    rf"{_WRAPPED}{_POLITE}(?:{_SELF}{_BARE}\s*(?:\.\.\.|[:…:])|here(?:'s|’s| is| are)?\s+the\s+"
+    r"(?:continuation|rest|remainder|remaining \w+)(?: of [^\n:]{0,60})?:)[)\]]?[*_]*",
+    re.IGNORECASE,
+)
+_ENCLOSED = re.compile(
+    rf"[*_]*(?:\([*_]*(?:{_BARE}|{_ENGLISH})[*_.…:]*\)|\[[*_]*(?:{_BARE}|{_ENGLISH})[*_.…:]*\])[*_:]*", re.IGNORECASE
+)
+_STARTS = (
+    "sure", "okay", "ok", "certainly", "of course", "absolutely", "understood", "got it", "right", "no problem", "yes",
+    "i apolog", "my apolog", "apolog", "sorry", "i'm sorry", "i am sorry", "i'll ", "i’ll ", "i will ", "let me ",
+    "let's ", "let’s ", "i'm ", "i’m ", "i am ", "here", "continu", "cont'd", "cont’d", "resum", "pick", "carry",
+    "ich ", "fahre", "mache", "setze", "schreibe", "es geht", "weiter", "fortsetzung", "je ", "poursuis", "repr",
+    "suite", "continú", "sigo", "siguiendo", "retom", "prosigo", "ripren", "proseguo", "я ", "продолж", "возобн",
+    "好", "我", "继续", "接", "从", "续", "中断", "前回", "先ほど", "途切れ", "続き", "계속",
+)  # fmt: skip
+
+
+def lead_in(text: str) -> int:
+    """Return the length of a lead-in at the start of `text`, white space before it included but none behind it."""
+    start = len(text) - len(text.lstrip())
+    plain = _PLAIN.match(text, start, start + _MAX_SEARCHED)
+    if plain is not None:
+        return plain.end()
+    line, newline, _ = text[start : start + _MAX_SEARCHED].partition("\n")
+    line = line.rstrip()
+    is_alone = bool(newline) and (_LINE.fullmatch(line) is not None or _ENCLOSED.fullmatch(line) is not None)
+    return start + len(line) if is_alone else 0
+
+
+def may_become_lead_in(text: str) -> bool:
+    """Say whether `text`, the start of a continuation, may yet turn out to be a lead-in."""
+    if len(text) > MAX_LEAD_IN:
+        return False
+    rest = text.lstrip().lstrip("*_([")
+    opening = _OPENING.match(rest)
+    rest = rest[opening.end() :].lower() if opening else rest.lower()
+    if "\n" in rest:
+        return False
+    return any(rest.startswith(start) or start.startswith(rest) for start in _STARTS)

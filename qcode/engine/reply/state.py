@@ -1,0 +1,367 @@
+"""What a reply holds between its attempts, and the moves all its parts share. Private to this package.
+
+`phase` says what it waits for; `base` is what was shown and is kept; `superseded` is a partial that a new attempt may
+still replace. The moves are send, absorb, restore, finish. The `describe_` functions tell the user about a reply that
+stays cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+from qcode.engine import caps
+from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
+from qcode.engine.counting import PromptCounter
+from qcode.engine.effects import Append, Effect, Emit, SendRequest
+from qcode.engine.ledger import Ledger, RequestCause
+from qcode.engine.model_facts import KnownModel, Learn
+from qcode.engine.reply import requests
+from qcode.engine.reply.assembler import Draft, ReplyShape
+from qcode.engine.reply.attempt import Attempt
+from qcode.engine.reply.phase import (
+    Closed,
+    Ending,
+    Finished,
+    JudgedCall,
+    Reopened,
+    ReplyPhase,
+    ReplyResult,
+    Streaming,
+    Unsent,
+)
+from qcode.engine.reply.recovery import Termination
+from qcode.engine.reply.requests import ReplyPlan, stored_blocks, stored_call, text_of
+from qcode.engine.reply.seam import Seam
+from qcode.protocol.errors import ErrorInfo
+from qcode.protocol.events import AttemptKind, ContinuationTerminated, PartialRestored, ReplyFinished, Retry
+from qcode.protocol.events import AttemptRecord as AttemptRecord
+from qcode.protocol.messages import Block, Message, Text, ToolCall
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.reply import Limit, StopReason
+from qcode.protocol.usage import Usage
+from qcode.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SupersededAttempt:
+    """A shown partial, kept while a new attempt at the same reply runs. `shape` is None where its stream broke."""
+
+    attempt: Attempt
+    shape: ReplyShape | None
+    drafts: list[Draft]
+    text: str
+    output_tokens: int
+
+
+class ReplyState:
+    """Mutable and owned by one `Reply`."""
+
+    def __init__(self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter, ledger: Ledger) -> None:
+        self.plan = plan
+        self.model = model
+        self.counter = counter
+        self.ledger = ledger
+        self.tools = plan.tools_by_name
+        self.phase: ReplyPhase = Unsent()
+        self.base: list[Draft] = []
+        self.superseded: SupersededAttempt | None = None
+        self.has_made_room = False
+        self.has_taken_back = False
+        self.records: list[AttemptRecord] = []
+        self.kept_tokens = 0
+        self.parts = 1
+        self.was_cut = False
+        self.has_escalated = False
+        self.continuations = 0
+        self.nudges_left = 1
+        self.resumed_calls = 0
+        self.failures = 0
+        self.breaks = 0
+        """How often a shown text was continued because its stream broke: its budget."""
+        self.resends = 0
+        """How often front ends were told that a broken stream is made good."""
+        self.relearned: set[str] = set()
+        self.caps = self._plan_caps()
+
+    def _plan_caps(self) -> caps.Caps:
+        model = self.model
+        return caps.caps_for(self.plan.output, model.output_limit, is_silently_capped=model.host.is_silently_capped)
+
+    @property
+    def is_affordable(self) -> bool:
+        """Whether the prompt has cost less than the person would spend on it; True where there is no such limit."""
+        limit = self.plan.max_budget_usd
+        return limit is None or self.ledger.whole.spent < limit
+
+    def learn(self, learn: Learn) -> Effect:
+        """Plan with a new fact from now on, and have it remembered."""
+        self.model = self.model.learning(learn)
+        self.caps = self._plan_caps()
+        return learn
+
+    def fitted(self, request: ModelRequest, cap: int) -> int | None:
+        """Return `cap` clamped to what the window leaves for `request`, None where that is too little."""
+        window = self.model.window
+        size = self.counter.size_of(request, enough=caps.room_for_prompt(cap, window))
+        return caps.fit(cap, prompt_tokens=size.tokens, window=window, is_counted=size.is_counted)
+
+    def send(
+        self,
+        kind: AttemptKind,
+        request: ModelRequest,
+        cause: RequestCause,
+        *,
+        seam: Seam | None = None,
+        is_broken: bool = False,
+    ) -> list[Effect]:
+        """Start an attempt; it goes on with `base`, which is empty unless it continues something."""
+        self.ledger.count(cause)
+        attempt = Attempt(
+            kind,
+            request,
+            self.tools,
+            base=self.base,
+            seam=seam,
+            is_silent=kind == "resume",
+            is_broken=is_broken,
+            has_inline_thinking=self.model.facts.inline_thinking,
+        )
+        self.phase = Streaming(attempt, cause)
+        return [SendRequest(request)]
+
+    def send_continuation(self, cap: int, cause: RequestCause, *, is_broken: bool) -> list[Effect]:
+        """Ask to go on with `base`. Where the host continues the message itself the seam is exact and not cleaned."""
+        self.base = without_trailing_reasoning(self.base)
+        request = requests.continuing_request(self.plan, self.model, self.base, cap, is_broken=is_broken)
+        seam = None if request.is_prefill else Seam(text_of(self.base))
+        return self.send("continuation", request, cause, seam=seam, is_broken=is_broken)
+
+    def send_again(self, attempt: Attempt, cap: int, request: ModelRequest | None = None) -> list[Effect]:
+        """Send the request of an attempt that failed once more, or `request` in its place."""
+        seam = None if attempt.seam is None else attempt.seam.renewed()
+        request = replace(request or attempt.request, max_tokens=cap)
+        return self.send(attempt.kind, request, "retries", seam=seam, is_broken=attempt.is_broken)
+
+    def close_attempt(self, attempt: Attempt, stop: str) -> None:
+        """Account for an attempt that ended, in whatever way."""
+        self.phase = Closed(attempt)
+        usage = attempt.assembler.usage
+        estimate = Usage(self.counter.size_of(attempt.request).tokens, self.tokens_of(attempt))
+        self.ledger.add(usage, estimate, is_unused=not attempt.has_begun)
+        attempt.record_index = len(self.records)
+        self.records.append(attempt.record(stop))
+
+    def discard(self, attempt: Attempt) -> None:
+        """Mark a closed attempt as thrown away; doing it twice changes nothing."""
+        self._mark(attempt, is_discarded=True)
+
+    def _mark(self, attempt: Attempt, *, is_discarded: bool) -> None:
+        record = self.records[attempt.record_index]
+        if record.is_discarded is is_discarded:
+            return
+        self.records[attempt.record_index] = replace(record, is_discarded=is_discarded)
+        move = self.ledger.discard if is_discarded else self.ledger.keep
+        move(attempt.assembler.usage)
+
+    def start_over(self, reason: str, attempt: int, cap: int) -> Effect:
+        """Tell front ends to take back what they show of this reply: another attempt at it follows."""
+        self.has_taken_back = True
+        return Emit(Retry(is_continuation=False, reason=reason, attempt=attempt, max_tokens=cap))
+
+    def supersede(self, attempt: Attempt, shape: ReplyShape | None = None) -> None:
+        """Keep what an attempt showed while another takes its place; the longer of two partials is kept."""
+        self.discard(attempt)
+        if self.superseded is None or attempt.shown_text > len(self.superseded.text):
+            text = text_of(attempt.drafts)
+            self.superseded = SupersededAttempt(attempt, shape, attempt.drafts, text, self.tokens_of(attempt))
+
+    def absorb(self, attempt: Attempt) -> None:
+        """Make what an attempt gave a part of the reply."""
+        self.kept_tokens += self.tokens_of(attempt)
+        self.base = joined(self.base, attempt.drafts)
+
+    def absorb_text(self, attempt: Attempt) -> None:
+        """The same for an attempt that did not end: its calls may be cut anywhere and are dropped."""
+        self.kept_tokens += self.tokens_of(attempt)
+        self.base = joined(self.base, without_calls(attempt.drafts))
+
+    def restore_superseded(self) -> list[Effect]:
+        """Put the partial back in the place of what replaced it; its calls stay gone."""
+        superseded = self.superseded
+        if superseded is None:
+            return []
+        self.base = without_calls(superseded.drafts)
+        self.kept_tokens = superseded.output_tokens
+        return self._reinstate(superseded)
+
+    def reopen_superseded(self) -> list[Effect]:
+        """Go back to the partial as it was, calls included, for another decision on it."""
+        superseded = self.superseded
+        if superseded is None or superseded.shape is None:
+            return []
+        self.phase = Reopened(superseded.attempt, superseded.shape)
+        return self._reinstate(superseded)
+
+    def _reinstate(self, superseded: SupersededAttempt) -> list[Effect]:
+        self.superseded = None
+        self._mark(superseded.attempt, is_discarded=False)
+        if not self.has_taken_back:
+            return []
+        self.has_taken_back = False
+        reasoning = "".join(draft.text for draft in superseded.drafts if draft.kind == "reasoning")
+        return [Emit(PartialRestored(superseded.text, reasoning))]
+
+    def salvage(self, attempt: Attempt | None) -> list[Effect]:
+        """Keep the most complete text there is of a reply that will not go on; `attempt` is closed already."""
+        shown = attempt.shown_text if attempt else 0
+        if self.superseded is not None and len(self.superseded.text) >= shown:
+            if attempt is not None:
+                self.discard(attempt)
+            return self.restore_superseded()
+        self.superseded = None
+        if attempt is not None and attempt.kind != "resume":
+            self.absorb_text(attempt)
+        self.base = without_calls(self.base)
+        return []
+
+    def tokens_of(self, attempt: Attempt) -> int:
+        """Return the output tokens of an attempt as reported, else as good as can be told from what it gave.
+
+        Of an attempt that did not end a report may be from its beginning, so the larger of the two counts.
+        """
+        reported = attempt.assembler.usage.output
+        if reported is not None and attempt.assembler.ended is not None:
+            return reported
+        return max(reported or 0, sum(self.counter.measure(draft.text) for draft in attempt.drafts))
+
+    @property
+    def text(self) -> str:
+        return text_of(self.base)
+
+    def finish(
+        self,
+        ending: Ending,
+        stop: StopReason | None,
+        raw_stop: str,
+        *,
+        why: Termination = "completed",
+        note: str = "",
+        error: ErrorInfo | None = None,
+        cap: int = 0,
+        limit: Limit | None = None,
+    ) -> list[Effect]:
+        """Commit what `base` holds and say so; the reply takes nothing after this."""
+        assert not isinstance(self.phase, Finished), "a reply ends once"
+        blocks = stored_blocks(self.base)
+        is_worth_storing = any(is_solid(block) for block in blocks)
+        message = Message("assistant", blocks) if is_worth_storing else None
+        drafts = [draft for draft in self.base if draft.kind == "call"]
+        calls = tuple(JudgedCall(stored_call(draft), draft.state, draft.text, cap) for draft in drafts)
+        self.phase = Finished(ReplyResult(ending, stop, raw_stop, message, calls, error, note, limit))
+        effects: list[Effect] = []
+        if self.was_cut:
+            effects.append(Emit(ContinuationTerminated(why)))
+        records = tuple(self.records)
+        if message is not None:
+            effects.append(Append(message, records, note))
+        effects.append(Emit(ReplyFinished(stop, raw_stop, self.parts, message, records, note)))
+        return effects
+
+
+def is_solid(block: Block) -> bool:
+    return isinstance(block, ToolCall) or (isinstance(block, Text) and bool(block.text.strip()))
+
+
+def without_calls(drafts: Sequence[Draft]) -> list[Draft]:
+    return [draft for draft in drafts if draft.kind != "call"]
+
+
+def without_trailing_reasoning(drafts: Sequence[Draft]) -> list[Draft]:
+    """Return drafts that end with their last text; white space behind the reasoning that is dropped goes on in it."""
+    end = len(drafts)
+    while end and (drafts[end - 1].kind == "reasoning" or not drafts[end - 1].text.strip()):
+        end -= 1
+    space = [draft for draft in drafts[end:] if draft.kind == "text" and draft.size]
+    return joined(list(drafts[:end]), space)
+
+
+def joined(base: Sequence[Draft], drafts: Sequence[Draft]) -> list[Draft]:
+    """Return one list of drafts in which the text goes on where it stopped.
+
+    Unsigned thinking between two pieces of one text is dropped, so that they stay one block; neither list is changed.
+    """
+    if not base:
+        return list(drafts)
+    kept = [draft for draft in drafts if draft.kind != "reasoning" or draft.opaque is not None]
+    result = list(base)
+    for draft in kept:
+        if draft.kind == "text" and result[-1].kind == "text":
+            result[-1] = _one_text(result[-1], draft)
+        else:
+            result.append(draft)
+    return result
+
+
+def _one_text(first: Draft, second: Draft) -> Draft:
+    text = Draft("text", [*first.pieces, *second.pieces], first.size + second.size)
+    text.opaque = second.opaque or first.opaque
+    return text
+
+
+REPEATS = (
+    "The model repeated itself without end, so qcode stopped it; the text so far is kept. "
+    "Ask again in other words, or try another model."
+)
+
+
+def describe_no_room(prompt_tokens: int, window: int | None) -> str:
+    """Say, with the figures, that the context window leaves no room for a reply, and what to do about it."""
+    size = window or DEFAULT_CONTEXT_WINDOW
+    return (
+        f"The prompt (about {prompt_tokens:,} tokens) leaves no room for a reply in the context window of {size:,}. "
+        "Shorten it, attach less, or start a new session."
+    )
+
+
+def describe_cut(attempts: Sequence[AttemptRecord], why: str, error: str = "") -> str:
+    """Say in one sentence, with the numbers, that a reply is incomplete and what to do about it."""
+    caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
+    count = len(attempts)
+    requests = "1 request" if count == 1 else f"{count} requests"
+    reason = {
+        "no_progress": "the last continuation added nothing",
+        "budget_exhausted": "the output budget is used up (max_total_completion_tokens, max_total_output_chars)",
+        "repetition": "the last continuation repeated itself without end and was stopped",
+        "error": f"going on failed: {error}" if error else "going on failed",
+    }.get(why, "the output limit cut it each time")
+    return (
+        f"The reply is incomplete after {requests} (output caps {caps}): {reason}. "
+        "Ask to continue, or set a higher --max-output-tokens."
+    )
+
+
+def describe_overspent(attempts: Sequence[AttemptRecord], limit: Decimal) -> str:
+    """Say that a cut reply is not gone on with because the prompt has cost what it may."""
+    caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
+    return (
+        f"The reply is incomplete (output caps {caps}): going on would cost more than --max-budget-usd {limit}. "
+        "Ask to continue, or allow more."
+    )
+
+
+def describe_thinking_only(attempts: Sequence[AttemptRecord], thinking_chars: int) -> str:
+    caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
+    return (
+        f"Thinking used up the output limit in every request (caps {caps}; {thinking_chars:,} characters of thinking, "
+        "no answer). Lower the reasoning effort, or set a higher --max-output-tokens."
+    )
+
+
+def describe_empty(attempts: Sequence[AttemptRecord]) -> str:
+    caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
+    return (
+        f"The reply was cut before any text or tool call arrived (output caps {caps}). "
+        "Ask for less at once, or set a higher --max-output-tokens."
+    )

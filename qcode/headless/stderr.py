@@ -1,0 +1,231 @@
+"""stderr: one-line messages and, on a terminal, one live line of progress that leaves no trace.
+
+A failure of stderr never fails the run: the answer is on stdout. `Progress` words what is happening now, `Meter`
+measures the turn and the waiting for the model; both are pure, the clock is given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import BinaryIO
+
+from qcode.headless.output import OutputLostError, Pipe
+from qcode.protocol import events as ev
+from qcode.protocol.events import AgentEvent, ReplyFinished, StepStarted, TurnEnded, TurnEvent, Waiting
+from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
+from qcode.text.clean import clean, single_spaced
+
+_ERASE = b"\r\x1b[2K"
+_NARROWEST = 20
+
+
+class Margin:
+    """Writes beside the answer. `is_terminal` turns the live line on."""
+
+    def __init__(self, stream: BinaryIO, *, is_terminal: bool) -> None:
+        self._stream = stream
+        self._pipe: Pipe | None = Pipe(stream)
+        self._is_terminal = is_terminal
+        self._is_live = False
+
+    async def say(self, text: str) -> None:
+        """Write `text` as one line that begins with `qcode: `."""
+        await self._write(f"qcode: {single_spaced(text)}\n")
+
+    async def say_visible(self, text: str) -> None:
+        """Write one line in which nothing is invisible already: blanks in it count, for it may be copied."""
+        await self._write(f"qcode: {text}\n")
+
+    async def quote(self, text: str) -> None:
+        """Write foreign text as it is, cleaned, with a final newline."""
+        shown = clean(text)
+        await self._write(shown if shown.endswith("\n") else f"{shown}\n")
+
+    async def show(self, status: str) -> None:
+        """Replace the live line; nothing where stderr is no terminal."""
+        if self._is_terminal:
+            line = single_spaced(status)[: self._width() - 1]
+            self._is_live = True
+            await self._send(_ERASE + line.encode("utf-8", "replace"))
+
+    async def erase(self) -> None:
+        """Take the live line away, so that what comes next has a clean row."""
+        if self._is_live:
+            self._is_live = False
+            await self._send(_ERASE)
+
+    def erase_now(self) -> None:
+        """As `erase`, without waiting: for a program that is about to exit."""
+        if self._is_live and self._pipe is not None:
+            self._is_live = False
+            with contextlib.suppress(OutputLostError):
+                self._pipe.push(_ERASE)
+
+    async def _write(self, text: str) -> None:
+        await self.erase()
+        await self._send(text.encode("utf-8", "replace"))
+
+    async def _send(self, data: bytes) -> None:
+        if self._pipe is None:
+            return
+        try:
+            await self._pipe.write(data)
+        except OutputLostError:
+            self._pipe = None
+
+    def _width(self) -> int:
+        try:
+            return max(_NARROWEST, os.get_terminal_size(self._stream.fileno()).columns)
+        except OSError:
+            return 80
+
+
+class Progress:
+    """Feed it every event; `status` says what the turn is doing. Nothing of the model's text is in it."""
+
+    def __init__(self) -> None:
+        self.status = "starting"
+        self._size = 0
+
+    def see(self, event: TurnEvent) -> None:
+        match event:
+            case ev.StepStarted(step=step):
+                self._size = 0
+                self.status = "waiting for the model" if step == 1 else f"waiting for the model (reply {step})"
+            case ReasoningDelta():
+                self.status = "thinking"
+            case TextDelta(text=text):
+                self._size += len(text)
+                self.status = f"writing, {self._size:,} characters"
+            case ev.ToolCallProgress(name=name, size=size):
+                self.status = f"preparing {name}, {size:,} characters"
+            case ev.CompactionStarted():
+                self.status = "compacting the conversation"
+            case ev.Retry(reason="context"):
+                self.status = "going on with more room"
+            case ev.Retry():
+                self._size = self._size if event.is_continuation else 0
+                self.status = f"{_cause(event)}, {_remedy(event)}"
+            case ev.AgentEvent(event=ev.ToolStarted(call=call)):
+                self.status = f"a sub-agent is running {call.name}"
+            case ev.ToolStarted(call=call):
+                self.status = f"running {call.name}"
+            case ev.Waiting(seconds=seconds, why=why):
+                self.status = f"waiting {seconds:.0f} s: {why}"
+            case _:
+                pass
+
+
+def remark(event: TurnEvent) -> str:
+    """Return what `-v` says of an event; empty for most."""
+    match event:
+        case ev.AgentEvent(event=inner):
+            said = remark(inner)
+            return f"sub-agent: {said}" if said else ""
+        case ev.Notice(text=text):
+            return text
+        case WebSearched():
+            cited = ", ".join(source.url for source in event.sources)
+            return f"searched the web for {'; '.join(event.queries)}" + (f"; cited: {cited}" if cited else "")
+        case ev.Compacted():
+            return f"the conversation was compacted: about {event.before_tokens:,} to {event.after_tokens:,} tokens"
+        case ev.Retry(reason="context"):
+            return "the context window was full: going on with more room"
+        case ev.Retry():
+            return f"{_cause(event)}: {_remedy(event)}"
+        case ev.PartialRestored():
+            return "the new attempt came to nothing: the text before it is kept"
+        case ev.Waiting():
+            return f"waiting {event.seconds:.1f} s before retry {event.attempt}: {event.why}"
+        case ev.ToolFinished():
+            detail = event.outcome.summary
+            return f"{event.call.name}: {event.state}" + (f", {detail}" if detail else "")
+        case _:
+            return ""
+
+
+def _cause(retry: ev.Retry) -> str:
+    """Only the output limit cuts a reply; a stream that broke, or thinking that left no room, is something else."""
+    match retry.reason:
+        case "max_tokens":
+            return "the reply was cut by the output limit"
+        case "transport":
+            return "the connection broke"
+        case "thinking":
+            return "thinking took all of the output"
+        case "call":
+            return "a tool call came incomplete"
+        case _:
+            return retry.reason
+
+
+def _remedy(retry: ev.Retry) -> str:
+    match retry.reason, retry.is_continuation:
+        case "max_tokens", False:
+            return f"starting over with up to {retry.max_tokens:,} tokens"
+        case "thinking", _:
+            return "asking for the answer now"
+        case "call", _:
+            return f"asking for the rest of it, attempt {retry.attempt}"
+        case _, is_continuation:
+            return f"{'continuing' if is_continuation else 'starting over'}, attempt {retry.attempt}"
+
+
+def elapsed(seconds: float) -> str:
+    """Return a duration as `8 s` or `2 min 05 s`."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+class Meter:
+    """Feed it every event. API time runs from a request to its decided reply, back-off between tries left out.
+
+    That of sub-agents is added, so where several work at once it may be more than the time that went by.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._began = clock()
+        self._asked_at: float | None = None
+        self._waits_since: float | None = None
+        self._api = 0.0
+        self._inner: dict[str, Meter] = {}
+
+    def see(self, event: TurnEvent) -> None:
+        now = self._clock()
+        if self._waits_since is not None and self._asked_at is not None:
+            self._asked_at += now - self._waits_since
+            self._waits_since = None
+        match event:
+            case StepStarted():
+                self._stop(now)
+                self._asked_at = now
+            case Waiting():
+                self._waits_since = now
+            case ReplyFinished() | TurnEnded():
+                self._stop(now)
+            case AgentEvent(call_id=call_id, event=inner):
+                self._inner.setdefault(call_id, Meter(self._clock)).see(inner)
+            case _:
+                pass
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the turn began."""
+        return self._clock() - self._began
+
+    @property
+    def duration_ms(self) -> int:
+        return round(self.elapsed * 1000)
+
+    @property
+    def api_ms(self) -> int:
+        running = 0.0 if self._asked_at is None else (self._waits_since or self._clock()) - self._asked_at
+        return round((self._api + running) * 1000) + sum(one.api_ms for one in self._inner.values())
+
+    def _stop(self, now: float) -> None:
+        if self._asked_at is not None:
+            self._api += now - self._asked_at
+        self._asked_at = None

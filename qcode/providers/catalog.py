@@ -1,0 +1,325 @@
+"""The model catalog: what is publicly known of a model on its host (window, output limit, price, abilities).
+
+Data: `data/models.json` (made by `scripts/build_catalog.py`) with `CORRECTIONS` on top, each with its reason: facts
+that a host enforces or documents. Loaded once, at the first look-up; no network, no SDK. A wrong limit is worse than an
+unknown one, so a name that is not clearly in the table is unknown. One model has many spellings (dates, `-latest`,
+vendor prefixes, Bedrock regions); only decorations that hosts document as such are removed, so that `gpt-5-mini` never
+becomes `gpt-5`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+
+from qcode.protocol.model import ModelFacts
+from qcode.protocol.usage import Price
+from qcode.values import dataclass
+
+DATA = Path(__file__).with_name("data") / "models.json"
+
+BUILT_IN = ("anthropic", "openai", "gemini", "bedrock")
+"""The providers that need no config, in the order in which a credential is looked for."""
+
+_DEFAULTS: Mapping[str, str] = {
+    "anthropic": "claude-sonnet-5-5",
+    "openai": "gpt-6.1-sol",
+    "gemini": "gemini-3.8-flash",
+    "bedrock": "global.anthropic.claude-sonnet-5-5",
+    "demo": "demo",
+}
+
+# Models that only their maker (or a relay to it) serves: a `vendor/model` name means the same model everywhere.
+_CLOSED: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "anthropic": ("anthropic", ("claude-",)),
+    "openai": ("openai", ("gpt-3", "gpt-4", "gpt-5", "gpt-6", "o1", "o3", "o4")),
+    "google": ("gemini", ("gemini-",)),
+    "x-ai": ("xai", ("grok-",)),
+}
+# OpenRouter's routing suffixes choose a host and leave the model alone (its "model variants" page).
+_ROUTING = frozenset({"", "nitro", "floor", "exacto"})
+_FREE = Price(Decimal(0), Decimal(0), Decimal(0), Decimal(0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Everything known, by provider: facts by exact name, and the exact names behind each plain one."""
+
+    source: str
+    date: str
+    facts: Mapping[str, Mapping[str, ModelFacts]]
+    plain: Mapping[str, Mapping[str, tuple[str, ...]]]
+    responses_only: frozenset[str]
+
+
+def lookup(provider: str, model: str) -> ModelFacts | None:
+    """Return what is known of `model` at `provider`, or None; never the limits of another model.
+
+    An exact name wins. Otherwise date, `-latest`, `-preview`, Bedrock version and region are ignored, provided that
+    the rows which then match agree. A relay (`openrouter/anthropic/claude-…`) has the limits of the maker, and the
+    price too where it is OpenRouter, which passes prices through (its FAQ).
+    """
+    name = canonical_provider(provider)
+    found = _find(name, model)
+    if found is None and "/" in model:
+        found = _find_relayed(name, model)
+    return found
+
+
+def default_model(provider: str) -> str:
+    """Return the model to use where a person named only the provider; `LookupError` where there is no such default."""
+    try:
+        return _DEFAULTS[canonical_provider(provider)]
+    except KeyError:
+        raise LookupError(f"no default model is known for {provider}") from None
+
+
+def resolve(name: str, providers: Collection[str] = BUILT_IN) -> str | tuple[str, ...]:
+    """Return `provider/model` where exactly one of `providers` has the model `name`, else the candidates.
+
+    Candidates are `provider/model` names too: those of several providers, else the nearest spellings, maybe none.
+    Models that only the Responses API serves resolve to `openai-responses` where that is among the providers.
+    """
+    known_as: dict[str, str] = {}
+    for provider in providers:
+        known_as.setdefault(canonical_provider(provider), provider)
+    has_responses = "openai-responses" in providers
+    exact = [host for host in known_as if exact_name(host, name) in _rows(host)]
+    hits = exact or [host for host in known_as if _find(host, name) is not None]
+    if not hits:
+        return _nearest_anywhere(name, known_as)
+    named = tuple(_qualified(known_as[host], exact_name(host, name), has_responses=has_responses) for host in hits)
+    return named[0] if len(named) == 1 else named
+
+
+def nearest(provider: str, name: str, candidates: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return up to three names closest to `name`, best first: of `candidates`, or of the table where there are none."""
+    from qcode.providers.registry import suggestions
+
+    host = canonical_provider(provider)
+    return suggestions(exact_name(host, name), list(candidates) or list(_rows(host)))
+
+
+def models() -> Iterator[tuple[str, ModelFacts]]:
+    """Yield every model of the table as `provider/model` with what is known of it, in order of name."""
+    for provider, rows in sorted(_table().facts.items()):
+        for name, facts in sorted(rows.items()):
+            yield f"{provider}/{name}", facts
+
+
+def catalog_source() -> str:
+    """Return where the table comes from and its date, in one line for `qcode models` and `qcode doctor`."""
+    table = _table()
+    return f"{table.source}, {table.date}"
+
+
+def _rows(provider: str) -> Mapping[str, ModelFacts]:
+    if provider == "demo":
+        from qcode.providers.demo.provider import DEMO_FACTS, DEMO_MODEL
+
+        return {DEMO_MODEL: DEMO_FACTS}
+    return _table().facts.get(provider, {})
+
+
+def _find(provider: str, model: str) -> ModelFacts | None:
+    rows = _rows(provider)
+    name = exact_name(provider, model)
+    if name in rows:
+        return rows[name]
+    plain, spellings = plain_name(provider, name), _table().plain.get(provider, {})
+    found = _agreed(rows, plain, spellings.get(plain, ()))
+    if found is None and provider == "bedrock" and (base := without_region(plain)) != plain:
+        found = _agreed(rows, base, spellings.get(base, ()))
+        # Prices differ between regions, limits do not.
+        return found and replace(found, price=None)
+    return found
+
+
+def _agreed(rows: Mapping[str, ModelFacts], plain: str, names: tuple[str, ...]) -> ModelFacts | None:
+    """Return the facts of the plain name itself, or those that all its spellings share; None where they differ."""
+    if plain in rows:
+        return rows[plain]
+    facts = {rows[name] for name in names}
+    return facts.pop() if len(facts) == 1 else None
+
+
+def _find_relayed(provider: str, model: str) -> ModelFacts | None:
+    vendor, _, rest = model.strip().lower().partition("/")
+    name, _, variant = rest.partition(":")
+    maker, families = _CLOSED.get(vendor, ("", ()))
+    found = _find(maker, name) if name.startswith(families) else None
+    if found is None:
+        return None
+    found = replace(found, prefill=False)
+    if provider == "openrouter" and variant == "free":
+        # A free variant is listed with a window and limits of its own (OpenRouter's "free variant" page).
+        return replace(found, price=_FREE, context_window=None, max_output_tokens=None)
+    if variant not in _ROUTING:
+        return None
+    return found if provider == "openrouter" else replace(found, price=None)
+
+
+def _nearest_anywhere(name: str, known_as: Mapping[str, str]) -> tuple[str, ...]:
+    from difflib import SequenceMatcher
+
+    wanted = name.strip().lower()
+    found = {f"{known}/{match}": match for host, known in known_as.items() for match in nearest(host, wanted)}
+    ranked = sorted(found, key=lambda full: (-SequenceMatcher(None, wanted, found[full]).ratio(), full))
+    return tuple(ranked[:3])
+
+
+def _qualified(provider: str, model: str, *, has_responses: bool) -> str:
+    is_responses = has_responses and canonical_provider(provider) == "openai" and model in _table().responses_only
+    return f"openai-responses/{model}" if is_responses else f"{provider}/{model}"
+
+
+@cache
+def _table() -> _Table:
+    data = json.loads(DATA.read_bytes())
+    facts: dict[str, dict[str, ModelFacts]] = {
+        provider: {name: _facts(row) for name, row in rows.items()} for provider, rows in data["models"].items()
+    }
+    for (provider, name), correction in CORRECTIONS.items():
+        rows = facts.setdefault(provider, {})
+        rows[name] = correction.apply(rows.get(name))
+    responses = {name for name, row in data["models"]["openai"].items() if row.get("api") == "responses"}
+    plain = {provider: _by_plain_name(provider, rows) for provider, rows in facts.items()}
+    return _Table(data["source"], data["date"], facts, plain, frozenset(responses))
+
+
+def _by_plain_name(provider: str, rows: Mapping[str, ModelFacts]) -> dict[str, tuple[str, ...]]:
+    plain: dict[str, tuple[str, ...]] = {}
+    for name in rows:
+        key = plain_name(provider, name)
+        plain[key] = (*plain.get(key, ()), name)
+    return plain
+
+
+def _facts(row: Mapping[str, object]) -> ModelFacts:
+    return ModelFacts(
+        context_window=_count(row.get("window")),
+        max_output_tokens=_count(row.get("output")),
+        price=_price(row.get("price")),
+        prefill=row.get("prefill") is True,
+        # The table leaves the mark out for many a model that sees; what it does not say is not known.
+        images=True if row.get("images") is True else None,
+        thinking=row.get("thinking") is True,
+    )
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _price(values: object) -> Price | None:
+    if not isinstance(values, list):
+        return None
+    dollars = [None if text is None else Decimal(text) for text in values]
+    if dollars[0] is None or dollars[1] is None:
+        return None
+    return Price(dollars[0], dollars[1], dollars[2], dollars[3])
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """Facts that replace those of the table; None leaves the table's own. `reason` says where they come from."""
+
+    reason: str
+    output: int | None = None
+    whole: ModelFacts | None = None
+
+    def apply(self, facts: ModelFacts | None) -> ModelFacts:
+        """Return the corrected facts of a model the table may or may not hold."""
+        base = self.whole or facts or ModelFacts()
+        return replace(base, max_output_tokens=self.output or base.max_output_tokens)
+
+
+def _claude_4(output: int, prices: tuple[str, str, str, str]) -> ModelFacts:
+    price = Price(*(Decimal(text) for text in prices))
+    return ModelFacts(200_000, output, price, prefill=True, images=True, thinking=True)
+
+
+_OPUS_4 = _claude_4(32_000, ("15", "75", "1.5", "18.75"))
+_SONNET_4 = _claude_4(64_000, ("3", "15", "0.3", "3.75"))
+_RETIRED_ROW = "no longer in the public table, still served in places; figures of Anthropic's model page"
+_GEMINI_2_5 = "the API counts the cap exclusively: 65,536 is refused, 65,535 is taken"
+_O1_FIRST = "the first o1 models had smaller limits than o1 itself (OpenAI's model pages)"
+
+CORRECTIONS: Mapping[tuple[str, str], Correction] = {
+    ("openai", "gpt-4o"): Correction("the API refuses more than 16,384", output=16_384),
+    ("openai", "o1-preview"): Correction(_O1_FIRST, whole=ModelFacts(128_000, 32_768, thinking=True)),
+    ("openai", "o1-mini"): Correction(_O1_FIRST, whole=ModelFacts(128_000, 65_536, thinking=True)),
+    ("anthropic", "claude-opus-4-1"): Correction(_RETIRED_ROW, whole=_OPUS_4),
+    ("anthropic", "claude-opus-4"): Correction(_RETIRED_ROW, whole=_OPUS_4),
+    ("anthropic", "claude-opus-4-0"): Correction("Anthropic's alias of claude-opus-4", whole=_OPUS_4),
+    ("anthropic", "claude-sonnet-4"): Correction(_RETIRED_ROW, whole=_SONNET_4),
+    ("anthropic", "claude-sonnet-4-0"): Correction("Anthropic's alias of claude-sonnet-4", whole=_SONNET_4),
+    ("gemini", "gemini-2.5-pro"): Correction(_GEMINI_2_5, output=65_535),
+    ("gemini", "gemini-2.5-flash"): Correction(_GEMINI_2_5, output=65_535),
+    ("gemini", "gemini-2.5-flash-lite"): Correction(_GEMINI_2_5, output=65_535),
+    ("deepseek", "deepseek-chat"): Correction("the API's range is 1 to 8,192", output=8_192),
+}
+
+
+_SAME_HOST = {
+    "openai-responses": "openai",
+    "google": "gemini",
+    "qwen": "dashscope",
+    "kimi": "moonshot",
+    "glm": "zai",
+    "x-ai": "xai",
+    "z-ai": "zai",
+    "moonshotai": "moonshot",
+    "mistralai": "mistral",
+}
+# Snapshots of these hosts have limits of their own, so a date or `-latest` says which model is meant.
+_SNAPSHOTS_DIFFER = frozenset({"dashscope"})
+
+_DATE = re.compile(r"[-@](?:20\d{6}|20\d{2}-\d{2}-\d{2})$|@default$")
+_PREVIEW = re.compile(r"-preview(?:-\d{2}-(?:\d{2}|\d{4}))?$")
+_BEDROCK_REGION = re.compile(r"^(us-gov|us|eu|apac|global|au|jp|in|ca|sa|me|af)\.(?=[a-z0-9]+\.)")
+_BEDROCK_VERSION = re.compile(r"-v\d+(?::\d+)?$")
+_BEDROCK_ARN = re.compile(r"^arn:aws[a-z-]*:bedrock:[^/]*:(?:foundation-model|inference-profile)/")
+
+
+def canonical_provider(name: str) -> str:
+    """Return the name under which the table knows a provider; a name it does not know comes back as it is."""
+    lowered = name.strip().lower()
+    return _SAME_HOST.get(lowered, lowered)
+
+
+def exact_name(provider: str, model: str) -> str:
+    """Return `model` as a host's own list would spell it: lower case, without a resource path around it."""
+    name = model.strip().lower()
+    if provider == "gemini":
+        return name.removeprefix("models/")
+    if provider == "bedrock":
+        return _BEDROCK_ARN.sub("", name)
+    return name
+
+
+def plain_name(provider: str, model: str) -> str:
+    """Return the name without date, `-latest`, `-preview` and Bedrock version; a Bedrock region stays."""
+    name = exact_name(provider, model)
+    if provider in _SNAPSHOTS_DIFFER:
+        return name
+    if provider == "bedrock":
+        name = _BEDROCK_VERSION.sub("", name)
+    if "claude" in name:
+        vendor, separator, rest = name.rpartition("claude")
+        name = vendor + separator + rest.replace(".", "-")
+    while True:
+        shorter = _PREVIEW.sub("", _DATE.sub("", name)).removesuffix("-latest")
+        if shorter == name or not shorter:
+            return name
+        name = shorter
+
+
+def without_region(model: str) -> str:
+    """Return a Bedrock id without the prefix of a cross-region inference profile."""
+    return _BEDROCK_REGION.sub("", model)

@@ -1,0 +1,334 @@
+"""The direct way to a host: a plain key, a plain address, no proxy, and no SDK to load.
+
+`DirectProvider` takes it for replies if the connection is plain, and the host's SDK for everything else. `DirectClient`
+sends one request at a time over a kept or new connection and never retries or redirects. What goes over the wire is
+`http1`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import ssl
+import threading
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+from qcode import __version__
+from qcode.protocol.errors import ProviderError
+from qcode.protocol.model import ModelRequest
+from qcode.providers.connection import Connection, is_loopback, proxy_variable
+from qcode.providers.http1 import ACCEPTED, AnswerReader, BrokenOff, Inflater, NotReached, Wire, connect, write_head
+from qcode.providers.sdk import (
+    bad_header,
+    broken_off,
+    late_reason,
+    reason_of,
+    refusal,
+    run_aside,
+    tls_context,
+    unreachable,
+)
+from qcode.providers.streaming import Answer, ClientT, SdkProvider
+from qcode.values import dataclass
+
+IDLE_LIMIT_S = 30.0
+"""Seconds a connection waits for the next step; what stands between forgets it soon after a minute."""
+
+_REFUSAL_BYTES = 1024 * 1024
+_REFUSAL_LIMIT_S = 10.0
+
+_PLAIN = re.compile(
+    r"https?://(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~/-]*)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A request: where to, with which headers besides those every request has, and its body, which is JSON."""
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class BadHeader(Exception):  # noqa: N818 - a state of the request more than an error of ours
+    """A header of the request cannot be sent."""
+
+
+class Refused(Exception):  # noqa: N818
+    """The host answered with something else than a 2xx."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], content: bytes) -> None:
+        super().__init__(f"status {status}")
+        self.status = status
+        self.headers = headers
+        self.content = content
+
+
+_FAILURES = (NotReached, BrokenOff, BadHeader, Refused)
+
+
+class DirectAnswer:
+    """An answer whose body is unread; `begun` is what came of it with the head."""
+
+    def __init__(self, reader: AnswerReader, begun: bytes, wire: Wire) -> None:
+        self.reader = reader
+        self.wire = wire
+        self._begun = begun
+
+    @property
+    def leaves_wire_free(self) -> bool:
+        """The body has ended, nothing came after it, and the host keeps the connection open."""
+        return self.reader.is_done and not self.reader.has_extra and self.reader.is_persistent
+
+    async def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """Yield the body as it comes, its content coding undone; raise `BrokenOff` if it is not whole."""
+        reader = self.reader
+        try:
+            inflater = Inflater(reader.headers.get("content-encoding", ""))
+            body = self._begun
+            while True:
+                for piece in inflater.feed(body):
+                    yield piece
+                if reader.is_done:
+                    break
+                data = await self.wire.read()
+                if not data:
+                    reader.close()
+                    break
+                body = reader.feed(data)
+            inflater.close()
+        except ValueError as error:
+            raise BrokenOff(str(error)) from error
+
+
+class DirectClient:
+    """Connections to one host, in one event loop. Belongs to whoever made it, who closes it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._idle: list[Wire] = []
+        self._tls: ssl.SSLContext | None = None
+        self._lock = threading.Lock()
+
+    def prepare(self) -> None:
+        """Read the certificates to trust. It blocks: call it in a thread. Raise `ProviderError`."""
+        with self._lock:
+            if self._tls is None and self._connection.base_url.startswith("https:"):
+                self._tls = tls_context(self._connection)
+                self._tls.set_alpn_protocols(["http/1.1"])
+
+    @asynccontextmanager
+    async def open(self, post: Post) -> AsyncIterator[DirectAnswer]:
+        """Send `post`; on leaving, the connection is kept for the next one or closed at once.
+
+        Raise `NotReached`, `BrokenOff`, `BadHeader`, or `Refused` for an answer that is no 2xx.
+        """
+        answer = await self._exchange(post.url, _written(post))
+        is_free = False
+        try:
+            reader = answer.reader
+            if not 200 <= reader.status < 300:
+                raise Refused(reader.status, reader.headers, await _content(answer))
+            yield answer
+            is_free = answer.leaves_wire_free
+        finally:
+            if is_free:
+                self._keep(answer.wire, answer.reader.headers.get("keep-alive", ""))
+            else:
+                answer.wire.abort()
+
+    def close(self) -> None:
+        """Close every connection that is not in use; safe to call twice."""
+        while self._idle:
+            self._idle.pop().abort()
+
+    async def _exchange(self, url: str, request: bytes) -> DirectAnswer:
+        """Return the answer once its head is complete.
+
+        A kept connection may end in the moment it is used again, as the host gives it up. If it ends without a byte of
+        an answer, the request goes out once more on a new one.
+        """
+        kept = self._idle_wire()
+        if kept is not None:
+            try:
+                return await _sent(kept, request)
+            except BrokenOff:
+                if kept.has_spoken:
+                    raise
+        return await _sent(await self._connect(url), request)
+
+    async def _connect(self, url: str) -> Wire:
+        parts = urlsplit(url)
+        is_secure = parts.scheme == "https"
+        if is_secure and self._tls is None:
+            await run_aside(self.prepare)
+        limit = self._connection.timeouts.connect
+        return await connect(parts.hostname or "", parts.port or (443 if is_secure else 80), self._tls, limit)
+
+    def _idle_wire(self) -> Wire | None:
+        now = asyncio.get_running_loop().time()
+        while self._idle:
+            wire = self._idle.pop()
+            if wire.is_reusable and now - wire.idle_since < wire.idle_limit:
+                return wire
+            wire.abort()
+        return None
+
+    def _keep(self, wire: Wire, wish: str) -> None:
+        """Keep a connection, for a shorter time if the host says so, with a second for the way."""
+        wire.idle_since = wire.loop.time()
+        wire.idle_limit = IDLE_LIMIT_S
+        for part in wish.split(","):
+            name, _, value = part.partition("=")
+            if name.strip().lower() == "timeout" and value.strip().isdecimal():
+                wire.idle_limit = min(IDLE_LIMIT_S, float(value) - 1)
+        self._idle.append(wire)
+
+
+# Names of headers have no case. A host or proxy that was written by hand may look for these as most clients send them.
+_AS_USUAL = {
+    name.lower(): name
+    for name in (
+        "Host", "Accept", "Accept-Encoding", "Authorization", "Connection", "Content-Length", "Content-Type",
+        "User-Agent", "X-Api-Key",
+    )
+}  # fmt: skip
+
+
+def _written(post: Post) -> bytes:
+    """Return the bytes of a request. Headers given replace ours, whatever their case; an empty one is left out."""
+    parts = urlsplit(post.url)
+    headers = {
+        "host": parts.netloc,
+        "accept-encoding": ACCEPTED,
+        "connection": "keep-alive",
+        "accept": "application/json",
+        "content-type": "application/json",
+        "user-agent": f"qcode/{__version__}",
+    }
+    headers |= {name.lower(): value for name, value in post.headers.items()}
+    headers = {name: value for name, value in headers.items() if value and name != "transfer-encoding"}
+    headers["content-length"] = str(len(post.body))
+    headers = {_AS_USUAL.get(name, name): value for name, value in headers.items()}
+    target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+    try:
+        return write_head("POST", target, headers) + post.body
+    except ValueError as error:
+        raise BadHeader(str(error)) from error
+
+
+async def _sent(wire: Wire, request: bytes) -> DirectAnswer:
+    """Send `request` and return its answer, of which the head is read; close the connection on failure."""
+    try:
+        wire.send(request)
+        return await _begun(wire)
+    except BaseException:
+        wire.abort()
+        raise
+
+
+async def _begun(wire: Wire) -> DirectAnswer:
+    try:
+        reader, body = AnswerReader(), b""
+        while not reader.status:
+            data = await wire.read()
+            if not data:
+                reader.close()
+            body = reader.feed(data)
+        return DirectAnswer(reader, body, wire)
+    except ValueError as error:
+        raise BrokenOff(str(error)) from error
+
+
+async def _content(answer: DirectAnswer) -> bytes:
+    """Return what a refusal says, or as much of it as comes."""
+    content = b""
+    with contextlib.suppress(BrokenOff, TimeoutError):
+        async with asyncio.timeout(_REFUSAL_LIMIT_S):
+            async for piece in answer.aiter_bytes():
+                content += piece
+                if len(content) > _REFUSAL_BYTES:
+                    break
+    return content
+
+
+def is_plain(connection: Connection, variables: tuple[str, ...], environ: Mapping[str, str] = os.environ) -> bool:
+    """Tell whether `connection` can be made directly: nothing about it is for an SDK or httpx2 to work out.
+
+    `variables` are those from which the host's SDK would take more than key and address.
+    """
+    if not _PLAIN.fullmatch(connection.base_url) or any(environ.get(name) for name in variables):
+        return False
+    return not _has_proxy(connection.base_url, environ)
+
+
+class DirectProvider(SdkProvider[ClientT]):
+    """A provider that needs its SDK for what is not plain only: a proxy, other ways to sign in, listing models."""
+
+    sdk_variables: tuple[str, ...] = ()
+    """Environment variables that change what the SDK sends beside key and address."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._direct = DirectClient(connection) if is_plain(connection, self.sdk_variables) else None
+
+    @abstractmethod
+    def _post(self, request: ModelRequest) -> Post:
+        """Return the request as the SDK would send it."""
+        ...
+
+    def warm_up(self) -> None:
+        """Load what the first request needs, so that it need not wait. It blocks: call it in a thread."""
+        if self._direct is None:
+            super().warm_up()
+        else:
+            self._direct.prepare()
+
+    async def close(self) -> None:
+        """Release connections; safe to call twice and before the first request."""
+        if self._direct is not None:
+            self._direct.close()
+        await super().close()
+
+    @asynccontextmanager
+    async def _answer(self, request: ModelRequest) -> AsyncIterator[Answer]:
+        opened = super()._answer(request) if self._direct is None else self._direct.open(self._post(request))
+        async with opened as answer:
+            yield answer
+
+    def _breaks(self) -> tuple[type[Exception], ...]:
+        return super()._breaks() if self._direct is None else (BrokenOff,)
+
+    def _stream_failures(self) -> tuple[type[Exception], ...]:
+        return super()._stream_failures() if self._direct is None else _FAILURES
+
+    def _failure(self, error: Exception) -> ProviderError:
+        match error:
+            case Refused():
+                return refusal(self._connection, error.status, error.headers, error.content)
+            case NotReached(seconds=float(seconds)):
+                return unreachable(self._connection, late_reason(seconds))
+            case NotReached():
+                return unreachable(self._connection, reason_of(error))
+            case BadHeader():
+                return bad_header(self._connection)
+            case BrokenOff():
+                return broken_off(self._connection)
+            case _:
+                return super()._failure(error)
+
+
+def _has_proxy(url: str, environ: Mapping[str, str]) -> bool:
+    if is_loopback(url):
+        return False
+    if os.uname().sysname == "Darwin":
+        from urllib.request import getproxies
+
+        return bool(getproxies())
+    return bool(proxy_variable(url, environ))

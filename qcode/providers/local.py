@@ -1,0 +1,315 @@
+"""Model servers on this machine or its network: find one, list its models, ask how large a context it gives.
+
+Ollama, LM Studio, llama.cpp, vLLM and SGLang on their default ports, over plain sockets and HTTP/1.0 (`ask`): most
+machines have none, and then this costs no import and no time. Only lists and settings are asked for; nothing is sent to
+a model and none is loaded. A model's own window says little: whoever starts the server decides, and some servers cut a
+longer prompt silently. Sources: the API pages of these servers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from urllib.parse import urlencode, urlsplit
+
+from qcode.providers.connection import strip_version
+from qcode.providers.registry import PROVIDERS, ProviderSpec
+from qcode.text.json import Json, JsonObject, count_in, object_in, objects_in, text_in
+from qcode.values import dataclass
+
+_MAX_ASKED = 8
+_NOT_FOR_CHAT = ("embed", "rerank", "bge-", "whisper", "tts", "clip-")
+
+Finder = Callable[[str], Awaitable[str]]
+
+
+async def find_local_server(
+    timeout: float = 0.3,  # noqa: ASYNC109 - a limit on the search as a whole, not on one await
+    ports: Mapping[str, int] | None = None,
+) -> tuple[ProviderSpec, str] | None:
+    """Return the first server that answers within `timeout` seconds and its first model that can call tools.
+
+    Servers are asked at once and preferred in the order Ollama, LM Studio, llama.cpp, vLLM, SGLang. `ports` replaces
+    their default ports. None where nobody answers or no model is there.
+    """
+    tasks: list[tuple[ProviderSpec, asyncio.Task[str]]] = []
+    for name, finder in _FINDERS.items():
+        spec = PROVIDERS[name]
+        port = (ports or {}).get(name) or urlsplit(spec.base_url).port or 80
+        tasks.append((spec, asyncio.create_task(_ask(finder, f"http://127.0.0.1:{port}"))))
+    try:
+        await asyncio.wait([task for _, task in tasks], timeout=timeout)
+    finally:
+        for _, task in tasks:
+            task.cancel()
+    for spec, task in tasks:
+        if task.done() and not task.cancelled() and task.result():
+            return spec, task.result()
+    return None
+
+
+async def _ask(finder: Finder, address: str) -> str:
+    try:
+        return await finder(address)
+    except (OSError, ValueError):
+        return ""
+
+
+async def _find_ollama(address: str) -> str:
+    """Ollama says of each model what it can do."""
+    listed = object_in(await ask(address, "/api/tags"))
+    names = [name for name in (text_in(model.get("name")) for model in objects_in(listed.get("models"))) if name]
+    names = [name for name in names if is_for_chat(name)][:_MAX_ASKED]
+    shown = await asyncio.gather(*(_show(address, name) for name in names))
+    for name, facts in zip(names, shown, strict=True):
+        abilities = facts.get("capabilities")
+        if isinstance(abilities, list) and "tools" in abilities:
+            return name
+    # An old server lists no abilities; a new one that lists none with tools has no model for us.
+    return "" if any("capabilities" in facts for facts in shown) else next(iter(names), "")
+
+
+async def _show(address: str, name: str) -> JsonObject:
+    try:
+        return object_in(await ask(address, "/api/show", {"model": name}))
+    except (OSError, ValueError):
+        return {}
+
+
+async def _find_lmstudio(address: str) -> str:
+    try:
+        models = objects_in(object_in(await ask(address, "/api/v0/models")).get("data"))
+    except (OSError, ValueError):
+        models = []
+    able = [
+        text_in(model.get("id"))
+        for model in models
+        if isinstance(abilities := model.get("capabilities"), list) and "tool_use" in abilities
+    ]
+    return next(iter(able), "") or await _find_listed(address)
+
+
+async def _find_listed(address: str) -> str:
+    models = objects_in(object_in(await ask(address, "/v1/models")).get("data"))
+    return next((name for name in (text_in(model.get("id")) for model in models) if name and is_for_chat(name)), "")
+
+
+_FINDERS: Mapping[str, Finder] = {
+    "ollama": _find_ollama,
+    "lmstudio": _find_lmstudio,
+    "llamacpp": _find_listed,
+    "vllm": _find_listed,
+    "sglang": _find_listed,
+}
+
+
+def is_for_chat(name: str) -> bool:
+    return not any(word in name.lower() for word in _NOT_FOR_CHAT)
+
+
+async def list_models(address: str, limit_s: float = 2.0) -> tuple[str, ...]:
+    """Return the models for chat that the server at `address` (with its `/v1`) lists; none where it does not answer."""
+    try:
+        async with asyncio.timeout(limit_s):
+            listed = object_in(await ask(address, "/models"))
+    except (OSError, ValueError, TimeoutError):
+        return ()
+    names = (text_in(model.get("id")) for model in objects_in(listed.get("data")))
+    return tuple(name for name in names if name and is_for_chat(name))
+
+
+SMALL_WINDOW = 32_000
+"""Below so many tokens the instructions, the tools and a few files leave no room to work in."""
+
+_OWNERS = {
+    "library": "ollama",
+    "organization_owner": "lmstudio",
+    "llamacpp": "llamacpp",
+    "vllm": "vllm",
+    "sglang": "sglang",
+}
+"""What each server writes as the owner of its models, which tells it from the others."""
+
+_ADVICE = {
+    "ollama": "start Ollama with OLLAMA_CONTEXT_LENGTH=32768, or give the model a larger num_ctx",
+    "lmstudio": "load the model with a larger context length in LM Studio (lms load --context-length 32768)",
+    "llamacpp": "start llama-server with a larger -c (-c 32768; --parallel divides it)",
+    "vllm": "start vLLM with a larger --max-model-len",
+    "sglang": "start SGLang with a larger --context-length",
+}
+DEFAULT_PORTS = frozenset({11434, 1234, 8080, 8000, 30000})
+"""Those on which Ollama, LM Studio, llama.cpp, vLLM and SGLang listen unless told otherwise."""
+_LISTED = ("max_model_len", "context_length", "context_window", "n_ctx")
+_NUM_CTX = re.compile(r"^[^\S\n]*+num_ctx[^\S\n]++(\d++)[^\S\n]*+$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalWindow:
+    """`tokens` is the window; `advice` how to make it larger on this kind of server."""
+
+    tokens: int
+    advice: str
+
+    @property
+    def is_small(self) -> bool:
+        return self.tokens < SMALL_WINDOW
+
+
+def can_tell(provider: str, base_url: str) -> bool:
+    """Return whether a server that is one of the known kinds by its name or its port is at `base_url`.
+
+    Nobody else is asked: to a server of another kind the question is a request it has not bargained for.
+    """
+    if provider in _ADVICE:
+        return True
+    try:
+        return urlsplit(base_url).port in DEFAULT_PORTS
+    except ValueError:
+        return False
+
+
+class WindowQuestion:
+    """Asks one server about one model. `provider` is its name in qcode, which may tell its kind.
+
+    A server of unknown kind gets one request, for the list of its models; what it answers tells what to ask next.
+    """
+
+    def __init__(
+        self, provider: str, base_url: str, model: str, *, key: str = "", headers: Mapping[str, str] | None = None
+    ) -> None:
+        self._provider = provider
+        self._base_url = base_url
+        self._root = strip_version(base_url)
+        self._model = model
+        self._headers = {**({"Authorization": f"Bearer {key}"} if key else {}), **(headers or {})}
+        self.is_settled = False
+        """There is nothing more to learn: the window is known, or this server does not tell it."""
+
+    async def ask(self, timeout: float = 0.3) -> LocalWindow | None:  # noqa: ASYNC109 - a limit on all questions together
+        """Return the window, or None where the server does not say: never, or not until it has loaded the model."""
+        if self.is_settled:
+            return None
+        try:
+            async with asyncio.timeout(timeout):
+                found = await self._asked()
+        except (TimeoutError, OSError, ValueError):
+            # A server that is not up yet, or has not the time now, may say it later.
+            return None
+        if found is not None:
+            self.is_settled = True
+        return found
+
+    async def _asked(self) -> LocalWindow | None:
+        kind, listed = self._provider, None
+        if kind not in ("ollama", "lmstudio"):
+            kind, listed = await self._kind()
+        tokens = listed
+        if tokens is None and kind in _QUESTIONS:
+            tokens = await _QUESTIONS[kind](self)
+        elif tokens is None:
+            self.is_settled = True
+        advice = _ADVICE.get(kind, "start its server with a larger context")
+        return LocalWindow(tokens, advice) if tokens else None
+
+    async def _kind(self) -> tuple[str, int | None]:
+        """Return the kind of the server and the window its list of models names, if it does."""
+        suffix = "/models" if self._base_url != self._root else "/v1/models"
+        models = objects_in(object_in(await self._get(self._base_url, suffix)).get("data"))
+        entry = _entry(models, self._model, "id")
+        kind = _OWNERS.get(text_in((entry or (models[0] if models else {})).get("owned_by")), self._provider)
+        if kind in ("ollama", "lmstudio", "llamacpp"):
+            return kind, None
+        # An adapter is listed without figures of its own; it has those of the model it belongs to.
+        rows = ([entry] if entry else []) + models
+        figures = (count_in(row.get(name)) for row in rows for name in _LISTED)
+        return kind, next((figure for figure in figures if figure), None)
+
+    async def _ollama(self) -> int | None:
+        """What the loaded model has, else what its Modelfile sets; a default of the server shows once it is loaded."""
+        loaded = objects_in(object_in(await self._get(self._root, "/api/ps")).get("models"))
+        entry = _entry(loaded, self._model, "model") or _entry(loaded, self._model, "name")
+        if entry is not None and (tokens := count_in(entry.get("context_length"))):
+            return tokens
+        shown = object_in(await self._get(self._root, "/api/show", {"model": self._model}))
+        found = _NUM_CTX.search(text_in(shown.get("parameters")))
+        return int(found.group(1)) if found else None
+
+    async def _lmstudio(self) -> int | None:
+        models = objects_in(object_in(await self._get(self._root, "/api/v0/models")).get("data"))
+        entry = _entry(models, self._model, "id") or {}
+        return count_in(entry.get("loaded_context_length"))
+
+    async def _llamacpp(self) -> int | None:
+        query = urlencode({"model": self._model, "autoload": "false"})
+        props = object_in(await self._get(self._root, f"/props?{query}"))
+        settings = object_in(props.get("default_generation_settings"))
+        return count_in(settings.get("n_ctx")) or count_in(props.get("n_ctx"))
+
+    async def _sglang(self) -> int | None:
+        info = object_in(await self._get(self._root, "/get_server_info"))
+        return count_in(info.get("context_length"))
+
+    async def _get(self, address: str, path: str, body: JsonObject | None = None) -> JsonObject:
+        return object_in(await ask(address, path, body, self._headers))
+
+
+_QUESTIONS: Mapping[str, Callable[[WindowQuestion], Awaitable[int | None]]] = {
+    "ollama": WindowQuestion._ollama,
+    "lmstudio": WindowQuestion._lmstudio,
+    "llamacpp": WindowQuestion._llamacpp,
+    "sglang": WindowQuestion._sglang,
+}
+
+
+def _entry(models: list[JsonObject], model: str, name: str) -> JsonObject | None:
+    """Return the row of a model; Ollama adds `:latest` to a name without a tag."""
+    wanted = {model, f"{model}:latest"}
+    return next((row for row in models if text_in(row.get(name)) in wanted), None)
+
+
+_MAX_ANSWER = 1024 * 1024
+
+
+async def ask(
+    address: str, path: str, body: JsonObject | None = None, headers: Mapping[str, str] | None = None
+) -> Json:
+    """Return the JSON at `path` of the server at `address`, the answer to a POST where there is a `body`.
+
+    Raises `OSError` or `ValueError` where there is none: no server, no HTTP without TLS, no 200, no JSON.
+    Has no time limit of its own.
+    """
+    from qcode.providers.http1 import AnswerReader, connect, write_head
+
+    parts = urlsplit(address)
+    if parts.scheme != "http" or not parts.hostname:
+        raise ValueError("not a plain HTTP address")
+    content = json.dumps(body).encode() if body is not None else b""
+    sent = {
+        "Host": parts.netloc.rpartition("@")[2],
+        "Accept": "application/json",
+        "Connection": "close",
+        **(headers or {}),
+    }
+    if content:
+        sent |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
+    method = "POST" if body is not None else "GET"
+    head = write_head(method, f"{parts.path.rstrip('/')}{path}", sent, version="1.0")
+    wire = await connect(parts.hostname, parts.port or 80, None, None)
+    try:
+        wire.send(head + content)
+        reader, answer = AnswerReader(), bytearray()
+        while not reader.is_done:
+            if data := await wire.read():
+                answer += reader.feed(data)
+            else:
+                reader.close()
+            if reader.status not in (0, 200):
+                raise ValueError("not a 200")
+            if len(answer) > _MAX_ANSWER:
+                raise ValueError("the answer is too long")
+    finally:
+        wire.abort()
+    value: Json = json.loads(answer)
+    return value

@@ -1,0 +1,410 @@
+"""Chat Completions as data: a `ModelRequest` to a body, chunks to reply events. Pure; no SDK.
+
+The shapes are those of OpenAI's API reference (chat/create and chat/streaming); what other servers do differently is
+in `quirks` for requests and tolerated by the decoder for replies. `CallDeltas` says which call a delta belongs to:
+servers leave index or id out, send index 0 for every call, repeat an id, make a new id for every delta, or send
+arguments as an object. The key is the id, then the index, then the call in progress; a name tells a new call from more
+of an old one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
+from qcode.protocol.model import Effort, ModelRequest
+from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, StopReason, UsageReported
+from qcode.protocol.tools import ToolSpec
+from qcode.protocol.usage import Usage
+from qcode.providers.blocks import BlockWriter, Ending, Kind, normalise_stop
+from qcode.providers.errors import from_stream, is_error_object
+from qcode.providers.history import (
+    alternate,
+    fit_call_id,
+    has_calls,
+    mint_call_id,
+    results_first,
+    said,
+    start_of_tool_loop,
+)
+from qcode.providers.openai.quirks import ChatQuirks, for_model
+from qcode.text.json import Json, JsonObject, count_in, object_in, objects_in, parse_object, sendable, text_in
+
+_BASIC_EFFORTS = {"minimal": "low", "max": "high"}
+_RESULTS_SEEN = "Understood."
+"""Stands between results and what a person says next, where a host wants the model to have spoken in between."""
+
+
+def encode(request: ModelRequest, quirks: ChatQuirks) -> JsonObject:
+    """Return the request body. The output cap is always sent, in the field this server reads."""
+    quirks = for_model(quirks, request.model)
+    body: JsonObject = {"model": request.model, "messages": _messages(request, quirks), "stream": True}
+    body[quirks.max_tokens_field] = request.max_tokens
+    if quirks.sends_stream_options:
+        body["stream_options"] = {"include_usage": True}
+    # Definitions stay where the history holds calls: chat templates of some servers need them to render it.
+    if request.tools and (request.allows_calls or has_calls(request)):
+        body["tools"] = [_tool(tool) for tool in request.tools]
+        if not request.allows_calls:
+            body["tool_choice"] = "none"
+    if request.effort is not None:
+        body.update(_effort(request.effort, quirks, request.model))
+    if request.is_prefill and quirks.prefill == "continue_final_message":
+        body["continue_final_message"] = True
+        body["add_generation_prompt"] = False
+    return body
+
+
+def _messages(request: ModelRequest, quirks: ChatQuirks) -> list[Json]:
+    spoken = tuple(message for message in request.messages if message.role == "user" or _says(message))
+    messages = alternate(spoken, partial(_call_id, quirks=quirks))
+    loop = start_of_tool_loop(messages)
+    sent: list[Json] = []
+    if request.system:
+        sent.append({"role": "system", "content": sendable(request.system)})
+    for index, message in enumerate(messages):
+        if message.role == "user":
+            sent += _user(message, quirks)
+            continue
+        is_last = index == len(messages) - 1
+        assistant = _assistant(message, quirks, echoes_reasoning=quirks.echoes_reasoning and index >= loop)
+        if is_last and request.is_prefill and quirks.prefill in ("prefix", "partial"):
+            assistant[quirks.prefill] = True
+        sent.append(assistant)
+    return sent
+
+
+def _says(message: Message) -> bool:
+    """Tell whether anything of an assistant message can be sent; reasoning alone cannot."""
+    return bool(message.text or message.calls)
+
+
+def _user(message: Message, quirks: ChatQuirks) -> list[Json]:
+    """Results become messages of their own; the pictures of a result follow in the user's, for a tool's takes none."""
+    results, rest = results_first(message.blocks)
+    sent: list[Json] = [_result(result) for result in results]
+    said_besides = _user_parts(results, rest)
+    if said_besides is None:
+        return sent
+    if results and quirks.answers_results:
+        sent.append({"role": "assistant", "content": _RESULTS_SEEN})
+    return [*sent, {"role": "user", "content": said_besides}]
+
+
+def _user_parts(results: list[ToolResult], rest: list[Text | Image]) -> Json:
+    """Return what a user message holds besides results, None where that is nothing."""
+    parts: list[Json] = []
+    for result in results:
+        if result.images:
+            parts.append(_text_part(f"Images returned by {result.name}:"))
+            parts += [_image_part(image) for image in result.images]
+    texts = [block.text for block in rest if isinstance(block, Text) and block.text]
+    if not parts and not any(isinstance(block, Image) for block in rest):
+        return sendable("\n\n".join(texts)) if texts or not results else None
+    for block in rest:
+        if isinstance(block, Image):
+            parts.append(_image_part(block))
+        elif block.text:
+            parts.append(_text_part(block.text))
+    return parts
+
+
+def _assistant(message: Message, quirks: ChatQuirks, *, echoes_reasoning: bool) -> JsonObject:
+    blocks = said(message.blocks)
+    text = "".join(block.text for block in blocks if isinstance(block, Text))
+    calls: list[Json] = [_call(block) for block in blocks if isinstance(block, ToolCall)]
+    sent: JsonObject = {"role": "assistant", "content": sendable(text) if text else None}
+    if calls:
+        sent["tool_calls"] = calls
+        reasoning = "".join(block.text for block in blocks if isinstance(block, Reasoning))
+        if echoes_reasoning:
+            sent[quirks.reasoning_field or "reasoning_content"] = sendable(reasoning)
+    return sent
+
+
+def _call(call: ToolCall) -> JsonObject:
+    return {
+        "id": call.call_id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": sendable(call.arguments)},
+    }
+
+
+def _result(result: ToolResult) -> JsonObject:
+    content = result.content
+    if result.is_error and not content.lower().startswith("error"):
+        # The protocol has no field for it.
+        content = f"Error: {content}"
+    return {"role": "tool", "tool_call_id": result.call_id, "content": sendable(content)}
+
+
+def _call_id(call_id: str, quirks: ChatQuirks) -> str:
+    match quirks.call_ids:
+        case "mistral":
+            return fit_call_id(call_id, max_length=9, is_exact=True)
+        case "openai":
+            return fit_call_id(call_id, max_length=40)
+        case "any":
+            return call_id or fit_call_id(call_id, max_length=40)
+
+
+def _text_part(text: str) -> JsonObject:
+    return {"type": "text", "text": sendable(text)}
+
+
+def _image_part(image: Image) -> JsonObject:
+    return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{image.data}"}}
+
+
+def _tool(tool: ToolSpec) -> JsonObject:
+    return {
+        "type": "function",
+        "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
+    }
+
+
+def _effort(effort: Effort, quirks: ChatQuirks, model: str) -> JsonObject:
+    match quirks.effort:
+        case "openai":
+            return {"reasoning_effort": effort}
+        case "basic":
+            return {"reasoning_effort": _BASIC_EFFORTS.get(effort, effort)}
+        case "thinking":
+            return {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
+        case "mistral":
+            # The models without adjustable reasoning refuse the field.
+            if not model.lower().startswith("mistral-"):
+                return {}
+            return {"reasoning_effort": "none" if effort in ("none", "minimal") else "high"}
+        case "enable_thinking":
+            return {"enable_thinking": effort != "none"}
+
+
+@dataclass(slots=True)
+class _Call:
+    block: int
+    index: int | None
+    name: str
+    pieces: list[str] = field(default_factory=list)
+
+    @property
+    def is_closed(self) -> bool:
+        return parse_object("".join(self.pieces)) is not None
+
+
+class CallDeltas:
+    """The calls of one reply, written to `blocks` as their deltas come."""
+
+    def __init__(self, blocks: BlockWriter, *, tag: str) -> None:
+        self._blocks = blocks
+        self._tag = tag
+        self._calls: list[_Call] = []
+        self._by_id: dict[str, _Call] = {}
+        self._by_index: dict[int, _Call] = {}
+        self._last: _Call | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def feed(self, delta: JsonObject, response_id: str) -> list[ReplyEvent]:
+        """Return the events of one delta; one that names no call and continues none is nothing."""
+        function = object_in(delta.get("function")) or delta
+        name = text_in(function.get("name"))
+        call_id = text_in(delta.get("id"))
+        raw_index = delta.get("index")
+        index = raw_index if isinstance(raw_index, int) and not isinstance(raw_index, bool) else None
+        events: list[ReplyEvent] = []
+        call = self._find(call_id, index, name)
+        if call is None:
+            if not name:
+                return []
+            call, events = self._begin(call_id, index, name, response_id)
+        self._last = call
+        text = _arguments(function.get("arguments"))
+        if text:
+            call.pieces.append(text)
+            events += self._blocks.write(call.block, text)
+        return events
+
+    def _find(self, call_id: str, index: int | None, name: str) -> _Call | None:
+        known = self._by_id.get(call_id) if call_id else None
+        if known is not None:
+            is_other = name and index is not None and known.index is not None and index != known.index
+            return None if is_other else known
+        if call_id and name:
+            return None
+        call = self._last if index is None else self._by_index.get(index, self._last if not name else None)
+        if call is not None and name and (name != call.name or call.is_closed):
+            return None
+        return call
+
+    def _begin(self, call_id: str, index: int | None, name: str, response_id: str) -> tuple[_Call, list[ReplyEvent]]:
+        if not call_id or call_id in self._by_id:
+            call_id = mint_call_id(self._tag, response_id, len(self._calls) + 1)
+        block, events = self._blocks.begin_call(call_id, name)
+        call = _Call(block, index, name)
+        self._calls.append(call)
+        self._by_id[call_id] = call
+        if index is not None:
+            self._by_index[index] = call
+        return call, events
+
+
+def _arguments(value: Json) -> str:
+    if isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False)
+    return text_in(value)
+
+
+_log = logging.getLogger(__name__)
+
+STOPS: Mapping[str, StopReason] = {
+    "stop": StopReason.END_TURN,
+    "end_turn": StopReason.END_TURN,
+    "eos": StopReason.END_TURN,
+    "stop_sequence": StopReason.END_TURN,
+    "tool_calls": StopReason.TOOL_USE,
+    "function_call": StopReason.TOOL_USE,
+    "tool_use": StopReason.TOOL_USE,
+    "length": StopReason.MAX_TOKENS,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "model_length": StopReason.MAX_TOKENS,
+    "context_length_exceeded": StopReason.CONTEXT_WINDOW_EXCEEDED,
+    "model_context_window_exceeded": StopReason.CONTEXT_WINDOW_EXCEEDED,
+    "content_filter": StopReason.REFUSAL,
+    "safety": StopReason.REFUSAL,
+    "sensitive": StopReason.REFUSAL,
+}
+"""`finish_reason` in OpenAI's words and those of compatible servers."""
+
+FAILURES: Mapping[str, ErrorKind] = {
+    "error": ErrorKind.SERVER,
+    "network_error": ErrorKind.SERVER,
+    "insufficient_system_resource": ErrorKind.OVERLOADED,
+}
+"""Words some servers put in `finish_reason` although the reply failed."""
+
+
+class Decoder(Ending):
+    """Chunks of one reply in, events out. `tag` makes minted call ids unique in a conversation."""
+
+    def __init__(self, quirks: ChatQuirks | None = None, *, tag: str = "0") -> None:
+        super().__init__()
+        names = ("reasoning_content", "reasoning")
+        own = quirks.reasoning_field if quirks else ""
+        self._reasoning_fields = (own, *names) if own and own not in names else names
+        self._blocks = BlockWriter()
+        self._calls = CallDeltas(self._blocks, tag=tag)
+        self._response_id = ""
+        self._has_started = False
+        self._refusal = ""
+        self._detail = ""
+        self._usage = Usage()
+
+    def feed(self, sent: JsonObject) -> list[ReplyEvent]:
+        if is_error_object(sent):
+            raise from_stream(sent)
+        choices = objects_in(sent.get("choices"))
+        usage = _usage_in(sent, choices)
+        if not choices and usage is None:
+            return []
+        events = self._start(sent)
+        for choice in choices:
+            # Only one reply is asked for; a second choice would be another one.
+            if choice.get("index") in (None, 0):
+                events += self._choice(choice)
+        if usage is not None and usage != self._usage:
+            self._usage = usage
+            events.append(UsageReported(usage))
+        return events
+
+    def finish(self) -> list[ReplyEvent]:
+        if not self.is_complete or not self._has_started:
+            raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply did")
+        raw = self._raw_stop or ""
+        stop = normalise_stop(STOPS, raw, has_calls=bool(self._calls))
+        if self._refusal and stop is StopReason.END_TURN:
+            stop = StopReason.REFUSAL
+        return [*self._blocks.end_all(), ReplyEnded(stop, raw, self._refusal or self._detail)]
+
+    def _start(self, sent: JsonObject) -> list[ReplyEvent]:
+        if self._has_started:
+            return []
+        self._has_started = True
+        self._response_id = text_in(sent.get("id"))
+        return [ReplyStarted(text_in(sent.get("model")), self._response_id)]
+
+    def _choice(self, choice: JsonObject) -> list[ReplyEvent]:
+        delta = object_in(choice.get("delta"))
+        if not delta and not self._blocks.count:
+            delta = object_in(choice.get("message"))  # a server that does not stream
+        events: list[ReplyEvent] = []
+        for name in self._reasoning_fields:
+            if reasoning := text_in(delta.get(name)):
+                events += self._blocks.flow(Kind.REASONING, reasoning)
+                break
+        events += self._content(delta.get("content"))
+        if refusal := text_in(delta.get("refusal")):
+            self._refusal += refusal
+            events += self._blocks.flow(Kind.TEXT, refusal)
+        for call in [*objects_in(delta.get("tool_calls")), *objects_in(delta.get("function_call"))]:
+            events += self._calls.feed(call, self._response_id)
+        self._read_stop(choice)
+        return events
+
+    def _content(self, content: Json) -> list[ReplyEvent]:
+        """Text, or a list of parts as Mistral's reasoning models send it."""
+        if isinstance(content, str):
+            return self._blocks.flow(Kind.TEXT, content)
+        events: list[ReplyEvent] = []
+        for part in objects_in(content):
+            if part.get("type") == "thinking":
+                inner = part.get("thinking")
+                text = text_in(inner) or "".join(text_in(piece.get("text")) for piece in objects_in(inner))
+                events += self._blocks.flow(Kind.REASONING, text)
+            else:
+                events += self._blocks.flow(Kind.TEXT, text_in(part.get("text")))
+        return events
+
+    def _read_stop(self, choice: JsonObject) -> None:
+        raw = text_in(choice.get("finish_reason"))
+        if choice.get("error"):
+            raise from_stream(choice)
+        if not raw or raw == "null":
+            return
+        if raw in FAILURES:
+            raise ProviderError(FAILURES[raw], f"the server gave up on the reply: {raw}", code=raw)
+        if raw.lower() not in STOPS:
+            _log.info("unknown finish_reason %r", raw)
+        self._raw_stop = raw
+        self._detail = self._detail or _filters_in(choice)
+
+
+def _filters_in(choice: JsonObject) -> str:
+    """Return which of Azure's content filters struck."""
+    results = object_in(choice.get("content_filter_results"))
+    return ", ".join(name for name, result in results.items() if object_in(result).get("filtered") is True)
+
+
+def _usage_in(sent: JsonObject, choices: list[JsonObject]) -> Usage | None:
+    """Return the counts of a chunk: OpenAI's place, or Groq's, or Kimi's."""
+    usage = object_in(sent.get("usage")) or object_in(object_in(sent.get("x_groq")).get("usage"))
+    if not usage and choices:
+        usage = object_in(choices[0].get("usage"))
+    if not usage:
+        return None
+    prompt = object_in(usage.get("prompt_tokens_details"))
+    completion = object_in(usage.get("completion_tokens_details"))
+    cached = (prompt.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"), usage.get("cached_tokens"))
+    return Usage(
+        input=count_in(usage.get("prompt_tokens")),
+        output=count_in(usage.get("completion_tokens")),
+        cache_read=next((count for count in map(count_in, cached) if count is not None), None),
+        cache_write=count_in(prompt.get("cache_write_tokens")),
+        reasoning=count_in(completion.get("reasoning_tokens")),
+    )

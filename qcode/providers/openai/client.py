@@ -1,0 +1,127 @@
+"""Chat Completions, directly or over the openai SDK, and how both OpenAI protocols use that SDK.
+
+The body goes into the SDK as `extra_body`, as it is: it would walk a long transcript to convert what needs no
+converting, and knows no field of compatible servers. The answer is read as bytes (`providers.streaming`). `base_for`
+is the part of the address that depends on the request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote
+
+from qcode.protocol.model import ModelRequest
+from qcode.providers.azure import MODEL
+from qcode.providers.connection import Connection, strip_version
+from qcode.providers.direct import DirectProvider, Post
+from qcode.providers.openai.chat import Decoder, encode
+from qcode.providers.openai.quirks import ChatQuirks
+from qcode.providers.sdk import http_client, quiet
+from qcode.text.json import JsonObject
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import httpx2
+    from openai import AsyncOpenAI, Omit
+
+_NO_KEY = "none"
+"""A local server needs no key, but the SDK wants to send one."""
+
+
+class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
+    """A provider of the openai SDK; what it sends and reads is its protocol's business."""
+
+    sdk_variables = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS")
+
+    def _post_to(self, url: str, body: JsonObject) -> Post:
+        connection = self._connection
+        key = {"authorization": f"Bearer {connection.api_key}"} if connection.api_key else {}
+        # The order is the SDK's: a host gets the same bytes whichever way they go.
+        ordered = {"model": body["model"], "stream": body["stream"], **body}
+        sent = json.dumps(ordered, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        return Post(url, key | dict(connection.headers), sent)
+
+    def _make_client(self) -> AsyncOpenAI:
+        from openai import AsyncOpenAI
+
+        quiet("openai", "httpx2", "httpcore2")
+        http = http_client(self._connection)
+        base_url, _, query = self._connection.base_url.partition("?")
+        return AsyncOpenAI(
+            api_key=self._connection.api_key or _NO_KEY,
+            base_url=base_url,
+            default_headers={name: value for name, value in self._connection.headers.items() if value},
+            default_query=dict(parse_qsl(query)) or None,
+            timeout=http.timeout,
+            max_retries=0,
+            http_client=http,
+        )
+
+    def _left_out(self) -> Mapping[str, str | Omit]:
+        """Return marks for the headers that are not to be sent although the SDK has them: those given as empty."""
+        from openai import omit
+
+        return {name: omit for name, value in self._connection.headers.items() if not value}
+
+    async def _close_client(self, client: AsyncOpenAI) -> None:
+        await client.close()
+
+    async def _list_models(self, client: AsyncOpenAI) -> list[str]:
+        page = await client.models.list(extra_headers=self._left_out())
+        return [model.id for model in page.data or [] if model.id]
+
+    async def check_path(self, path: str) -> None:
+        """Get `path` below the base URL, which only a valid key may; raise `ProviderError`."""
+
+        async def get(client: AsyncOpenAI) -> list[str]:
+            await client.get(path, cast_to=object)
+            return []
+
+        await self._listed(get)
+
+    def _failures(self) -> tuple[type[Exception], ...]:
+        from openai import OpenAIError
+
+        return (OpenAIError,)
+
+
+def base_for(base_url: str, request: ModelRequest, quirks: ChatQuirks) -> str:
+    """Return the base URL of `request`.
+
+    A deployment in the address is named after the model; a host may continue messages at another place only.
+    """
+    if request.is_prefill and quirks.prefill_path:
+        return strip_version(base_url) + quirks.prefill_path
+    return base_url.replace(MODEL, quote(request.model, safe=""))
+
+
+class OpenAIChatProvider(OpenAISdkProvider):
+    """OpenAI, or a server that speaks its Chat Completions protocol."""
+
+    def __init__(self, connection: Connection, quirks: ChatQuirks) -> None:
+        super().__init__(connection)
+        self._quirks = quirks
+
+    def _decoder(self, request: ModelRequest) -> Decoder:
+        return Decoder(self._quirks, tag=str(len(request.messages)))
+
+    def _post(self, request: ModelRequest) -> Post:
+        base_url = base_for(self._connection.base_url, request, self._quirks)
+        return self._post_to(f"{base_url}/chat/completions", encode(request, self._quirks))
+
+    @asynccontextmanager
+    async def _open(self, client: AsyncOpenAI, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
+        base_url = base_for(self._connection.base_url, request, self._quirks)
+        if base_url != self._connection.base_url:
+            client = client.with_options(base_url=base_url.partition("?")[0])
+        create = client.chat.completions.with_streaming_response.create
+        # The SDK's signature knows no plain mapping; what counts is in the body.
+        body: dict[str, Any] = dict(encode(request, self._quirks))
+        async with create(
+            model=request.model, messages=[], stream=True, extra_body=body, extra_headers=self._left_out()
+        ) as response:
+            yield response.http_response

@@ -1,0 +1,461 @@
+"""The Responses API as data: a `ModelRequest` to a body, stream events to reply events. Pure; no SDK.
+
+Stateless: nothing is stored at the host, the whole transcript goes with every request, and reasoning goes back as the
+encrypted item it came as. Source of the shapes: OpenAI's API reference, "Create a model response" and "Streaming
+events". Every event names its output item by number; encrypted reasoning counts only from the item that is done. The
+last event carries the whole response.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, StopReason, UsageReported
+from qcode.protocol.tools import ToolSpec
+from qcode.protocol.usage import Usage
+from qcode.providers.blocks import (
+    BlockWriter,
+    Kind,
+    Searches,
+    normalise_stop,
+    own_tools,
+    piece_in,
+    search_mark,
+    wants_search,
+)
+from qcode.providers.errors import from_stream, read_object
+from qcode.providers.history import alternate, fit_call_id, has_calls, mint_call_id, results_first, said
+from qcode.text.json import Json, JsonObject, count_in, object_in, objects_in, parse_object, sendable, text_in
+
+PROTOCOL = "openai-responses"
+
+MIN_OUTPUT_TOKENS = 16
+"""The smallest `max_output_tokens` the API takes."""
+
+MAX_CALL_ID = 64
+
+# OpenAI's models that do not reason refuse every field about reasoning; what other hosts serve is not known.
+_PLAIN_MODEL = re.compile(r"(?:^|/)(?:gpt-[34]|chatgpt|gpt-\d[\w.]*-chat|davinci|babbage)|search-(?:preview|api)")
+_REASONING_MODEL = re.compile(r"(?:^|/)(?:o\d|gpt-(?:[5-9]|\d\d)|codex|computer-use)")
+_EMPTY = "(empty message)"
+
+
+def encode(request: ModelRequest) -> JsonObject:
+    """Return the request body. An output cap below the API's smallest is sent as the smallest."""
+    body: JsonObject = {
+        "model": request.model,
+        "input": _input(request),
+        "max_output_tokens": max(request.max_tokens, MIN_OUTPUT_TOKENS),
+        "store": False,
+        "stream": True,
+    }
+    if request.system.strip():
+        body["instructions"] = sendable(request.system)
+    if request.tools and (request.allows_calls or has_calls(request)):
+        tools: list[Json] = [_tool(tool) for tool in own_tools(request)]
+        if wants_search(request):
+            tools.append({"type": "web_search"})
+        body["tools"] = tools
+        if not request.allows_calls:
+            body["tool_choice"] = "none"
+    if not _PLAIN_MODEL.search(request.model.lower()):
+        body["include"] = ["reasoning.encrypted_content"]
+        if reasoning := _reasoning(request):
+            body["reasoning"] = reasoning
+    return body
+
+
+def _reasoning(request: ModelRequest) -> JsonObject:
+    reasoning: JsonObject = {}
+    if request.effort is not None:
+        reasoning["effort"] = request.effort
+    if request.effort != "none" and _REASONING_MODEL.search(request.model.lower()):
+        reasoning["summary"] = "auto"
+    return reasoning
+
+
+def _input(request: ModelRequest) -> list[Json]:
+    items: list[Json] = []
+    for message in alternate(request.messages, _call_id):
+        items += _user(message) if message.role == "user" else _assistant(message)
+    return items or [_user_message([_text(_EMPTY)])]
+
+
+def _user(message: Message) -> list[Json]:
+    """Results are items of their own; what else the message holds follows them as one."""
+    results, rest = results_first(message.blocks)
+    items: list[Json] = [_result(result) for result in results]
+    parts: list[Json] = []
+    for block in rest:
+        if isinstance(block, Image):
+            parts.append(_image(block))
+        elif block.text:
+            parts.append(_text(block.text))
+    if parts or not results:
+        items.append(_user_message(parts or [_text(_EMPTY)]))
+    return items
+
+
+def _assistant(message: Message) -> list[Json]:
+    """Return the items of a reply. Reasoning that leads to nothing is refused, so it goes only before an item."""
+    items: list[Json] = []
+    thoughts: list[Json] = []
+    for block in said(message.blocks):
+        match block:
+            case Reasoning() if piece := piece_in(_marks(block.opaque)):
+                item = piece
+            case Reasoning():
+                if (thought := _encrypted(block.opaque)) is not None:
+                    thoughts.append(thought)
+                continue
+            case Text(text=text):
+                if not text.strip():
+                    continue
+                item = {"type": "message", "role": "assistant", "content": sendable(text), **_phase(block.opaque)}
+            case ToolCall():
+                item = {
+                    "type": "function_call",
+                    "call_id": block.call_id,
+                    "name": block.name,
+                    "arguments": sendable(block.arguments),
+                }
+        items += [*thoughts, item]
+        thoughts = []
+    return items
+
+
+def _encrypted(opaque: Opaque | None) -> JsonObject | None:
+    """Return a reasoning item as it came, or None for thinking this protocol did not encrypt."""
+    marks = _marks(opaque)
+    if not (text_in(marks.get("id")) and text_in(marks.get("encrypted_content"))):
+        return None
+    summary = marks.get("summary")
+    return {"type": "reasoning", **marks, "summary": summary if isinstance(summary, list) else []}
+
+
+def _phase(opaque: Opaque | None) -> JsonObject:
+    """Return whether a text was a comment on the way or the answer: newer models want it back."""
+    phase = text_in(_marks(opaque).get("phase"))
+    return {"phase": phase} if phase else {}
+
+
+def _marks(opaque: Opaque | None) -> JsonObject:
+    return parse_object(opaque.data) or {} if opaque is not None and opaque.source == PROTOCOL else {}
+
+
+def _result(result: ToolResult) -> JsonObject:
+    content = result.content
+    if result.is_error and not content.lower().startswith("error"):
+        # The protocol has no field for it.
+        content = f"Error: {content}"
+    output: Json = sendable(content)
+    if result.images:
+        output = [*([_text(content)] if content else []), *(_image(image) for image in result.images)]
+    return {"type": "function_call_output", "call_id": result.call_id, "output": output}
+
+
+def _user_message(parts: list[Json]) -> JsonObject:
+    return {"type": "message", "role": "user", "content": parts}
+
+
+def _text(text: str) -> JsonObject:
+    return {"type": "input_text", "text": sendable(text)}
+
+
+def _image(image: Image) -> JsonObject:
+    return {
+        "type": "input_image",
+        "detail": "auto",
+        "image_url": f"data:{image.media_type};base64,{image.data}",
+    }
+
+
+def _tool(tool: ToolSpec) -> JsonObject:
+    """Strict mode, the API's default, would refuse schemas with optional parameters."""
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+        "strict": False,
+    }
+
+
+def _call_id(call_id: str) -> str:
+    return fit_call_id(call_id, max_length=MAX_CALL_ID)
+
+
+_log = logging.getLogger(__name__)
+
+STOPS: Mapping[str, StopReason] = {
+    "completed": StopReason.END_TURN,
+    "max_output_tokens": StopReason.MAX_TOKENS,
+    "content_filter": StopReason.REFUSAL,
+}
+"""`status` of a response, and for an incomplete one `incomplete_details.reason`."""
+
+UNKNOWN_STOPS = frozenset({"max_messages", "steered", "cancelled", "incomplete", "in_progress", "queued"})
+"""Words OpenAI lists that say nothing one could act on."""
+
+REFUSED = frozenset(
+    {
+        "bio_policy",
+        "data_residency_mismatch",
+        "empty_image_file",
+        "failed_to_download_image",
+        "image_content_policy_violation",
+        "image_file_not_found",
+        "image_file_too_large",
+        "image_parse_error",
+        "image_too_large",
+        "image_too_small",
+        "invalid_base64_image",
+        "invalid_image",
+        "invalid_image_format",
+        "invalid_image_mode",
+        "invalid_image_url",
+        "invalid_prompt",
+        "misalignment_policy_violation",
+        "unsupported_image_media_type",
+    }
+)
+"""Codes of a failed response that the same request would meet again; all others are told by their words."""
+
+_TERMINAL = {
+    "response.completed": "completed",
+    "response.incomplete": "incomplete",
+    "response.failed": "failed",
+    "response.cancelled": "cancelled",
+}
+_BEGINNING = ("response.created", "response.queued", "response.in_progress")
+
+
+@dataclass(slots=True)
+class _Item:
+    """An output item: its open block, whether anything was written to it, and which part is being written."""
+
+    block: int
+    kind: Kind
+    has_text: bool = False
+    part: Json = None
+
+
+class Decoder:
+    """Events of one reply in, events out. `tag` makes minted call ids unique in a conversation."""
+
+    def __init__(self, *, tag: str = "0") -> None:
+        self._tag = tag
+        self._blocks = BlockWriter()
+        self._items: dict[int, _Item] = {}
+        self._done: set[int] = set()
+        self._calls = 0
+        self._response_id = ""
+        self._has_started = False
+        self._raw_stop: str | None = None
+        self._refusal = ""
+        self._is_over = False
+        self._searches = Searches()
+
+    @property
+    def is_complete(self) -> bool:
+        return self._raw_stop is not None
+
+    @property
+    def is_ended(self) -> bool:
+        return self._raw_stop is not None or self._is_over
+
+    def end(self) -> None:
+        self._is_over = True
+
+    def feed(self, sent: JsonObject) -> list[ReplyEvent]:
+        kind = text_in(sent.get("type"))
+        if kind == "error" or sent.get("error"):
+            raise _failed(sent if "error" in sent else {"error": sent})
+        if kind in _BEGINNING:
+            return self._start(object_in(sent.get("response")))
+        if kind in _TERMINAL:
+            return self._terminate(object_in(sent.get("response")), _TERMINAL[kind])
+        if not kind and sent.get("object") == "response":
+            # A server that does not stream.
+            return self._terminate(sent, "completed")
+        index = _index(sent)
+        item = object_in(sent.get("item"))
+        match kind:
+            case "response.output_item.added":
+                return self._item_added(index, item)
+            case "response.output_item.done":
+                return self._item_done(index, item)
+            case "response.output_text.delta":
+                return self._write(index, Kind.TEXT, text_in(sent.get("delta")))
+            case "response.refusal.delta":
+                self._refusal += text_in(sent.get("delta"))
+                return self._write(index, Kind.TEXT, text_in(sent.get("delta")))
+            case "response.reasoning_summary_text.delta":
+                return self._write(index, Kind.REASONING, text_in(sent.get("delta")), sent.get("summary_index"))
+            case "response.reasoning_text.delta":
+                return self._write(index, Kind.REASONING, text_in(sent.get("delta")), sent.get("content_index"))
+            case "response.function_call_arguments.delta":
+                return self._write(index, Kind.CALL, text_in(sent.get("delta")))
+        return []
+
+    def finish(self) -> list[ReplyEvent]:
+        if self._raw_stop is None or not self._has_started:
+            raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply did")
+        stop = normalise_stop(STOPS, self._raw_stop, has_calls=self._calls > 0)
+        if self._refusal and stop is StopReason.END_TURN:
+            stop = StopReason.REFUSAL
+        return [*self._blocks.end_all(), *self._searches.events(), ReplyEnded(stop, self._raw_stop, self._refusal)]
+
+    def _start(self, response: JsonObject) -> list[ReplyEvent]:
+        if self._has_started:
+            return []
+        self._has_started = True
+        self._response_id = text_in(response.get("id"))
+        return [ReplyStarted(text_in(response.get("model")), self._response_id)]
+
+    def _item_added(self, index: int, item: JsonObject) -> list[ReplyEvent]:
+        """Begin a call, whose name is known here only. Any other item begins with its first piece."""
+        name = text_in(item.get("name"))
+        if item.get("type") != "function_call" or not name or index in self._items or index in self._done:
+            return []
+        self._calls += 1
+        call_id = text_in(item.get("call_id")) or mint_call_id(self._tag, self._response_id, self._calls)
+        block, events = self._blocks.begin_call(call_id, name)
+        self._items[index] = _Item(block, Kind.CALL)
+        return events
+
+    def _write(self, index: int, kind: Kind, text: str, part: Json = None) -> list[ReplyEvent]:
+        if not text or index in self._done:
+            return []
+        item = self._items.get(index)
+        if item is None:
+            if kind is Kind.CALL:
+                return []
+            item = self._items[index] = _Item(self._blocks.begin(kind), kind, part=part)
+        if item.kind is not kind:
+            return []
+        if part != item.part:
+            # A summary comes in parts, each a paragraph of its own.
+            text = f"\n\n{text}"
+        item.has_text, item.part = True, part
+        return self._blocks.write(item.block, text)
+
+    def _item_done(self, index: int, sent: JsonObject) -> list[ReplyEvent]:
+        """End an item; what it holds counts where no piece of it came before."""
+        if index in self._done:
+            return []
+        match sent.get("type"):
+            case "message":
+                kind, text = Kind.TEXT, _said_in(sent)
+                self._refusal = self._refusal or _refused_in(sent)
+                phase = text_in(sent.get("phase"))
+                opaque = _opaque({"phase": phase}) if phase else None
+                for citation in _citations_in(sent):
+                    self._searches.cites(text_in(citation.get("url")), text_in(citation.get("title")))
+            case "reasoning":
+                kind, text, opaque = Kind.REASONING, _thought_in(sent), _encrypted_in(sent)
+            case "web_search_call" if object_in(sent.get("action")):
+                kind, text, opaque = Kind.REASONING, self._search(sent), search_mark(PROTOCOL, sent)
+            case "function_call":
+                kind, text, opaque = Kind.CALL, text_in(sent.get("arguments")), None
+            case other:
+                _log.info("skipped an item of type %r", other)
+                return []
+        events = self._item_added(index, sent)
+        item = self._items.get(index)
+        if item is None or not item.has_text:
+            events += self._write(index, kind, text)
+            item = self._items.get(index)
+        if item is None and kind is Kind.REASONING and opaque is not None:
+            # Thinking that is not shown still has to go back.
+            item = _Item(self._blocks.begin(kind), kind)
+            events += self._blocks.name(item.block)
+        self._items.pop(index, None)
+        self._done.add(index)
+        return events if item is None else [*events, *self._blocks.end(item.block, opaque)]
+
+    def _search(self, item: JsonObject) -> str:
+        """Note a search, or a page opened in one; return the line about it for a person."""
+        action = object_in(item.get("action"))
+        if url := text_in(action.get("url")):
+            return f"Opened {url}\n"
+        queries = action.get("queries")
+        several = [text_in(query) for query in queries] if isinstance(queries, list) else []
+        return "".join(self._searches.searched(query) for query in several or [text_in(action.get("query"))])
+
+    def _terminate(self, response: JsonObject, status: str) -> list[ReplyEvent]:
+        events = self._start(response)
+        status = text_in(response.get("status")) or status
+        if status == "failed" or response.get("error"):
+            raise _failed({"error": response.get("error") or {"message": "the reply failed"}})
+        for index, item in enumerate(objects_in(response.get("output"))):
+            events += self._item_done(index, item)
+        reason = text_in(object_in(response.get("incomplete_details")).get("reason"))
+        self._raw_stop = reason or status
+        if self._raw_stop not in STOPS and self._raw_stop not in UNKNOWN_STOPS:
+            _log.info("unknown end of a response: %r", self._raw_stop)
+        usage = _usage_in(object_in(response.get("usage")))
+        return events if usage is None else [*events, UsageReported(usage)]
+
+
+def _failed(sent: JsonObject) -> ProviderError:
+    body = read_object(sent)
+    if body.code in REFUSED:
+        return ProviderError(ErrorKind.BAD_REQUEST, body.message, code=body.code, param=body.param or None)
+    return from_stream(sent)
+
+
+def _said_in(item: JsonObject) -> str:
+    """Return the text of a message, refusals included."""
+    parts = objects_in(item.get("content"))
+    return "".join(text_in(part.get("text")) or text_in(part.get("refusal")) for part in parts)
+
+
+def _citations_in(item: JsonObject) -> list[JsonObject]:
+    parts = objects_in(item.get("content"))
+    return [one for part in parts for one in objects_in(part.get("annotations")) if one.get("type") == "url_citation"]
+
+
+def _refused_in(item: JsonObject) -> str:
+    return "".join(text_in(part.get("refusal")) for part in objects_in(item.get("content")))
+
+
+def _thought_in(item: JsonObject) -> str:
+    parts = objects_in(item.get("summary")) or objects_in(item.get("content"))
+    return "\n\n".join(text_in(part.get("text")) for part in parts)
+
+
+def _encrypted_in(item: JsonObject) -> Opaque | None:
+    """Return what of a whole reasoning item goes back; without its encrypted content the host could not find it."""
+    if not (text_in(item.get("encrypted_content")) and text_in(item.get("id"))) or item.get("status") == "incomplete":
+        return None
+    return _opaque({name: item[name] for name in ("id", "summary", "encrypted_content") if name in item})
+
+
+def _opaque(marks: JsonObject) -> Opaque:
+    return Opaque(PROTOCOL, json.dumps(marks, ensure_ascii=False))
+
+
+def _usage_in(usage: JsonObject) -> Usage | None:
+    if not usage:
+        return None
+    sent, made = object_in(usage.get("input_tokens_details")), object_in(usage.get("output_tokens_details"))
+    return Usage(
+        input=count_in(usage.get("input_tokens")),
+        output=count_in(usage.get("output_tokens")),
+        cache_read=count_in(sent.get("cached_tokens")),
+        cache_write=count_in(sent.get("cache_write_tokens")),
+        reasoning=count_in(made.get("reasoning_tokens")),
+    )
+
+
+def _index(sent: JsonObject) -> int:
+    index = sent.get("output_index")
+    return index if isinstance(index, int) else 0

@@ -1,0 +1,267 @@
+"""What the SDKs need around them: their HTTP client, TLS, failures of the network, and threads for blocking work.
+
+httpx2 is imported inside the functions that use it. Proxies and CA files come from the environment as httpx2 reads it
+(`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`), except that loopback bypasses every proxy. Redirects are not
+followed: a key is sent to the address it belongs to and to no other. `run_aside` runs imports and credential look-ups
+in a daemon thread, so that work that hangs blocks neither cancellation nor exit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.providers.connection import Connection, host_of, is_loopback
+from qcode.providers.errors import from_answer, redact
+
+if TYPE_CHECKING:
+    import httpx2
+
+_HASHED = re.compile(r"[0-9a-fA-F]{8}\.[0-9]")
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+def http_client(connection: Connection) -> httpx2.AsyncClient:
+    """Return an HTTP client for one provider; the caller owns it and closes it.
+
+    Only connecting has a limit here. Reading has none, because how much silence is too much depends on how far
+    the reply is: `streaming` watches it.
+    """
+    import httpx2
+
+    limits = connection.timeouts
+    # CA files of the environment count everywhere, proxies of the environment not on loopback.
+    context = tls_context(connection)
+    try:
+        return httpx2.AsyncClient(
+            timeout=httpx2.Timeout(None, connect=limits.connect),
+            verify=context,
+            trust_env=not is_loopback(connection.base_url),
+            follow_redirects=False,
+        )
+    except (ImportError, ValueError) as error:
+        # A SOCKS proxy needs a package that is not there, or the proxy's address is none.
+        variable = connection.origin.proxy or "a proxy variable"
+        raise ProviderError(
+            ErrorKind.UNREACHABLE, f"the proxy in {variable} cannot be used: {redact(str(error), connection.api_key)}"
+        ) from error
+
+
+def tls_context(connection: Connection) -> ssl.SSLContext:
+    """Return whom to trust: the operating system, or who the environment says, and `ca_file`. It reads files.
+
+    The rule is httpx2's; on Linux and its like it is spelled out here, for there it needs no import.
+    """
+    try:
+        context = _tls_of_system()
+        if connection.ca_file:
+            context.load_verify_locations(connection.ca_file)
+        return context
+    except OSError as error:
+        source = connection.ca_file or "SSL_CERT_FILE or SSL_CERT_DIR"
+        raise ProviderError(
+            ErrorKind.UNREACHABLE, f"the CA certificates in {source} cannot be read: {error}"
+        ) from error
+
+
+def _tls_of_system() -> ssl.SSLContext:
+    if ca_file := os.environ.get("SSL_CERT_FILE"):
+        return ssl.create_default_context(cafile=ca_file)
+    if ca_folder := os.environ.get("SSL_CERT_DIR"):
+        return ssl.create_default_context(capath=ca_folder)
+    known = ssl.get_default_verify_paths()
+    file = known.openssl_cafile if Path(known.openssl_cafile).is_file() else None
+    folder = known.openssl_capath if _holds_certificates(Path(known.openssl_capath)) else None
+    if os.uname().sysname == "Darwin" or not (file or folder):
+        import httpx2
+
+        return httpx2.create_ssl_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(file, folder)
+    return context
+
+
+def _holds_certificates(folder: Path) -> bool:
+    """Tell whether OpenSSL finds certificates in `folder`, where it looks for hashes of names."""
+    try:
+        return any(_HASHED.fullmatch(path.name) for path in folder.iterdir())
+    except OSError:
+        return False
+
+
+def quiet(*loggers: str) -> None:
+    """Keep SDK loggers off standard error where nothing has been set up for them: a line there breaks the screen."""
+    for name in loggers:
+        logger = logging.getLogger(name)
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
+
+
+def failure(connection: Connection, error: Exception) -> ProviderError:
+    """Return what an exception of an SDK or of httpx2 stands for."""
+    import httpx2
+
+    if isinstance(error, ProviderError):
+        return error
+    response = getattr(error, "response", None)
+    if isinstance(response, httpx2.Response):
+        return _of_answer(connection, response)
+    for cause in _chain(error):
+        if isinstance(cause, httpx2.HTTPError | httpx2.InvalidURL | httpx2.StreamError):
+            return _of_transport(connection, cause)
+    if isinstance(error, OSError):
+        return ProviderError(ErrorKind.CONNECTION, f"the connection to {connection.base_url} broke: {error}")
+    text = redact(str(error).partition("\n")[0], connection.api_key)[:300]
+    return ProviderError(ErrorKind.INTERNAL, f"{connection.name}: {type(error).__name__}: {text}")
+
+
+def _of_answer(connection: Connection, response: httpx2.Response) -> ProviderError:
+    """Return what an answer other than a 2xx stands for."""
+    import httpx2
+
+    try:
+        content = response.content
+    except httpx2.ResponseNotRead:
+        content = b""
+    return refusal(connection, response.status_code, response.headers, content)
+
+
+def refusal(connection: Connection, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
+    """Return what an answer other than a 2xx stands for; names of `headers` are looked up in lower case."""
+    where = headers.get("location", "")
+    if status in _REDIRECTS and where:
+        return ProviderError(
+            ErrorKind.BAD_RESPONSE,
+            f"{connection.name} moved: {connection.base_url} redirects to {host_of(where)!r}; "
+            "if that is right, set it as the base URL",
+            status=status,
+        )
+    return from_answer(connection.origin, status, headers, content, now=datetime.now(UTC))
+
+
+def _of_transport(connection: Connection, error: Exception) -> ProviderError:
+    import httpx2
+
+    address = connection.base_url
+    if isinstance(error, httpx2.ConnectTimeout):
+        return unreachable(connection, late_reason(connection.timeouts.connect))
+    if isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
+        return unreachable(connection, reason_of(error))
+    if isinstance(error, httpx2.TimeoutException):
+        return ProviderError(ErrorKind.TIMEOUT, f"{connection.name} ({address}) did not answer in time")
+    if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
+        return ProviderError(ErrorKind.BAD_REQUEST, f"the base URL of {connection.name} is no address: {address!r}")
+    if isinstance(error, httpx2.LocalProtocolError):
+        # Its text may quote the header that holds the key.
+        return bad_header(connection)
+    return broken_off(connection)
+
+
+def broken_off(connection: Connection) -> ProviderError:
+    return ProviderError(ErrorKind.CONNECTION, f"the connection to {connection.name} ({connection.base_url}) broke off")
+
+
+def bad_header(connection: Connection) -> ProviderError:
+    return ProviderError(ErrorKind.BAD_REQUEST, f"a header for {connection.name} holds characters HTTP forbids")
+
+
+def late_reason(seconds: float) -> str:
+    return f"no connection within {seconds:g} s"
+
+
+def unreachable(connection: Connection, reason: str) -> ProviderError:
+    """Return the error of a host that was not reached; `reason` is a clause for a person."""
+    origin = connection.origin
+    source = f" (from {origin.address_source})" if origin.address_source else ""
+    proxy = f", through the proxy in {origin.proxy}" if origin.proxy else ""
+    return ProviderError(
+        ErrorKind.UNREACHABLE, f"cannot reach {connection.name} at {connection.base_url}{source}{proxy}: {reason}"
+    )
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a connection failed, from the cause that says most."""
+    for cause in _chain(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted ({cause.verify_message}); SSL_CERT_FILE can name your own CA file"
+        if isinstance(cause, ssl.SSLError):
+            return f"TLS failed ({cause.reason or 'no reason given'}); is the address https?"
+        if isinstance(cause, socket.gaierror):
+            return "its name cannot be resolved; is this machine online?"
+        if isinstance(cause, ConnectionRefusedError):
+            return "nothing listens there; is the server running?"
+        if isinstance(cause, OSError) and cause.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH):
+            return "there is no network route to it; is this machine online?"
+    return str(error).partition("\n")[0][:200] or "no connection"
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, what it wraps and what it was raised from, each once."""
+    seen: set[int] = set()
+    waiting: list[BaseException] = [error]
+    while waiting:
+        current = waiting.pop(0)
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        if isinstance(current, BaseExceptionGroup):
+            waiting += current.exceptions
+        waiting += [cause for cause in (current.__cause__, current.__context__) if cause is not None]
+
+
+T = TypeVar("T")
+
+
+async def run_aside(work: Callable[[], T]) -> T:
+    """Return what `work` returns, or raise what it raises. Cancelling ends the wait, not the work."""
+    waiting = _Waiting[T]()
+
+    def run() -> None:
+        with waiting:
+            waiting.result.append(work())
+
+    threading.Thread(target=run, name="qcode-provider", daemon=True).start()
+    await waiting.done
+    return waiting.result[0]
+
+
+class _Waiting(Generic[T]):
+    """Carries what became of the work, whatever it raised, from its thread to the loop that waits for it."""
+
+    def __init__(self) -> None:
+        self.result: list[T] = []
+        self._loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[None] = self._loop.create_future()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        # The loop is closed where nobody waits any more.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._settle, error)
+        return True
+
+    def _settle(self, error: BaseException | None) -> None:
+        if self.done.done():
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)

@@ -1,0 +1,342 @@
+"""Takes calls written as text out of a reply while it streams. Pure; `candidate` follows each one to its end.
+
+What is taken and what stays visible add up to the text that went in, however it was split. Nothing inside code is
+taken: fences of other languages, spans between backticks, thinking at the start of a reply. Once a call could not be
+read, nothing more of the reply is taken: its arguments may look like calls. Fences and code spans follow CommonMark,
+except that a span ends with its line: a backtick without a partner must not hide what follows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Literal, TypeAlias
+
+from qcode.protocol.tools import ToolSpec
+from qcode.providers.text_calls.candidate import Candidate
+from qcode.providers.text_calls.forms import (
+    END_TAG,
+    NO_NAME,
+    Form,
+    Mark,
+    UnreadableError,
+    WrittenCall,
+    find_mark,
+    is_mark_begun,
+    undecided,
+)
+from qcode.values import dataclass
+
+MAX_CALL_CHARS = 1_000_000
+"""What is held at most while a call is being written; a longer one stays text."""
+MAX_REJECTED = 100
+
+_EXCERPT_CHARS = 200
+_REASONS = {
+    "open": f"it is longer than {MAX_CALL_CHARS} characters",
+    "broken": "what it holds cannot be read as a call",
+    "strange": "no call follows its mark",
+}
+_THINK, _END_THINK = "<think>", "</think>"
+_MAX_SPACE_BEFORE_THINKING = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """Text of the answer, exactly as it was written."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Text taken out: `raw` as it was written, and the calls it stands for; none for the white space behind one."""
+
+    raw: str
+    calls: tuple[WrittenCall, ...] = ()
+
+
+Piece: TypeAlias = Visible | Taken
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A candidate that was left in the text: how it begins, and in one line why it is no call."""
+
+    text: str
+    reason: str
+
+
+class TextCalls:
+    """Fed with the text of one reply. `tools` are the ones offered; a call of any other stays text.
+
+    `before` is text of the same reply from an earlier attempt: it tells whether this one begins inside code.
+    """
+
+    def __init__(self, tools: Iterable[ToolSpec], *, before: str = "") -> None:
+        self.rejected: list[Rejected] = []
+        self.ends_rejected = False
+        """The last thing the model wrote is a marked call that was rejected: it waits for a result."""
+        self._tools = {tool.name: tool for tool in tools}
+        self._code = CodeSpans()
+        self._code.feed(before)
+        self._thinking: Literal["possible", "begun", "over"] = "over" if before else "possible"
+        self._rest = ""
+        self._candidate: Candidate | None = None
+        self._is_behind_call = False
+        self._is_spoilt = False
+        self._is_in_broken = False
+        self._broken_end = ""
+        self._pieces: list[Piece] = []
+
+    def feed(self, text: str) -> list[Piece]:
+        """Take more text; return what can be told by now, in order. No piece is empty."""
+        self._read(text)
+        return self._given()
+
+    def flush(self, *, is_cut: bool = False) -> list[Piece]:
+        """Return what is still held: the text has ended.
+
+        `is_cut`: the output limit, or a broken connection, ended it. A marked call that is still open is taken as
+        an incomplete one then, its arguments as far as they came; otherwise it is rejected.
+        """
+        while self._candidate is not None:
+            self._read(self._end_candidate(self._candidate, is_cut=is_cut))
+        rest, self._rest = self._rest, ""
+        if is_cut and self._thinking == "over" and is_mark_begun(rest) and not self._code.is_inside():
+            self._pieces.append(Taken(rest, (WrittenCall(NO_NAME, "", is_complete=False),)))
+        else:
+            self._show(rest)
+        return self._given()
+
+    def _given(self) -> list[Piece]:
+        pieces, self._pieces = self._pieces, []
+        runs = groupby(pieces, key=lambda piece: isinstance(piece, Visible))
+        return [piece for is_visible, run in runs for piece in ([Visible("".join(_texts(run)))] if is_visible else run)]
+
+    def _read(self, text: str) -> None:
+        while text:
+            if self._thinking != "over":
+                text = self._read_thinking(text)
+            elif self._candidate is None:
+                text = self._find_candidate(self._rest + text)
+            else:
+                text = self._follow(self._candidate, text)
+
+    def _read_thinking(self, text: str) -> str:
+        """Let thinking at the start of a reply through; return the text behind it."""
+        text, self._rest = self._rest + text, ""
+        if self._thinking == "possible":
+            begin = text.lstrip()
+            is_at_start = len(text) - len(begin) <= _MAX_SPACE_BEFORE_THINKING
+            if is_at_start and begin.startswith(_THINK):
+                self._thinking = "begun"
+            elif is_at_start and _THINK.startswith(begin):
+                self._rest = text
+                return ""
+            else:
+                self._thinking = "over"
+                return text
+        at = text.find(_END_THINK)
+        if at < 0:
+            kept = next((n for n in range(len(_END_THINK) - 1, 0, -1) if text.endswith(_END_THINK[:n])), 0)
+            self._rest = text[len(text) - kept :]
+            self._append(text[: len(text) - kept])
+            return ""
+        self._thinking = "over"
+        self._append(text[: at + len(_END_THINK)])
+        return text[at + len(_END_THINK) :]
+
+    def _find_candidate(self, text: str) -> str:
+        """Show text up to the next candidate; return what is behind its mark."""
+        self._rest = ""
+        shown = at = 0
+        while (mark := find_mark(text, at)) is not None:
+            self._show(text[shown : mark.start])
+            shown = at = mark.start
+            form = self._form_of(mark)
+            if form is not None and not self._is_spoilt:
+                self._candidate = Candidate(form, text[mark.start : mark.end])
+                self._is_in_broken = False
+                return text[mark.end :]
+            if form is not None and form.is_marked and not self._is_in_broken:
+                self._begin_broken(form, is_call=True)
+            shown = at = mark.end
+            self._show(text[mark.start : at])
+            self._end_broken(text[mark.start : at])
+        kept = undecided(text[shown:])
+        self._show(text[shown : len(text) - kept])
+        self._rest = text[len(text) - kept :]
+        return ""
+
+    def _form_of(self, mark: Mark) -> Form | None:
+        """Return the form of the candidate that begins at `mark`; None where it is only text."""
+        if mark.form is None:
+            return None
+        if not mark.is_fence:
+            return None if self._code.is_inside() else mark.form
+        return mark.form if self._code.is_at_line_start and not self._code.is_in_fence else None
+
+    def _follow(self, candidate: Candidate, text: str) -> str:
+        """Feed the candidate; return the text behind it once it is decided."""
+        candidate.feed(text)
+        if candidate.state == "closed":
+            return self._close(candidate)
+        if candidate.state == "open" and candidate.size <= MAX_CALL_CHARS:
+            return ""
+        return self._reject(candidate, _REASONS[candidate.state])
+
+    def _close(self, candidate: Candidate) -> str:
+        self._candidate = None
+        body = candidate.body
+        try:
+            calls = candidate.calls(self._tools)
+        except UnreadableError as error:
+            if error.is_attempt:
+                self._note(candidate, str(error))
+            self._show(candidate.opener + body[: candidate.end])
+            self.ends_rejected = candidate.form.is_marked
+            return body[candidate.end :]
+        self._take(candidate.opener + body[: candidate.end], calls)
+        return body[candidate.end :]
+
+    def _end_candidate(self, candidate: Candidate, *, is_cut: bool) -> str:
+        """The reply has ended inside `candidate`; return the text that is to be read again."""
+        candidate.finish()
+        if candidate.state == "closed":
+            return self._close(candidate)
+        if is_cut and candidate.is_attempt:
+            try:
+                calls = candidate.cut_calls(self._tools)
+            except UnreadableError as error:
+                return self._reject(candidate, str(error))
+            self._candidate = None
+            self._take(candidate.opener + candidate.body, calls)
+            return ""
+        return self._reject(candidate, "it was never closed")
+
+    def _reject(self, candidate: Candidate, reason: str) -> str:
+        """Leave the candidate in the text: its mark is shown, and what follows is read again as text."""
+        self._candidate = None
+        if candidate.is_attempt:
+            self._note(candidate, reason)
+        self._show(candidate.opener)
+        if candidate.form.is_marked:
+            is_call = candidate.state != "strange"
+            self._is_spoilt = self._is_spoilt or is_call
+            self._begin_broken(candidate.form, is_call=is_call)
+        return candidate.body
+
+    def _begin_broken(self, form: Form, *, is_call: bool) -> None:
+        """What follows, up to the end of `form`, is text that was meant as a call (`is_call`), or may have been."""
+        self._is_in_broken, self._broken_end = form.name != "fence" or is_call, form.broken_end
+        self.ends_rejected = is_call
+
+    def _end_broken(self, mark: str) -> None:
+        if self._is_in_broken and mark == self._broken_end:
+            self._is_in_broken, self.ends_rejected = False, True
+        elif self._is_spoilt and mark == END_TAG:
+            self.ends_rejected = True
+
+    def _note(self, candidate: Candidate, reason: str) -> None:
+        if len(self.rejected) < MAX_REJECTED:
+            known = (
+                candidate.body if candidate.state == "open" else candidate.body[: max(candidate.end, candidate.size)]
+            )
+            self.rejected.append(Rejected((candidate.opener + known)[:_EXCERPT_CHARS], reason))
+
+    def _take(self, raw: str, calls: list[WrittenCall]) -> None:
+        self._pieces.append(Taken(raw, tuple(calls)))
+        self._is_behind_call = True
+        self.ends_rejected = False
+
+    def _show(self, text: str) -> None:
+        """Let text through; white space between a call and what follows goes with the call."""
+        self._code.feed(text)
+        if self._is_behind_call:
+            behind = text.lstrip()
+            if len(behind) < len(text):
+                self._pieces.append(Taken(text[: len(text) - len(behind)]))
+            text = behind
+        if not text:
+            return
+        self._is_behind_call = False
+        if not self._is_in_broken and not text.isspace():
+            self.ends_rejected = False
+        self._append(text)
+
+    def _append(self, text: str) -> None:
+        if text:
+            self._pieces.append(Visible(text))
+
+
+def _texts(pieces: Iterable[Piece]) -> Iterator[str]:
+    return (piece.text for piece in pieces if isinstance(piece, Visible))
+
+
+_PIECE = re.compile(r"\n|`+|~+|[ \t\r]+|[^\n`~ \t\r]+")
+_MIN_FENCE = 3
+_LONGEST_RUN = 64
+
+
+class CodeSpans:
+    """Fed with text in any pieces; says where its end stands."""
+
+    def __init__(self) -> None:
+        self._fence = ""
+        self._is_info_line = self._may_close = False
+        self._span = ""
+        self._run = ""
+        self._is_blank = True
+
+    @property
+    def is_at_line_start(self) -> bool:
+        """Nothing but white space stands before this place on its line."""
+        return self._is_blank and not self._run
+
+    @property
+    def is_in_fence(self) -> bool:
+        return bool(self._fence)
+
+    def is_inside(self) -> bool:
+        """Say whether this place is in code, where what follows is no backtick and no tilde."""
+        self._end_run()
+        return bool(self._fence or self._span)
+
+    def feed(self, text: str) -> None:
+        for found in _PIECE.finditer(text):
+            piece = found.group()
+            if piece[0] in "`~":
+                if self._run and self._run[0] != piece[0]:
+                    self._end_run()
+                self._run = (self._run + piece)[:_LONGEST_RUN]
+                continue
+            self._end_run()
+            if piece == "\n":
+                self._end_line()
+            elif not piece.isspace():
+                self._is_blank = self._may_close = False
+
+    def _end_run(self) -> None:
+        run, self._run = self._run, ""
+        if not run:
+            return
+        if self._fence:
+            if self._is_info_line and run[0] == self._fence[0] == "`":
+                # A fence of backticks has none in its first line: this was a span.
+                self._fence, self._is_info_line = "", False
+            else:
+                self._may_close = self._is_blank and run.startswith(self._fence)
+        elif self._is_blank and len(run) >= _MIN_FENCE:
+            self._fence, self._is_info_line = run, True
+        elif run[0] == "`":
+            self._span = "" if run == self._span else self._span or run
+        self._is_blank = False
+
+    def _end_line(self) -> None:
+        if self._may_close:
+            self._fence = ""
+        self._is_info_line = self._may_close = False
+        self._span = ""
+        self._is_blank = True

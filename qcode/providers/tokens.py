@@ -1,0 +1,131 @@
+"""Offline token counts with one vocabulary that ships in the package (o200k_base).
+
+For prompts a provider has not counted yet, if their size in bytes leaves open whether they fit; a provider's own figure
+is better. Models with another vocabulary split text differently: for them a count is an estimate. tiktoken loads with
+the vocabulary, never on import. Its own `get_encoding` is never called: with an empty cache it downloads, without a
+time limit. `data/o200k_base.*` are made by `scripts/build_vocabulary.py`. Text goes to the encoder in slices: a very
+long run of white space makes its pattern overflow and print a trace.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from binascii import a2b_base64
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tiktoken import Encoding
+
+NAME = "o200k_base"
+DATA = Path(__file__).with_name("data")
+SLICE_CHARS = 65_536
+
+_log = logging.getLogger(__name__)
+_lock = threading.Lock()
+_loaded: list[Encoder | None] = []
+
+
+class Encoder(Protocol):
+    """Text to tokens; what looks like a special token is ordinary text."""
+
+    def encode_ordinary(self, text: str) -> list[int]: ...
+
+
+def load_vocabulary() -> Encoder | None:
+    """Return the encoder, loaded once in a process (about 0.3 s); None where tiktoken or the data is missing.
+
+    Safe to call from several threads: the others wait for the first.
+    """
+    with _lock:
+        if not _loaded:
+            _loaded.append(_try_to_read(DATA))
+        return _loaded[0]
+
+
+def _try_to_read(folder: Path) -> Encoder | None:
+    # A Python may be built without lzma, which is an ImportError too.
+    try:
+        return read_vocabulary(folder)
+    except (ImportError, OSError, EOFError, ValueError, LookupError) as error:
+        _log.warning("tokens are estimated, not counted: %s: %s", type(error).__name__, error)
+        return None
+
+
+def read_vocabulary(folder: Path) -> Encoding:
+    """Read the vocabulary in `folder`; raise `ImportError`, `OSError`, `ValueError`, ... where that is not possible."""
+    import lzma
+
+    from tiktoken import Encoding
+
+    facts = json.loads((folder / f"{NAME}.json").read_text(encoding="utf-8"))
+    try:
+        listed = lzma.decompress((folder / f"{NAME}.tiktoken.xz").read_bytes())
+    except lzma.LZMAError as error:
+        raise ValueError(f"{NAME}.tiktoken.xz is damaged: {error}") from error
+    return Encoding(
+        NAME,
+        pat_str=facts["pattern"],
+        mergeable_ranks=ranks_in(listed),
+        special_tokens=facts["special_tokens"],
+    )
+
+
+def ranks_in(listed: bytes) -> dict[bytes, int]:
+    """Return the ranks of a rank file: a token in base64 and its rank on each line."""
+    words = listed.split()
+    return dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
+
+
+class TokenCounter:
+    """Counts texts; all counters of a process share one vocabulary. May be used from several threads."""
+
+    def __init__(self, load: Callable[[], Encoder | None] = load_vocabulary) -> None:
+        self._load = load
+        self._encoder: Encoder | None = None
+        self._is_loaded = False
+        self._loading: threading.Thread | None = None
+
+    def load(self) -> bool:
+        """Load the vocabulary if that was not tried yet; return whether texts can be counted. It blocks for 0.3 s."""
+        if not self._is_loaded:
+            self._encoder = self._load()
+            self._is_loaded = True
+        return self._encoder is not None
+
+    def count(self, text: str) -> int | None:
+        """Return the tokens of `text`, or None where the vocabulary is missing or not loaded yet.
+
+        The first call that needs it has it loaded in a thread, so that a later one gets its count.
+        """
+        if not self._is_loaded:
+            self._load_aside()
+            return None
+        if self._encoder is None:
+            return None
+        return sum(len(self._encoder.encode_ordinary(piece)) for piece in slices(text, SLICE_CHARS))
+
+    def _load_aside(self) -> None:
+        if self._loading is None:
+            self._loading = threading.Thread(target=self.load, name="qcode-vocabulary", daemon=True)
+            self._loading.start()
+
+
+def slices(text: str, size: int) -> Iterator[str]:
+    """Yield `text` in slices of at most `size` characters, cut in front of a word where one begins late enough.
+
+    Cut there, the counts of the slices add up to the count of the whole; a cut elsewhere may add a few tokens.
+    """
+    start = 0
+    while len(text) - start > size:
+        end = start + size
+        cut = text.rfind(" ", start + size // 2, end)
+        while cut > 0 and text[cut - 1].isspace():
+            cut = text.rfind(" ", start + size // 2, cut)
+        end = cut if cut > start else end
+        yield text[start:end]
+        start = end
+    yield text[start:] if start else text

@@ -1,0 +1,532 @@
+"""Asks git about a repository: may git run there, under which settings, and which protected files does it hold?
+
+`git config --list` and `git rev-parse` run nothing. A setting of the repository that is not known to be harmless
+makes reading commands ask: a list of harmless settings fails towards asking, a list of dangerous ones towards running
+them. The user's own configuration is the user's. Facts: https://git-scm.com/docs/git-config and git's source.
+`RepositoryContents` lists protected names in the index and in the history; answers are kept until the index or a ref
+changes. The values are in `probes`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TypeAlias
+
+from qcode.safety import protected_paths
+from qcode.safety.launcher import Unavailable, find_program, run, safe_parts
+from qcode.safety.probes import Repository, Tracked
+from qcode.values import dataclass
+
+OVERRIDES = (
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", os.devnull),
+    ("core.untrackedCache", "false"),
+    ("core.pager", "cat"),
+    ("core.sshCommand", "false"),
+    ("core.askPass", ""),
+    ("credential.helper", ""),
+    ("protocol.allow", "never"),
+    ("status.submoduleSummary", "false"),
+    ("diff.submodule", "short"),
+    ("diff.ignoreSubmodules", "all"),
+    ("diff.autoRefreshIndex", "false"),
+    ("grep.fallbackToNoIndex", "false"),
+    ("log.diffMerges", "separate"),
+    ("log.follow", "false"),
+    ("log.showSignature", "false"),
+    ("stash.showPatch", "false"),
+    ("submodule.recurse", "false"),
+    ("safe.bareRepository", "explicit"),
+)
+"""Settings under which a reading command starts no program and writes nothing, as far as a setting can say so."""
+
+_HARD = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_PAGER": "cat",
+    "GIT_TRACE2": "0",
+    "GIT_TRACE2_EVENT": "0",
+    "GIT_TRACE2_PERF": "0",
+}
+_HARMLESS = re.compile(
+    r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|"
+    r"eol|safecrlf|quotepath|abbrev|compression|loosecompression|bigfilethreshold|preloadindex|sparsecheckout|"
+    r"sparsecheckoutcone|longpaths|protecthfs|protectntfs|trustctime|checkstat|splitindex|multipackindex|commitgraph|"
+    r"whitespace|commentchar|hidedotfiles|sharedrepository|untrackedcache|notesref|deltabasecachelimit|"
+    r"packedgitlimit|packedgitwindowsize|fsync|fsyncmethod|fsyncobjectfiles)"
+    r"|extensions\.(?:worktreeconfig|objectformat|refstorage|relativeworktrees|noop)"
+    r"|remote\..+\.(?:url|pushurl|fetch|push|prune|prunetags|tagopt|mirror|skipdefaultupdate|skipfetchall|gh-resolved)"
+    r"|remote\.pushdefault|branch\..+\.[a-z0-9-]+|branch\.(?:autosetupmerge|autosetuprebase)"
+    r"|(?:user|author|committer)\.(?:name|email|signingkey)|submodule\..+\.(?:url|active)"
+    r"|submodule\.(?:active|recurse)|include\.path|includeif\..+\.path|(?:http|gui|gitflow)\..+"
+    r"|(?:pull|fetch|rebase|rerere|advice|color|column|status|gc|maintenance|pack|index|feature|i18n|init|receive)\."
+    r"[a-z]+(?:\.[a-z]+)?|log\.(?!showsignature)[a-z]+|push\.(?:default|autosetupremote|followtags)"
+    r"|diff\.(?:renames|renamelimit|algorithm|mnemonicprefix|noprefix|colormoved|colormovedws|context|interhunkcontext|"
+    r"indentheuristic|wordregex|wserrorhighlight|suppressblankempty|statgraphwidth|statnamewidth|dirstat|relative|"
+    r"autorefreshindex|ignoresubmodules|submodule|tool|guitool)"
+    r"|grep\.(?:linenumber|column|patterntype|extendedregexp|threads|fullname|fallbacktonoindex)"
+    r"|blame\.(?:date|showemail|showroot|blankboundary|coloring|markunblamablelines|markignoredlines)"
+    r"|stash\.(?:showpatch|showstat|showincludeuntracked)|(?:commit|tag)\.gpgsign"
+    r"|merge\.(?:ff|conflictstyle|renamelimit|tool|guitool)|lfs\.(?:repositoryformatversion|.+\.(?:access|locksverify))"
+)
+"""Settings that neither name a program or a file that is read nor make git fetch, or that `OVERRIDES` replaces.
+
+Missing are among others: `branch.sort` and `tag.sort` (a key may start a program), `format.pretty` and `pretty.*`
+(signatures), `mailmap.*` and `core.excludesFile` (show lines of other files), `diff.orderFile`, `core.worktree`.
+"""
+
+# No reading command runs a hook while the override is in force, and tools such as husky set the folder of hooks.
+_OVERRIDDEN = re.compile(r"core\.hookspath")
+_IGNORED_REVISIONS = ("blame.ignorerevsfile", ".git-blame-ignore-revs")
+"""The one file that `git blame` may read by configuration; of another, an error would show a line."""
+
+_CONFIG_TIMEOUT_S = 3.0
+_CREDENTIALS = re.compile(
+    rb"(?i)(?<![a-z0-9+.-])(?!(?:git\+)?ssh://)[a-z][a-z0-9+.-]*://[^/\s@]+@|://[^/\s:@]*:[^/\s@]+@"
+)
+_CREDENTIAL_NAMES = re.compile(r"extraheader|token|(?<!ask)pass|secret|oauth|api-?key|cookie", re.IGNORECASE)
+_LINKED = b"\x00\x00\xe0\x00"
+"""The mode of an entry that is another repository, as the index keeps it (https://git-scm.com/docs/index-format)."""
+
+_SMALL = 4096
+
+
+def numbered(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return settings as the environment variables that git reads them from."""
+    found = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for index, (name, value) in enumerate(settings):
+        found |= {f"GIT_CONFIG_KEY_{index}": name, f"GIT_CONFIG_VALUE_{index}": value}
+    return found
+
+
+def overrides() -> dict[str, str]:
+    """Return the environment under which reading commands of git run."""
+    return {**_HARD, **numbered(OVERRIDES)}
+
+
+def hardened(env: Mapping[str, str], path: str, more: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
+    """Return an environment in which nothing of ours or the repository's changes what git does."""
+    kept = {name: env[name] for name in ("HOME", "XDG_CONFIG_HOME", "TMPDIR") if name in env}
+    fixed = {"PATH": path, "LC_ALL": "C"}
+    return kept | fixed | _HARD | numbered((*OVERRIDES, *more))
+
+
+def risky(fields: Sequence[bytes]) -> Iterator[str]:
+    """Yield the settings of the repository that are not known to be harmless; fields are scope, origin, name.
+
+    A name may have its value behind a new line.
+    """
+    for scope, _, entry in _settings(fields):
+        name = entry.partition(b"\n")[0].decode("utf-8", "replace")
+        if scope in (b"local", b"worktree") and not (_HARMLESS.fullmatch(name) or _OVERRIDDEN.fullmatch(name)):
+            yield name
+
+
+def _settings(fields: Sequence[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
+    yield from zip(fields[::3], fields[1::3], fields[2::3], strict=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where git finds the repository of a folder, absolute and with links followed."""
+
+    top: Path
+    git: Path
+    common: Path
+
+
+class GitConfig:
+    """Call it for what is known of the repository of `root` now. A probe is kept until a file it rests on changes.
+
+    `outside` are folders beside `root` that are the user's to read here; the repository has to lie in one of them.
+    """
+
+    def __init__(self, root: Path, env: Mapping[str, str], outside: Sequence[Path] = ()) -> None:
+        forbidden = (root, *outside)
+        path = env.get("PATH", "")
+        self._root, self._env = root, env
+        self._folders = tuple(folder.resolve() for folder in forbidden)
+        self._git = find_program("git", path, forbidden)
+        self._path = os.pathsep.join(safe_parts(path, *forbidden))
+        self._watched: tuple[str, ...] = ()
+        self._identity: Identity | None = None
+        self._place: _Place | None = None
+        self._contents: tuple[_Place, RepositoryContents] | None = None
+        self._seen = Repository()
+
+    def __call__(self) -> Repository:
+        if self._git is None:
+            return Repository("no git outside the workspace was found")
+        if self._identity is None or self._identity != identity_of(self._watched):
+            self._place = None
+            self._watched, self._seen = self._probe()
+            self._identity = identity_of(self._watched)
+        if self._place is not None and not self._seen.complaint:
+            strayed = next(self._strayed(self._place), "")
+            if strayed:
+                return Repository(f"the repository uses {strayed}, which is outside the workspace")
+        return self._seen
+
+    def _run(self, *arguments: str, timeout: float = _CONFIG_TIMEOUT_S) -> tuple[int, bytes]:
+        argv = (self._git or "git", "-C", str(self._root), *arguments)
+        return run(argv, hardened(self._env, self._path), timeout)
+
+    def _probe(self) -> tuple[tuple[str, ...], Repository]:
+        watched = tuple(_places(self._root, self._env))
+        before = identity_of(watched)
+        try:
+            code, output = self._run("config", "--list", "--show-scope", "--show-origin", "-z")
+            found, place = self._run("rev-parse", "--path-format=absolute", *_PLACES)
+        except Unavailable as unavailable:
+            return watched, Repository(f"the configuration could not be listed: git {unavailable}")
+        if code != 0:
+            return watched, Repository("the configuration of the repository could not be listed")
+        fields = output.split(b"\0")
+        watched += tuple(self._origins(fields))
+        if before != identity_of(watched[: len(before)]):
+            return watched, Repository("the configuration changed while it was looked at")
+        return watched, self._judged(fields, place if found == 0 else b"")
+
+    def _origins(self, fields: Sequence[bytes]) -> Iterator[str]:
+        """Yield the files of the configuration, and those that it would include, whether they are there or not."""
+        for _, origin, entry in _settings(fields):
+            if not origin.startswith(b"file:"):
+                continue
+            file = self._root / os.fsdecode(origin.removeprefix(b"file:"))
+            yield str(file)
+            name, _, value = entry.partition(b"\n")
+            if name == b"include.path" or (name.startswith(b"includeif.") and name.endswith(b".path")):
+                target = os.fsdecode(value)
+                home = self._env.get("HOME", "")
+                yield f"{home}{target[1:]}" if target.startswith("~/") else str(file.parent / target)
+
+    def _judged(self, fields: Sequence[bytes], place: bytes) -> Repository:
+        if not any(scope == b"command" and entry == b"core.fsmonitor\nfalse" for scope, _, entry in _settings(fields)):
+            return Repository("this version of git takes no settings from its environment; 2.31 does")
+        lines = place.removesuffix(b"\n").split(b"\n")
+        if len(lines) != len(_PLACES):
+            return Repository(is_present=False)
+        found = _Place(*(Path(os.path.realpath(os.fsdecode(line))) for line in lines))
+        complaint = _why_not_set(fields, found.top) or self._why_not_here(found)
+        if complaint:
+            return Repository(complaint)
+        if self._contents is None or self._contents[0] != found:
+            self._contents = (found, RepositoryContents(self._run_for_contents, found.top, found.git, found.common))
+        self._place, contents = self._contents
+        entries = [(scope, entry) for scope, _, entry in _settings(fields) if scope != b"command"]
+        return Repository(
+            has_submodules=_holds_others(found),
+            has_credentials=any(_is_credential(entry) for _, entry in entries),
+            top=str(found.top),
+            find_tracked=contents.tracked,
+            find_history_secrets=contents.history_secrets,
+            find_linked_folder=contents.linked_folder,
+        )
+
+    def _run_for_contents(self, timeout: float, *arguments: str) -> bytes | None:
+        try:
+            code, output = self._run(*arguments, timeout=timeout)
+        except Unavailable:
+            return None
+        return output if code == 0 else None
+
+    def _why_not_here(self, place: _Place) -> str:
+        for folder in (place.top, place.git, place.common):
+            if not self._is_inside(folder):
+                return f"its repository is {folder}, outside the workspace"
+        return ""
+
+    def _strayed(self, place: _Place) -> Iterator[str]:
+        """Yield what the repository takes from outside the workspace, by a link or as borrowed objects."""
+        for target in git_folder_links(place.git, place.common):
+            if not self._is_inside(Path(target)):
+                yield target
+
+    def _is_inside(self, path: Path) -> bool:
+        return any(path.is_relative_to(folder) for folder in self._folders)
+
+
+_PLACES = ("--show-toplevel", "--git-dir", "--git-common-dir")
+
+
+def _why_not_set(fields: Sequence[bytes], top: Path) -> str:
+    """Return which setting makes reading commands ask, as the reason, or nothing."""
+    entries = list(_settings(fields))
+    ignored = "\n".join(_IGNORED_REVISIONS).encode()
+    is_plain = not (top / _IGNORED_REVISIONS[1]).is_symlink()
+    rest = [field for setting in entries if setting[2] != ignored or not is_plain for field in setting]
+    found = next(risky(rest), None)
+    # A diff program asks even if it is the user's own: no setting can turn it off.
+    if found is None:
+        programs = (entry.partition(b"\n")[0] for _, _, entry in entries)
+        found = next((os.fsdecode(name) for name in programs if _DIFF_PROGRAM.fullmatch(name)), None)
+    return f"the repository's configuration sets {found}" if found is not None else ""
+
+
+_DIFF_PROGRAM = re.compile(rb"diff\.(?:external|.+\.command)")
+
+
+def _is_credential(entry: bytes) -> bool:
+    name = entry.partition(b"\n")[0].decode("utf-8", "replace")
+    return _CREDENTIALS.search(entry) is not None or _CREDENTIAL_NAMES.search(name) is not None
+
+
+def _holds_others(place: _Place) -> bool:
+    """Return whether the index names other repositories, or a list of them exists."""
+    if (place.top / ".gitmodules").exists():
+        return True
+    for index in (place.git / "index", *place.git.glob("sharedindex.*")):
+        try:
+            if _LINKED in index.read_bytes():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _places(root: Path, env: Mapping[str, str]) -> Iterator[str]:
+    """Yield every file that decides what git reads here, whether it is there or not."""
+    for folder in (root, *root.parents):
+        yield str(folder / ".git")
+        yield str(folder / ".gitmodules")
+        git = _git_folder(folder)
+        if git is not None:
+            common = _pointed(git / "commondir", git) or git
+            yield str(git / "commondir")
+            for place in (git, common):
+                yield from (str(place / name) for name in ("config", "config.worktree", "HEAD", "index"))
+            yield str(folder / _IGNORED_REVISIONS[1])
+            break
+    home = env.get("HOME", "")
+    yield from (f"{home}/.gitconfig", f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config")
+
+
+def _git_folder(folder: Path) -> Path | None:
+    place = folder / ".git"
+    if (place / "HEAD").exists():
+        return place
+    return _pointed(place, folder, "gitdir:")
+
+
+def _pointed(file: Path, base: Path, prefix: str = "") -> Path | None:
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(_SMALL).decode("utf-8", "replace").strip()
+    except OSError:
+        return None
+    return base / text.removeprefix(prefix).strip() if text.startswith(prefix) else None
+
+
+Identity: TypeAlias = tuple[tuple[str, tuple[int, ...] | None], ...]
+RunGit: TypeAlias = Callable[..., bytes | None]
+"""Runs git with a time limit and arguments; None if it failed or took too long."""
+
+_TIMEOUT_S = 2.0
+_MAX_REF_FOLDERS = 2_000
+_MAX_TIPS = 2_000
+_MAX_ALTERNATES = 64 * 1024
+_MAX_DEPTH = 5
+"""How far git follows alternates of alternates."""
+
+_LINKABLE = (
+    "HEAD", "config", "config.worktree", "index", "packed-refs", "shallow", "commondir", "gitdir", "objects", "refs",
+    "logs", "info", "worktrees", "reftable", "refs/heads", "refs/remotes", "refs/tags", "objects/info",
+    "objects/info/alternates", "objects/pack", "info/exclude", "info/attributes", "info/grafts",
+    "info/sparse-checkout",
+)  # fmt: skip
+"""Parts of a repository that are read and could be links. Loose objects and refs have a form that no other file has."""
+
+_CANDIDATE = re.compile(
+    rb"(?i)\.(?:env|pem|key|p12|pfx|ppk|jks|keystore|kdbx|netrc|pgpass|pypirc|htpasswd|git-credentials|s3cfg|boto)"
+    rb"|credentials|id_|[^\n -~]"
+)
+"""A part of every protected name; a look-alike holds at least one character that is not plain ASCII."""
+
+
+class RepositoryContents:
+    """What one repository holds. `run` is for git in the folder of the workspace."""
+
+    def __init__(self, run: RunGit, top: Path, git: Path, common: Path) -> None:
+        self._run, self._top, self._git, self._common = run, top, git, common
+        self._index: Identity | None = None
+        self._tracked: Tracked | None = None
+        self._folders: tuple[str, ...] = ()
+        self._refs: Identity | None = None
+        self._history: tuple[str, ...] | None = ()
+        self._checked: tuple[str, ...] = ()
+        self._is_too_long = False
+
+    def tracked(self) -> Tracked | None:
+        """Return what the index holds, or None if it could not be listed in time."""
+        identity = identity_of((f"{self._git}/index",))
+        if self._tracked is None or identity != self._index:
+            self._tracked = self._list_index()
+            self._index = identity
+        return self._tracked
+
+    def linked_folder(self) -> str:
+        """Return a folder with tracked files that is a link, or nothing; the first one if they cannot be listed."""
+        if self.tracked() is None:
+            return "a folder"
+        for folder in self._folders:
+            try:
+                if stat.S_ISLNK(os.lstat(f"{self._top}/{folder}").st_mode):
+                    return folder
+            except OSError:
+                continue
+        return ""
+
+    def history_secrets(self) -> tuple[str, ...] | None:
+        """Return files with protected names in any commit that a ref or reflog reaches, or None if not in time.
+
+        A history that was too long once is not searched again.
+        """
+        identity = self._identity_of_refs()
+        if self._is_too_long or identity is None:
+            return None
+        if identity != self._refs:
+            self._history = self._search_history()
+            self._is_too_long = self._history is None
+            self._refs = identity
+        return self._history
+
+    def _list_index(self) -> Tracked | None:
+        listed = self._run(_TIMEOUT_S, "ls-files", "--full-name", "-z", "--", ":/")
+        if listed is None:
+            return None
+        files = frozenset(os.fsdecode(name) for name in listed.split(b"\0") if name)
+        self._folders = tuple(sorted(_folders_of(files)))
+        return Tracked(files, tuple(sorted(file for file in files if _is_secret(file))))
+
+    def _search_history(self) -> tuple[str, ...] | None:
+        """Return protected names among all objects; only new ones are looked at if older ones were before.
+
+        `rev-list --objects` prints each object once, with one of its paths: of equal files, one stands for all.
+        """
+        tips = self._tips()
+        if tips is None:
+            return None
+        arguments = ("rev-list", "--objects", "--ignore-missing", "--all", "--reflog", *self._heads())
+        listed = self._run(_TIMEOUT_S, *arguments, *(("--not", *self._checked) if self._checked else ()), "--")
+        if listed is None and self._checked:
+            # A commit that was looked at before may have been removed.
+            listed = self._run(_TIMEOUT_S, *arguments, "--")
+        if listed is None:
+            return None
+        paths = (line.partition(b" ")[2] for line in _lines_with(_CANDIDATE, listed))
+        found = {path for path in map(os.fsdecode, paths) if path and _is_secret(path)}
+        self._checked = tips
+        return tuple(sorted(found | set(self._history or ())))
+
+    def _heads(self) -> list[str]:
+        """Return the names of commits that an operation left beside the refs, such as `FETCH_HEAD`."""
+        try:
+            return sorted(name for name in os.listdir(self._git) if re.fullmatch(r"[A-Z_]+_HEAD", name))  # noqa: PTH208  # names
+        except OSError:
+            return []
+
+    def _tips(self) -> tuple[str, ...] | None:
+        """Return the commits that refs name now; none if they are many, so that everything is looked at again."""
+        listed = self._run(_TIMEOUT_S, "for-each-ref", "--format=%(objectname)")
+        if listed is None:
+            return None
+        found = tuple(dict.fromkeys(listed.decode("ascii").split()))
+        return found if len(found) <= _MAX_TIPS else ()
+
+    def _identity_of_refs(self) -> Identity | None:
+        """Return the state of all that names commits; None if that is too much to look at."""
+        folders = list(islice(_ref_folders(self._git, self._common), _MAX_REF_FOLDERS + 1))
+        if len(folders) > _MAX_REF_FOLDERS:
+            return None
+        files = (
+            "HEAD",
+            "packed-refs",
+            "shallow",
+            "logs/HEAD",
+            "logs/refs/stash",
+            "reftable/tables.list",
+            *self._heads(),
+        )
+        heads = sorted(str(head) for head in (self._common / "worktrees").glob("*/HEAD"))
+        named = {str(base / name) for base in (self._git, self._common) for name in files}
+        return identity_of((*sorted(named), *heads, *folders))
+
+
+def git_folder_links(git: Path, common: Path) -> Iterator[str]:
+    """Yield where parts of a repository are really, if that is behind a link, and where it borrows objects."""
+    for base in dict.fromkeys((str(git), str(common))):
+        for name in _LINKABLE:
+            path = f"{base}/{name}"
+            if os.path.islink(path):  # noqa: PTH114  # plain text; this runs before each command
+                yield os.path.realpath(path)
+    yield from _alternates(f"{common}/objects", _MAX_DEPTH)
+
+
+def identity_of(paths: Iterable[str]) -> Identity:
+    """Return what changes if one of these files or folders is changed or replaced."""
+    found: list[tuple[str, tuple[int, ...] | None]] = []
+    for path in paths:
+        try:
+            info = os.stat(path)  # noqa: PTH116  # plain text
+            found.append((path, (info.st_mtime_ns, info.st_ctime_ns, info.st_ino, info.st_dev, info.st_size)))
+        except (OSError, ValueError):
+            found.append((path, None))
+    return tuple(found)
+
+
+def _alternates(objects: str, depth: int) -> Iterator[str]:
+    """Yield the folders that objects are borrowed from (https://git-scm.com/docs/gitrepository-layout)."""
+    try:
+        with Path(f"{objects}/info/alternates").open("rb") as opened:
+            lines = opened.read(_MAX_ALTERNATES).splitlines()
+    except OSError:
+        return
+    for line in lines:
+        if line and not line.startswith(b"#"):
+            folder = os.path.realpath(Path(objects) / os.fsdecode(line))
+            yield folder
+            if depth:
+                yield from _alternates(folder, depth - 1)
+
+
+def _ref_folders(git: Path, common: Path) -> Iterator[str]:
+    """Yield the folders of refs; a ref is replaced as a whole, which changes its folder."""
+    for base in dict.fromkeys((git, common)):
+        for folder, _, _ in os.walk(base / "refs"):
+            yield folder
+
+
+def _folders_of(files: Iterable[str]) -> set[str]:
+    """Return all folders above the files."""
+    found: set[str] = set()
+    for file in files:
+        folder = file.rpartition("/")[0]
+        while folder and folder not in found:
+            found.add(folder)
+            folder = folder.rpartition("/")[0]
+    return found
+
+
+def _is_secret(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return _CANDIDATE.search(os.fsencode(name)) is not None and (
+        protected_paths.is_secret(name) or protected_paths.is_key(name)
+    )
+
+
+def _lines_with(pattern: re.Pattern[bytes], text: bytes) -> Iterator[bytes]:
+    """Yield the lines of a long text in which a pattern is found."""
+    end = 0
+    while (match := pattern.search(text, end)) is not None:
+        start = text.rfind(b"\n", 0, match.start()) + 1
+        end = text.find(b"\n", match.end())
+        if end < 0:
+            end = len(text)
+        yield text[start:end]

@@ -1,0 +1,97 @@
+"""Runs the few programs that judging needs, hardened and bounded; asks bash whether it accepts a command.
+
+Absolute paths from safe parts of PATH, argument lists, no shell, a small environment, bounded time. `bash -n` reads
+a command without running it (https://www.gnu.org/software/bash/manual/); git is in `git_repository`. The judges know
+neither: what is found out is handed to them as `probes`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+
+class Unavailable(Exception):  # noqa: N818  # a finding, not a failure
+    """The program could not say anything; the text says why in a few words."""
+
+
+def find_program(name: str, path: str, outside: Path | Iterable[Path]) -> str | None:
+    """Return the absolute path of a program from the absolute parts of `path`, never one in or under `outside`.
+
+    Neither the entry nor what its links lead to may be inside, or a workspace could provide its own git.
+    """
+    folders = [outside] if isinstance(outside, Path) else list(outside)
+    for part in safe_parts(path, *folders):
+        found = shutil.which(name, path=part)
+        if found is not None and not any(Path(found).resolve().is_relative_to(one.resolve()) for one in folders):
+            return found
+    return None
+
+
+def safe_parts(path: str, *outside: Path) -> list[str]:
+    """Return the parts of PATH that are absolute and lead to nothing in or under a folder of `outside`."""
+    parts = [part for part in path.split(os.pathsep) if Path(part).is_absolute()]
+    forbidden = [one.resolve() for one in outside]
+    return [part for part in parts if not any(Path(part).resolve().is_relative_to(one) for one in forbidden)]
+
+
+def run(argv: Sequence[str], env: Mapping[str, str], timeout: float, *, cwd: str | None = None) -> tuple[int, bytes]:
+    """Return the exit code and output of a program; raise `Unavailable`. It and what it started end with the call."""
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=dict(env),
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "its arguments"
+        raise Unavailable(f"could not be started: {why}") from None
+    try:
+        output, _ = process.communicate(timeout=max(0.0, timeout))
+    except subprocess.TimeoutExpired:
+        raise Unavailable("took too long") from None
+    finally:
+        # A process that ended right after the time limit leaves an open pipe as well.
+        if process.stdout is not None and not process.stdout.closed:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    return process.returncode, output
+
+
+_BASH_TIMEOUT_S = 2.0
+_MAX_ANSWERS = 2_000
+
+
+class BashSyntax:
+    """Call it with a command: the reason why bash does not take it, empty where it does. Answers are kept."""
+
+    def __init__(self, path: str, outside: Iterable[Path]) -> None:
+        self._bash = find_program("bash", f"{path}:/usr/bin:/bin", outside)
+        self._known: OrderedDict[str, str] = OrderedDict()
+
+    def __call__(self, command: str) -> str:
+        if self._bash is None:
+            return "bash was not found, so nobody could say whether it understands the command"
+        if command not in self._known:
+            self._known[command] = self._ask(self._bash, command)
+            if len(self._known) > _MAX_ANSWERS:
+                self._known.popitem(last=False)
+        return self._known[command]
+
+    def _ask(self, bash: str, command: str) -> str:
+        argv = (bash, "--noprofile", "--norc", "-n", "-c", command)
+        try:
+            code, _ = run(argv, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}, _BASH_TIMEOUT_S)
+        except Unavailable as unavailable:
+            return f"bash {unavailable}, so nobody could say whether it understands the command"
+        return "" if code == 0 else "bash does not understand its syntax"

@@ -1,0 +1,211 @@
+"""Tables of protected files: by name (`is_secret`, `is_steering`) and by location (`in_home`, `outside`). Pure.
+
+Names are compared in NFC, casefolded, without invisible characters and without trailing dots and blanks (`fold`),
+because a file system that folds them would open the protected file. Locations in the home follow the documentation
+of the programs that own them (OpenSSH, GnuPG, AWS CLI, Docker, kubectl, npm, pip, GitHub CLI, Cargo, git) and the XDG
+base directory specification. Nothing here looks at the disk: see `paths`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from itertools import pairwise
+
+from qcode.safety.verdict import Decision
+
+_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_INVISIBLE_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\u2800")
+
+_SHORT_GIT = re.compile(r"git~\d+")
+_SECRET = re.compile(
+    r"\.env([._~-].*)?|\.envrc(\..*)?"
+    r"|.*\.(pem|key|p12|pfx|ppk|jks|keystore|kdbx|asc\.key)"
+    r"|\.(netrc|pgpass|pypirc|htpasswd|git-credentials|s3cfg|boto)|credentials\.json"
+)
+_SSH_KEY = re.compile(r"id_(rsa|dsa|ecdsa|ed25519|xmss)(_sk)?([._-].*)?")
+_KEY = re.compile(r"id_[^.]*")
+_TEMPLATE = re.compile(r"\.env[._-](.*[._-])?(example|sample|template|dist|defaults?)|.*\.pub")
+_STEERING_FILES = frozenset(
+    {
+        ".mcp.json", "agents.md", "agents.override.md", "opencode.json", "opencode.jsonc", "claude.md",
+        "claude.local.md", "gemini.md", "qwen.md", "copilot-instructions.md",
+        ".cursorrules", ".windsurfrules", ".clinerules", ".aider.conf.yml", ".gitattributes", ".gitmodules",
+        ".gitlab-ci.yml", ".pre-commit-config.yaml", ".npmrc", ".yarnrc", ".yarnrc.yml", "jenkinsfile",
+    }
+)  # fmt: skip
+_STEERING_FOLDERS = frozenset(
+    {
+        ".qcode", ".vscode", ".idea", ".husky", ".claude", ".cursor", ".gemini", ".qwen", ".codex", ".windsurf",
+        ".devcontainer", ".circleci", ".opencode", ".zed", ".fleet", ".clinerules", ".agents", ".vibe", ".kimi",
+    }
+)  # fmt: skip
+_STEERING_PAIRS = frozenset({(".github", "workflows"), (".github", "actions")})
+STEERING = tuple(sorted(_STEERING_FILES | _STEERING_FOLDERS | {"/".join(pair) for pair in _STEERING_PAIRS}))
+"""What runs or instructs later, by its path below a folder, in the small letters in which names are compared."""
+_DEPENDENCY_FOLDERS = frozenset({"node_modules", "site-packages", "dist-packages", ".venv", "venv", "bower_components"})
+
+
+def fold(name: str) -> str:
+    """Return the form in which one component of a path is compared."""
+    if name.isascii():
+        return name.casefold().rstrip(". ")
+    visible = "".join(char for char in unicodedata.normalize("NFC", name) if not _is_invisible(char))
+    return visible.casefold().rstrip(". ")
+
+
+def has_unclear_characters(path: str) -> bool:
+    """Return whether `path` holds line breaks, other controls, bidi marks, invisible or undecodable characters."""
+    if path.isascii():
+        return not path.isprintable()
+    return any(_is_invisible(char) or unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in path)
+
+
+def is_git_look_alike(part: str) -> bool:
+    """Return whether `part` is not `.git` in any case, yet some file system would open `.git` for it."""
+    return part.casefold() != ".git" and (fold(part) == ".git" or _SHORT_GIT.fullmatch(fold(part)) is not None)
+
+
+def is_secret(part: str) -> bool:
+    """Return whether a file of this name holds secrets by convention; templates and public keys do not."""
+    name = fold(part)
+    return _SECRET.fullmatch(name) is not None and _TEMPLATE.fullmatch(name) is None
+
+
+def is_ssh_key(part: str) -> bool:
+    """Return whether this is a name that ssh itself gives to a private key."""
+    name = fold(part)
+    return _SSH_KEY.fullmatch(name) is not None and _TEMPLATE.fullmatch(name) is None
+
+
+def is_key(part: str) -> bool:
+    """Return whether an existing file of this name is a private key by the convention of ssh (`id_*`)."""
+    return is_ssh_key(part) or _KEY.fullmatch(fold(part)) is not None
+
+
+def is_steering(parts: tuple[str, ...]) -> bool:
+    """Return whether a path below a root is something that runs or instructs later."""
+    names = tuple(fold(part) for part in parts)
+    if any(pair in _STEERING_PAIRS for pair in pairwise(names)):
+        return True
+    return bool(names) and (names[-1] in _STEERING_FILES or any(name in _STEERING_FOLDERS for name in names))
+
+
+def is_dependency_folder(part: str) -> bool:
+    """Return whether `part` names a folder of installed packages."""
+    return fold(part) in _DEPENDENCY_FOLDERS
+
+
+def _is_invisible(char: str) -> bool:
+    return char in _BIDI or char in _INVISIBLE_LETTERS or unicodedata.category(char) in ("Cf", "Cn", "Co")
+
+
+KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
+"""File systems of the kernel: no file in them is one of the user."""
+_SYSTEM = (
+    "/bin", "/boot", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/run", "/sbin", "/srv", "/usr",
+    "/var", "/System", "/Library", "/Applications", "/Users", "/private/etc", "/private/var",
+)  # fmt: skip
+_SCRATCH = ("/var/tmp", "/var/folders", "/private/var/folders", "/private/var/tmp")  # noqa: S108  # compared, not used
+_SECRET_SYSTEM = re.compile(
+    r"/etc/(g?shadow-?|sudoers|sudoers\.d/.*|security/opasswd|ssh/.*_key|ssl/private/.*|krb5\.keytab)"
+    r"|(/var)?/run/(docker|containerd/containerd|podman/podman)\.sock|/(var/)?run/secrets(/.*)?"
+)
+_HOMES = re.compile(r"/(home|Users)/[^/]+|/root|/var/root")
+
+CREDENTIALS = (
+    ".aws", ".azure", ".gnupg", ".docker", ".kube", ".netrc", ".npmrc", ".pypirc", ".pgpass", ".my.cnf", ".boto",
+    ".s3cfg", ".git-credentials", ".vault-token", ".password-store", ".mozilla", ".thunderbird", ".cargo/credentials",
+    ".cargo/credentials.toml", ".gem/credentials", ".m2/settings.xml", ".terraform.d/credentials.tfrc.json",
+    ".config/gh", ".config/hub", ".config/git/credentials", ".config/gcloud", ".config/rclone", ".config/op",
+    ".config/google-chrome", ".config/chromium", ".config/pip/pip.conf", ".local/share/keyrings", ".claude.json",
+    ".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".qwen/oauth_creds.json",
+    "library/keychains", "library/application support/google/chrome", ".viminfo", ".local/share/fish/fish_history",
+)  # fmt: skip
+"""Below the home, in small letters as `fold` writes them."""
+_HISTORY = re.compile(r"\.[a-z0-9]+([_-][a-z0-9]+)*[_-]history|\.lesshst|\.history|\.wget-hsts")
+_OPEN_SSH = re.compile(r"\.ssh(/(config(\.d(/.*)?)?|known_hosts.*|authorized_keys.*|rc|environment|[^/]*\.pub))?")
+STARTUP = (
+    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
+    ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".logout", ".inputrc", ".xprofile",
+    ".xinitrc", ".xsession", ".xsessionrc", ".pam_environment", ".gitconfig", ".vimrc", ".emacs", ".emacs.d", ".vim",
+    ".tmux.conf", ".screenrc", ".gdbinit", ".pythonrc", ".curlrc", ".wgetrc", ".config/git", ".config/fish",
+    ".config/zsh", ".config/nvim", ".config/autostart", ".config/systemd", ".config/environment.d",
+    ".config/plasma-workspace", ".local/bin", ".local/share/applications", ".local/share/systemd", "bin",
+    ".cargo/bin", ".cargo/config.toml", "library/launchagents", "library/launchdaemons",
+)  # fmt: skip
+_OWN_SECRETS = re.compile(r".*/(credentials?|keys?|auth|trust|secrets?)([._-][^/]*)?(/.*)?")
+
+Located = tuple[Decision, Decision, str, str]
+"""Verdict for reading, verdict for writing, why, and the name of the rule."""
+
+
+def is_history(name: str) -> bool:
+    """Return whether a file of this name in the home is a history of what was typed."""
+    return _HISTORY.fullmatch(fold(name)) is not None
+
+
+def is_system_secret(path: str) -> bool:
+    """Return whether this absolute path is a secret of the system."""
+    return _SECRET_SYSTEM.fullmatch(path) is not None
+
+
+def in_kernel(path: str) -> Located | None:
+    """Return the verdict for devices and kernel interfaces, which hold even where a workspace leads there."""
+    if any(is_within(path, folder) for folder in KERNEL_FOLDERS):
+        return "deny", "deny", "a device or kernel interface", "path:kernel"
+    return None
+
+
+def in_home(below_home: str) -> Located | None:
+    """Return the verdict for a protected place in the home, given its path below the home, else None."""
+    name = "/".join(fold(part) for part in below_home.split("/"))
+    if any(is_within(name, place) for place in CREDENTIALS):
+        return "deny", "deny", "credentials in the home folder", "path:credentials"
+    if _HISTORY.fullmatch(name):
+        return "deny", "deny", "a history of what was typed", "path:history"
+    if _OPEN_SSH.fullmatch(name):
+        return "ask", "deny", "the configuration of ssh", "path:start-up"
+    if is_within(name, ".ssh"):
+        return "deny", "deny", "private keys in the home folder", "path:credentials"
+    if any(is_within(name, place) for place in STARTUP):
+        return "ask", "deny", "it runs or is obeyed when you log in or start a program", "path:start-up"
+    return None
+
+
+def in_own(path: str, folders: Iterable[str]) -> Located | None:
+    """Return the verdict for qcode's own files below `folders`, else None."""
+    for folder in folders:
+        if is_within(path, folder):
+            if _OWN_SECRETS.fullmatch(path.removeprefix(folder).casefold()):
+                return "deny", "deny", "keys or the trust store of qcode", "path:own"
+            return "ask", "deny", "configuration or sessions of qcode", "path:own"
+    return None
+
+
+def outside(path: str, homes: tuple[str, ...]) -> Located:
+    """Return the verdict for a place that is in no root."""
+    if _SECRET_SYSTEM.fullmatch(path):
+        return "deny", "deny", "secrets of the system", "path:credentials"
+    other = _HOMES.match(path)
+    is_ours = any(is_within(path, home) or is_within(home, path) for home in homes)
+    if other is not None and not is_ours:
+        return "deny", "deny", "the home of somebody else", "path:home"
+    if path == "/" or (any(is_within(path, folder) for folder in _SYSTEM) and not is_ours and not _is_scratch(path)):
+        return "ask", "deny", "a system folder", "path:system"
+    return "ask", "ask", "outside the workspace", "path:outside"
+
+
+def is_within(path: str, folder: str) -> bool:
+    """Return whether `path` is `folder` or below it, component by component."""
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def is_within_any(path: str, folders: Iterable[str]) -> bool:
+    """Return whether `path` is one of `folders` or below one."""
+    return any(is_within(path, folder) for folder in folders)
+
+
+def _is_scratch(path: str) -> bool:
+    return any(is_within(path, folder) for folder in _SCRATCH)

@@ -1,0 +1,178 @@
+"""Which sandbox works on this machine, found by trying to leave it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from qcode.protocol.launch import Launch
+from qcode.safety.sandbox import bubblewrap
+from qcode.safety.sandbox.bubblewrap import Way
+from qcode.safety.sandbox.confinement import SYSTEM_FOLDERS, Confinement
+from qcode.safety.sandbox.seccomp import UnknownMachine, filter_program
+from qcode.safety.verdict import Level, SandboxSupport
+from qcode.values import dataclass
+
+Kind: TypeAlias = Literal["bubblewrap", "landlock"]
+
+_USUAL = ("/usr/bin", "/bin", "/usr/local/bin")
+_PROBE_S = 5.0
+_HELD = 42
+# Each line is an attempt; the first that succeeds ends the probe with its number. The last line proves that the
+# commands before it ran at all.
+_ATTEMPTS = """
+echo x 2>/dev/null > "$1/made" && exit 1
+cat "$1/hidden" 2>/dev/null | grep -q secret && exit 2
+cat "$1/seen" 2>/dev/null | grep -q visible || exit 3
+while read -r name value rest; do
+  case $name in
+    CapEff:|CapPrm:) [ "$value" = 0000000000000000 ] || exit 4 ;;
+    NoNewPrivs:) [ "$value" = 1 ] || exit 5 ;;
+    Seccomp:) [ "$value" = 2 ] || exit 6 ;;
+  esac
+done < /proc/self/status
+exit 42
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """A sandbox that was tried and held."""
+
+    kind: Kind
+    levels: tuple[Level, ...]
+    way: Way = Way("")
+    """How bubblewrap does it."""
+
+    def launch(self, argv: Sequence[str], confinement: Confinement) -> Launch:
+        """Return how `argv` (whose first item is an absolute path) starts confined.
+
+        Raise `ValueError` for a level that this kind cannot give.
+        """
+        if confinement.level not in self.levels:
+            raise ValueError(f"{self.kind} cannot give the level {confinement.level}")
+        if self.kind == "bubblewrap":
+            return bubblewrap.launch(self.way, argv, confinement)
+        from qcode.safety.sandbox import landlock
+
+        return Launch(tuple(argv), restrict=landlock.restriction(confinement))
+
+    @property
+    def support(self) -> SandboxSupport:
+        return SandboxSupport(self.levels, masks=self.kind == "bubblewrap", kind=self.kind)
+
+    @property
+    def description(self) -> str:
+        """What it does, in one line for the user."""
+        if self.kind == "bubblewrap":
+            return (
+                "bubblewrap: commands that only read run without asking; they cannot write, reach the network or other "
+                "processes, or read your home folder and secret files"
+            )
+        return (
+            "Landlock: commands that only read run without asking; they cannot write, open sockets or signal other "
+            "processes. Searches ask if a secret file is in reach, for Landlock cannot hide it. Auto mode and output "
+            "redirected to files ask: they need bubblewrap"
+        )
+
+
+@cache
+def _found(kind: Kind) -> Sandbox | None:
+    return next((sandbox for sandbox in candidates(kind) if holds(sandbox)), None)
+
+
+_FINDING = threading.Lock()
+
+
+def find_sandbox(*, allows: Sequence[Kind] = ("bubblewrap", "landlock")) -> Sandbox | None:
+    """Return the best sandbox that works here, None if none does.
+
+    The first call runs a few short processes; the answer holds for the life of this process. Safe in a thread.
+    """
+    if sys.platform != "linux":
+        return None
+    with _FINDING:
+        return next((found for kind in allows if (found := _found(kind)) is not None), None)
+
+
+def candidates(kind: Kind) -> list[Sandbox]:
+    """Return the sandboxes of a kind that may work here, the best first; none of them was tried."""
+    try:
+        filter_program("read-only", os.uname().machine)
+    except UnknownMachine:
+        return []
+    if kind == "landlock":
+        from qcode.safety.sandbox import landlock
+
+        return [Sandbox("landlock", ("read-only",))] if landlock.version() >= landlock.MIN_VERSION else []
+    program = next((path for folder in _USUAL if os.access(path := f"{folder}/bwrap", os.X_OK)), "")
+    if not program:
+        return []
+    levels: tuple[Level, ...] = ("read-only", "workspace", "protect")
+    ways = [Way(program)]
+    if os.geteuid() == 0:
+        ways = [
+            Way(program, is_root=True, has_user_namespace=False, is_prepared=True),
+            Way(program, is_root=True, has_user_namespace=False),
+            Way(program, is_root=True),
+        ]
+    return [Sandbox("bubblewrap", levels, way) for way in ways]
+
+
+def holds(sandbox: Sandbox) -> bool:
+    """Return whether a command runs in the sandbox and none of the attempts to leave it succeeds."""
+    with tempfile.TemporaryDirectory(prefix="qcode-probe-") as made:
+        folder = os.path.realpath(made)
+        Path(folder, "seen").write_text("visible\n")
+        Path(folder, "hidden").write_text("secret\n")
+        system = tuple(path for path in SYSTEM_FOLDERS if os.path.isdir(path) and not os.path.islink(path))  # noqa: PTH112, PTH114  # text
+        links = tuple((path, os.readlink(path)) for path in SYSTEM_FOLDERS if os.path.islink(path))  # noqa: PTH114, PTH115  # text
+        hidden = (f"{folder}/hidden",)
+        confinement = Confinement("read-only", (*system, folder), links, hidden=hidden)
+        return _exit_code(sandbox.launch(["/bin/sh", "-c", _ATTEMPTS, "probe", folder], confinement)) == _HELD
+
+
+def _exit_code(launch: Launch) -> int | None:
+    """Return the exit code of a launch, None if it cannot start or does not end.
+
+    As in `tools.processes`, it starts in a thread of its own, which is restricted with it.
+    """
+    codes: list[int] = []
+
+    def run() -> None:
+        argv = list(launch.argv)
+        inherited: tuple[int, ...] = ()
+        with contextlib.ExitStack() as opened, contextlib.suppress(OSError, subprocess.SubprocessError):
+            if launch.data:
+                pipe = opened.enter_context(tempfile.TemporaryFile())
+                pipe.write(launch.data)
+                pipe.seek(0)
+                inherited = (pipe.fileno(),)
+                argv[launch.data_at] = str(pipe.fileno())
+            if launch.restrict is not None:
+                launch.restrict()
+            codes.append(
+                subprocess.run(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd="/",
+                    env={"PATH": "/usr/bin:/bin"},
+                    timeout=_PROBE_S,
+                    pass_fds=inherited,
+                ).returncode
+            )
+
+    thread = threading.Thread(target=run, name="qcode-probe")
+    thread.start()
+    thread.join()
+    return codes[0] if codes else None

@@ -1,0 +1,270 @@
+"""Puts back what a command changed under protected names that no mount could protect: new things, and links.
+
+A guard remembers the protected names before a command and compares them after it. Nothing is lost: what the command
+made is moved into the session's private folder, and one line says where. What `git init` and `git clone` add to
+git's folders may stay if it can run nothing (`is_as_git_makes_it`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from qcode.safety.sandbox import relocation
+from qcode.values import dataclass
+
+MAX_KEPT = 256 * 1024
+"""Bytes of a file that are kept to restore it. Of a larger one a change is only reported."""
+MAX_KEPT_IN_ALL = 8 * 1024 * 1024
+MAX_REPORTED = 20
+_CLOCK_GRAIN_NS = 20_000_000
+
+_Identity = tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A protected path as it was: its identity, and what restores it."""
+
+    identity: _Identity
+    link: str | None = None
+    content: bytes | None = None
+    mode: int = 0
+
+
+class Guard:
+    """Watches protected paths while one command runs. Safe from any thread."""
+
+    def __init__(
+        self,
+        find: Callable[[], tuple[Iterable[str], bool]],
+        mounted: Iterable[str],
+        folder: str,
+        is_harmless: Callable[[str], bool] = lambda path: False,
+    ) -> None:
+        """`find` lists what exists under protected names now, and says whether it looked everywhere.
+
+        `mounted` are paths that a mount protects, so that only somebody else can have changed them. `folder` takes what
+        is put aside. `is_harmless` says of a new path that it may stay.
+        """
+        self._find = find
+        self._mounted = frozenset(mounted)
+        self._folder = folder
+        self._is_harmless = is_harmless
+        self._accepted: frozenset[str] = frozenset()
+        self._reported: set[str] = set()
+        self._lock = threading.Lock()
+        self._begun_ns = time.time_ns() - _CLOCK_GRAIN_NS
+        paths, self._knows_all = find()
+        self._before: dict[str, Remembered] = _remember(paths, self._mounted)
+
+    def accept(self, paths: Iterable[str]) -> None:
+        """Note paths that are about to change with the user's approval."""
+        self._accepted |= frozenset(paths)
+
+    def renew(self, paths: Iterable[str]) -> None:
+        """Remember accepted paths as they are now: from here on they stay like this."""
+        with self._lock:
+            for path in paths:
+                self._before.pop(path, None)
+            self._before |= _remember(paths, frozenset())
+            self._mounted -= frozenset(paths)
+            self._accepted -= frozenset(paths)
+
+    def check(self) -> tuple[str, ...]:
+        """Put back what changed since the start or the last check; return one line for each change."""
+        with self._lock:
+            lines = [line for line in self._check() if line not in self._reported]
+            self._reported.update(lines)
+        if len(lines) > MAX_REPORTED:
+            lines = [*lines[:MAX_REPORTED], f"{len(lines) - MAX_REPORTED} more protected names were put back."]
+        return tuple(lines)
+
+    def _check(self) -> list[str]:
+        accepted = self._accepted
+        found, _ = self._find()
+        new = sorted(set(found) - self._before.keys() - accepted)
+        lines = [self._remove_new(path) for path in new if not self._is_harmless(path) and self._is_new(path)]
+        for path, remembered in self._before.items():
+            if path not in accepted and path not in self._mounted:
+                lines += self._restore(path, remembered)
+        return lines
+
+    def _is_new(self, path: str) -> bool:
+        """Return whether a path that was not found before is new: a name that was overlooked is not."""
+        try:
+            return self._knows_all or os.lstat(path).st_ctime_ns >= self._begun_ns
+        except OSError:
+            return False
+
+    def _remove_new(self, path: str) -> str:
+        aside = self._put_aside(path)
+        if not aside:
+            return f"{path} is a protected name. It is new and could not be removed: check it."
+        return f"{path} is a protected name, so it was removed again. The new version is in {aside}."
+
+    def _restore(self, path: str, remembered: Remembered) -> list[str]:
+        try:
+            info = os.lstat(path)
+        except OSError:
+            info = None
+        if info is not None and _identity(info) == remembered.identity:
+            return []
+        if info is not None and _is_same(path, info, remembered):
+            return []
+        if remembered.link is None and remembered.content is None:
+            return [f"{path} is a protected name. It changed and cannot be restored: check it."]
+        aside = self._put_aside(path) if info is not None else ""
+        if (info is not None and not aside) or not _write(path, remembered):
+            return [f"{path} is a protected name. It changed and could not be restored: check it."]
+        kept = f" The new version is in {aside}." if aside else ""
+        return [f"{path} is a protected name, so it was restored.{kept}"]
+
+    def _put_aside(self, path: str) -> str:
+        """Move a path into the private folder; return its place there, empty if it could not be moved."""
+        if not self._folder:
+            return ""
+        folder = f"{self._folder}/put-back"
+        name = path.rpartition("/")[2].lstrip(".") or "file"
+        try:
+            relocation.make_folder(folder)
+            place = f"{folder}/{os.urandom(4).hex()}-{name}"
+            relocation.move(path, place)
+        except OSError:
+            return ""
+        return place
+
+
+def _remember(paths: Iterable[str], mounted: frozenset[str]) -> dict[str, Remembered]:
+    found: dict[str, Remembered] = {}
+    room = MAX_KEPT_IN_ALL
+    for path in paths:
+        try:
+            info = os.lstat(path)
+            if stat.S_ISLNK(info.st_mode):
+                found[path] = Remembered(_identity(info), link=os.readlink(path))  # noqa: PTH115  # text, unchanged
+                continue
+            content = None
+            if path not in mounted and stat.S_ISREG(info.st_mode) and info.st_size <= min(MAX_KEPT, room):
+                content = relocation.read(path, MAX_KEPT + 1)
+                room -= len(content)
+            found[path] = Remembered(_identity(info), content=content, mode=stat.S_IMODE(info.st_mode))
+        except OSError:
+            continue
+    return found
+
+
+def _identity(info: os.stat_result) -> _Identity:
+    return info.st_dev, info.st_ino, info.st_mode, info.st_size, info.st_ctime_ns
+
+
+def _is_same(path: str, info: os.stat_result, remembered: Remembered) -> bool:
+    """Return whether another file or link at `path` says the same as the one before."""
+    try:
+        if stat.S_ISLNK(info.st_mode):
+            return os.readlink(path) == remembered.link  # noqa: PTH115  # text, unchanged
+        if stat.S_ISDIR(info.st_mode):
+            return stat.S_ISDIR(remembered.identity[2]) and info.st_ino == remembered.identity[1]
+        if not stat.S_ISREG(info.st_mode) or remembered.content is None:
+            return False
+        return (
+            stat.S_IMODE(info.st_mode) == remembered.mode and relocation.read(path, MAX_KEPT + 1) == remembered.content
+        )
+    except OSError:
+        return False
+
+
+def _write(path: str, remembered: Remembered) -> bool:
+    try:
+        if remembered.link is not None:
+            relocation.link_new(path, remembered.link)
+        else:
+            relocation.write_new(path, remembered.content or b"", remembered.mode)
+    except OSError:
+        return False
+    return True
+
+
+_MAX_CONFIG = 64 * 1024
+_SECTION = re.compile(r'\[(core|remote|branch|user|init)(?: "([^"\\]*)")?\]', re.IGNORECASE)
+_HARMLESS_SETTINGS = {
+    "core": frozenset(
+        {
+            "repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode",
+            "symlinks",
+        }
+    ),
+    "remote": frozenset({"url", "fetch", "pushurl", "tagopt"}),
+    "branch": frozenset({"remote", "merge", "rebase"}),
+    "user": frozenset({"name", "email"}),
+    "init": frozenset({"defaultbranch"}),
+}  # fmt: skip
+_URL = re.compile(r"(https?|ssh|git|file)://[^\s]*|/[^\s:]*|[\w.-]+@[\w.-]+:[^\s]*")
+_HARMLESS_INFO = frozenset({"exclude", "refs"})
+
+
+def is_as_git_makes_it(path: str) -> bool:
+    """Return whether a new path in a folder of git is as git itself makes it, and can run nothing."""
+    name = path.rpartition("/")[2]
+    try:
+        if name == "config":
+            return _is_plain_config(path)
+        if name == "hooks":
+            return _holds_only(path, lambda entry: entry.endswith(".sample"))
+        if name == "info":
+            return _holds_only(path, _HARMLESS_INFO.__contains__)
+        if name == ".git":
+            return _leads_into_git(path)
+        if name == "commondir":
+            return _small_text(path) == "../..\n"
+        if name == "gitdir":
+            return True
+    except (OSError, UnicodeDecodeError):
+        return False
+    return False
+
+
+def _is_plain_config(path: str) -> bool:
+    """Return whether a configuration holds nothing but settings that cannot start a program."""
+    section = ""
+    for raw in _small_text(path).splitlines():
+        line = raw.strip()
+        if not line or line[0] in "#;":
+            continue
+        header = _SECTION.fullmatch(line)
+        if header is not None:
+            section = header[1].lower()
+            continue
+        name, _, value = (part.strip() for part in line.partition("="))
+        if name.lower() not in _HARMLESS_SETTINGS.get(section, ()) or value.endswith("\\"):
+            return False
+        if name.lower() in ("url", "pushurl") and _URL.fullmatch(value) is None:
+            return False
+    return True
+
+
+def _holds_only(path: str, is_known: Callable[[str], bool]) -> bool:
+    return stat.S_ISDIR(os.lstat(path).st_mode) and all(map(is_known, os.listdir(path)))  # noqa: PTH208  # text
+
+
+def _leads_into_git(path: str) -> bool:
+    """Return whether a `.git` file leads into a folder of that name, whose configuration is protected itself."""
+    text = _small_text(path)
+    if not text.startswith("gitdir: "):
+        return False
+    target = os.path.realpath(os.path.join(os.path.dirname(path), text[8:].rstrip("\n")))  # noqa: PTH118, PTH120  # text
+    return ".git" in target.split("/")[:-1]
+
+
+def _small_text(path: str) -> str:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        data = file.read(_MAX_CONFIG + 1)
+    if not stat.S_ISREG(os.lstat(path).st_mode) or len(data) > _MAX_CONFIG:
+        raise OSError(errno.EINVAL, "not a small file")
+    return data.decode()

@@ -1,0 +1,341 @@
+"""An index of the names in a workspace that matter to its safety, found by one walk and refreshed folder by folder.
+
+A folder whose ctime is as it was holds the same names as before, and a ctime cannot be set back. So a refresh costs
+one `lstat` for each folder. No link is followed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass as mutable_dataclass
+from dataclasses import field
+from itertools import chain
+
+from qcode.safety import protected_paths
+from qcode.safety.probes import Contents
+from qcode.safety.protected_paths import KERNEL_FOLDERS, is_within
+
+MAX_WALK_S = 10.0
+LARGE_TREE = 5_000
+"""Folders above which the index is looked at again at most every `LARGE_TREE_S`."""
+LARGE_TREE_S = 2.0
+_CTIME_GRAIN_NS = 20_000_000
+"""A folder that changed this shortly before its scan may change again without a new ctime: the clock of a file system
+ticks every 1 to 10 ms."""
+_CLOCK_EVERY = 64
+
+_ENVIRONMENT_FILE = re.compile(r"\.env([._~-].*)?|\.envrc(\..*)?")
+_ODD = re.compile(r"[\x00-\x1f\x7f\"'\\]")
+_GIT_CONFIGS = frozenset({"config", "config.worktree"})
+_GIT_STEERING = _GIT_CONFIGS | {"hooks", "info", "commondir", "gitdir"}
+_NOT_WALKED_IN_GIT = frozenset({"objects", "refs", "logs", "lfs"})
+"""In a folder of git: what only git names, and so many files that a walk would notice."""
+_MAX_CONFIG = 64 * 1024
+_CREDENTIALS = re.compile(rb"://[^/\s]*@|extraheader|token|password|secret|oauth", re.IGNORECASE)
+
+_SECRET, _STEERING, _ODD_NAME, _DASHED, _DEPENDENCY, _GIT, _PAIRED = 1, 2, 4, 8, 16, 32, 64
+
+
+_UNKNOWN, _GONE = -1, -2
+
+
+@mutable_dataclass(slots=True)
+class _Folder:
+    """What one scan of a folder found."""
+
+    in_dependency: bool
+    in_git: bool
+    ctime_ns: int = _UNKNOWN
+    is_settled: bool = False
+    children: list[str] = field(default_factory=list)
+    secrets: list[str] = field(default_factory=list)
+    steering: list[str] = field(default_factory=list)
+    git_steering: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+    odd_names: list[str] = field(default_factory=list)
+    is_dashed: bool = False
+
+
+class WorkspaceIndex:
+    """Looks for what `Contents` names below some folders. Safe from several threads."""
+
+    def __init__(self, roots: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
+        """`roots` are real paths."""
+        self._roots = tuple(dict.fromkeys(root for root in roots if not _is_in_others(root, roots)))
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._folders: dict[str, _Folder] = {}
+        self._contents: Contents | None = None
+        self._watched: dict[str, tuple[int, ...]] = {}
+        self._kinds: dict[str, int] = {}
+        self._next_look = 0.0
+
+    def look(self, *, is_forced: bool = False) -> Contents:
+        """Return what the workspace holds now. `is_forced`: also if a large tree was looked at a moment ago."""
+        with self._lock:
+            now = self._clock()
+            if self._contents is not None and not is_forced and now < self._next_look:
+                return self._contents
+            walk = _Walk(self._folders, self._kinds, self._clock, now + MAX_WALK_S)
+            has_changed = walk.refresh(self._roots)
+            if has_changed or self._contents is None or self._watched != _identities(self._watched):
+                self._contents = self._collect(walk)
+            if len(self._folders) > LARGE_TREE:
+                ended = self._clock()
+                self._next_look = ended + max(LARGE_TREE_S, 3 * (ended - now))
+            return self._contents
+
+    def _collect(self, walk: _Walk) -> Contents:
+        folders = self._folders.values()
+        steering = [path for folder in folders for path in (*folder.steering, *folder.git_steering)]
+        git_steering = [path for folder in folders for path in folder.git_steering]
+        configs = [path for path in git_steering if protected_paths.fold(_name(path)) in _GIT_CONFIGS]
+        secrets = [path for folder in folders for path in folder.secrets]
+        secrets += [path for path in configs if _holds_credentials(path)]
+        self._watched = _identities(chain(steering, secrets))
+        aliases = walk.other_names(self._watched)
+        secrets += [name for path in secrets for name in aliases.get(self._inode(path), ())]
+        links = [path for folder in folders for path in folder.links]
+        targets = {path: os.path.realpath(path) for path in links}
+        # A link that is called like a secret makes one of what it leads to.
+        named = [targets[path] for path in links if walk.kind_of(_name(path)) & _SECRET]
+        secrets += [path for path in named if self._is_inside(path) and os.path.isfile(path)]  # noqa: PTH113  # text
+        known = set(secrets)
+        outward = [
+            path for path, target in targets.items() if not self._is_inside(target) or target in known or path in known
+        ]
+        return Contents(
+            _sorted(secrets),
+            _sorted(steering),
+            _sorted(git_steering),
+            _sorted(configs),
+            _sorted(outward),
+            _sorted(path for folder in folders for path in folder.odd_names),
+            _sorted(path for path, folder in self._folders.items() if folder.is_dashed),
+            _sorted(name for path in steering for name in aliases.get(self._inode(path), ()) if name != path),
+            walk.is_complete,
+        )
+
+    def _inode(self, path: str) -> int:
+        return self._watched.get(path, (0,))[0]
+
+    def _is_inside(self, path: str) -> bool:
+        return any(is_within(path, root) for root in self._roots)
+
+
+class _Walk:
+    """One pass over the folders of an index, in bounded time."""
+
+    def __init__(
+        self, folders: dict[str, _Folder], kinds: dict[str, int], clock: Callable[[], float], deadline: float
+    ) -> None:
+        self._folders = folders
+        self._kinds = kinds
+        self._clock = clock
+        self._deadline = deadline
+        self._steps = 0
+        self.is_complete = True
+
+    def refresh(self, roots: Sequence[str]) -> bool:
+        """Scan what is new or has changed, forget what is gone; return whether anything was scanned or forgotten."""
+        if self._folders and not self._has_changed():
+            return False
+        reached: set[str] = set()
+        pending = [(root, False, False) for root in roots]
+        while pending:
+            if self._is_over():
+                self.is_complete = False
+                return True
+            path, in_dependency, in_git = pending.pop()
+            folder = self._folders.get(path)
+            if folder is None or (folder.in_dependency, folder.in_git) != (in_dependency, in_git):
+                folder = self._folders[path] = _Folder(in_dependency, in_git)
+            reached.add(path)
+            if folder.ctime_ns == _UNKNOWN:
+                self._scan(path, folder)
+            for child in folder.children:
+                kind = self.kind_of(child)
+                is_git = in_git or bool(kind & _GIT)
+                if not (in_git and protected_paths.fold(child) in _NOT_WALKED_IN_GIT):
+                    pending.append((_joined(path, child), in_dependency or bool(kind & _DEPENDENCY), is_git))
+        for path in self._folders.keys() - reached:
+            del self._folders[path]
+        return True
+
+    def _has_changed(self) -> bool:
+        """Mark the folders that changed since their scan; return whether there is one, or one was never scanned."""
+        has_changed = False
+        for path, folder in self._folders.items():
+            try:
+                ctime_ns = os.lstat(path).st_ctime_ns
+            except OSError:
+                ctime_ns = _UNKNOWN
+            if ctime_ns != folder.ctime_ns or not folder.is_settled:
+                folder.ctime_ns = _UNKNOWN
+                has_changed = True
+        return has_changed
+
+    def kind_of(self, name: str) -> int:
+        """Return what a name says, as a set of bits."""
+        kind = self._kinds.get(name)
+        if kind is None:
+            kind = self._kinds[name] = _kind(name)
+        return kind
+
+    def other_names(self, watched: dict[str, tuple[int, ...]]) -> dict[int, list[str]]:
+        """Return every name of those watched files that have several, by inode."""
+        wanted = {identity[0] for identity in watched.values() if identity and identity[2] > 1}
+        found: dict[int, list[str]] = {}
+        if not wanted:
+            return found
+        for path in list(self._folders):
+            if self._is_over():
+                self.is_complete = False
+                break
+            for entry in _entries(path):
+                if entry.inode() in wanted and not entry.is_dir(follow_symlinks=False):
+                    found.setdefault(entry.inode(), []).append(entry.path)
+        return found
+
+    def _is_over(self) -> bool:
+        self._steps += 1
+        return self._steps % _CLOCK_EVERY == 0 and self._clock() > self._deadline
+
+    def _scan(self, path: str, folder: _Folder) -> None:
+        for found in (folder.children, folder.secrets, folder.steering, folder.git_steering, folder.links):
+            found.clear()
+        folder.odd_names.clear()
+        folder.is_dashed = False
+        begun = time.time_ns()
+        try:
+            info = os.lstat(path)
+        except OSError:
+            folder.is_settled = False
+            folder.ctime_ns = _GONE
+            return
+        # The change must lie clearly before the scan: otherwise a second one could carry the same time.
+        folder.ctime_ns = info.st_ctime_ns
+        folder.is_settled = stat.S_ISDIR(info.st_mode) and info.st_ctime_ns < begun - _CTIME_GRAIN_NS
+        for entry in _entries(path):
+            self._note(entry, folder, path)
+
+    def _note(self, entry: os.DirEntry[str], folder: _Folder, parent: str) -> None:
+        name, kind = entry.name, self.kind_of(entry.name)
+        if entry.is_dir(follow_symlinks=False):
+            if entry.path not in KERNEL_FOLDERS:
+                folder.children.append(name)
+            is_secret = False
+        else:
+            is_secret = bool(kind & _SECRET)
+        if entry.is_symlink():
+            folder.links.append(entry.path)
+        if not kind and not folder.in_git:
+            return
+        if is_secret:
+            folder.secrets.append(entry.path)
+        if kind & _ODD_NAME:
+            folder.odd_names.append(entry.path)
+        if kind & _DASHED:
+            folder.is_dashed = True
+        if not folder.in_dependency:
+            self._note_steering(entry, folder, parent, kind)
+
+    def _note_steering(self, entry: os.DirEntry[str], folder: _Folder, parent: str, kind: int) -> None:
+        if folder.in_git:
+            if protected_paths.fold(entry.name) in _GIT_STEERING:
+                folder.git_steering.append(entry.path)
+            return
+        is_file = not entry.is_dir(follow_symlinks=False)
+        if kind & _GIT:
+            # A file or a link of this name says where the repository is.
+            if is_file:
+                folder.git_steering.append(entry.path)
+            return
+        if kind & _PAIRED and not protected_paths.is_steering((_name(parent), entry.name)):
+            return
+        if kind & (_STEERING | _PAIRED) or (is_file and kind & _SECRET and _is_environment_file(entry.name)):
+            folder.steering.append(entry.path)
+
+
+def _kind(name: str) -> int:
+    kind = 0
+    if protected_paths.is_secret(name) or protected_paths.is_key(name):
+        kind |= _SECRET
+    if protected_paths.is_steering((name,)):
+        kind |= _STEERING
+    if protected_paths.fold(name) in ("workflows", "actions"):
+        kind |= _PAIRED
+    if _ODD.search(name) or not _is_text(name):
+        kind |= _ODD_NAME
+    if name.startswith("-"):
+        kind |= _DASHED
+    if protected_paths.is_dependency_folder(name):
+        kind |= _DEPENDENCY
+    if protected_paths.fold(name) == ".git" or protected_paths.is_git_look_alike(name):
+        kind |= _GIT
+    return kind
+
+
+def _is_text(name: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in name)
+
+
+def _is_environment_file(name: str) -> bool:
+    return _ENVIRONMENT_FILE.fullmatch(protected_paths.fold(name)) is not None
+
+
+def _entries(path: str) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as scanned:
+            yield from scanned
+    except OSError:
+        return
+
+
+def _identities(paths: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Return inode, device, number of names and ctime of each path; nothing for one that is gone."""
+    found: dict[str, tuple[int, ...]] = {}
+    for path in paths:
+        try:
+            info = os.lstat(path)
+        except OSError:
+            found[path] = ()
+            continue
+        found[path] = (info.st_ino, info.st_dev, 1 if stat.S_ISDIR(info.st_mode) else info.st_nlink, info.st_ctime_ns)
+    return found
+
+
+def _holds_credentials(path: str) -> bool:
+    """Return whether a configuration of git may hold credentials; also if that cannot be found out."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        data = os.read(descriptor, _MAX_CONFIG + 1)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return len(data) > _MAX_CONFIG or _CREDENTIALS.search(data) is not None
+
+
+def _is_in_others(root: str, roots: Sequence[str]) -> bool:
+    return any(root != other and is_within(root, other) for other in roots)
+
+
+def _joined(folder: str, name: str) -> str:
+    return f"{folder.rstrip('/')}/{name}"
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _sorted(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(paths)))

@@ -1,0 +1,140 @@
+"""System calls that restrict the calling thread: capabilities, Landlock, seccomp, mounts of its own.
+
+glibc's own functions for users and groups change every thread of a process; these change the calling thread alone, and
+what it starts inherits that. Numbers are those of linux/prctl.h, capability.h, landlock.h, sched.h and mount.h.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import struct
+
+_NO_NEW_PRIVS, _SET_SECCOMP, _FILTER_MODE = 38, 22, 2
+_SET_KEEPCAPS, _BOUNDING_DROP, _SET_SECUREBITS, _AMBIENT, _AMBIENT_CLEAR_ALL = 8, 24, 28, 47, 4
+_SECUREBITS = 0b1110_1111
+"""NOROOT, NO_SETUID_FIXUP and NO_CAP_AMBIENT_RAISE, each locked, and KEEP_CAPS locked while it is off."""
+_CAPABILITY_VERSION = 0x20080522
+_MAX_CAPABILITY = 63
+_NUMBERS = {"x86_64": (126, 125, 155), "aarch64": (91, 90, 41)}
+_CAPSET, _CAPGET, _PIVOT_ROOT = _NUMBERS.get(os.uname().machine, (-1, -1, -1))
+_NEW_MOUNTS, _DETACH = 0x20000, 2
+_MOUNT_SETATTR, _AT_CWD, _AT_RECURSIVE = 442, -100, 0x8000
+_READ_ONLY, _NO_SUID, _NO_DEV, _NO_EXEC = 0x1, 0x2, 0x4, 0x8
+_BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def call(purpose: str, function: str, *arguments: object) -> int:
+    """Return what a function of the C library returns; raise `OSError` with `purpose` if it fails."""
+    # A plain int is passed as a C int, half of the word that a system call takes.
+    words = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
+    result: int = getattr(_libc, function)(*words)
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{purpose}: {os.strerror(number)}")
+    return result
+
+
+def landlock_version() -> int:
+    """Return the version of the Landlock ABI, 0 if the kernel has none."""
+    try:
+        return call("Landlock", "syscall", _CREATE_RULESET, None, 0, 1)
+    except OSError:
+        return 0
+
+
+def landlock_ruleset(fields: list[int]) -> int:
+    """Return the file descriptor of a new ruleset; `fields` is struct landlock_ruleset_attr."""
+    packed = struct.pack(f"={len(fields)}Q", *fields)
+    return call("Landlock", "syscall", _CREATE_RULESET, packed, len(packed), 0)
+
+
+def landlock_grant(ruleset: int, descriptor: int, access: int) -> None:
+    """Grant `access` below an open folder, or to an open file."""
+    call("Landlock", "syscall", _ADD_RULE, ruleset, 1, struct.pack("=Qi", access, descriptor), 0)
+
+
+def landlock_restrict(ruleset: int) -> None:
+    call("Landlock", "syscall", _RESTRICT_SELF, ruleset, 0)
+
+
+def forbid_new_privileges() -> None:
+    call("no_new_privs", "prctl", _NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def load_filter(program: bytes) -> None:
+    """Load a seccomp filter; needs `forbid_new_privileges` before."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    head = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
+    call("seccomp", "prctl", _SET_SECCOMP, _FILTER_MODE, head, 0, 0)
+
+
+def drop_capabilities() -> None:
+    """Drop every capability for good; raise `OSError` if one is left. Needs `forbid_new_privileges` before.
+
+    Without new privileges, a program that root starts gets none back either. The bounding set and the securebits say
+    the same once more, if the thread has the right to set them.
+    """
+    with contextlib.suppress(OSError):
+        call("keepcaps", "prctl", _SET_KEEPCAPS, 0, 0, 0, 0)
+    with contextlib.suppress(OSError):
+        call("securebits", "prctl", _SET_SECUREBITS, _SECUREBITS, 0, 0, 0)
+    with contextlib.suppress(OSError):
+        for number in range(_MAX_CAPABILITY + 1):
+            call("bounding set", "prctl", _BOUNDING_DROP, number, 0, 0, 0)
+    with contextlib.suppress(OSError):
+        call("ambient set", "prctl", _AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0)
+    head = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
+    call("capset", "syscall", _CAPSET, head, bytes(24))
+    left = ctypes.create_string_buffer(24)
+    call("capget", "syscall", _CAPGET, head, left)
+    if any(left.raw):
+        raise OSError(errno.EPERM, "capabilities are left")
+
+
+def separate_mounts() -> None:
+    """Give the thread a copy of all mounts, of which it changes only its own."""
+    call("mount namespace", "unshare", _NEW_MOUNTS)
+    call("private mounts", "mount", None, b"/", None, _RECURSIVE | _PRIVATE, None)
+
+
+def bind(source: str, place: str) -> None:
+    """Show `source` at `place`, with what is mounted below it."""
+    call(f"mount {place}", "mount", os.fsencode(source), os.fsencode(place), None, _BIND | _RECURSIVE, None)
+
+
+def restrict_mount(place: str, *, is_read_only: bool, is_recursive: bool = True) -> None:
+    """Forbid device nodes and other users' rights at a mount and the mounts below it, and perhaps writing."""
+    flags = struct.pack("=4Q", _NO_SUID | _NO_DEV | (_READ_ONLY if is_read_only else 0), 0, 0, 0)
+    at = _AT_RECURSIVE if is_recursive else 0
+    call(f"mount {place}", "syscall", _MOUNT_SETATTR, _AT_CWD, os.fsencode(place), at, flags, len(flags))
+
+
+def cover(folder: str) -> None:
+    """Show an empty folder at the place of `folder`."""
+    flags = _READ_ONLY | _NO_SUID | _NO_DEV | _NO_EXEC
+    call(f"mount {folder}", "mount", b"tmpfs", os.fsencode(folder), b"tmpfs", flags, b"size=4k,mode=755")
+
+
+def mount_empty(place: str) -> None:
+    """Mount an empty folder that can be written."""
+    call(f"mount {place}", "mount", b"tmpfs", os.fsencode(place), b"tmpfs", _NO_SUID | _NO_DEV, b"mode=755")
+
+
+def mount_terminals(place: str) -> None:
+    """Mount a folder for terminals of its own."""
+    data = b"newinstance,ptmxmode=0666,mode=620"
+    call(f"mount {place}", "mount", b"devpts", os.fsencode(place), b"devpts", _NO_SUID | _NO_EXEC, data)
+
+
+def enter_root(place: str) -> None:
+    """Make a mounted folder the root of the thread, and detach the old root."""
+    call("root", "chdir", os.fsencode(place))
+    call("root", "syscall", _PIVOT_ROOT, b".", b".")
+    call("old root", "umount2", b".", _DETACH)
+    call("root", "chdir", b"/")

@@ -1,0 +1,132 @@
+"""Moves, reads and writes files by open folders, so that no link put in the way leads anywhere else.
+
+The guard works while other commands may still run. Each folder on the way to a file is opened without following links.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+MAX_COPIED = 256 * 1024 * 1024
+MAX_ENTRIES = 20_000
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextmanager
+def opened_parent(path: str) -> Iterator[tuple[int, str]]:
+    """Yield the open folder of an absolute path, and its name in there; raise `OSError` if a link is on the way."""
+    *folders, name = path.split("/")[1:]
+    descriptor = os.open("/", _FOLDER)
+    try:
+        for folder in folders:
+            inner = os.open(folder, _FOLDER, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor, name
+    finally:
+        os.close(descriptor)
+
+
+def move(path: str, place: str) -> None:
+    """Move a file, link or folder to a place that does not exist; raise `OSError` if it cannot be moved."""
+    with opened_parent(path) as (source, name), opened_parent(place) as (target, new_name):
+        try:
+            os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            try:
+                _Copy().copy(source, name, target, new_name)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    _remove(target, new_name)
+                raise
+            _remove(source, name)
+
+
+def read(path: str, most: int) -> bytes:
+    """Return the first `most` bytes of a plain file."""
+    with opened_parent(path) as (folder, name):
+        descriptor = os.open(name, _READ, dir_fd=folder)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "not a plain file")
+            return file.read(most)
+
+
+def write_new(path: str, content: bytes, mode: int) -> None:
+    """Write a file that does not exist yet."""
+    with opened_parent(path) as (folder, name):
+        _fill(os.open(name, _WRITE, 0o600, dir_fd=folder), content, mode)
+
+
+def link_new(path: str, text: str) -> None:
+    """Make a link that does not exist yet."""
+    with opened_parent(path) as (folder, name):
+        os.symlink(text, name, dir_fd=folder)
+
+
+def make_folder(path: str) -> None:
+    """Make a folder that only this user can enter, if it does not exist."""
+    with opened_parent(path) as (folder, name):
+        try:
+            os.mkdir(name, 0o700, dir_fd=folder)
+        except FileExistsError:
+            os.close(os.open(name, _FOLDER, dir_fd=folder))
+
+
+class _Copy:
+    """One copy of a file or a folder, bounded in size."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._entries = 0
+
+    def copy(self, source: int, name: str, target: int, new_name: str) -> None:
+        self._entries += 1
+        if self._entries > MAX_ENTRIES:
+            raise OSError(errno.EFBIG, "too many files")
+        info = os.lstat(name, dir_fd=source)
+        if stat.S_ISLNK(info.st_mode):
+            os.symlink(os.readlink(name, dir_fd=source), new_name, dir_fd=target)
+        elif stat.S_ISDIR(info.st_mode):
+            self._copy_folder(source, name, target, new_name)
+        elif stat.S_ISREG(info.st_mode):
+            with os.fdopen(os.open(name, _READ, dir_fd=source), "rb") as file:
+                self._bytes += os.fstat(file.fileno()).st_size
+                if self._bytes > MAX_COPIED:
+                    raise OSError(errno.EFBIG, "too large")
+                content = file.read(MAX_COPIED + 1)
+            _fill(os.open(new_name, _WRITE, 0o600, dir_fd=target), content, stat.S_IMODE(info.st_mode) | 0o600)
+        # A pipe, socket or device holds nothing to keep.
+
+    def _copy_folder(self, source: int, name: str, target: int, new_name: str) -> None:
+        os.mkdir(new_name, 0o700, dir_fd=target)
+        inner, copied = os.open(name, _FOLDER, dir_fd=source), os.open(new_name, _FOLDER, dir_fd=target)
+        try:
+            for entry in os.listdir(inner):  # noqa: PTH208  # an open folder has no path
+                self.copy(inner, entry, copied, entry)
+        finally:
+            os.close(inner)
+            os.close(copied)
+
+
+def _remove(folder: int, name: str) -> None:
+    if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
+        shutil.rmtree(name, dir_fd=folder)
+    else:
+        os.unlink(name, dir_fd=folder)
+
+
+def _fill(descriptor: int, content: bytes, mode: int) -> None:
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(file.fileno(), mode)
+        file.write(content)

@@ -1,0 +1,176 @@
+"""The seccomp filters of the sandbox: which system calls a confined command may not make. Pure.
+
+A filter is a classic BPF program in the form that `prctl(PR_SET_SECCOMP)` and `bwrap --seccomp` take (seccomp(2)).
+Numbers are those of the syscall tables and of the headers in linux/ and asm-generic/.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Literal, TypeAlias
+
+FilterName: TypeAlias = Literal["read-only", "workspace", "landlock", "landlock-no-scopes"]
+"""`landlock` stands without namespaces, so it also refuses what reaches other processes or changes a file unopened.
+
+`landlock-no-scopes` is for a kernel on which Landlock has no say over signals.
+"""
+
+_AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_COLUMN = {"x86_64": 0, "aarch64": 1}
+_X32 = 0x40000000
+
+_ALLOW, _KILL = 0x7FFF0000, 0x80000000
+_EPERM, _ENOSYS = 0x00050001, 0x00050026
+_LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
+_EQUALS, _AT_LEAST, _ANY_BIT = 0x15, 0x35, 0x45
+_NUMBER_AT, _ARCH_AT = 0, 4
+
+Instruction: TypeAlias = tuple[int, int, int, int]
+Numbers: TypeAlias = tuple[int | None, int | None]
+
+# Numbers on x86_64 and aarch64; None: the machine has no such call.
+_AROUND_THE_FILTER: dict[str, Numbers] = {
+    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+    "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218), "bpf": (321, 280),
+    "userfaultfd": (323, 282), "perf_event_open": (298, 241), "open_by_handle_at": (304, 265),
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "open_tree": (428, 428),
+    "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432),
+    "fspick": (433, 433), "mount_setattr": (442, 442), "open_tree_attr": (467, 467), "setns": (308, 268),
+    "pidfd_getfd": (438, 438),
+}  # fmt: skip
+_OTHER_PROCESSES: dict[str, Numbers] = {
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
+    "process_madvise": (440, 440), "process_mrelease": (448, 448), "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+}  # fmt: skip
+_SHARED_OBJECTS: dict[str, Numbers] = {
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186), "msgsnd": (69, 189),
+    "msgrcv": (70, 188), "msgctl": (71, 187), "semget": (64, 190), "semop": (65, 193), "semctl": (66, 191),
+    "semtimedop": (220, 192), "mq_open": (240, 180), "mq_unlink": (241, 181),
+}  # fmt: skip
+# Modes, owners, times and extended attributes: changed without opening the file, so Landlock has no say.
+_METADATA: dict[str, Numbers] = {
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None),
+    "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None),
+    "futimesat": (261, None), "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7), "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
+    "setxattrat": (463, 463), "removexattrat": (466, 466), "file_setattr": (469, 469),
+}  # fmt: skip
+_SIGNALS: dict[str, Numbers] = {
+    "kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240), "pidfd_send_signal": (424, 424),
+}  # fmt: skip
+# Calls on another process: refused unless the argument at this index is 0, the caller itself.
+_ON_PROCESS: tuple[tuple[str, Numbers, int], ...] = (
+    ("prlimit64", (302, 261), 0),
+    ("setpriority", (141, 140), 1),
+    ("ioprio_set", (251, 30), 1),
+    ("sched_setaffinity", (203, 122), 0),
+    ("sched_setscheduler", (144, 119), 0),
+    ("sched_setparam", (142, 118), 0),
+    ("sched_setattr", (314, 274), 0),
+)
+_SOCKET, _SOCKETPAIR, _CLONE, _CLONE3 = (41, 198), (53, 199), (56, 220), (435, 435)
+_UNSHARE, _IOCTL, _FCNTL = (272, 97), (16, 29), (72, 25)
+_INTERNET = (2, 10, 16)
+"""AF_INET, AF_INET6, AF_NETLINK: bound to the network namespace, unlike AF_UNIX by path and AF_VSOCK."""
+_AF_UNIX, _SOCK_TYPE, _CONNECTED = 1, 0xF, (1, 5)
+"""A pair of type SOCK_STREAM or SOCK_SEQPACKET stays connected; a datagram socket can be connected again, to a path."""
+_NEW_NAMESPACES = 0x7E020000
+_TYPING = (0x5412, 0x541C)
+"""TIOCSTI and TIOCLINUX: put input into a terminal."""
+_FLAGS_OF_FILE = (0x40086602, 0x40046602, 0x401C5820, 0x40087602, 0x40047602)
+"""FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, FS_IOC_SETVERSION, with their 32-bit forms: an open for reading is enough."""
+_SIGNAL_OWNERS = (0x8901, 0x8902)
+_SETS_OWNER = (8, 10, 15)
+"""F_SETOWN, F_SETSIG, F_SETOWN_EX: have the kernel send a signal to a process of choice."""
+
+
+class UnknownMachine(Exception):  # noqa: N818  # names what is unknown
+    """There is no table of system calls for this machine."""
+
+
+@cache
+def filter_program(name: FilterName, machine: str) -> bytes:
+    """Return the filter for a machine as `os.uname` names it; raise `UnknownMachine`."""
+    if machine not in _AUDIT_ARCH:
+        raise UnknownMachine(machine)
+    column = _COLUMN[machine]
+    rows: list[Instruction] = [(_LOAD, 0, 0, _ARCH_AT), (_EQUALS, 1, 0, _AUDIT_ARCH[machine]), _returns(_KILL)]
+    rows.append((_LOAD, 0, 0, _NUMBER_AT))
+    if machine == "x86_64":
+        rows += [(_AT_LEAST, 0, 1, _X32), _returns(_ENOSYS)]
+    for numbers in _refused(name):
+        if (number := numbers[column]) is not None:
+            rows += [(_EQUALS, 0, 1, number), _returns(_EPERM)]
+    for numbers, block in _conditions(name):
+        if (number := numbers[column]) is not None:
+            rows += [(_EQUALS, 0, len(block), number), *block]
+    rows.append(_returns(_ALLOW))
+    return b"".join(struct.pack("=HBBI", *row) for row in rows)
+
+
+def _refused(name: FilterName) -> Iterator[Numbers]:
+    yield from _AROUND_THE_FILTER.values()
+    if name != "workspace":  # a debugger needs them, and the namespace holds no foreign process
+        yield from _OTHER_PROCESSES.values()
+    if name in ("landlock", "landlock-no-scopes"):
+        yield _SOCKET
+        yield from _SHARED_OBJECTS.values()
+        yield from _METADATA.values()
+    if name == "landlock-no-scopes":
+        yield from _SIGNALS.values()
+
+
+def _conditions(name: FilterName) -> Iterator[tuple[Numbers, list[Instruction]]]:
+    """Yield calls with the instructions that decide about them; each of these ends with a return."""
+    is_landlock = name in ("landlock", "landlock-no-scopes")
+    if not is_landlock:
+        yield _SOCKET, _unless(0, _INTERNET)
+    yield _SOCKETPAIR, [*_one_of(0, (_AF_UNIX,)), *_unless(1, _CONNECTED, _SOCK_TYPE)]
+    yield _CLONE, _without_bits(0, _NEW_NAMESPACES)
+    yield _UNSHARE, _without_bits(0, _NEW_NAMESPACES)
+    yield _CLONE3, [_returns(_ENOSYS)]  # its flags are in memory, which a filter cannot read; glibc falls back to clone
+    controls: tuple[int, ...] = _TYPING
+    if is_landlock:
+        controls += _FLAGS_OF_FILE
+        for _, numbers, argument in _ON_PROCESS:
+            yield numbers, _unless(argument, (0,))
+    if name == "landlock-no-scopes":
+        controls += _SIGNAL_OWNERS
+        yield _FCNTL, _if(1, _SETS_OWNER)
+    yield _IOCTL, _if(1, controls)
+
+
+def _returns(action: int) -> Instruction:
+    return (_RETURN, 0, 0, action)
+
+
+def _load(argument: int, mask: int | None) -> list[Instruction]:
+    # The lower half of the argument: the kernel takes no more of what is tested here. Both machines are little-endian.
+    load: Instruction = (_LOAD, 0, 0, 16 + 8 * argument)
+    return [load] if mask is None else [load, (_AND, 0, 0, mask)]
+
+
+def _tests(values: Sequence[int]) -> list[Instruction]:
+    """Skip the instruction after the tests if what was loaded is one of the values."""
+    return [(_EQUALS, len(values) - index, 0, value) for index, value in enumerate(values)]
+
+
+def _one_of(argument: int, values: Sequence[int]) -> list[Instruction]:
+    """Continue if the argument has one of the values, otherwise refuse."""
+    return [*_load(argument, None), *_tests(values), _returns(_EPERM)]
+
+
+def _unless(argument: int, values: Sequence[int], mask: int | None = None) -> list[Instruction]:
+    return [*_load(argument, mask), *_tests(values), _returns(_EPERM), _returns(_ALLOW)]
+
+
+def _if(argument: int, values: Sequence[int]) -> list[Instruction]:
+    return [*_load(argument, None), *_tests(values), _returns(_ALLOW), _returns(_EPERM)]
+
+
+def _without_bits(argument: int, bits: int) -> list[Instruction]:
+    return [*_load(argument, None), (_ANY_BIT, 1, 0, bits), _returns(_ALLOW), _returns(_EPERM)]

@@ -1,0 +1,187 @@
+"""List the simple commands that bash would run for a script, with the folders and the words of each. Pure.
+
+`cd` is followed: `cd src && cat x` reads `src/x`, and after `cd src; cat x` it may be either. A loop over literal words
+is unrolled; over a wildcard its body is read once, with a variable that stands for any one match.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+from qcode.safety.shell.ast import (
+    MARK,
+    SAFE_VARIABLES,
+    Command,
+    Hole,
+    Listing,
+    Loop,
+    Negation,
+    NotPlain,
+    Piping,
+    Script,
+    Word,
+)
+from qcode.values import dataclass
+
+MAX_FOLDERS = 8
+MAX_PARTS = 300
+_ANY_TEXT = Word(MARK, unknown="text")
+_NUMBER = Word(MARK, unknown="number")
+_UNSPLIT = re.compile(r"[\w@%+=:,./^-]+", re.ASCII)
+"""Text that stays one word outside quotes: it holds no blank and no wildcard."""
+_WILD = re.compile(r"[*?\[\\]")
+
+Form: TypeAlias = Literal["loop", "substitution", "variable", "wildcard"]
+"""Forms of the shell beyond a list of literal commands. They may run unasked only inside a sandbox."""
+Folders: TypeAlias = "frozenset[str]"
+"""Normal absolute folders, in one of which a command runs."""
+_Ends: TypeAlias = "tuple[Folders, Folders]"
+"""The folders after a script that succeeded, and after one that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A simple command without holes, and the folders it may run in."""
+
+    command: Command
+    folders: Folders
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The simple commands of a script in order, and the forms that it uses."""
+
+    parts: tuple[Part, ...]
+    forms: frozenset[Form]
+
+
+def flow_of(script: Script, start: str) -> Flow:
+    """Return the simple commands of `script`, run in the folder `start`.
+
+    Raise `NotPlain` if the folder of a command or the value of a variable is not known.
+    """
+    walk = _Walk([], set(), {})
+    walk.script(script, frozenset({start}))
+    return Flow(tuple(walk.parts), frozenset(walk.forms))
+
+
+def target_of_cd(command: Command) -> str | None:
+    """Return the folder of a plain `cd DIR`, as spelled; None for any other command or form of it."""
+    match command.words:
+        case (Word("cd", False), folder) | (Word("cd", False), Word("--"), folder):
+            is_plain = folder.is_known and not (folder.is_home or folder.has_glob or folder.text.startswith(("-", "+")))
+            return folder.text if is_plain and folder.text else None
+    return None
+
+
+def filled(word: Word, values: Sequence[Word]) -> Word:
+    """Return `word` with `values` in its holes, in order."""
+    if not values:
+        return word
+    pieces = word.text.split(MARK)
+    texts = [value.text if value.is_known else MARK for value in values]
+    text = pieces[0] + "".join(text + piece for text, piece in zip(texts, pieces[1:], strict=True))
+    if any(not value.is_known or value.is_home for value in values):
+        is_number = all(value.unknown == "number" for value in values)
+        if is_number and word.text == MARK:
+            return _NUMBER
+        return Word(text, unknown="words" if word.is_split and not is_number else "text")
+    has_glob = any(value.has_glob for value in values)
+    # "[$f]" with a wildcard in f: what is literal in quotes would become part of the pattern.
+    is_clear = word.has_glob or not (has_glob and _WILD.search(word.text))
+    is_unsplit = not word.is_split or all(value.has_glob or _UNSPLIT.fullmatch(value.text) for value in values)
+    if not is_clear or not is_unsplit:
+        return Word(text, unknown="words" if word.is_split else "text")
+    is_glob = has_glob or word.has_glob
+    return Word(text, not is_glob, word.is_home, is_glob, is_split=word.is_split, is_one=has_glob and not word.has_glob)
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    parts: list[Part]
+    forms: set[Form]
+    variables: dict[str, Word]
+
+    def script(self, script: Script, folders: Folders) -> _Ends:
+        """Add the parts of `script`, and return the folders it may end in."""
+        if len(folders) > MAX_FOLDERS:
+            raise NotPlain("it changes the folder too often")
+        match script:
+            case Command():
+                return self._command(script, folders)
+            case Piping():
+                for part in script.parts:
+                    _Walk(self.parts, self.forms, dict(self.variables)).script(part, folders)
+                return folders, folders
+            case Negation():
+                yes, no = self.script(script.inner, folders)
+                return no, yes
+            case Listing():
+                return self._listing(script, folders)
+            case Loop():
+                return self._loop(script, folders)
+
+    def _listing(self, script: Listing, folders: Folders) -> _Ends:
+        yes, no = self.script(script.first, folders)
+        for operator, right in script.rest:
+            if operator == "&&":
+                done = self.script(right, yes)
+                yes, no = done[0], done[1] | no
+            elif operator == "||":
+                done = self.script(right, no)
+                yes, no = done[0] | yes, done[1]
+            else:
+                yes, no = self.script(right, yes | no)
+        return yes, no
+
+    def _command(self, script: Command, folders: Folders) -> _Ends:
+        command = Command(self._filled(script.words, folders), self._filled(script.inputs, folders), script.outputs)
+        if any(word.has_glob for word in (*command.words, *command.inputs)):
+            self.forms.add("wildcard")
+        if len(self.parts) >= MAX_PARTS:
+            raise NotPlain("it runs very many commands")
+        self.parts.append(Part(command, folders))
+        target = target_of_cd(command)
+        if target is None:
+            return folders, folders
+        return frozenset(os.path.normpath(os.path.join(folder, target)) for folder in folders), folders  # noqa: PTH118  # plain text, as bash joins it
+
+    def _loop(self, script: Loop, folders: Folders) -> _Ends:
+        self.forms.add("loop")
+        words = self._filled(script.words, folders)
+        before, seen = dict(self.variables), folders
+        for word in words:
+            self.variables[script.name] = replace(word, is_one=word.has_glob) if word.unknown != "words" else _ANY_TEXT
+            yes, no = self.script(script.body, seen)
+            seen = yes | no
+            # A body that is read once for many values must find the same state the next time.
+            changed = [name for name in before if name != script.name and self.variables[name] != before[name]]
+            if (not word.is_known or word.has_glob) and (seen != folders or changed):
+                raise NotPlain("a loop that changes the folder or a variable of another loop")
+        self.variables[script.name] = _ANY_TEXT
+        return seen, seen
+
+    def _filled(self, words: tuple[Word, ...], folders: Folders) -> tuple[Word, ...]:
+        return tuple(filled(word, [self._value(hole, folders) for hole in word.holes]) for word in words)
+
+    def _value(self, hole: Hole, folders: Folders) -> Word:
+        if hole.script is not None:
+            self.forms.add("substitution")
+            _Walk(self.parts, self.forms, dict(self.variables)).script(hole.script, folders)
+            return _ANY_TEXT
+        self.forms.add("variable")
+        return _value_of(hole.name, self.variables)
+
+
+def _value_of(name: str, variables: Mapping[str, Word]) -> Word:
+    if not name:
+        return _NUMBER
+    if name in variables:
+        return variables[name]
+    if name in SAFE_VARIABLES:
+        return _ANY_TEXT
+    raise NotPlain(f"the value of ${name} is not known")

@@ -1,0 +1,235 @@
+"""Judge arguments that no table can describe: small sed, awk and jq programs, and builtins of bash. Pure.
+
+Each check is an allowlist: a form that is not recognised is not wrong, only not known to only read its input and print.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from qcode.safety.protected_paths import is_secret
+from qcode.safety.shell.ast import SAFE_VARIABLES, Word
+from qcode.safety.shell.table import Arguments, Role
+
+# Every repetition is possessive: what follows it never begins with what it takes, and a pattern that tries all ways to
+# share the blanks of `; ; ;…` between two repetitions never comes to an end.
+_SED_CLASS = r"\[(?:\[:[a-z]++:\]|[^{mark}\]\\\n\[])++\]"
+_SED_ADDRESS = rf"(?:\d++(?:~\d++)?+|\$|/(?:[^/\\\n\[\]]|\\[^\n]|{_SED_CLASS.replace('{mark}', '/')})++/I?+)"
+_SED_RANGE = rf"(?:{_SED_ADDRESS}(?:,(?:{_SED_ADDRESS}|\+\d++))?+!?+)?+"
+_SED_SUBSTITUTE = "|".join(
+    rf"s{mark}(?:[^{mark}\\\n\[\]]|\\[^\n]|{_SED_CLASS.replace('{mark}', mark)})*+"
+    rf"{mark}(?:[^{mark}\\\n]|\\[^\n])*+{mark}[gpiI\d]*+"
+    for mark in ("/", "#", ",", r"\|", "@", ":")
+)
+_SED_START = rf"\s*+{_SED_RANGE}\s*+"
+_SED_VERB = rf"(?:[pdDNnPhHgGx=]|q\d*+|{_SED_SUBSTITUTE})\s*+"
+_SED_GROUP = rf"\{{{_SED_START}{_SED_VERB}(?:;{_SED_START}{_SED_VERB})*+;?+\s*+\}}\s*+"
+_SED_COMMAND = rf"{_SED_START}(?:{_SED_VERB}|{_SED_GROUP})"
+_SED = re.compile(rf"{_SED_COMMAND}(?:;{_SED_COMMAND})*+;?+\s*+")
+
+# A string without its end is taken whole, and refused: else each escaped quote in it would be tried as a start.
+_AWK_STRING = r'"(?:[^"\\\n]|\\[^\n])*+(?P<end>"?)'
+_AWK_REGEX = r"/(?:[^/\\\n\[]|\\[^\n]|\[(?!\^?\])[^\]/\\\n\[]++\])++/"
+_AWK_LITERALS = re.compile(rf"{_AWK_STRING}|(?P<before>(?:^|[({{,;!~\n}}]|&&|\|\|)[ \t]*){_AWK_REGEX}")
+_AWK_KNOWN = frozenset(
+    {
+        "BEGIN", "END", "if", "else", "for", "in", "while", "do", "break", "continue", "next", "exit", "delete",
+        "print", "printf", "length", "substr", "split", "sub", "gsub", "match", "sprintf", "tolower", "toupper",
+        "int", "index", "sqrt", "exp", "log", "NR", "NF", "FS", "OFS", "ORS", "RS", "FNR", "FILENAME", "RSTART",
+        "RLENGTH", "SUBSEP", "rand", "srand", "sin", "cos", "atan2", "gensub", "strtonum", "strftime",
+        "systime",
+    }
+)  # fmt: skip
+_AWK_NAME = re.compile(r"([A-Za-z_]\w*+)(?=\s*+(\S?))")
+_AWK_VARIABLE = re.compile(r"[a-z_]\w{0,20}")
+# After a number, an index or a variable a slash divides; anywhere else, after a round bracket too, it may be a pattern.
+_AWK_DIVISION = re.compile(
+    rf"(?:(?<![\w.])(?!(?:{'|'.join(_AWK_KNOWN - {'NR', 'NF', 'FNR'})})\b)[\w.]+|\])[ \t]*/(?![=/])"
+)
+_AWK_STRUCTURE = re.compile(r"\bprint|[{}()>]")
+_AWK_UNKNOWN = re.compile(r"[@#\\`'\"]|\bgetline\b|(?<!\|)\|(?!\|)")
+
+_JQ_PLAIN = re.compile(r"[\w.\[\]|,:;@$\s(){}?<>=!+*/%-]*")
+_JQ_PIECES = re.compile(r'"(?:[^"\\\n]|\\["\\/bfnrt])*(?P<opens>"|\\\()|[()]|[^"()]+')
+_JQ_AFTER = re.compile(r'(?:[^"\\\n]|\\["\\/bfnrt])*(?P<opens>"|\\\()')
+_JQ_REACHES_OUT = re.compile(
+    r"\b(env|include|import|input|inputs|input_filename|debug|stderr|halt|halt_error|modulemeta|"
+    r"get_search_list|ENV|__prog_args)\b"
+)
+
+
+def is_reading_sed(script: str) -> bool:
+    """Return whether a GNU sed script only selects, deletes and substitutes lines on their way to the output."""
+    return len(script) < 2_000 and _SED.fullmatch(script) is not None
+
+
+def is_reading_awk(script: str) -> bool:
+    """Return whether an awk program only reads its input and prints to the output."""
+    if len(script) > 2_000 or not script.replace("\n", " ").isprintable():
+        return False
+    bare = _AWK_LITERALS.sub(_without_awk_literal, script)
+    if _AWK_UNKNOWN.search(bare) or "/" in _AWK_DIVISION.sub(" ", bare):
+        return False
+    for found in _AWK_NAME.finditer(bare):
+        name, follower = found[1], found[2]
+        is_name = _AWK_VARIABLE.fullmatch(name) is not None and follower != "("
+        if name not in _AWK_KNOWN and not is_name:
+            return False
+    return not _awk_redirects(bare)
+
+
+def _without_awk_literal(found: re.Match[str]) -> str:
+    return '"' if found["end"] == "" else f"{found['before'] or ''} 0 "
+
+
+def is_reading_jq(script: str) -> bool:
+    """Return whether a jq filter reaches nothing but its input."""
+    bare = _jq_code(script) if len(script) < 2_000 else None
+    return bare is not None and _JQ_PLAIN.fullmatch(bare) is not None and _JQ_REACHES_OUT.search(bare) is None
+
+
+def _jq_code(script: str) -> str | None:
+    """Return a filter without the text of its strings but with what is computed inside them; None if it is unclear."""
+    at, code, rounds = 0, list[str](), [0]
+    while at < len(script):
+        is_back = rounds[-1] == 0 and len(rounds) > 1 and script[at] == ")"
+        found = (_JQ_AFTER if is_back else _JQ_PIECES).match(script, at + is_back)
+        if found is None:
+            return None
+        at = found.end()
+        if is_back:
+            rounds.pop()
+        if found["opens"] is not None:
+            code.append(" ")
+            rounds += [0] if found["opens"] != '"' else []
+            continue
+        code.append(found[0])
+        rounds[-1] += (found[0] == "(") - (found[0] == ")")
+        if rounds[-1] < 0:
+            return None
+    return "".join(code) if len(rounds) == 1 else None
+
+
+def _awk_redirects(bare: str) -> bool:
+    """Return whether a `>` stands inside an action and outside round brackets, where it may name a file.
+
+    A statement that prints may stand in the brackets of `for`; there the brackets do not matter to its `>`.
+    """
+    depth = rounds = 0
+    for found in _AWK_STRUCTURE.finditer(bare):
+        char = found[0]
+        if char == "print" and rounds:
+            return True
+        depth += (char == "{") - (char == "}")
+        rounds += (char == "(") - (char == ")")
+        if depth < 0 or rounds < 0 or (char in "{}" and rounds) or (char == ">" and depth > 0 and not rounds):
+            return True
+    return False
+
+
+Roles = tuple[tuple[Word, Role], ...]
+
+_NUMBER = re.compile(r"[+-]?\d{1,12}", re.ASCII)
+_TEST_OF_FILE = frozenset(f"-{letter}" for letter in "efdsrwxLhbcpSgukOGN")
+_TEST_OF_FILES = frozenset({"-nt", "-ot", "-ef"})
+_TEST_OF_TEXT = frozenset({"=", "==", "!="})
+_TEST_OF_NUMBER = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_STORING_FORMAT = re.compile(r"%[^%a-zA-Z(]*[hljLtz]*n")
+
+
+def test_roles(name: str, words: tuple[Word, ...]) -> Roles | str:
+    """Return the words of `test`, `[ … ]` or `[[ … ]]` with their roles, or why the test is not understood."""
+    closing = {"[": Word("]"), "[[": Word("]]")}.get(name)
+    if closing is None:
+        return _test(words)
+    if words[-1:] != (closing,):
+        return "the bracket is not closed"
+    return _test(words[:-1]) if name == "[" else _double_bracket(words[:-1])
+
+
+def script_complaint(name: str, arguments: Arguments) -> str:
+    """Return why the scripts and formats among the arguments are not known to only read, empty if they are."""
+    for role, accepts in (("sed", is_reading_sed), ("awk", is_reading_awk), ("jq", is_reading_jq)):
+        for word in arguments.by_role(role):  # type: ignore[arg-type]  # the three roles of scripts
+            if not word.is_known or word.has_glob or word.is_home or not accepts(word.text):
+                return f"this {role} script is not known to only print"
+    check = _CHECKS.get(name)
+    return check(arguments) if check is not None else ""
+
+
+def _search(arguments: Arguments) -> str:
+    """`rg -g .env x` looks where it otherwise would not."""
+    globs = arguments.values("-g", "--glob", "--iglob", "--include")
+    names = [glob.rsplit("/", 1)[-1] for glob in globs if not glob.startswith("!")]
+    return "it looks for files that hold secrets" if any(map(is_secret, names)) else ""
+
+
+def _awk(arguments: Arguments) -> str:
+    """`awk '…' x=1 file` and `-v x=1` assign variables; a name in capitals may be a special one."""
+    files = [word.text for word, role in arguments.operands if role == "read"]
+    if any("=" in name for name in files):
+        return "an operand of awk that is an assignment"
+    names = [value.partition("=")[0] for value in arguments.values("-v", "--assign")]
+    return "" if all(re.fullmatch(r"[a-z_]\w*", name) for name in names) else "this assignment of awk is not known"
+
+
+def _printenv(arguments: Arguments) -> str:
+    names = [word.text for word, _ in arguments.operands]
+    return "" if names and SAFE_VARIABLES.issuperset(names) else "the value of a variable may be a secret"
+
+
+def _printf(arguments: Arguments) -> str:
+    """The printf of bash assigns variables with `-v` and with `%n`."""
+    form = arguments.operands[0][0]
+    is_known = form.is_known and not form.text.startswith("-") and _STORING_FORMAT.search(form.text) is None
+    return "" if is_known else "this form of printf is not known to only print"
+
+
+def _command(arguments: Arguments) -> str:
+    """`command -v NAME` looks a name up, `command NAME` runs it."""
+    return "" if arguments.has("-v", "-V") else "it runs what follows"
+
+
+_CHECKS = {
+    **dict.fromkeys(("awk", "gawk", "mawk"), _awk),
+    **dict.fromkeys(("rg", "grep"), _search),
+    "command": _command,
+    "printenv": _printenv,
+    "printf": _printf,
+}
+
+
+def _test(words: tuple[Word, ...]) -> Roles | str:
+    """Read `test` with one operator, optionally negated."""
+    if any(word.may_be_several for word in words):
+        return "a test of what could become several words"
+    if len(words) > 1 and words[0] == Word("!"):
+        words = words[1:]
+    match words:
+        case (one,) if not one.text.startswith("-"):
+            return ((one, "text"),)
+        case (operator, one) if operator.text in ("-n", "-z"):
+            return ((one, "text"),)
+        case (operator, one) if operator.text in _TEST_OF_FILE:
+            return ((one, "list"),)
+        case (left, operator, right) if operator.text in _TEST_OF_TEXT:
+            return (left, "text"), (right, "text")
+        case (left, operator, right) if operator.text in _TEST_OF_FILES:
+            return (left, "list"), (right, "list")
+        # Only literal numbers: `[[ a[$(x)] -eq 1 ]]` evaluates what it is given.
+        case (left, operator, right) if operator.text in _TEST_OF_NUMBER and _is_number(left) and _is_number(right):
+            return ()
+    return "this form of test is not known"
+
+
+def _double_bracket(words: tuple[Word, ...]) -> Roles | str:
+    """Read `[[ … ]]`, which splits no words and takes a pattern on the right."""
+    inside = tuple(replace(word, unknown="text") if word.unknown == "words" else word for word in words)
+    if len(inside) == 3 and inside[1].text in _TEST_OF_TEXT and inside[2].has_glob:
+        inside = (*inside[:2], replace(inside[2], has_glob=False))
+    return _test(inside)
+
+
+def _is_number(word: Word) -> bool:
+    return word.unknown == "number" or (word.is_known and _NUMBER.fullmatch(word.text) is not None)

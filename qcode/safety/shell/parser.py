@@ -1,0 +1,576 @@
+"""Parse a shell command with tree-sitter's grammar of bash into `ast`, by an allowlist of node kinds. Runs nothing.
+
+A node of any other kind, an error, or text between nodes that is not blank raises `NotPlain`. Words are unquoted here
+a second time, character by character, and must end where the tree says they end. tree-sitter is loaded with the first
+command.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from qcode.safety.shell.ast import (
+    MARK,
+    Command,
+    Hole,
+    Listing,
+    Loop,
+    Negation,
+    NotPlain,
+    Operator,
+    Piping,
+    Script,
+    Word,
+)
+from qcode.safety.shell.bounds import check_bounds
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+_HOLES = frozenset(
+    {"simple_expansion", "expansion", "arithmetic_expansion", "command_substitution", "process_substitution"}
+)
+"""Node kinds of expansions."""
+_WORDS = frozenset({"word", "number", "raw_string", "string", "concatenation", "brace_expression"}) | _HOLES
+_LEAVES = _WORDS | {"string_content", '"', "[", "]", "{", "}", "..", "command_name"}
+_BLANKS = re.compile(r"[ \t]*|[ \t]+(?:\\\n[ \t]*)+")
+_LINES = re.compile(r"(?:[ \t\n]|(?<=[ \t])\\\n[ \t])*")
+_REASONS = {
+    **dict.fromkeys(_HOLES, "it holds an expansion that is not understood"),
+    "ansi_c_string": "it holds a quote with escapes",
+    "translated_string": "it holds a quote with escapes",
+    "process_substitution": "it holds a process substitution",
+    "variable_assignment": "it sets a variable",
+    "variable_assignments": "it sets a variable",
+    "declaration_command": "it changes the state of the shell",
+    "unset_command": "it changes the state of the shell",
+    "function_definition": "it defines a function",
+    "c_style_for_statement": "it holds a loop that is not understood",
+    "while_statement": "it holds a loop that may have no end",
+    "case_statement": "it holds a case",
+    "if_statement": "it holds a condition",
+    "heredoc_redirect": "it holds a here-document",
+    "herestring_redirect": "it holds a here-string",
+    "&": "it would run in the background",
+    "|&": "an operator that is not understood",
+}
+
+
+def _reason(kind: str, default: str) -> str:
+    """Return why a node of this kind is not accepted."""
+    return _REASONS.get(kind, default)
+
+
+def _check_characters(text: str) -> None:
+    """Raise `NotPlain` if the user would not see what bash reads."""
+    for char in text:
+        if char in "\n\t" or " " <= char <= "~":
+            continue
+        if char < " " or not char.isprintable() or unicodedata.category(char) in ("Zs", "Mn", "Me", "Mc"):
+            raise NotPlain("it holds a control or invisible character")
+
+
+def _check_apart(nodes: list[Node]) -> None:
+    """Check that a blank precedes each word but the first: adjacent nodes are one word to bash."""
+    for before, node in pairwise(nodes):
+        if before.end_byte == node.start_byte and node.type in _WORDS:
+            raise NotPlain("a word whose end is not certain")
+
+
+MAX_DEPTH = 30
+_RESERVED = frozenset(
+    {
+        "!", "{", "}", "if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case", "esac",
+        "select", "function", "coproc", "in",
+    }
+)  # fmt: skip
+_FRAME = ("  ", " \t", "\t ", "\t\t")
+_VALUE = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\}|[?#])", re.ASCII)
+_ARITHMETIC = re.compile(r"\$\(\([ \d+*/%()<>=!&|^~-]*\)\)", re.ASCII)
+_VARIABLE = re.compile(r"(?!.*_proxy)[a-z][a-z0-9_]{0,40}|[A-Z]")
+"""Names that mean nothing to bash or a program: such names are in capitals, and longer than one letter."""
+
+
+@lru_cache(maxsize=512)
+def read_script(text: str) -> Script:
+    """Return the script that `text` is to bash; raise `NotPlain` with the reason if that is not certain."""
+    complaint = check_bounds(text)
+    if complaint:
+        raise NotPlain(complaint)
+    _check_characters(text)
+    source = text.encode("utf-8")
+    root = _parser().parse(source).root_node
+    if root.has_error:
+        raise NotPlain("its syntax was not understood")
+    return _Reader(text, source).script_of(root)
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Parser:
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def _in_order(scripts: list[Script]) -> Script:
+    if not scripts:
+        raise NotPlain("the command is incomplete")
+    return Listing(scripts[0], tuple((";", one) for one in scripts[1:])) if len(scripts) > 1 else scripts[0]
+
+
+def _alone(word: tuple[Word, ...]) -> Word:
+    if len(word) != 1:
+        raise NotPlain("it holds a brace expansion")
+    return word[0]
+
+
+class _Nodes:
+    """Read the tree of one command. Its offsets count bytes."""
+
+    def __init__(self, source: bytes) -> None:
+        self.source = source
+
+    def text(self, node: Node) -> str:
+        return self.source[node.start_byte : node.end_byte].decode("utf-8")
+
+    def follower(self, node: Node) -> str:
+        """Return the character after a node, empty at the end."""
+        return self.source[node.end_byte : node.end_byte + 1].decode("utf-8", "replace")
+
+    def named(self, node: Node, gap: re.Pattern[str], tokens: set[str]) -> list[Node]:
+        """Return the named children of `node`; see `checked`."""
+        return [child for child in self.checked(node, gap, tokens) if child.is_named]
+
+    def checked(self, node: Node, gap: re.Pattern[str], tokens: set[str]) -> list[Node]:
+        """Return the children of `node`; raise `NotPlain` for a token not in `tokens` or text between them."""
+        at = 0 if node.type == "program" else node.start_byte
+        end = len(self.source) if node.type == "program" else node.end_byte
+        for child in node.children:
+            self._check_gap(at, child.start_byte, gap)
+            if child.is_missing or child.is_error or not (child.is_named or child.type in tokens):
+                raise NotPlain(_reason(child.type, "its syntax was not understood"))
+            at = child.end_byte
+        self._check_gap(at, end, gap)
+        return list(node.children)
+
+    def _check_gap(self, start: int, end: int, gap: re.Pattern[str]) -> None:
+        if start != end and gap.fullmatch(self.source[start:end].decode("utf-8", "replace")) is None:
+            raise NotPlain("it holds something that is not understood")
+
+    def holes(self, node: Node, *, checks: bool = True) -> Iterator[Node]:
+        """Yield the expansions below a word, in order; raise `NotPlain` for a part that no plain word has."""
+        pending = [node]
+        while pending:
+            one = pending.pop()
+            if one.type in _HOLES:
+                yield one
+                continue
+            if checks and one.type not in _LEAVES:
+                raise NotPlain(_reason(one.type, "a word that is not understood"))
+            pending += reversed(one.children)
+
+
+class _Reader(_Nodes):
+    """Convert nodes to a `Script`."""
+
+    def __init__(self, text: str, source: bytes) -> None:
+        super().__init__(source)
+        self.depth = 0
+        self.inside = 0
+        """Depth of substitutions around the current node."""
+
+    def script_of(self, node: Node, *tokens: str) -> Script:
+        """Return the script of a node that holds statements: the whole, a group, a subshell, a substitution."""
+        found = self.named(node, _LINES, {";", "\n", "(", ")", "{", "}", "else", *tokens})
+        comments = [child for child in found if child.type == "comment"]
+        if comments and self.inside:
+            raise NotPlain("a comment inside a substitution")
+        return _in_order([self.statement(child) for child in found if child.type != "comment"])
+
+    def statement(self, node: Node) -> Script:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise NotPlain("it is nested very deeply")
+        try:
+            return self._statement(node)
+        finally:
+            self.depth -= 1
+
+    def _statement(self, node: Node) -> Script:
+        match node.type:
+            case "command":
+                return self._command(node)
+            case "test_command":
+                return self._test(node)
+            case "redirected_statement":
+                return self._redirected(node)
+            case "list":
+                return self._list(node)
+            case "pipeline":
+                return Piping(tuple(self.statement(part) for part in self.named(node, _LINES, {"|"})))
+            case "negated_command":
+                return Negation(self.statement(self.named(node, _BLANKS, {"!"})[0]))
+            case "subshell":
+                return Piping((self.script_of(node),))
+            case "compound_statement":
+                if not self.text(node).startswith("{"):
+                    raise NotPlain("it holds arithmetic")
+                return self.script_of(node)
+            case "for_statement":
+                return self._loop(node)
+        raise NotPlain(_reason(node.type, f"it holds a {node.type.replace('_', ' ')}, which is not understood"))
+
+    def _list(self, node: Node) -> Script:
+        """Return a list; it is walked in a loop along its left side, which is as deep as the list is long."""
+        chain: list[tuple[Operator, Node]] = []
+        while node.type == "list":
+            left, *middle, right = self.checked(node, _LINES, {"&&", "||"})
+            named = [child for child in middle if child.type != "comment"]
+            if len(named) != 1 or named[0].type not in ("&&", "||") or (len(middle) > 1 and self.inside):
+                raise NotPlain("a list that is not understood")
+            chain.append(("&&" if named[0].type == "&&" else "||", right))
+            node = left
+        first = self.statement(node)
+        return Listing(first, tuple((operator, self.statement(right)) for operator, right in reversed(chain)))
+
+    def _loop(self, node: Node) -> Script:
+        """Return `for name in words`."""
+        children = self.checked(node, _LINES, {"for", "in", ";", "\n"})
+        kinds = [child.type for child in children]
+        if kinds[:1] + kinds[2:3] != ["for", "in"] or kinds[1] != "variable_name" or kinds[-1] != "do_group":
+            raise NotPlain("it holds a loop that is not understood")
+        values = [child for child in children[3:-1] if child.is_named]
+        _check_apart(values)
+        words = tuple(word for value in values for word in self._words(value))
+        return Loop(self._variable(self.text(children[1])), words, self._body(children[-1]))
+
+    def _variable(self, name: str) -> str:
+        if _VARIABLE.fullmatch(name) is None:
+            raise NotPlain(f"a loop that sets {name}")
+        return name
+
+    def _body(self, node: Node) -> Script:
+        return self.script_of(node, "do", "done")
+
+    def _command(self, node: Node) -> Command:
+        words: list[Word] = []
+        children = self.checked(node, _BLANKS, set())
+        _check_apart(children)
+        for child in children:
+            if child.type == "command_name" or (child.type in _WORDS and words):
+                words += self._words(child)
+            else:
+                raise NotPlain(_reason(child.type, "it holds something that is not understood"))
+            if child.type == "command_name" and (len(words) != 1 or words[0].holes):
+                raise NotPlain("the name of the program is an expansion")
+        if words and words[0].text in _RESERVED:
+            raise NotPlain("a word of the shell where a program is expected")
+        return Command(tuple(words))
+
+    def _test(self, node: Node) -> Script:
+        """Return the words of `[ ... ]` or `[[ ... ]]`; the tree's own reading of the expression does not matter."""
+        text, holes = self._marked(node, checks=False)
+        size = 2 if text.startswith("[[") else 1
+        inside = text[size:-size]
+        if text[:size] + text[-size:] not in ("[]", "[[]]") or inside[:1] + inside[-1:] not in _FRAME:
+            raise NotPlain("a test that is not understood")
+        opening, closing = Word(text[:size]), Word(text[-size:])
+        (_, first), *rest = split_tests(inside, holes)
+        if rest and size == 1:
+            raise NotPlain("a test that is not understood")
+        tests = [(operator, Command((opening, *words, closing))) for operator, words in rest]
+        found = Command((opening, *first, closing))
+        return Listing(found, tuple(tests)) if tests else found
+
+    def _redirected(self, node: Node) -> Script:
+        children = self.checked(node, _BLANKS, set())
+        body, redirects = children[0], children[1:]
+        inner = self.statement(body)
+        command = inner.inner if isinstance(inner, Negation) else inner
+        if not isinstance(command, Command):
+            self._check_harmless(redirects)
+            return inner
+        for redirect in redirects:
+            command = self._with_redirect(command, redirect)
+        return Negation(command) if isinstance(inner, Negation) else command
+
+    def _check_harmless(self, redirects: list[Node]) -> None:
+        """Take redirections of a group or list only where they neither read nor write a file."""
+        if self._with_redirects(redirects) != Command((Word(":"),)):
+            raise NotPlain("a redirection of several commands")
+
+    def _with_redirects(self, redirects: list[Node]) -> Command:
+        command = Command((Word(":"),))
+        for redirect in redirects:
+            command = self._with_redirect(command, redirect)
+        return command
+
+    def _with_redirect(self, command: Command, node: Node) -> Command:
+        """Return the command with one redirection; the grammar takes words after the target for more targets."""
+        if node.type != "file_redirect":
+            raise NotPlain(_reason(node.type, "a redirection that is not understood"))
+        children = self.checked(node, _BLANKS, {"<", ">", ">>", ">&", "&>", "&>>"})
+        if children[0].type == "file_descriptor":
+            descriptor = self.text(children.pop(0))
+            if descriptor not in ("0", "1", "2"):
+                raise NotPlain("a redirection that is not understood")
+        operator = children.pop(0).type
+        _check_apart(children)
+        if not children or any(child.type not in _WORDS for child in children):
+            raise NotPlain("a redirection that is not understood")
+        target = _alone(self._words(children[0]))
+        more = [word for child in children[1:] for word in self._words(child)]
+        inputs, outputs = command.inputs, command.outputs
+        if operator == ">&":
+            if target not in (Word("1"), Word("2")):
+                raise NotPlain("it writes to a file")
+        elif operator == "<":
+            inputs = (*inputs, target)
+        elif target.holes:
+            raise NotPlain("it writes to a file whose name is not known")
+        elif target != Word("/dev/null"):
+            outputs = (*outputs, target)
+        return Command((*command.words, *more), inputs, outputs)
+
+    def _words(self, node: Node) -> tuple[Word, ...]:
+        return read_words(*self._marked(node))
+
+    def _marked(self, node: Node, *, checks: bool = True) -> tuple[str, tuple[Hole, ...]]:
+        """Return the text of a node with a mark in place of each hole, and the holes."""
+        pieces: list[bytes] = []
+        holes: list[Hole] = []
+        at = node.start_byte
+        for hole in self.holes(node, checks=checks):
+            if hole.type == "process_substitution":
+                raise NotPlain(_reason(hole.type, ""))
+            pieces += [self.source[at : hole.start_byte], MARK.encode()]
+            holes.append(self._hole(hole))
+            at = hole.end_byte
+        return b"".join([*pieces, self.source[at : node.end_byte]]).decode("utf-8"), tuple(holes)
+
+    def _hole(self, node: Node) -> Hole:
+        text = self.text(node)
+        if node.type in ("simple_expansion", "expansion"):
+            found = _VALUE.fullmatch(text)
+            follower = self.follower(node)
+            if found is None or (found["name"] and (follower.isalnum() or follower == "_")):
+                raise NotPlain("it holds an expansion that is not understood")
+            return Hole(found["name"] or found["braced"] or "")
+        if node.type == "arithmetic_expansion":
+            if _ARITHMETIC.fullmatch(text) is None:
+                raise NotPlain("it holds arithmetic")
+            return Hole()
+        if text.startswith(("$((", "`")):
+            raise NotPlain("it holds an expansion that is not understood")
+        self.inside += 1
+        script = self.script_of(node, "$(")
+        self.inside -= 1
+        return Hole(script=script)
+
+
+_BARE = frozenset(string.ascii_letters + string.digits + "_@%+=:,./^-")
+_ESCAPABLE = frozenset(" ()[]{}*?;&|<>#!$'\"`~\\")
+_PLAIN_BRACES = re.compile(r"[@^]\{[A-Za-z0-9-]*\}|\{\}")
+_STOPS = frozenset(" \t\n|&;<>()`")
+_BRACED = re.compile(
+    r"(?P<before>[\w@%+=:,./^*?-]*)\{(?P<list>[\w@%+=:./^*?-]*(?:,[\w@%+=:./^*?-]*)+)\}(?P<after>[\w@%+=:,./^*?-]*)",
+    re.ASCII,
+)
+MAX_EXPANDED = 100
+
+
+def read_words(text: str, holes: tuple[Hole, ...] = ()) -> tuple[Word, ...]:
+    """Return the words that `text`, one word with a mark for each hole, becomes: more than one only through a brace."""
+    braced = None if holes else _BRACED.fullmatch(text)
+    return tuple(read_word(one) for one in _expanded(braced)) if braced else (read_word(text, holes),)
+
+
+def read_word(text: str, holes: tuple[Hole, ...] = ()) -> Word:
+    """Return the one word that all of `text` is; raise `NotPlain` where it is none or more."""
+    lexer = _Lexer(text, holes)
+    word = lexer.word()
+    if lexer.at != len(text) or lexer.holes:
+        raise NotPlain("a word whose end is not certain")
+    return word
+
+
+def split_words(text: str) -> tuple[Word, ...]:
+    """Return the words of `text`, which holds nothing else; raise `NotPlain` for any operator."""
+    (_, words), *more = split_tests(text)
+    if more:
+        raise NotPlain("it holds an operator where a word is expected")
+    return words
+
+
+def split_tests(text: str, holes: tuple[Hole, ...] = ()) -> list[tuple[Operator, tuple[Word, ...]]]:
+    """Return the words between each two of `&&` and `||`, with the operator before them, `;` for the first."""
+    lexer = _Lexer(text, holes)
+    found: list[tuple[Operator, tuple[Word, ...]]] = []
+    operator: Operator = ";"
+    words: list[Word] = []
+    while lexer.skips_blanks():
+        joint = text[lexer.at : lexer.at + 3]
+        if joint in ("&& ", "|| "):
+            found.append((operator, tuple(words)))
+            operator, words = "&&" if joint == "&& " else "||", []
+            lexer.at += 3
+        elif text[lexer.at] == "#":
+            raise NotPlain("a comment")
+        else:
+            words.append(lexer.word())
+    if lexer.holes:
+        raise NotPlain("it holds an expansion")
+    return [*found, (operator, tuple(words))]
+
+
+def _expanded(braced: re.Match[str]) -> list[str]:
+    """Return the words of one brace with a list: `{a,b}.py` is `a.py` and `b.py`."""
+    words = [f"{braced['before']}{middle}{braced['after']}" for middle in braced["list"].split(",")]
+    if len(words) > MAX_EXPANDED or "" in words:
+        raise NotPlain("it holds a brace expansion")
+    return words
+
+
+class _Lexer:
+    def __init__(self, text: str, holes: tuple[Hole, ...] = ()) -> None:
+        self.text = text
+        self.holes = holes
+        self.at = 0
+
+    def skips_blanks(self) -> bool:
+        """Go on to the next word; return whether there is one."""
+        while self.at < len(self.text) and self.text[self.at] in " \t":
+            self.at += 1
+        return self.at < len(self.text)
+
+    def word(self) -> Word:
+        start, parts, is_quoted, is_split = self.at, list[str](), False, False
+        if start == len(self.text):
+            raise NotPlain("a word is missing")
+        is_home = self._starts_at_home()
+        while self.at < len(self.text) and self.text[self.at] not in _STOPS:
+            char = self.text[self.at]
+            if char in "'\"\\":
+                is_quoted = True
+                parts.append(self._quoted(char))
+            else:
+                is_split = is_split or char == MARK
+                parts.append(self._bare(char, is_first=self.at == start))
+        if self.at == start:
+            raise NotPlain("it holds an operator where a word is expected")
+        raw = self.text[start : self.at]
+        _check_braces(raw, is_quoted=is_quoted)
+        has_glob = not is_quoted and ("*" in raw or "?" in raw)
+        word = "".join(parts)
+        count = word.count(MARK)
+        if count > len(self.holes):
+            raise NotPlain("it holds an expansion")
+        holes, self.holes = self.holes[:count], self.holes[count:]
+        return Word(word, is_quoted, is_home, has_glob, holes, is_split)
+
+    def _starts_at_home(self) -> bool:
+        if self.text[self.at] != "~":
+            return False
+        follower = self.text[self.at + 1 : self.at + 2]
+        if follower and follower != "/" and follower not in _STOPS:
+            raise NotPlain("a home folder that is not understood")
+        return True
+
+    def _bare(self, char: str, *, is_first: bool) -> str:
+        if char == "~" and not is_first and not (self.text[self.at - 1].isalnum() or self.text[self.at - 1] in "_.^-"):
+            raise NotPlain("a ~ that may be a home folder")
+        if char == MARK:
+            self.at += 1
+            return char
+        if char in "*?" or char in _BARE or char == "~" or char in "{}!":
+            self.at += 1
+            return char
+        if char in "[]" and is_first and self._is_alone():
+            self.at += 1
+            return char
+        if char == "$":
+            raise NotPlain("it holds an expansion")
+        if not char.isascii():
+            raise NotPlain("it holds a character that looks like another")
+        raise NotPlain(f"it holds {char!r} where its meaning is not certain")
+
+    def _is_alone(self) -> bool:
+        follower = self.text[self.at + 1 : self.at + 2]
+        return not follower or follower in " \t\n;|&"
+
+    def _quoted(self, char: str) -> str:
+        if char == "\\":
+            escaped = self.text[self.at + 1 : self.at + 2]
+            if escaped not in _ESCAPABLE:
+                raise NotPlain("a backslash whose meaning is not certain")
+            self.at += 2
+            return escaped
+        if char == "'":
+            end = self.text.find("'", self.at + 1)
+            if end < 0:
+                raise NotPlain("a quote is not closed")
+            inside = self.text[self.at + 1 : end]
+            self.at = end + 1
+            return self._inert(inside)
+        return self._double_quoted()
+
+    def _double_quoted(self) -> str:
+        self.at += 1
+        parts: list[str] = []
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            self.at += 1
+            if char == '"':
+                self._inert("".join(parts).replace(MARK, ""))
+                return "".join(parts)
+            if char in "$`":
+                raise NotPlain("it holds an expansion")
+            if char == "\\":
+                escaped = self.text[self.at : self.at + 1]
+                if escaped == "\n":
+                    raise NotPlain("a backslash whose meaning is not certain")
+                if escaped and escaped in '$`"\\':
+                    char = escaped
+                    self.at += 1
+            parts.append(char)
+        raise NotPlain("a quote is not closed")
+
+    def _inert(self, text: str) -> str:
+        if not all(char.isprintable() or char in "\n\t" for char in text):
+            raise NotPlain("it holds a control or invisible character")
+        return text
+
+
+def _check_braces(raw: str, *, is_quoted: bool) -> None:
+    """Braces are plain only as `{}`, and as in `HEAD@{1}` and `HEAD^{tree}`, where bash has nothing to expand."""
+    if is_quoted and ("*" in raw or "?" in raw or "{" in raw) and _has_bare_special(raw):
+        raise NotPlain("quotes and wildcards in one word")
+    if not is_quoted and set(_PLAIN_BRACES.sub("", raw)) & set("{}"):
+        raise NotPlain("it holds a brace expansion")
+
+
+def _has_bare_special(raw: str) -> bool:
+    """Return whether a wildcard or brace stands outside the quotes of `raw`, whose quotes are known to be closed."""
+    quote, index = "", 0
+    while index < len(raw):
+        char = raw[index]
+        if quote:
+            if char == "\\" and quote == '"':
+                index += 1
+            elif char == quote:
+                quote = ""
+        elif char == "\\":
+            index += 1
+        elif char in "'\"":
+            quote = char
+        elif char in "*?{}":
+            return True
+        index += 1
+    return False

@@ -1,0 +1,449 @@
+"""The table of programs that may run unasked, and how a program reads its arguments. Pure but for the data file.
+
+`commands.toml` is the table; its header explains every key. A program or option that is not in it is not understood.
+What a table cannot say (a script of sed, an expression of find) is code in `languages`. Every row is proved against the
+installed program by tests/safety/shell/test_table_against_programs.py.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import deque
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal, TypeAlias
+
+from qcode.safety.shell.ast import Word
+from qcode.values import dataclass
+
+Role: TypeAlias = Literal[
+    "read", "file", "list", "names", "tree", "text", "pattern", "format", "number", "seconds", "date", "word", "name",
+    "sed", "awk", "jq", "test", "printf", "revision", "path",
+]  # fmt: skip
+Arity: TypeAlias = Literal["none", "required", "optional"]
+Style: TypeAlias = Literal["getopt", "words", "find", "text"]
+
+PATH_ROLES: frozenset[Role] = frozenset({"read", "file", "list", "names", "tree", "path", "revision"})
+"""Roles of words that name files or folders."""
+
+LANGUAGES: frozenset[Role] = frozenset({"sed", "awk", "jq", "test", "printf"})
+"""Roles of words that are a program, or a part of one, which the table says nothing about."""
+
+ROLES: frozenset[Role] = (
+    PATH_ROLES | LANGUAGES | {"text", "pattern", "format", "number", "seconds", "date", "word", "name"}
+)
+
+NUMBER = "-NUMBER"
+"""The name under which `-5` is kept; its value is the 5."""
+
+_ANY_TEXT: frozenset[Role] = LANGUAGES | {"text", "pattern"}
+_NO_RESPONSE_FILE: frozenset[Role] = _ANY_TEXT | {"date", "revision", "path"}
+"""Roles of words that no program reads as `@file`; to git, `@` is the head."""
+
+_FORMATS: Mapping[Role, re.Pattern[str]] = {
+    "format": re.compile(r"\+.*", re.DOTALL),
+    "number": re.compile(r"[+-]?\d{1,12}(\.\d{1,9})?[a-zA-Z%]{0,3}", re.ASCII),
+    "seconds": re.compile(r"(10(\.0{1,9})?|\d(\.\d{1,9})?)s?", re.ASCII),
+    # TZ="/a/file" in front would read that file.
+    "date": re.compile(r"[A-Za-z0-9_,.:+@/ ()-]*"),
+    "word": re.compile(r"[A-Za-z0-9_,.:=+%@/-]+"),
+    "name": re.compile(r"[A-Za-z0-9_,.:=+%@-]+"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """Whether an option has a value, and its role ("text" if it has none); `second` is that of another one after it."""
+
+    arity: Arity
+    role: Role = "text"
+    second: Role | None = None
+
+
+_FLAG = Option("none")
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """The operands that a program takes: their roles in order, of which the one at index `repeated` repeats."""
+
+    roles: tuple[Role, ...] = ()
+    repeated: int | None = None
+    minimum: int = 0
+    maximum: int | None = None
+    default: tuple[Word, Role] | None = None
+    """What is read if no operand names a file or folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """Operands that replace the usual ones if at least one option of each group is given."""
+
+    groups: tuple[frozenset[str], ...]
+    operands: Operands
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A row of the table. The header of commands.toml explains the fields."""
+
+    name: str
+    options: Mapping[str, Option]
+    refused: Mapping[str, str]
+    operands: Operands
+    when: tuple[When, ...] = ()
+    core: bool = False
+    core_options: frozenset[str] = frozenset()
+    number: bool = False
+    plus: bool = False
+    stops: bool = False
+    style: Style = "getopt"
+    attached: bool = True
+    builtin: bool = False
+    choices: frozenset[str] = frozenset()
+    consults: tuple[str, ...] = ()
+    reads: str = ""
+    shows_content: bool | frozenset[str] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of one command as its program reads them."""
+
+    options: tuple[tuple[str, Word | None], ...] = ()
+    """In order, each as spelled in the command, with its value if one was given; twice if it has two values."""
+    operands: tuple[tuple[Word, Role], ...] = ()
+    """In order; values of options are not among them."""
+    roles: tuple[tuple[Word, Role], ...] = ()
+    """Every value and operand, and the default if it applies, with its role."""
+
+    def has(self, *names: str) -> bool:
+        """Return whether one of these options was given."""
+        return any(name in names for name, _ in self.options)
+
+    def values(self, *names: str) -> tuple[str, ...]:
+        """Return the values of these options in order."""
+        return tuple(word.text for name, word in self.options if name in names and word is not None)
+
+    def by_role(self, *roles: Role) -> tuple[Word, ...]:
+        """Return the words of these roles: values of options, operands, and the default if it applies."""
+        return tuple(word for word, role in self.roles if role in roles)
+
+
+def programs() -> Mapping[str, Program]:
+    """Return the table by name of the program."""
+    return _table()[0]
+
+
+def git_commands() -> Mapping[str, Program]:
+    """Return the table of the commands of git by name; `stash list` is `stash/list`."""
+    return _table()[1]
+
+
+def git_options() -> frozenset[str]:
+    """Return the options without a value that git may have before its command."""
+    return _table()[2]
+
+
+def read_arguments(program: Program, words: tuple[Word, ...]) -> Arguments | str:
+    """Return how `program` reads `words` (without its name), or one line that says why this is not certain.
+
+    A word with a wildcard may be an operand: the caller expands it and checks that no match begins with a dash.
+    """
+    reader = _Reader(program, words)
+    try:
+        match program.style:
+            case "find":
+                reader.read_expression()
+            case "text":
+                reader.read_text()
+            case _:
+                reader.read_options()
+        return reader.arguments()
+    except _NotUnderstood as reason:
+        return str(reason)
+
+
+def has_option(program: Program, text: str) -> bool:
+    """Return whether every option in one word that begins with a dash is in the row: `-la`, `--color=never`, `-n5`."""
+    if text.startswith("--"):
+        return text == "--" or text.partition("=")[0] in program.options
+    if text in program.options or (program.number and text[1:].isdigit()):
+        return True
+    for letter in text[1:]:
+        option = program.options.get(f"-{letter}")
+        if option is None:
+            return False
+        if option.arity != "none":
+            return True
+    return True
+
+
+class _NotUnderstood(Exception):  # noqa: N818  # a finding, not a failure
+    """The program might read its arguments in another way than the table says; the text is the reason."""
+
+
+class _Reader:
+    """Reads the words of one command as getopt_long of GNU does."""
+
+    def __init__(self, program: Program, words: tuple[Word, ...]) -> None:
+        self._program = program
+        self._rest = deque(words)
+        self._options: list[tuple[str, Word | None]] = []
+        self._values: list[tuple[Word, Role]] = []
+        self._operands: list[Word] = []
+
+    def read_options(self) -> None:
+        """Read options and operands in any order, up to a `--`."""
+        while self._rest:
+            word = self._rest.popleft()
+            if word.text == "--" and word.is_known and "--" not in self._program.refused:
+                break
+            if not self._is_operand(word):
+                self._read_option(word)
+                continue
+            self._operands.append(word)
+            if self._program.stops:
+                break
+        self._operands += self._rest
+
+    def read_text(self) -> None:
+        """Take every word as an operand, whatever it begins with."""
+        self._operands += self._rest
+
+    def read_expression(self) -> None:
+        """Read the starting points of find, then its expression."""
+        while self._rest and self._rest[0].text == "-P":
+            self._options.append((self._rest.popleft().text, None))
+        while self._rest and not _begins_expression(self._rest[0]):
+            self._operands.append(self._rest.popleft())
+        while self._rest:
+            word = self._rest.popleft()
+            if not word.is_known or word.has_glob or word.text == "-P":
+                raise _NotUnderstood(f"{word.text!r} cannot be checked in an expression")
+            self._add(word.text, self._option(word.text))
+
+    def arguments(self) -> Arguments:
+        """Give every operand and value its role, and check them."""
+        given = frozenset(name for name, _ in self._options)
+        form = self._program.operands
+        for case in self._program.when:
+            if all(group & given for group in case.groups):
+                form = case.operands
+                break
+        operands = tuple(zip(self._operands, _roles(form, self._operands), strict=True))
+        for word, role in (*self._values, *operands):
+            _check(word, role)
+        for word, _ in operands:
+            self._check_operand(word)
+        roles = [*self._values, *operands]
+        # An operand that may turn out to be no word at all does not replace the default.
+        is_named = any(role in PATH_ROLES and not _may_vanish(word) for word, role in operands)
+        if form.default is not None and not is_named:
+            roles.append(form.default)
+        return Arguments(tuple(self._options), operands, tuple(roles))
+
+    def _check_operand(self, word: Word) -> None:
+        choices = self._program.choices
+        if choices and not (word.text in choices and word.is_known):
+            raise _NotUnderstood(f"{word.text!r} is not known to only read")
+        if word.text == "-" and "-" in self._program.refused:
+            raise _NotUnderstood(f"the operand - {self._program.refused['-']}")
+
+    def _is_operand(self, word: Word) -> bool:
+        """Return whether a word before any `--` is an operand; raise if an unknown one could be an option."""
+        if not word.is_known and (word.text.startswith("-") or word.may_lead or word.unknown == "words"):
+            raise _NotUnderstood("a value that is not known could become an option")
+        if word.text.startswith("+") and self._program.plus:
+            raise _NotUnderstood(f"{word.text!r} may be an option of an older form")
+        return word.text == "-" or not word.text.startswith("-")
+
+    def _read_option(self, word: Word) -> None:
+        text = word.text
+        if self._program.number and text[1:].isascii() and text[1:].isdigit():
+            self._keep(NUMBER, Word(text[1:]), "number")
+        elif self._program.style == "words":
+            self._add(text, self._option(text))
+        elif text.startswith("--"):
+            self._read_long(word)
+        else:
+            self._read_cluster(word)
+
+    def _read_long(self, word: Word) -> None:
+        name, equals, value = word.text.partition("=")
+        option = self._option(name)
+        if not equals:
+            self._add(name, option)
+        elif option.arity == "none" or not self._program.attached:
+            raise _NotUnderstood(f"the option {name} takes no value like this")
+        else:
+            self._keep(name, _attached(word, value, option.role), option.role)
+
+    def _read_cluster(self, word: Word) -> None:
+        for index, letter in enumerate(word.text[1:], start=1):
+            name = f"-{letter}"
+            option = self._option(name)
+            value = word.text[index + 1 :]
+            if option.arity == "none":
+                self._add(name, option)
+                continue
+            if len(word.text) > 2 and not self._program.attached:
+                raise _NotUnderstood(f"the option {name} has to be a word of its own")
+            if value:
+                self._keep(name, _attached(word, value, option.role), option.role)
+            else:
+                self._add(name, option)
+            return
+
+    def _add(self, name: str, option: Option) -> None:
+        """Keep an option without an attached value: what it requires is in the next words."""
+        if option.arity != "required":
+            self._options.append((name, None))
+            return
+        self._keep(name, self._next_value(name), option.role)
+        if option.second is not None:
+            self._keep(name, self._next_value(name), option.second)
+
+    def _keep(self, name: str, value: Word, role: Role) -> None:
+        self._options.append((name, value))
+        self._values.append((value, role))
+
+    def _option(self, name: str) -> Option:
+        refused = self._program.refused.get(name)
+        if refused is not None:
+            raise _NotUnderstood(f"the option {name} {refused}")
+        option = self._program.options.get(name)
+        if option is None:
+            raise _NotUnderstood(f"the option {name} is not known to only read")
+        return option
+
+    def _next_value(self, name: str) -> Word:
+        if not self._rest:
+            raise _NotUnderstood(f"the option {name} has no value")
+        if self._rest[0].may_be_several:
+            raise _NotUnderstood(f"the value of {name} could become several words")
+        return self._rest.popleft()
+
+
+def _begins_expression(word: Word) -> bool:
+    if not word.is_known and (word.text.startswith("-") or word.may_lead or word.unknown == "words"):
+        raise _NotUnderstood("a value that is not known could become a part of the expression")
+    if word.text in (")", ",", "-", "--"):
+        raise _NotUnderstood(f"{word.text!r} is not known as a starting point")
+    return word.text.startswith("-") or word.text in ("(", "!")
+
+
+def _attached(word: Word, value: str, role: Role) -> Word:
+    """Return the value that is spelled in one word with its option.
+
+    All that a wildcard in it can become begins with the option; so `--include=*.py` is one or several times that
+    option, and the wildcard matters only if the value names files.
+    """
+    return Word(value, word.is_quoted, has_glob=word.has_glob and role not in _ANY_TEXT)
+
+
+def _roles(form: Operands, words: list[Word]) -> list[Role]:
+    """Return one role for each operand; raise if there are too few or too many, or a word may shift the others."""
+    count = len(words)
+    most = len(form.roles) if form.repeated is None else form.maximum
+    if most is not None and count > most:
+        raise _NotUnderstood(f"the operand {words[most].text!r} is not expected")
+    if count - sum(_may_vanish(word) for word in words) < form.minimum:
+        raise _NotUnderstood("an operand is missing")
+    roles = list(form.roles)
+    if form.repeated is not None:
+        tail = len(roles) - form.repeated - 1
+        repeats = max(count - form.repeated - tail, 0)
+        roles[form.repeated : form.repeated + 1] = [form.roles[form.repeated]] * repeats
+    is_open_ended = form.repeated == len(form.roles) - 1 and form.maximum is None
+    for index, word in enumerate(words):
+        if word.may_be_several and not (is_open_ended and form.repeated is not None and index >= form.repeated):
+            raise _NotUnderstood(f"{word.text!r} could become several operands")
+    return roles[:count]
+
+
+def _may_vanish(word: Word) -> bool:
+    """Return whether the program may get no word at all for this one. A wildcard without a match stays as it is."""
+    return word.may_be_several and not word.is_known
+
+
+def _check(word: Word, role: Role) -> None:
+    """Raise if the word does not have the format of its role."""
+    if word.text.startswith("@") and role not in _NO_RESPONSE_FILE:
+        raise _NotUnderstood(f"{word.text!r} may be read as a file of options")
+    pattern = _FORMATS.get(role)
+    if pattern is None or (role == "number" and word.unknown == "number"):
+        return
+    if not word.is_known or word.has_glob or word.is_home or not pattern.fullmatch(word.text):
+        raise _NotUnderstood(f"{word.text!r} is not a plain {role}")
+
+
+@cache
+def _table() -> tuple[Mapping[str, Program], Mapping[str, Program], frozenset[str]]:
+    data = tomllib.loads(files(__package__).joinpath("commands.toml").read_text("utf-8"))
+    git = data["git"]
+    commands = {names: _with_groups(row, git["options"]) for names, row in git["commands"].items()}
+    return _rows(data["programs"]), _rows(commands), frozenset(git["before"].split())
+
+
+def _with_groups(row: Mapping[str, Any], groups: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a row with the options of the groups that it uses."""
+    parts = [row, *(groups[name] for name in row.get("uses", "").split())]
+    merged: dict[str, Any] = dict(row)
+    merged["none"] = " ".join(part.get("none", "") for part in parts)
+    for key in ("required", "optional", "refused"):
+        merged[key] = {names: value for part in parts for names, value in part.get(key, {}).items()}
+    return merged
+
+
+def _rows(data: Mapping[str, Mapping[str, Any]]) -> dict[str, Program]:
+    return {name: _program(name, row) for names, row in data.items() for name in names.split()}
+
+
+def _program(name: str, row: Mapping[str, Any]) -> Program:
+    options = dict.fromkeys(row.get("none", "").split(), _FLAG)
+    arities: tuple[Arity, ...] = ("required", "optional")
+    for arity in arities:
+        for names, roles in row.get(arity, {}).items():
+            options |= dict.fromkeys(names.split(), Option(arity, *roles.split()))
+    shows = row.get("shows_content", False)
+    return Program(
+        name,
+        options,
+        dict(_spelled(row.get("refused", {}))),
+        _operands(row),
+        tuple(When(_groups(case["options"]), _operands(case)) for case in row.get("when", ())),
+        core=row.get("core", False),
+        core_options=frozenset(row["core_options"].split() if "core_options" in row else options),
+        number=row.get("number", False),
+        plus=row.get("plus", False),
+        stops=row.get("stops", False),
+        style=row.get("style", "getopt"),
+        attached=row.get("attached", True),
+        builtin=row.get("builtin", False),
+        choices=frozenset(row.get("choices", "").split()),
+        consults=tuple(row.get("consults", "").split()),
+        reads=row.get("reads", ""),
+        shows_content=frozenset(shows.split()) if isinstance(shows, str) else shows,
+    )
+
+
+def _spelled(entries: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for names, value in entries.items():
+        for name in names.split():
+            yield name, value
+
+
+def _groups(text: str) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset(group.split()) for group in text.split(" + "))
+
+
+def _operands(row: Mapping[str, Any]) -> Operands:
+    listed: list[str] = row.get("operands", [])
+    roles: Any = tuple(role.removesuffix("...") for role in listed)
+    repeated = next((index for index, role in enumerate(listed) if role.endswith("...")), None)
+    role, _, path = row.get("default", "").partition(":")
+    default: Any = (Word(path), role) if role else None
+    return Operands(roles, repeated, row.get("minimum", 0), row.get("maximum"), default)

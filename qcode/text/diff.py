@@ -1,0 +1,389 @@
+"""Compare texts with a limit on the steps; read unified diffs and the `*** Begin Patch` form of GPT models. Pure.
+
+`difflib` takes 40 seconds for 1,500 equal lines of which every second one changes. Up to the limit `BoundedMatcher`
+returns the same; past it, what is left is aligned at its ends and at elements that occur once in both texts.
+`parse_patch` says which files a patch is about and what it does to each. It is here because two rooms must read it
+in one way: the paths that are judged are the paths that are changed.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import Match, SequenceMatcher
+from itertools import accumulate
+from typing import Literal, TypeAlias, TypeVar
+
+from qcode.text.fences import unfenced
+
+MAX_STEPS = 5_000_000
+"""Steps of one comparison, about a second. 4,000 lines of which every second one changes take four million."""
+
+_T = TypeVar("_T", bound=Hashable)
+_Range = tuple[int, int, int, int]
+
+
+class Steps:
+    """A number of steps that several comparisons share."""
+
+    def __init__(self, left: int = MAX_STEPS) -> None:
+        self.left = left
+
+    def take(self, count: int) -> bool:
+        """Return whether `count` steps were left, and take them if so."""
+        if count > self.left:
+            return False
+        self.left -= count
+        return True
+
+
+class BoundedMatcher(SequenceMatcher[_T]):
+    """A `SequenceMatcher` of which `get_matching_blocks`, and what builds on it, takes a limited number of steps."""
+
+    def __init__(self, a: Sequence[_T], b: Sequence[_T], *, autojunk: bool = True, steps: Steps | None = None) -> None:
+        self._steps = steps or Steps()
+        self._blocks: list[Match] | None = None
+        self._a, self._b = a, b
+        super().__init__(None, a, b, autojunk=autojunk)
+
+    def get_matching_blocks(self) -> list[Match]:
+        """Return the ranges that are equal in both, in order, with an empty one at the end."""
+        if self._blocks is None:
+            self._blocks = [*self._found(), Match(len(self._a), len(self._b), 0)]
+        return self._blocks
+
+    def _found(self) -> list[Match]:
+        places: dict[_T, list[int]] = self.b2j  # type: ignore[attr-defined]  # missing in typeshed
+        costs = [0, *accumulate(1 + len(places.get(element, ())) for element in self._a)]
+        pending: list[_Range] = [(0, len(self._a), 0, len(self._b))]
+        blocks: list[Match] = []
+        while pending:
+            start, end, other, other_end = pending.pop()
+            if not self._steps.take(costs[end] - costs[start]):
+                blocks += _aligned(self._a, self._b, start, end, other, other_end)
+                continue
+            found = self.find_longest_match(start, end, other, other_end)
+            if found.size:
+                blocks.append(found)
+                if start < found.a and other < found.b:
+                    pending.append((start, found.a, other, found.b))
+                if found.a + found.size < end and found.b + found.size < other_end:
+                    pending.append((found.a + found.size, end, found.b + found.size, other_end))
+        return _joined(sorted(blocks))
+
+
+def unified_diff(a: Sequence[str], b: Sequence[str], name: str, new_name: str, context: int = 3) -> Iterator[str]:
+    """Yield the lines of a unified diff, without line breaks; nothing if the sequences are equal."""
+    for index, group in enumerate(BoundedMatcher(a, b).get_grouped_opcodes(context)):
+        if not index:
+            yield f"--- {name}"
+            yield f"+++ {new_name}"
+        (_, start, _, other, _), (_, _, end, _, other_end) = group[0], group[-1]
+        yield f"@@ -{_range_shown(start, end)} +{_range_shown(other, other_end)} @@"
+        for kind, first, last, new_first, new_last in group:
+            if kind == "equal":
+                yield from (f" {line}" for line in a[first:last])
+                continue
+            yield from (f"-{line}" for line in a[first:last])
+            yield from (f"+{line}" for line in b[new_first:new_last])
+
+
+def _range_shown(start: int, end: int) -> str:
+    """Return a range as a hunk header has it: an empty one is named by the line before it."""
+    length = end - start
+    return f"{start + 1}" if length == 1 else f"{start + 1 if length else start},{length}"
+
+
+HUNK_HEADER = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)")
+"""First line and number of lines in the old text, then in the new one, and the text behind the header."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """A line of a unified diff as it is written. `note`: it begins with a backslash, as `\\ No newline at end of file`.
+
+    `number` is the line in the new text, of a removed line in the old one; 0 if it is neither kept, added nor removed.
+    """
+
+    kind: Literal["outside", "hunk", "add", "remove", "same", "note"]
+    text: str
+    number: int = 0
+
+
+def diff_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
+    """Yield the lines of a unified diff of one file or several; a text that is none is all `outside`.
+
+    Each hunk says how many lines it has, so no line of a file can pass for a header: after `@@ -1 +1 @@`, the line
+    `--- a/x` removes `-- a/x`.
+    """
+    old = new = old_left = new_left = 0
+    for line in lines:
+        if line.startswith("\\"):
+            yield DiffLine("note", line)
+        elif old_left <= 0 and new_left <= 0:
+            hunk = HUNK_HEADER.match(line)
+            if hunk is not None:
+                old, new = int(hunk[1]), int(hunk[3])
+                old_left, new_left = int(hunk[2] or 1), int(hunk[4] or 1)
+            yield DiffLine("outside" if hunk is None else "hunk", line)
+        elif line.startswith("+"):
+            yield DiffLine("add", line, new)
+            new, new_left = new + 1, new_left - 1
+        elif line.startswith("-"):
+            yield DiffLine("remove", line, old)
+            old, old_left = old + 1, old_left - 1
+        else:
+            yield DiffLine("same", line, new)
+            old, new, old_left, new_left = old + 1, new + 1, old_left - 1, new_left - 1
+
+
+def count_changes(diff: str) -> str:
+    """Return how many lines a diff, of one file or several, adds and removes, as in `+3 -1 lines`."""
+    kinds = [line.kind for line in diff_lines(diff.split("\n"))]
+    return f"+{kinds.count('add')} -{kinds.count('remove')} lines"
+
+
+def _joined(blocks: Sequence[Match]) -> list[Match]:
+    """Return the blocks, in order, with adjacent ones made one."""
+    joined: list[Match] = []
+    for block in blocks:
+        if joined and (joined[-1].a + joined[-1].size, joined[-1].b + joined[-1].size) == (block.a, block.b):
+            block = Match(joined[-1].a, joined[-1].b, joined[-1].size + block.size)
+            joined.pop()
+        joined.append(block)
+    return joined
+
+
+def _aligned(a: Sequence[_T], b: Sequence[_T], start: int, end: int, other: int, other_end: int) -> Iterator[Match]:
+    """Yield blocks at both ends of the ranges and around elements that occur once in each. Takes n log n steps."""
+    head = _run(a, b, start, other, min(end - start, other_end - other), 1)
+    start, other = start + head, other + head
+    tail = _run(a, b, end - 1, other_end - 1, min(end - start, other_end - other), -1)
+    end, other_end = end - tail, other_end - tail
+    blocks = [Match(start - head, other - head, head), Match(end, other_end, tail)]
+    first, first_other = start, other
+    for index, place in _increasing(_unique_pairs(a[start:end], b[other:other_end])):
+        at, there = first + index, first_other + place
+        if at < start:
+            continue  # inside the block before
+        back = _run(a, b, at - 1, there - 1, min(at - start, there - other), -1)
+        size = back + _run(a, b, at, there, min(end - at, other_end - there), 1)
+        blocks.append(Match(at - back, there - back, size))
+        start, other = at - back + size, there - back + size
+    yield from (block for block in blocks if block.size)
+
+
+def _run(a: Sequence[_T], b: Sequence[_T], start: int, other: int, limit: int, step: int) -> int:
+    """Return how many elements, at most `limit`, are equal from `start` and `other` on, in the direction of `step`."""
+    size = 0
+    while size < limit and a[start + step * size] == b[other + step * size]:
+        size += 1
+    return size
+
+
+def _unique_pairs(a: Sequence[_T], b: Sequence[_T]) -> list[tuple[int, int]]:
+    counts, other_counts = Counter(a), Counter(b)
+    places = {element: index for index, element in enumerate(b) if other_counts[element] == 1}
+    return [(index, places[element]) for index, element in enumerate(a) if counts[element] == 1 and element in places]
+
+
+def _increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the longest run of `pairs`, which are in order of their first number, that increases in the second."""
+    lowest: list[int] = []  # the lowest end of a run of each length
+    ends: list[int] = []
+    before: list[int] = []
+    for index, (_, place) in enumerate(pairs):
+        length = bisect_left(lowest, place)
+        before.append(ends[length - 1] if length else -1)
+        lowest[length : length + 1] = [place]
+        ends[length : length + 1] = [index]
+    run: list[tuple[int, int]] = []
+    at = ends[-1] if ends else -1
+    while at >= 0:
+        run.append(pairs[at])
+        at = before[at]
+    return run[::-1]
+
+
+BEGIN, END = "*** Begin Patch", "*** End Patch"
+_AT_END = "*** End of File"
+_SECTION = re.compile(r"\*\*\* (Add|Update|Delete) File: *(.*\S) *")
+_MOVE = "*** Move to:"
+_NUMBERS = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?")
+_HEREDOC = re.compile(r"(?:apply_patch )?<<-?\s*(['\"]?)(\w+)\1\n(.*)\n\2", re.DOTALL)
+
+
+class PatchError(ValueError):
+    """A text is no such patch. The message is one line that says where and why."""
+
+
+@dataclass(slots=True)
+class Hunk:
+    """Lines as they are (`old`) and as they are to be (`new`). `anchors` are lines that stand before it, in order.
+
+    An anchor that came with line numbers is only a hint. `is_at_end`: the hunk reaches to the end of the file.
+    """
+
+    anchors: list[str] = field(default_factory=list)
+    old: list[str] = field(default_factory=list)
+    new: list[str] = field(default_factory=list)
+    is_hint: bool = False
+    is_at_end: bool = False
+    has_change: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    path: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """`moved_to` is empty where the file keeps its name; a file that is only moved has no hunks."""
+
+    path: str
+    moved_to: str
+    hunks: tuple[Hunk, ...]
+
+
+Section: TypeAlias = Added | Deleted | Updated
+
+
+def patch_paths(text: str) -> tuple[str, ...]:
+    """Return every path a patch names, in order; raise `PatchError` where it is none."""
+    paths: list[str] = []
+    for section in parse_patch(text):
+        paths.append(section.path)
+        if isinstance(section, Updated) and section.moved_to:
+            paths.append(section.moved_to)
+    return tuple(paths)
+
+
+def parse_patch(text: str) -> tuple[Section, ...]:
+    """Return the sections of a patch, at least one; raise `PatchError` where it is none."""
+    lines = _inside(text)
+    sections: list[Section] = []
+    at = 0
+    while at < len(lines):
+        found = _SECTION.fullmatch(lines[at])
+        if found is None:
+            if not lines[at].strip():
+                at += 1
+                continue
+            raise PatchError(
+                f"patch line {at + 2}: expected '*** Add File: ', '*** Update File: ' or '*** Delete File: ' and a "
+                f"path, not {lines[at][:80]!r}"
+            )
+        end = next((index for index in range(at + 1, len(lines)) if _SECTION.fullmatch(lines[index])), len(lines))
+        sections.append(_section(found[1], found[2], lines[at + 1 : end], at + 3))
+        at = end
+    if not sections:
+        raise PatchError("the patch names no file")
+    return tuple(sections)
+
+
+def _inside(text: str) -> list[str]:
+    """Return the lines between the first and the last line of a patch, without what models wrap it in."""
+    text = text.replace("\r\n", "\n").strip()
+    text = (unfenced(text) or text).strip()
+    heredoc = _HEREDOC.fullmatch(text)
+    if heredoc is not None:
+        text = heredoc[3].strip()
+    lines = text.split("\n")
+    if lines[0].strip() != BEGIN:
+        raise PatchError(f"the patch must begin with the line '{BEGIN}'")
+    if len(lines) < 2 or lines[-1].strip() != END:
+        raise PatchError(f"the patch must end with the line '{END}'; it may have been cut")
+    return lines[1:-1]
+
+
+def _section(kind: str, path: str, body: Sequence[str], number: int) -> Section:
+    """Return one section; `number` is the line of the patch its body begins at."""
+    if kind == "Add":
+        return Added(path, _content(path, body, number))
+    if kind == "Delete":
+        if any(line.strip() for line in body):
+            raise PatchError(f"patch line {number}: nothing can follow '*** Delete File: {path}'")
+        return Deleted(path)
+    moved = body[0].removeprefix(_MOVE).strip() if body and body[0].startswith(_MOVE) else ""
+    start = 1 if moved else 0
+    hunks = _hunks(body[start:], number + start)
+    if not hunks and not moved:
+        raise PatchError(f"patch line {number}: '*** Update File: {path}' has no hunk")
+    return Updated(path, moved, hunks)
+
+
+def _content(path: str, body: Sequence[str], number: int) -> str:
+    lines = list(body)
+    while lines and not lines[-1].strip():
+        lines.pop()
+    for index, line in enumerate(lines):
+        if line and not line.startswith("+"):
+            raise PatchError(f"patch line {number + index}: every line of the new file {path} must begin with +")
+    return "".join(f"{line[1:]}\n" for line in lines)
+
+
+def _hunks(body: Sequence[str], number: int) -> tuple[Hunk, ...]:
+    hunks: list[Hunk] = []
+    is_open = False
+    for index, line in enumerate(body):
+        if line.startswith("@@"):
+            if not is_open or hunks[-1].old or hunks[-1].new:
+                hunks.append(Hunk())
+            is_open = True
+            _anchor(hunks[-1], line[2:].strip())
+        elif line.rstrip() == _AT_END:
+            if not hunks:
+                raise PatchError(f"patch line {number + index}: '{_AT_END}' without a hunk before it")
+            hunks[-1].is_at_end, is_open = True, False
+        elif line.startswith("\\ No newline"):
+            continue
+        else:
+            if not is_open:
+                hunks.append(Hunk())
+                is_open = True
+            _take(hunks[-1], line, number + index)
+    for hunk in hunks:
+        _trim(hunk)
+    empty = next((hunk for hunk in hunks if not hunk.has_change), None)
+    if empty is not None and (len(hunks) == 1 or empty.old):
+        raise PatchError(f"patch line {number}: a hunk has no line that begins with + or -")
+    return tuple(hunk for hunk in hunks if hunk.has_change)
+
+
+def _anchor(hunk: Hunk, text: str) -> None:
+    numbers = _NUMBERS.match(f"{text} ")
+    hunk.is_hint = hunk.is_hint or numbers is not None
+    rest = f"{text} "[numbers.end() :].strip() if numbers is not None else text.removesuffix(" @@").strip()
+    if rest:
+        hunk.anchors.append(rest)
+
+
+def _take(hunk: Hunk, line: str, number: int) -> None:
+    sign, text = line[:1], line[1:]
+    if sign not in ("", " ", "+", "-"):
+        raise PatchError(
+            f"patch line {number}: a line of a hunk must begin with a blank (kept), - (removed) or + (added), not "
+            f"{line[:60]!r}"
+        )
+    if sign != "+":
+        hunk.old.append(text)
+    if sign != "-":
+        hunk.new.append(text)
+    hunk.has_change = hunk.has_change or sign in ("+", "-")
+
+
+def _trim(hunk: Hunk) -> None:
+    """Leave out empty lines that only part one section of a patch from the next."""
+    while hunk.old and hunk.new and not hunk.old[-1] and not hunk.new[-1]:
+        hunk.old.pop()
+        hunk.new.pop()

@@ -1,0 +1,103 @@
+"""Fenced code blocks of Markdown (CommonMark): which one is open after a text, and does another open it again? Pure."""
+
+from __future__ import annotations
+
+import re
+
+from qcode.values import dataclass
+
+MAX_FENCE_LINE = 200
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
+_WHOLE = re.compile(r"```[\w+-]*\n(.*\n)```\n?", re.DOTALL)
+_HOLDS_FENCES = frozenset({"markdown", "md", "mdx", "rmd", "qmd", "rst", "text", "txt", "plain", "plaintext"})
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """An open fence: its marker and the language behind it, in lower case, which may be empty."""
+
+    marker: str
+    language: str
+
+    @property
+    def may_hold_fences(self) -> bool:
+        """Whether what stands in it is a kind of text that has fences of its own."""
+        return self.language in _HOLDS_FENCES
+
+
+def unfenced(text: str) -> str | None:
+    """Return the lines inside a text that is one fenced block and nothing else; None for another text."""
+    found = _WHOLE.fullmatch(text)
+    return None if found is None else found[1]
+
+
+def fence_after(marker: str | None, line: str) -> str | None:
+    """Return the marker of the fence that is open behind `line`, given the one before it."""
+    if "```" not in line and "~~~" not in line:
+        return marker
+    found = _FENCE.match(line)
+    if found is None:
+        return marker
+    if marker is None:
+        return None if found.group(1)[0] == "`" and "`" in found.group(2) else found.group(1)
+    return None if found.group(1).startswith(marker) and not found.group(2).strip() else marker
+
+
+def open_fence(before: str) -> Fence | None:
+    """Return the fence that is open at the end of `before`, None where there is none.
+
+    One that is opened in an unfinished line counts: there is no telling what its language will be.
+    """
+    marker, opening = None, ""
+    for line in before.split("\n"):
+        after = fence_after(marker, line)
+        if marker is None and after is not None:
+            opening = line
+        marker = after
+    return None if marker is None else Fence(marker, _language(opening.lstrip()[len(marker) :]))
+
+
+def reopened_fence(text: str, fence: Fence, *, is_inside_line: bool) -> int:
+    """Return the length of a fence line that `text` begins with and that opens `fence` again, newline included, else 0.
+
+    With a language it cannot close anything; where texts with fences of their own stand in the fence it must be the
+    same line as at first. A bare one closes, unless it stands behind a begun line, where no fence can close, or
+    before an indented one, as no prose is: `is_inside_line` says that a line was begun.
+    """
+    lead = len(text) - len(text.lstrip("\r\n"))
+    found = _FENCE.match(text, lead)
+    if found is None or not text.startswith("\n", found.end()):
+        return 0
+    end = found.end() + 1
+    marker, language = found.group(1), _language(found.group(2))
+    if language:
+        is_same = marker == fence.marker and language == fence.language
+        return 0 if fence.may_hold_fences and not is_same else end
+    follows = text[end : end + 1]
+    is_begun_anew = follows in (" ", "\t") or (is_inside_line and not lead and follows not in ("", "\r", "\n"))
+    return end if marker == fence.marker and is_begun_anew and text[lead] != " " else 0
+
+
+def bare_fence(text: str, fence: Fence) -> int:
+    """Return the length of a line with nothing but the marker of `fence` that `text` begins with, else 0."""
+    rest = text.lstrip("\r\n")
+    line, newline, _ = rest.partition("\n")
+    return len(text) - len(rest) + len(line) + 1 if newline and line.rstrip() == fence.marker else 0
+
+
+def may_become_fence(text: str) -> bool:
+    """Say whether what `text` begins with may yet turn out to be a fence line, and what stands behind a bare one."""
+    rest = text.lstrip("\r\n")
+    line, newline, behind = rest.partition("\n")
+    if newline:
+        return not behind and bool(line.strip()) and (not line.strip("` \r") or not line.strip("~ \r"))
+    rest = rest.lstrip(" ")
+    if len(rest) > MAX_FENCE_LINE:
+        return False
+    return not rest or not rest.strip("`") or not rest.strip("~") or rest.startswith(("```", "~~~"))
+
+
+def _language(behind_marker: str) -> str:
+    words = behind_marker.split()
+    return words[0].lower() if words else ""

@@ -1,0 +1,339 @@
+"""Search by a few letters: `rank` for rows of text, `Catalogue` and `Search` for the paths of a large tree. Pure.
+
+In rows each word typed must be in the text, in one piece or letter by letter; the cost is linear in the text.
+Paths are ranked best first, and fast enough for 100,000 files: the start of the file name, inside it at the start of
+a word, anywhere in it, anywhere in the path, then letters in order. Equal ones: recently used, then short.
+A catalogue is ordered by length, so that the first hits are the best ones and a search can stop there.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from itertools import islice
+
+from qcode.values import dataclass
+
+_LETTERS = {letter: 1 << index for index, letter in enumerate("abcdefghijklmnopqrstuvwxyz0123456789._-/")}
+_RECENT_BONUS = 2
+_MOST_LOOKS = 20_000
+_MOST_TOP = 200
+
+
+@dataclass(frozen=True, slots=True)
+class FileMatch:
+    """A path relative to the folder; a folder's ends in `/`. `marks` are the places of the letters asked for."""
+
+    path: str
+    marks: tuple[int, ...] = ()
+
+    @property
+    def is_folder(self) -> bool:
+        return self.path.endswith("/")
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Many short texts as one, for the search of the whole is done by the interpreter in one go."""
+
+    texts: tuple[str, ...]
+    joined: str
+    starts: tuple[int, ...]
+
+    @staticmethod
+    def of(texts: Iterable[str]) -> Lines:
+        kept = tuple(texts)
+        starts, at = [], 1
+        for text in kept:
+            starts.append(at)
+            at += len(text) + 1
+        return Lines(kept, "\n" + "\n".join(kept) + "\n", tuple(starts))
+
+    def having(self, words: str) -> Iterator[tuple[int, int]]:
+        """Yield each text that holds `words`, as its number and the first place in it."""
+        at = self.joined.find(words)
+        while at >= 0:
+            number = bisect_right(self.starts, at) - 1
+            yield number, at - self.starts[number]
+            at = self.joined.find(words, self.starts[number] + len(self.texts[number]))
+
+    def beginning(self, words: str) -> Iterator[int]:
+        """Yield the number of each text that begins with `words`."""
+        at = self.joined.find("\n" + words)
+        while at >= 0:
+            yield bisect_right(self.starts, at + 1) - 1
+            at = self.joined.find("\n" + words, at + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """Paths made ready for searching, the shortest first; it never changes. Names are what the paths end in."""
+
+    paths: tuple[str, ...]
+    lower: Lines
+    names: Lines
+    letters: tuple[int, ...]
+    top: tuple[int, ...]
+    places: Mapping[str, int] = field(repr=False)
+
+    @staticmethod
+    def of(files: Iterable[str]) -> Catalogue:
+        """Return the catalogue of these files and of the folders they lie in."""
+        seen: dict[str, None] = {}
+        for path in files:
+            seen.setdefault(path)
+            at = path.rfind("/", 0, -1)
+            while at >= 0 and path[: at + 1] not in seen:
+                seen.setdefault(path[: at + 1])
+                at = path.rfind("/", 0, at)
+        paths = tuple(sorted(seen, key=lambda path: (len(path), path)))
+        lower = tuple(path.lower() for path in paths)
+        splits = [path.rfind("/", 0, -1) + 1 for path in lower]
+        names = [path[at:] for path, at in zip(lower, splits, strict=True)]
+        masks: dict[str, int] = {}
+        letters = tuple(
+            _mask(path[:at], masks) | _mask(name, masks) for path, at, name in zip(lower, splits, names, strict=True)
+        )
+        top = sorted((path.count("/", 0, -1), path, at) for at, path in enumerate(lower) if at < _MOST_LOOKS)
+        return Catalogue(
+            paths,
+            Lines.of(lower),
+            Lines.of(names),
+            letters,
+            tuple(at for _, _, at in top[:_MOST_TOP]),
+            {path: at for at, path in enumerate(paths)},
+        )
+
+
+class Search:
+    """Searches one catalogue; it remembers what the last query left, for the next is mostly one letter longer."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._pool: Sequence[int] = range(len(catalogue.paths))
+        self._query = ""
+
+    def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> tuple[FileMatch, ...]:
+        """Return the best matches, at most `limit`."""
+        words = query.lower().removeprefix("./").replace("\n", " ")
+        catalogue = self._catalogue
+        latest = [catalogue.places[path] for path in dict.fromkeys(recent) if path in catalogue.places]
+        if not words:
+            numbers = list(dict.fromkeys((*latest, *catalogue.top)))[:limit]
+            return tuple(FileMatch(catalogue.paths[at]) for at in numbers)
+        ranked: dict[int, int] = {}
+        for at in latest:
+            rank = _rank(catalogue.names.texts[at], catalogue.lower.texts[at], words)
+            if rank is not None:
+                ranked[at] = rank - _RECENT_BONUS
+        wanted = limit + len(ranked) + 1
+        for rank, hits in self._tiers(words):
+            if len(ranked) >= wanted:
+                break
+            for at in islice(hits, wanted):
+                ranked.setdefault(at, rank)
+        if words.endswith("/"):
+            # Who has written a folder whole wants what is in it.
+            ranked = {at: rank for at, rank in ranked.items() if catalogue.lower.texts[at] != words}
+        order = {at: place for place, at in enumerate(latest)}
+        best = sorted(ranked, key=lambda at: (ranked[at], order.get(at, len(order)), at))[:limit]
+        return tuple(self._match(at, words) for at in best)
+
+    def _match(self, at: int, words: str) -> FileMatch:
+        path, lower = self._catalogue.paths[at], self._catalogue.lower.texts[at]
+        # A letter whose small form is longer would put the marks in the wrong places.
+        return FileMatch(path, _marks(lower, words) if len(lower) == len(path) else ())
+
+    def _tiers(self, words: str) -> Iterator[tuple[int, Iterable[int]]]:
+        """Yield the hits of each rank, best first; an earlier rank's hits may come again."""
+        catalogue = self._catalogue
+        names, lower = catalogue.names, catalogue.lower
+        if "/" in words:
+            yield 0, lower.beginning(words)
+            yield 1, (number for number, _ in islice(lower.having(f"/{words}"), _MOST_LOOKS))
+        else:
+            yield 0, names.beginning(words)
+            yield 1, (at for at, place in islice(names.having(words), _MOST_LOOKS) if _is_start(names.texts[at], place))
+            yield 2, (at for at, _ in names.having(words))
+        yield 3, (at for at, _ in lower.having(words))
+        pool, scattered = self._narrowed(words), _scattered(words).search
+        if "/" not in words:
+            yield 4, (at for at in pool if scattered(names.texts[at]))
+        yield 5, (at for at in pool if scattered(lower.texts[at]))
+
+    def _narrowed(self, words: str) -> Sequence[int]:
+        """Return what has every letter of `words`; a longer query looks only at what the shorter one left."""
+        if not (self._query and words.startswith(self._query)):
+            self._pool = range(len(self._catalogue.paths))
+        needed, letters = _mask(words, {}), self._catalogue.letters
+        if isinstance(self._pool, range):
+            self._pool = [at for at, has in enumerate(letters) if needed & has == needed]
+        else:
+            self._pool = [at for at in self._pool if needed & letters[at] == needed]
+        self._query = words
+        return self._pool
+
+
+def _rank(name: str, path: str, words: str) -> int | None:
+    """Return the rank of one path as `Search` gives it, None where it does not match."""
+    has_folder, scattered = "/" in words, _scattered(words).search
+    tests: tuple[Callable[[], object], ...] = (
+        lambda: path.startswith(words) if has_folder else name.startswith(words),
+        lambda: f"/{words}" in path if has_folder else words in name and _is_start(name, name.find(words)),
+        lambda: not has_folder and words in name,
+        lambda: words in path,
+        lambda: not has_folder and scattered(name),
+        lambda: scattered(path),
+    )
+    return next((rank for rank, test in enumerate(tests) if test()), None)
+
+
+def _is_start(name: str, place: int) -> bool:
+    """Say whether a word of a name begins at `place`."""
+    return place == 0 or not name[place - 1].isalnum()
+
+
+def _mask(text: str, known: dict[str, int]) -> int:
+    """Return which letters a text holds, as bits."""
+    found = known.get(text)
+    if found is None:
+        found = 0
+        for letter in set(text):
+            found |= _LETTERS.get(letter, 0)
+        known[text] = found
+    return found
+
+
+def _scattered(words: str) -> re.Pattern[str]:
+    """Return a pattern for the letters of `words` in order with anything between them; it never looks back."""
+    rest = "".join(f"[^{re.escape(one)}]*{re.escape(one)}" for one in words[1:])
+    return re.compile(re.escape(words[0]) + rest)
+
+
+def _marks(path: str, words: str) -> tuple[int, ...]:
+    """Return the places in `path` of the letters of `words`: in one piece where they are, in its name if possible."""
+    start = path.rfind("/", 0, -1) + 1
+    at = path.find(words, start)
+    if at < 0:
+        at = path.rfind(words)
+    if at >= 0:
+        return tuple(range(at, at + len(words)))
+    return _places(path, words, start) or _places(path, words, 0)
+
+
+def _places(path: str, words: str, start: int) -> tuple[int, ...]:
+    found: list[int] = []
+    for letter in words:
+        at = path.find(letter, found[-1] + 1 if found else start)
+        if at < 0:
+            return ()
+        found.append(at)
+    return tuple(found)
+
+
+_WHOLE = 1_000
+_START = 100
+_WORD_START = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """How well a text fits: the higher the better. `places` are the characters that did, in order."""
+
+    score: int
+    places: tuple[int, ...]
+
+
+def match(query: str, text: str) -> Match | None:
+    """Return how `query` fits `text`, None where it does not. An empty query fits everything alike."""
+    score = 0
+    places: set[int] = set()
+    folded = fold(text)
+    for word in fold(query).split():
+        found = _in_one_piece(word, folded) or _in_order(word, folded)
+        if found is None:
+            return None
+        score += found.score
+        places.update(found.places)
+    return Match(score, tuple(sorted(places)))
+
+
+def rank(query: str, texts: Iterable[Sequence[str]]) -> list[int]:
+    """Return the indexes of `texts` that fit, the best first and equals in their order.
+
+    Each text is given in parts, the most telling one first: a word found there counts more.
+    """
+    found: list[tuple[int, int]] = []
+    for index, parts in enumerate(texts):
+        score = _score(query, parts)
+        if score is not None:
+            found.append((-score, index))
+    return [index for _, index in sorted(found)]
+
+
+def fold(text: str) -> str:
+    """Return `text` without regard to case, character for character."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else "".join(one if len(one.lower()) != 1 else one.lower() for one in text)
+
+
+def _score(query: str, parts: Sequence[str]) -> int | None:
+    score = 0
+    for word in query.split():
+        fits = [(place, found) for place, part in enumerate(parts) if (found := match(word, part)) is not None]
+        if not fits:
+            return None
+        score += max(found.score - place * _WHOLE // 2 for place, found in fits)
+    return score
+
+
+def _in_one_piece(word: str, text: str) -> Match | None:
+    at = text.find(word)
+    if at < 0:
+        return None
+    best = at
+    while at >= 0 and not _is_word_start(text, best):
+        if _is_word_start(text, at):
+            best = at
+            break
+        at = text.find(word, at + 1)
+    score = _WHOLE + (_START if best == 0 else 0) + (_WORD_START if _is_word_start(text, best) else 0) - min(best, 30)
+    return Match(score, tuple(range(best, best + len(word))))
+
+
+def _in_order(word: str, text: str) -> Match | None:
+    """Take each letter where a word starts with it if that leaves room for the rest, else at its next place."""
+    latest = _latest_places(word, text)
+    if latest is None:
+        return None
+    places: list[int] = []
+    score = 0
+    at = 0
+    for letter, limit in zip(word, latest, strict=True):
+        place = text.index(letter, at)
+        start = next((i for i in range(place, limit + 1) if text[i] == letter and _is_word_start(text, i)), None)
+        if start is not None and not (places and place == places[-1] + 1):
+            place = start
+        score += _WORD_START if _is_word_start(text, place) else 0
+        score -= min(place - at, 10)
+        places.append(place)
+        at = place + 1
+    return Match(score, tuple(places))
+
+
+def _latest_places(word: str, text: str) -> list[int] | None:
+    """Return for each letter the last place that still leaves room for those after it."""
+    places: list[int] = []
+    end = len(text)
+    for letter in reversed(word):
+        end = text.rfind(letter, 0, end)
+        if end < 0:
+            return None
+        places.append(end)
+    return places[::-1]
+
+
+def _is_word_start(text: str, index: int) -> bool:
+    return index == 0 or (text[index].isalnum() and not text[index - 1].isalnum())

@@ -1,0 +1,211 @@
+"""The tools that only talk to the user and touch nothing: `ask_person`, `exit_plan_mode` and `todo`.
+
+`ask_person` asks a question with answers to choose from. `exit_plan_mode` proposes a plan; only the user decides
+whether plan mode ends. Its name is the one that other assistants use and models know. `todo` is the model's list of
+work, sent whole at every call; `todo_items` reads it from the arguments of a call, for whoever shows it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, cast
+
+from qcode.protocol.events import Choice
+from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
+from qcode.text.clean import visible, visible_rows
+from qcode.text.json import JsonObject
+from qcode.tools.arguments import check
+from qcode.tools.tool import Preview, ToolContext, failed
+from qcode.tools.workspace import Workspace
+from qcode.values import dataclass
+
+MOST_CHOICES = 8
+_MAX_LINE = 200
+
+
+class AskPerson:
+    spec = ToolSpec(
+        name="ask_person",
+        description=(
+            "Ask the person a question and wait for the answer, where the task cannot go on well without it: a choice "
+            "between ways that differ in result, or something only the person knows. Not for permission to use a "
+            "tool, which is asked for anyway, and not for what can be found out. With choices the person picks one, or "
+            "writes another answer. One question a call."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "question": {"type": "string", "description": "The question, short and complete."},
+                "choices": {
+                    "type": "array",
+                    "maxItems": MOST_CHOICES,
+                    "description": "Answers to choose from, the one you would take first. None: any text.",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "label": {"type": "string", "description": "The answer in a few words."},
+                            "detail": {"type": "string", "description": "What choosing it means."},
+                        },
+                        "required": ["label"],
+                        "additionalProperties": False,
+                    },
+                },
+            },
+            "required": ["question"],
+            "additionalProperties": False,
+        },
+        asks_person=True,
+        safety="harmless",
+    )
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        try:
+            checked = check(self.spec, arguments)
+            question = checked.text("question").strip()
+            choices = tuple(
+                Choice(one.text("label").strip(), one.text("detail").strip()) for one in checked.objects("choices")
+            )
+            labels = [choice.label for choice in choices]
+            if not question or not all(labels):
+                raise Refused("ask_person: the question or a choice is empty")
+            if len(set(labels)) < len(labels):
+                raise Refused("ask_person: two choices have the same label")
+        except Refused as refused:
+            return Preview("A question", "", str(refused))
+        first, _, rest = question.partition("\n")
+        if len(first) > _MAX_LINE:
+            first, rest = "this", question
+        return Preview(visible(first), visible_rows(rest.strip()), choices=choices)
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        refusal = self.preview(arguments, workspace).refusal
+        return failed(refusal or "Nobody answered.")
+
+
+EXIT_PLAN_MODE = "exit_plan_mode"
+
+
+class ExitPlanMode:
+    """Offered in plan mode only, where a person can answer. What the person answers is its result."""
+
+    spec = ToolSpec(
+        name=EXIT_PLAN_MODE,
+        description=(
+            "Hand in your plan when it is ready and wait for the person's decision. They read it and either let you "
+            "carry it out, which ends plan mode, or say what to change. For tasks that change something; a question "
+            "is answered without a plan. Do not ask in words whether the plan is fine: this call asks."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "plan": {
+                    "type": "string",
+                    "description": (
+                        "The plan as Markdown: the goal in a line, the steps in order with the files they touch, "
+                        "how the result will be checked, and what you are not sure of."
+                    ),
+                }
+            },
+            "required": ["plan"],
+            "additionalProperties": False,
+        },
+        asks_person=True,
+        safety="harmless",
+    )
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        try:
+            plan = check(self.spec, arguments).text("plan").strip()
+            if not plan:
+                raise Refused(f"{EXIT_PLAN_MODE}: the plan is empty")
+        except Refused as refused:
+            return Preview("A plan", "", str(refused))
+        return Preview("The model's plan. Go on with it?", visible_rows(plan), is_plan=True)
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        refusal = self.preview(arguments, workspace).refusal
+        return failed(refusal or "Nobody answered; plan mode goes on.")
+
+
+State: TypeAlias = Literal["pending", "in_progress", "done"]
+MOST_ITEMS = 50
+_TODO_MARKS: dict[State, str] = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
+
+
+@dataclass(frozen=True, slots=True)
+class TodoItem:
+    task: str
+    state: State
+
+
+class Todo:
+    spec = ToolSpec(
+        name="todo",
+        description=(
+            "Keep a list of what is to do, for work of three steps or more: the person sees it. Send the whole list "
+            "each time, in order; it takes the place of the one before. Set one item to in_progress when you begin it "
+            "and to done at once when it is finished, not several together at the end."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "items": {
+                    "type": "array",
+                    "maxItems": MOST_ITEMS,
+                    "description": "All items; empty to clear the list.",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "task": {"type": "string", "description": "What is to be done, in one line."},
+                            "state": {
+                                "type": "string",
+                                "enum": ["pending", "in_progress", "done"],
+                                "description": "How far it is.",
+                            },
+                        },
+                        "required": ["task", "state"],
+                        "additionalProperties": False,
+                    },
+                },
+            },
+            "required": ["items"],
+            "additionalProperties": False,
+        },
+        is_read_only=True,
+        safety="harmless",
+    )
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        try:
+            items = todo_items(arguments)
+        except Refused as refused:
+            return Preview("Keep a list?", "", str(refused))
+        return Preview("Keep a list?", visible_rows(_listed_todos(items)))
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        try:
+            items = todo_items(arguments)
+        except Refused as refused:
+            return failed(str(refused))
+        if not items:
+            return ToolOutcome("The list is empty.", summary="empty")
+        done = sum(item.state == "done" for item in items)
+        under_way = sum(item.state == "in_progress" for item in items)
+        notes = ["[more than one item is in progress; work on one at a time]"] if under_way > 1 else []
+        if not under_way and done < len(items):
+            notes.append("[nothing is in progress; set the item you begin with to in_progress]")
+        return ToolOutcome("\n".join([_listed_todos(items), *notes]), summary=f"{done} of {len(items)} done")
+
+
+def todo_items(arguments: JsonObject) -> tuple[TodoItem, ...]:
+    """Return the list that a call holds; raise `Refused` where it holds none."""
+    items = tuple(
+        TodoItem(" ".join(one.text("task").split()), cast("State", one.text("state")))
+        for one in check(Todo.spec, arguments).objects("items")
+    )
+    if not all(item.task for item in items):
+        raise Refused("todo: the task of an item is empty")
+    return items
+
+
+def _listed_todos(items: tuple[TodoItem, ...]) -> str:
+    return "\n".join(f"{_TODO_MARKS[item.state]} {item.task}" for item in items)

@@ -1,0 +1,184 @@
+"""The `diagnostics` tool: the project's own linters and type checkers, on the files that were changed.
+
+They run code of the project, so a call only stands for a shell command: that is what is judged, shown and run.
+A checker counts only if the project itself configures it, in the files that the documentation of the checker names.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from qcode.protocol.tools import Refused, Runs, ToolOutcome, ToolSpec
+from qcode.text.json import JsonObject
+from qcode.tools.arguments import check
+from qcode.tools.shell import Shell
+from qcode.tools.tool import Preview, ToolContext, failed
+from qcode.tools.workspace import Workspace
+from qcode.values import dataclass
+
+_LARGEST_CONFIG = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Checker:
+    """`is_set_up` looks at one folder; `command` gets the folder and the files below it, relative to it."""
+
+    name: str
+    endings: tuple[str, ...]
+    is_set_up: Callable[[Path], bool]
+    command: Callable[[Path, Sequence[str]], list[str]]
+
+
+def check_command(root: Path, files: Iterable[Path]) -> str:
+    """Return the command for files below `root`, to be run there; empty where no checker is set up for any of them."""
+    groups: dict[tuple[int, Path], list[str]] = {}
+    for file in sorted(set(files)):
+        for index, checker in enumerate(CHECKERS):
+            folder = _nearest(root, file, checker) if file.suffix in checker.endings else None
+            if folder is not None:
+                groups.setdefault((index, folder), []).append(file.relative_to(folder).as_posix())
+    return "; ".join(_line(root, folder, CHECKERS[index], names) for (index, folder), names in sorted(groups.items()))
+
+
+def _line(root: Path, folder: Path, checker: Checker, names: Sequence[str]) -> str:
+    command = shlex.join(checker.command(folder, [f"./{name}" if name.startswith("-") else name for name in names]))
+    return command if folder == root else f"(cd {shlex.quote(folder.relative_to(root).as_posix())} && {command})"
+
+
+def _nearest(root: Path, file: Path, checker: Checker) -> Path | None:
+    """Return the folder nearest to the file, `root` at most, in which the checker is set up."""
+    return next((folder for folder in file.parents if folder.is_relative_to(root) and checker.is_set_up(folder)), None)
+
+
+def _has(*names: str) -> Callable[[Path], bool]:
+    return lambda folder: any((folder / name).is_file() for name in names)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", errors="replace") if path.stat().st_size <= _LARGEST_CONFIG else ""
+    except OSError:
+        return ""
+
+
+def _in_pyproject(tool: str) -> Callable[[Path], bool]:
+    def is_there(folder: Path) -> bool:
+        try:
+            tools = tomllib.loads(_text(folder / "pyproject.toml")).get("tool", {})
+        except ValueError:
+            return False
+        return isinstance(tools, dict) and tool in tools
+
+    return is_there
+
+
+def _in_ini(section: str, *names: str) -> Callable[[Path], bool]:
+    pattern = re.compile(rf"^\[{section}\]", re.MULTILINE)
+    return lambda folder: any(pattern.search(_text(folder / name)) for name in names)
+
+
+def _in_package(key: str) -> Callable[[Path], bool]:
+    def is_there(folder: Path) -> bool:
+        try:
+            package = json.loads(_text(folder / "package.json") or "{}")
+        except ValueError:
+            return False
+        return isinstance(package, dict) and key in package
+
+    return is_there
+
+
+def _any_of(*tests: Callable[[Path], bool]) -> Callable[[Path], bool]:
+    return lambda folder: any(test(folder) for test in tests)
+
+
+def _has_eslint(folder: Path) -> bool:
+    endings = ("js", "mjs", "cjs", "ts", "mts", "cts")
+    old = (".eslintrc", ".eslintrc.js", ".eslintrc.cjs", ".eslintrc.json", ".eslintrc.yml", ".eslintrc.yaml")
+    return _has(*(f"eslint.config.{ending}" for ending in endings), *old)(folder) or _in_package("eslintConfig")(folder)
+
+
+def _python(name: str, *arguments: str) -> Callable[[Path, Sequence[str]], list[str]]:
+    """Return how to run a Python program: the one of the project's own environment where it has one."""
+
+    def command(folder: Path, files: Sequence[str]) -> list[str]:
+        own = next((f"{venv}/bin/{name}" for venv in (".venv", "venv") if (folder / venv / "bin" / name).exists()), "")
+        return [own or name, *arguments, *files]
+
+    return command
+
+
+def _packages(folder: Path, files: Sequence[str]) -> list[str]:
+    folders = dict.fromkeys(Path(file).parent.as_posix() for file in files)
+    return ["go", "vet", *("." if name == "." else f"./{name}" for name in folders)]
+
+
+_PYTHON = (".py", ".pyi")
+_SCRIPTS = (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts")
+CHECKERS = (
+    Checker("ruff", _PYTHON, _any_of(_has("ruff.toml", ".ruff.toml"), _in_pyproject("ruff")),
+            _python("ruff", "check", "--no-fix", "--output-format=concise")),
+    Checker("flake8", _PYTHON, _any_of(_has(".flake8"), _in_ini("flake8", "setup.cfg", "tox.ini")), _python("flake8")),
+    Checker("mypy", _PYTHON,
+            _any_of(_has("mypy.ini", ".mypy.ini"), _in_pyproject("mypy"), _in_ini("mypy", "setup.cfg")),
+            _python("mypy", "--no-error-summary")),
+    Checker("pyright", _PYTHON, _any_of(_has("pyrightconfig.json"), _in_pyproject("pyright")), _python("pyright")),
+    Checker("eslint", _SCRIPTS, _has_eslint, lambda folder, files: ["npx", "--no-install", "eslint", *files]),
+    Checker("tsc", (".ts", ".tsx", ".mts", ".cts"), _has("tsconfig.json"),
+            lambda folder, files: ["npx", "--no-install", "tsc", "--noEmit", "-p", "tsconfig.json"]),
+    Checker("go vet", (".go",), _has("go.mod"), _packages),
+    Checker("cargo check", (".rs",), _has("Cargo.toml"),
+            lambda folder, files: ["cargo", "check", "--quiet", "--message-format=short"]),
+)  # fmt: skip
+
+
+class Diagnostics:
+    spec = ToolSpec(
+        name="diagnostics",
+        description=(
+            "Check files with the linters and type checkers that the project has set up "
+            f"({', '.join(checker.name for checker in CHECKERS)}) and return what they say. Without paths it checks "
+            "the files that were changed in this session. Use it after changing code."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "paths": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "maxItems": 200,
+                    "description": "Files to check. Default: those that were changed.",
+                },
+            },
+            "required": [],
+            "additionalProperties": False,
+        },
+        can_go_on=True,
+        safety=Runs(),
+    )
+
+    def spelled_out(self, arguments: JsonObject, workspace: Workspace) -> JsonObject:
+        """Return the arguments of the shell call that this call stands for; raise `Refused` where there is none."""
+        paths = check(self.spec, arguments).texts("paths")
+        files = [workspace.resolve(path).path for path in paths] if paths else workspace.changed()
+        if not files:
+            raise Refused("diagnostics: no file was changed in this session; name the files to check with paths")
+        command = check_command(workspace.root, [file for file in files if file.is_relative_to(workspace.root)])
+        if not command:
+            raise Refused("diagnostics: the project has set up no linter or type checker that is known here for them")
+        return {"command": command}
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        try:
+            return Shell().preview(self.spelled_out(arguments, workspace), workspace)
+        except Refused as refused:
+            return Preview("Check files?", "", str(refused))
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        refusal = self.preview(arguments, workspace).refusal
+        return failed(refusal or "diagnostics: it was not run, because it must run as the shell command it stands for")

@@ -1,0 +1,269 @@
+"""The tools `write`, `edit` and `multi_edit`, and what every tool that changes files shares.
+
+A `ChangeTool` works out a change in full before anything is touched: what its `plan` returns is what the user is
+shown, and what is made. `write` creates or replaces a whole file, `edit` replaces one passage of a file that was
+read, or every occurrence of it, `multi_edit` makes several edits of one file, all of them or none.
+Read `match` next (it loads with the first edit); `patch` and `files.notebooks` hold the other tools that change files.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
+from qcode.text.clean import visible
+from qcode.text.diff import count_changes
+from qcode.text.json import JsonObject
+from qcode.tools import text_file
+from qcode.tools.arguments import Arguments, check
+from qcode.tools.disk import Loaded
+from qcode.tools.text_file import Document
+from qcode.tools.tool import WRITES_PATH, Preview, ToolContext, answered
+from qcode.tools.workspace import Place, Step, Workspace
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.tools.editing.match import Edited
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The steps that make it, in order, with the diff of all of them. `report` is what the model is told."""
+
+    steps: tuple[Step, ...]
+    diff: str
+    report: str
+
+
+def creation(place: Place, data: bytes, document: Document | None, report: str) -> Change:
+    """Return the change that makes a new file; `document` is None for what is no text."""
+    return Change((Step(place, None, data),), text_file.diff_of(place.name, None, document), report)
+
+
+def replacement(place: Place, loaded: Loaded, old: Document, new: Document, data: bytes, report: str) -> Change:
+    """Return the change that puts `new` in place of `old`."""
+    return Change((Step(place, loaded, data),), text_file.diff_of(place.name, old, new), report)
+
+
+def open_for_change(place: Place, workspace: Workspace) -> Loaded:
+    """Return the file as it is; raise `Refused` unless the model knows it so and it can be replaced."""
+    loaded = workspace.load(place)
+    workspace.check_fresh(place, loaded)
+    workspace.check_writable(place, loaded)
+    return loaded
+
+
+class ChangeTool(ABC):
+    """A tool that changes files: what its plan works out is what the person is shown, and what is made."""
+
+    spec: ToolSpec
+
+    @abstractmethod
+    def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
+        """Work the change out from the files as they are now; raise `Refused` where it cannot be made."""
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        """Return the diff against the files as they are now, or the refusal that running would give."""
+        try:
+            change = self.plan(check(self.spec, arguments), workspace)
+        except Refused as refused:
+            return Preview("Change a file?", "", str(refused))
+        first = change.steps[0]
+        if len(change.steps) > 1:
+            what = f"Change {len({step.place for step in change.steps})} files"
+        elif first.data is None:
+            what = f"Delete {visible(first.place.name)}"
+        else:
+            what = f"{'Create' if first.old is None else 'Change'} {visible(first.place.name)}"
+        question = f"{what} ({count_changes(change.diff)})?"
+        return Preview(question, change.diff or "[an empty file]\n", is_diff=True)
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        """Work the change out again and make it."""
+        return await answered(lambda: self._perform(arguments, workspace))
+
+    def _perform(self, arguments: JsonObject, workspace: Workspace) -> ToolOutcome:
+        change = self.plan(check(self.spec, arguments), workspace)
+        workspace.apply(change.steps)
+        return ToolOutcome(change.report, summary=count_changes(change.diff), diff=change.diff)
+
+
+class Edit(ChangeTool):
+    spec = ToolSpec(
+        name="edit",
+        description=(
+            "Replace a passage of a file. The file must have been read before. old_text must be the passage exactly as "
+            "it is in the file, without the line numbers that read puts before lines, and long enough to be there only "
+            "once; with replace_all every occurrence is replaced. Everything else in the file stays as it is. An empty "
+            "old_text makes a new file, or fills an empty one. For several changes in one file use multi_edit."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "File to change, relative to the workspace or absolute."},
+                "old_text": {"type": "string", "description": "The passage to replace, with its indentation."},
+                "new_text": {"type": "string", "description": "What stands there instead; empty to delete it."},
+                "replace_all": {"type": "boolean", "description": "Replace every occurrence. Default false."},
+            },
+            "required": ["path", "old_text", "new_text"],
+            "additionalProperties": False,
+        },
+        safety=WRITES_PATH,
+    )
+
+    def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
+        place = workspace.resolve(arguments.text("path"), "write")
+        asked, given = (plain(arguments.text(name)) for name in ("old_text", "new_text"))
+        if not workspace.exists(place):
+            if asked:
+                raise Refused(f"{place.shown} does not exist; use write to create it")
+            return created(place, given)
+        loaded = open_for_change(place, workspace)
+        old = text_file.decode(loaded.data, place.shown)
+        edited = replaced(old.text, asked, given, place.shown, replaces_all=arguments.flag("replace_all"))
+        new = text_file.with_text(old, edited.text)
+        data = text_file.encode(new)
+        if data == loaded.data:
+            raise Refused(f"{place.shown} already reads like this; nothing was changed")
+        report = f"Edited {place.shown} {where(edited)}.{f' {edited.note}' if edited.note else ''}"
+        return replacement(place, loaded, old, new, data, report)
+
+
+def created(place: Place, content: str) -> Change:
+    """Return the change that makes a new file of `content`."""
+    document = text_file.from_text(content)
+    return creation(place, text_file.encode(document), document, f"Created {place.shown}.")
+
+
+def replaced(content: str, asked: str, given: str, shown: str, *, replaces_all: bool) -> Edited:
+    """Return `content` with `given` in place of the passage `asked`; an empty passage fills an empty file."""
+    from qcode.tools.editing import match  # loads with the first edit, not at start
+
+    if not asked and not content:
+        return match.Edited(given, (1,))
+    return match.apply(content, asked, given, shown, replaces_all=replaces_all)
+
+
+def plain(value: str) -> str:
+    """Return a text of the model with plain newlines: each line of the file keeps the ending it has."""
+    return value.replace("\r\n", "\n")
+
+
+def where(edited: Edited) -> str:
+    """Return where an edit took place, in words."""
+    first = edited.lines[0]
+    return f"at line {first}" if len(edited.lines) == 1 else f"in {len(edited.lines)} places, first at line {first}"
+
+
+class Write(ChangeTool):
+    spec = ToolSpec(
+        name="write",
+        description=(
+            "Create a file, or replace the whole content of one. An existing file must have been read before. Missing "
+            "folders are created. Line endings and encoding of an existing file are kept. To change a part of a file "
+            "edit it instead. For a long file, write a skeleton first and add to it piece by piece."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "File to write, relative to the workspace or absolute."},
+                "content": {"type": "string", "description": "The complete new content of the file."},
+            },
+            "required": ["path", "content"],
+            "additionalProperties": False,
+        },
+        safety=WRITES_PATH,
+    )
+
+    def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
+        place = workspace.resolve(arguments.text("path"), "write")
+        content = arguments.text("content")
+        lines = content.count("\n") + (not content.endswith("\n") and content != "")
+        size = f"{lines:,} line{'s' if lines != 1 else ''}"
+        if not workspace.exists(place):
+            document = text_file.from_text(content)
+            return creation(place, text_file.encode(document), document, f"Created {place.shown} ({size}).")
+        loaded = open_for_change(place, workspace)
+        old = text_file.decode(loaded.data, place.shown)
+        new = _in_place_of(old, content)
+        data = text_file.encode(new)
+        if data == loaded.data:
+            raise Refused(f"{place.shown} already has exactly this content; nothing was changed")
+        return replacement(place, loaded, old, new, data, f"Wrote {place.shown} ({size}).")
+
+
+def _in_place_of(old: Document, content: str) -> Document:
+    """Keep what the file has. A content that spells CRLF itself means it, and is taken as it is."""
+    content = content.removeprefix("\ufeff") if old.mark else content
+    if "\r\n" in content:
+        return text_file.from_text(content, old.encoding, old.mark)
+    return text_file.with_text(old, content)
+
+
+class MultiEdit(ChangeTool):
+    spec = ToolSpec(
+        name="multi_edit",
+        description=(
+            "Make several edits in one file, in order, each on the result of the one before: all are made, or none. "
+            "The rules for each are those of edit: the file must have been read, and each old_text must be there "
+            "exactly and only once, unless replace_all is set."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "File to change, relative to the workspace or absolute."},
+                "edits": {
+                    "type": "array",
+                    "minItems": 1,
+                    "description": "The edits, in the order in which they are made.",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "old_text": {"type": "string", "description": "The passage to replace."},
+                            "new_text": {"type": "string", "description": "What stands there instead."},
+                            "replace_all": {"type": "boolean", "description": "Replace every occurrence."},
+                        },
+                        "required": ["old_text", "new_text"],
+                        "additionalProperties": False,
+                    },
+                },
+            },
+            "required": ["path", "edits"],
+            "additionalProperties": False,
+        },
+        safety=WRITES_PATH,
+    )
+
+    def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
+        place = workspace.resolve(arguments.text("path"), "write")
+        edits = arguments.objects("edits")
+        if not workspace.exists(place):
+            if plain(edits[0].text("old_text")):
+                raise Refused(f"{place.shown} does not exist; use write to create it")
+            content, _ = _edited("", edits, place.shown)
+            return created(place, content)
+        loaded = open_for_change(place, workspace)
+        old = text_file.decode(loaded.data, place.shown)
+        content, reports = _edited(old.text, edits, place.shown)
+        new = text_file.with_text(old, content)
+        data = text_file.encode(new)
+        if data == loaded.data:
+            raise Refused(f"{place.shown} already reads like this; nothing was changed")
+        report = "\n".join([f"Made {len(edits)} edit{'s' if len(edits) != 1 else ''} in {place.shown}.", *reports])
+        return replacement(place, loaded, old, new, data, report)
+
+
+def _edited(content: str, edits: list[Arguments], shown: str) -> tuple[str, list[str]]:
+    """Return the text after all edits, and a line about each."""
+    reports = []
+    for number, one in enumerate(edits, start=1):
+        asked, given = plain(one.text("old_text")), plain(one.text("new_text"))
+        try:
+            edited = replaced(content, asked, given, shown, replaces_all=one.flag("replace_all"))
+        except Refused as refused:
+            before = f" (of the text after edit {number - 1})" if number > 1 else ""
+            raise Refused(f"Edit {number} of {len(edits)}{before}: {refused}\nNone of the edits was made.") from None
+        content = edited.text
+        reports.append(f"{number}. {where(edited)}.{f' {edited.note}' if edited.note else ''}")
+    return content, reports

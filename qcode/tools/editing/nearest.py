@@ -1,0 +1,96 @@
+"""What to say where the passage of an edit is not there: the most similar one, and how it differs. Pure."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from qcode.text.diff import BoundedMatcher, Steps, unified_diff
+
+_SHOWN_DIFF = 60
+_COMPARED_WINDOWS = 25
+_LEAST_LIKE = 0.4
+_COMPARED_CHARS = 4_000
+_COMPARED_STEPS = 8_000_000
+# Possessive, and one try a line: a text of line breaks, or of `existing existing …`, would take minutes otherwise.
+_PLACEHOLDER = re.compile(
+    r"^[^\S\n]*+(?:#|//|--|/\*|<!--)?+[^\S\n]*+(?:\.\.\.|\u2026)"
+    r"|^(?>.*?\b(?:existing|rest of|remaining|unchanged)\b).*(?:\.\.\.|\u2026)",
+    re.MULTILINE | re.IGNORECASE,
+)
+_TELLING = 12
+"""Characters from which on a new text that is there already says something."""
+
+
+def describe_nearest(text: str, old: str, new: str, shown: str, name: str = "old_text") -> str:
+    """Return why `old`, called `name`, was not found, with the passage of `text` that is most like it."""
+    hints = _hints(text, old, new, shown, name)
+    lines, wanted = text.split("\n"), old.strip("\n").split("\n")
+    start = _best_window(lines, wanted)
+    if start is None:
+        nothing = f"{name} is not in {shown}, and nothing there is like it: read the file again"
+        return f"{nothing}. Nothing was changed{hints}"
+    present = lines[start : start + len(wanted)]
+    diff = list(unified_diff(wanted, present, name, f"{shown}:{start + 1}", context=1))
+    shown_diff = "\n".join(line[:300] for line in diff[:_SHOWN_DIFF])
+    if len(diff) > _SHOWN_DIFF:
+        shown_diff += f"\n[{len(diff) - _SHOWN_DIFF} more lines]"
+    where = f"lines {start + 1}-{start + len(present)}" if len(present) > 1 else f"line {start + 1}"
+    numbered = "\n".join(
+        f"{start + 1 + index:>6}\t{line[:300]}" for index, line in enumerate(present[: _SHOWN_DIFF // 2])
+    )
+    return (
+        f"{name} is not in {shown}. Nothing was changed. The nearest passage is at {where}:\n{numbered}\n"
+        f"What was asked for (-) and what is there (+):\n{shown_diff}{hints}"
+    )
+
+
+def _hints(text: str, old: str, new: str, shown: str, name: str) -> str:
+    hints = []
+    if len(new.strip()) >= _TELLING and text.count(new.strip()) == 1:
+        line = text.count("\n", 0, text.find(new.strip())) + 1
+        hints.append(f"The new text is in {shown} already, at line {line}: was this edit made before?")
+    if _PLACEHOLDER.search(old):
+        hints.append(f"{name} seems to leave lines out: it must hold every line of the passage.")
+    return "".join(f"\n{hint}" for hint in hints)
+
+
+def _best_window(lines: list[str], wanted: list[str]) -> int | None:
+    """Return the index of the window of lines most like `wanted`, or None where nothing is like it.
+
+    Windows are ranked by the words they share with it, which is cheap, and the best few compared letter by letter.
+    """
+    size = min(len(wanted), len(lines))
+    words = Counter(re.findall(r"\w+", "\n".join(wanted)))
+    scores = [sum(min(words[word], 1) for word in set(re.findall(r"\w+", line))) for line in lines]
+    total, windows = sum(scores[:size]), []
+    for start in range(len(lines) - size + 1):
+        windows.append((total, -start))
+        if start + size < len(lines):
+            total += scores[start + size] - scores[start]
+    best = heapq.nlargest(_COMPARED_WINDOWS, windows)
+    asked = _start_of(wanted, 0, len(wanted))
+    rated = []
+    steps = Steps(_COMPARED_STEPS)
+    for score, start in best:
+        if score:
+            there = _start_of(lines, -start, size)
+            matcher = BoundedMatcher(there, asked, autojunk=len(asked) > 1_000, steps=steps)
+            rated.append((matcher.ratio(), start))
+    if not rated or max(rated)[0] < _LEAST_LIKE:
+        return None
+    return -max(rated)[1]
+
+
+def _start_of(lines: Sequence[str], start: int, count: int) -> str:
+    """Return the first characters of `count` lines, without indentation: so many as are compared."""
+    parts: list[str] = []
+    length = 0
+    for line in lines[start : start + count]:
+        parts.append(line.strip())
+        length += len(parts[-1]) + 1
+        if length > _COMPARED_CHARS:
+            break
+    return "\n".join(parts)[:_COMPARED_CHARS]

@@ -1,0 +1,258 @@
+"""What a model may have meant by a passage it spelled wrongly: other readings of an edit, tried after the text itself.
+
+Each reading changes both texts of an edit in the same way. A new text that shows by its own spelling that it was not
+written that way is left as it is. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+
+from qcode.text.fences import unfenced
+from qcode.values import dataclass
+
+_NUMBERED = re.compile(r"[ ]*+(\d{1,9}+)(\t|→|: |:|\| |\|)")
+_ENTITY = re.compile(r"&(lt|gt|amp|quot|apos|#39|#x27|#34);")
+_BARE_MARKUP = re.compile(r"[<>]|&(?!(?:lt|gt|amp|quot|apos|#39|#x27|#34);)")
+_ESCAPE = re.compile(r"\\([nrt\"'`\\/])")
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
+_QUOTED = re.compile(r"\\([\"'`])")
+
+_FOLDS = {
+    **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032", "'"),
+    **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033", '"'),
+    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
+    **dict.fromkeys("\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " "),
+    **dict.fromkeys("\u200b\u00ad\ufeff", ""),
+    "\u2026": "...",
+}
+_MAX_MARKS = 32
+"""Marks on one character; text in the stream-safe form of Unicode (UAX 15) has at most 30."""
+_FOREIGN = re.compile(r"[\s\S]?[^\x00-\x7f]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Another reading of an edit. `line` is where the passage began when it was read, 0 where that is not known."""
+
+    what: str
+    old: str
+    new: str
+    line: int = 0
+
+
+def readings(old: str, new: str) -> Iterator[Reading]:
+    """Yield other readings of an edit, the likeliest first; each has another `old`."""
+    for what, reader in _READERS:
+        found = reader(old, new)
+        if found is not None and found[0] != old and found[0].strip():
+            yield Reading(what, *found)
+    numbered = _without_numbers(old, new)
+    if numbered is not None:
+        yield numbered
+
+
+def _without_numbers(old: str, new: str) -> Reading | None:
+    """Leave out the numbers that read and grep put before lines, where every line has one and they count up."""
+    lines = old.removesuffix("\n").split("\n")
+    numbers = [_NUMBERED.match(line) for line in lines]
+    counted = [int(number[1]) for number in numbers if number is not None]
+    is_counted = counted == list(range(counted[0], counted[0] + len(lines))) if counted else False
+    if not is_counted or (len(lines) == 1 and numbers[0] is not None and numbers[0][2] not in ("\t", "→")):
+        return None
+    plain = "\n".join(map(_without_number, lines))
+    if not plain.strip():
+        return None  # nothing to find is found everywhere
+    tail = "\n" if old.endswith("\n") else ""
+    given = "\n".join(map(_without_number, new.split("\n")))
+    return Reading("without the line numbers before its lines", plain + tail, given, counted[0])
+
+
+def _without_number(line: str) -> str:
+    number = _NUMBERED.match(line)
+    return line[number.end() :] if number is not None else line
+
+
+def _without_fence(old: str, new: str) -> tuple[str, str] | None:
+    inside = unfenced(old)
+    return None if inside is None else (inside, unfenced(new) or new)
+
+
+def _without_blank_lines(old: str, new: str) -> tuple[str, str] | None:
+    """Leave out blank lines around both texts, as many before and behind the new one as the old one had."""
+    before, behind = _blank_lines(old)
+    if not before and not behind:
+        return None
+    has_before, has_behind = _blank_lines(new)
+    start = _cut_lines(new, min(before, has_before))
+    return (
+        _cut_lines(old, before).removesuffix("\n" * behind),
+        start[: len(start) - min(behind, has_behind)],
+    )
+
+
+def _blank_lines(text: str) -> tuple[int, int]:
+    lines = text.split("\n")
+    before = next((index for index, line in enumerate(lines) if line.strip()), 0)
+    return before, max(len(text) - len(text.rstrip("\n")) - 1, 0)
+
+
+def _cut_lines(text: str, count: int) -> str:
+    return "\n".join(text.split("\n")[count:])
+
+
+def _without_entities(old: str, new: str) -> tuple[str, str] | None:
+    if not _ENTITY.search(old):
+        return None
+    import html
+
+    try:
+        return html.unescape(old), new if _BARE_MARKUP.search(new) else html.unescape(new)
+    except ValueError:  # a character reference of more than 4,300 digits
+        return None
+
+
+def _without_quote_escapes(old: str, new: str) -> tuple[str, str] | None:
+    escaped = set(_QUOTED.findall(old))
+    if not escaped:
+        return None
+    has_bare = any(re.search(rf"(?<!\\){re.escape(quote)}", new) for quote in escaped)
+    return _QUOTED.sub(r"\1", old), new if has_bare else _QUOTED.sub(r"\1", new)
+
+
+def _with_breaks(old: str, new: str) -> tuple[str, str] | None:
+    """Take `\\n` and `\\t` outside of quotes for what they spell."""
+    return (_broken(old), new if "\n" in new and "\n" not in old else _broken(new)) if "\\" in old else None
+
+
+def _with_breaks_and_quotes(old: str, new: str) -> tuple[str, str] | None:
+    quoted = _without_quote_escapes(old, new)
+    return _with_breaks(*quoted) if quoted is not None else None
+
+
+def _with_all_breaks(old: str, new: str) -> tuple[str, str] | None:
+    if "\n" in old or "\\n" not in old:
+        return None
+    return old.replace("\\n", "\n"), new if "\n" in new else new.replace("\\n", "\n")
+
+
+def _with_half_the_backslashes(old: str, new: str) -> tuple[str, str] | None:
+    if "\\\\" not in old or _has_lone_backslash(old):
+        return None
+    return old.replace("\\\\", "\\"), new if _has_lone_backslash(new) else new.replace("\\\\", "\\")
+
+
+def _has_lone_backslash(text: str) -> bool:
+    return "\\" in text.replace("\\\\", "")
+
+
+def _unescaped_once(old: str, new: str) -> tuple[str, str] | None:
+    """Take both for the inside of a JSON string, which holds no bare quote and no line break."""
+    if "\\" not in old or not _is_escaped(old):
+        return None
+    return _unescape(old), _unescape(new) if _is_escaped(new) else new
+
+
+def _is_escaped(text: str) -> bool:
+    return "\n" not in text and re.search(r'(?<!\\)(?:\\\\)*"', text) is None
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), text)
+
+
+def _with_escaped_breaks(old: str, new: str) -> tuple[str, str] | None:
+    """Spell line breaks and tabs inside of quotes as escapes: the model left out a backslash."""
+    spelled = _outside_and_inside(old, str, _spelled)
+    return spelled, _outside_and_inside(new, str, _spelled)
+
+
+def _spelled(text: str) -> str:
+    return text.replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _broken(text: str) -> str:
+    return _outside_and_inside(
+        text, lambda piece: piece.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t"), str
+    )
+
+
+def _outside_and_inside(text: str, outside: Callable[[str], str], inside: Callable[[str], str]) -> str:
+    """Change what is outside of quotes in one way and what is inside in another."""
+    pieces: list[str] = []
+    quote, start = "", 0
+    index = 0
+    while index < len(text):
+        char = text[index]
+        if char == "\\" and quote:
+            index += 1
+        elif char in "\"'`" and not quote:
+            pieces.append(outside(text[start:index]))
+            quote, start = char, index
+        elif char == quote:
+            pieces.append(inside(text[start : index + 1]))
+            quote, start = "", index + 1
+        index += 1
+    pieces.append(outside(text[start:]))
+    return "".join(pieces)
+
+
+_READERS: tuple[tuple[str, Callable[[str, str], tuple[str, str] | None]], ...] = (
+    ("without the code fence around it", _without_fence),
+    ("without the blank lines around it", _without_blank_lines),
+    ("with &lt; and the like as the characters they stand for", _without_entities),
+    ("without the backslashes before its quotes", _without_quote_escapes),
+    ("with \\n and \\t as the characters they stand for", _with_breaks),
+    ("with \\n, \\t and escaped quotes as the characters they stand for", _with_breaks_and_quotes),
+    ("with its escapes undone", _unescaped_once),
+    ("with one backslash in place of two", _with_half_the_backslashes),
+    ("with every \\n as a line break", _with_all_breaks),
+    ("with line breaks inside of quotes as \\n", _with_escaped_breaks),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A text with look-alike characters made one; `offsets[i]` is where character `i` began, the last is the end."""
+
+    text: str
+    offsets: list[int]
+
+    def starts_at(self, index: int) -> bool:
+        """Return whether a character of the text itself begins at `index`."""
+        return index == 0 or self.offsets[index] != self.offsets[index - 1]
+
+
+def fold(text: str) -> Folded:
+    """Return `text` in composed form, with plain quotes, dashes and blanks for their typographic look-alikes."""
+    pieces: list[str] = []
+    offsets: list[int] = []
+    end = 0
+    for run in _FOREIGN.finditer(text):
+        pieces.append(text[end : run.start()])
+        offsets.extend(range(end, run.start()))
+        for start, cluster in _clusters(run[0], run.start()):
+            folded = "".join(_FOLDS.get(char, char) for char in unicodedata.normalize("NFC", cluster))
+            pieces.append(folded)
+            offsets.extend([start] * len(folded))
+        end = run.end()
+    pieces.append(text[end:])
+    offsets.extend(range(end, len(text) + 1))
+    return Folded("".join(pieces), offsets)
+
+
+def fold_text(text: str) -> str:
+    """Return only the text of `fold`."""
+    return text if text.isascii() else fold(text).text
+
+
+def _clusters(run: str, start: int) -> Iterator[tuple[int, str]]:
+    """Yield each character with the marks that combine with it, and where it is."""
+    begun = 0
+    for index in range(1, len(run) + 1):
+        # Longer clusters are cut: to put n marks in order takes n² steps, 2 s for 20,000.
+        if index == len(run) or index - begun > _MAX_MARKS or not unicodedata.combining(run[index]):
+            yield start + begun, run[begun:index]
+            begun = index

@@ -1,0 +1,186 @@
+"""The `apply_patch` tool: one patch for any number of files, in the form that GPT models are trained on."""
+
+from __future__ import annotations
+
+from qcode.protocol.tools import Files, Refused, ToolSpec
+from qcode.text.diff import Added, Deleted, PatchError, Section, Updated, parse_patch, patch_paths
+from qcode.text.json import JsonObject
+from qcode.tools import text_file
+from qcode.tools.arguments import Arguments
+from qcode.tools.disk import Loaded
+from qcode.tools.editing.edit import Change, ChangeTool, open_for_change
+from qcode.tools.text_file import Document
+from qcode.tools.workspace import Place, Step, Workspace
+from qcode.values import dataclass
+
+
+def _paths(arguments: JsonObject) -> tuple[str, ...] | str:
+    """Return every path that the patch of a call names."""
+    patch = arguments.get("input")
+    if not isinstance(patch, str):
+        return "the call has no patch that could be judged"
+    try:
+        return tuple(dict.fromkeys(patch_paths(patch)))
+    except PatchError:
+        return "the patch cannot be read"
+
+
+class ApplyPatch(ChangeTool):
+    spec = ToolSpec(
+        name="apply_patch",
+        description=(
+            "Change files with a patch: all of it is applied, or nothing. Files must have been read before they are "
+            "changed. The form:\n"
+            "*** Begin Patch\n"
+            "*** Update File: path/to/file.py\n"
+            "@@ class Shape:\n"
+            "     def area(self):\n"
+            "-        return 0\n"
+            "+        return self.width * self.height\n"
+            "*** Add File: path/to/new.py\n"
+            "+every line of a new file begins with a plus\n"
+            "*** Delete File: path/to/old.py\n"
+            "*** End Patch\n"
+            "Lines of a hunk begin with a blank (kept), - (removed) or + (added); give about three kept lines before "
+            "and after a change. '@@ ' and a line of the file, such as the function or class the change is in, tells "
+            "places apart that look alike. '*** Move to: new/path' after '*** Update File:' renames the file; "
+            "'*** End of File' after a hunk ties it to the end. Line numbers are not used."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "input": {"type": "string", "description": "The patch, from '*** Begin Patch' to '*** End Patch'."},
+            },
+            "required": ["input"],
+            "additionalProperties": False,
+        },
+        safety=Files("write", _paths),
+    )
+
+    def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
+        try:
+            sections = parse_patch(arguments.text("input"))
+        except PatchError as error:
+            raise Refused(f"apply_patch: {error}. Nothing was changed") from None
+        parts: list[_Part] = []
+        taken: set[Place] = set()
+        for section in _merged(sections):
+            part = _part(section, workspace)
+            for step in part.steps:
+                if step.place in taken:
+                    raise Refused(
+                        f"the patch has two sections for {step.place.shown}: make them one. Nothing was changed"
+                    )
+                taken.add(step.place)
+            parts.append(part)
+        steps = tuple(step for part in parts for step in part.steps)
+        diff = "".join(part.diff for part in parts)
+        notes = [f"Note: {note}" for part in parts for note in part.notes]
+        return Change(steps, diff, "\n".join([*(part.report for part in parts), *notes]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one section of a patch comes to."""
+
+    steps: tuple[Step, ...]
+    diff: str
+    report: str
+    notes: tuple[str, ...] = ()
+
+
+def _merged(sections: tuple[Section, ...]) -> list[Section]:
+    """Return the sections with updates of one file, which models often give one by one, made one."""
+    merged: list[Section] = []
+    for section in sections:
+        same = next(
+            (
+                index
+                for index, one in enumerate(merged)
+                if isinstance(one, Updated) and isinstance(section, Updated) and one.path == section.path
+            ),
+            None,
+        )
+        if same is None or not isinstance(section, Updated):
+            merged.append(section)
+            continue
+        before = merged[same]
+        assert isinstance(before, Updated)
+        merged[same] = Updated(section.path, before.moved_to or section.moved_to, (*before.hunks, *section.hunks))
+    return merged
+
+
+def _part(section: Section, workspace: Workspace) -> _Part:
+    place = workspace.resolve(section.path, "write")
+    if isinstance(section, Added):
+        return _addition(place, section.content, workspace)
+    if not workspace.exists(place):
+        raise Refused(f"{place.shown} does not exist. Nothing was changed")
+    is_moved = isinstance(section, Deleted) or bool(section.moved_to)
+    if is_moved and workspace.is_link(section.path):
+        raise Refused(f"{section.path} is a link to {place.shown}: name that file, or use the shell for the link")
+    if isinstance(section, Deleted):
+        return _deletion(place, workspace)
+    return _update(place, section, workspace)
+
+
+def _addition(place: Place, content: str, workspace: Workspace) -> _Part:
+    if workspace.exists(place):
+        raise Refused(
+            f"{place.shown} exists already: use '*** Update File:' to change it, or write to replace it. "
+            "Nothing was changed"
+        )
+    document = text_file.from_text(content)
+    diff = text_file.diff_of(place.name, None, document)
+    return _Part((Step(place, None, text_file.encode(document)),), diff, f"A {place.shown}")
+
+
+def _deletion(place: Place, workspace: Workspace) -> _Part:
+    loaded = workspace.load(place)
+    workspace.check_fresh(place, loaded, is_required=False)
+    workspace.check_writable(place, loaded)
+    return _Part((Step(place, loaded, None),), _whole_diff(place, loaded), f"D {place.shown}")
+
+
+def _whole_diff(place: Place, loaded: Loaded) -> str:
+    """Return the diff of a file that goes; of one that is no text, its name and size."""
+    name = text_file.name_in_diff(place.name)
+    try:
+        document = text_file.decode(loaded.data, place.shown)
+    except Refused:
+        return f"--- a/{name}\n+++ /dev/null\n[a binary file of {len(loaded.data):,} bytes]\n"
+    return text_file.diff_of(place.name, document, None) or f"--- a/{name}\n+++ /dev/null\n[an empty file]\n"
+
+
+def _update(place: Place, section: Updated, workspace: Workspace) -> _Part:
+    from qcode.tools.editing.hunks import apply_hunks  # loads with the first patch, not at start
+
+    loaded = open_for_change(place, workspace)
+    old = text_file.decode(loaded.data, place.shown)
+    patched = apply_hunks(old.text, section.hunks, place.shown)
+    new = text_file.with_text(old, patched.text)
+    data = text_file.encode(new)
+    if section.moved_to:
+        return _move(place, section.moved_to, loaded, old, new, patched.notes, workspace)
+    if data == loaded.data:
+        raise Refused(f"{place.shown} already reads like this. Nothing was changed")
+    diff = text_file.diff_of(place.name, old, new)
+    return _Part((Step(place, loaded, data),), diff, f"M {place.shown}", patched.notes)
+
+
+def _move(
+    place: Place,
+    path: str,
+    loaded: Loaded,
+    old: Document,
+    new: Document,
+    notes: tuple[str, ...],
+    workspace: Workspace,
+) -> _Part:
+    target = workspace.resolve(path, "write")
+    if workspace.exists(target):
+        raise Refused(f"{target.shown} exists already, so {place.shown} cannot be moved there. Nothing was changed")
+    named = f"rename from {text_file.name_in_diff(place.name)}\nrename to {text_file.name_in_diff(target.name)}\n"
+    diff = named + text_file.diff_of(target.name, old, new, was=place.name)
+    steps = (Step(target, None, text_file.encode(new), like=loaded), Step(place, loaded, None))
+    return _Part(steps, diff, f"R {place.shown} -> {target.shown}", notes)

@@ -1,0 +1,417 @@
+"""The `grep` tool: lines, files or counts for a regular expression, the same whichever program searches.
+
+`Search` starts ripgrep, or our own `scanner` (beside this file, started by its path), and turns what it prints into
+the same few values. Both run as processes with an environment of their own, so a search can be ended at any moment.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
+from qcode.text.clean import visible
+from qcode.text.json import JsonObject
+from qcode.tools.arguments import Arguments, check
+from qcode.tools.processes import MINIMAL_ENVIRONMENT, find_program
+from qcode.tools.tool import READS_PATH, Preview, ToolContext, answered
+from qcode.tools.workspace import Workspace
+from qcode.values import dataclass
+
+LIMIT_S = 30.0
+LARGEST = 50 * 1024 * 1024
+"""Bytes of a file that is searched as a whole; the scanner has the same bound."""
+_SCANNER = Path(__file__).with_name("scanner.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What to search: `start` is a folder in `root`, or one file of it where `only` is its name."""
+
+    root: Path
+    start: Path
+    pattern: str
+    only: str = ""
+    glob: str = ""
+    ignore_case: bool = False
+    around: int = 0
+    max_count: int = 0
+    is_multiline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a file below the start; `at` is where its first match begins, -1 for a line around a match."""
+
+    file: str
+    number: int
+    text: str
+    at: int = -1
+
+
+class Search:
+    """One run of a search. `stop` may be called from any thread, before, during and after it."""
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self.is_timed_out = False
+        self.is_cut = False
+        """Whether there were too many files to look at all of them."""
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped.set()
+            if self._process is not None and self._process.poll() is None:
+                self._process.kill()
+
+    def lines(self, query: Query, ripgrep: str | None) -> Generator[Line, None, None]:
+        """Yield what is found, file by file in order of their paths; raise `Refused` for a bad pattern.
+
+        `ripgrep` is its absolute path, None to search with our own scanner.
+        """
+        stdin = b"" if ripgrep is not None else self._listing(query)
+        with self._lock:
+            if self._stopped.is_set():
+                return
+            self._process = process = subprocess.Popen(
+                _argv(query, ripgrep),
+                cwd=query.start,
+                env=MINIMAL_ENVIRONMENT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        timer = threading.Timer(LIMIT_S, self._time_out)
+        timer.start()
+        try:
+            assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+            try:
+                process.stdin.write(stdin)
+                process.stdin.close()
+            except BrokenPipeError:
+                pass  # it ended at once; its exit code says why
+            wants = _wanted(query)
+            yield from (line for line in _read(process.stdout) if query.only or wants(line.file))
+            error = process.stderr.read(4_000)
+            if process.wait() == 2 and error and not self._stopped.is_set():
+                raise Refused(f"grep: the pattern could not be searched for: {_first_line(error)}")
+        finally:
+            timer.cancel()
+            self.stop()
+            process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+
+    def _time_out(self) -> None:
+        self.is_timed_out = True
+        self.stop()
+
+    def _listing(self, query: Query) -> bytes:
+        """Return the input of the scanner: the files that ripgrep would look at."""
+        files = [query.only] if query.only else list(self._files(query))
+        asked = {
+            "pattern": query.pattern,
+            "ignore_case": query.ignore_case,
+            "before_after": query.around,
+            "max_count": query.max_count,
+            "multiline": query.is_multiline,
+            "files": [[name, str(query.start / name)] for name in files],
+        }
+        return json.dumps(asked).encode("utf-8", "surrogateescape")
+
+    def _files(self, query: Query) -> Iterator[str]:
+        from qcode.tools.files import walk  # loads with the first search, not at start
+
+        wants = _wanted(query)
+        try:
+            for item in walk.files(query.root, query.start, self._stopped.is_set):
+                is_file = item.entry.is_file(follow_symlinks=False)
+                if is_file and wants(item.relative):
+                    yield item.relative
+        except walk.TooMany:
+            self.is_cut = True
+
+
+def _wanted(query: Query) -> Callable[[str], bool]:
+    """Return what says whether the glob of a query is about a file; one that leaves out is about folders too."""
+    pattern = query.glob.removeprefix("!")
+    if not pattern:
+        return lambda _: True
+    from qcode.tools.files.patterns import compile_pattern
+
+    is_without = query.glob.startswith("!")
+    pattern = pattern.rstrip("/") if is_without else pattern
+    matcher = compile_pattern(pattern.removeprefix("/") if "/" in pattern else f"**/{pattern}")
+    if not is_without:
+        return lambda file: matcher.fullmatch(file) is not None
+
+    def is_wanted(file: str) -> bool:
+        parts = file.split("/")
+        return not any(matcher.fullmatch("/".join(parts[: depth + 1])) for depth in range(len(parts)))
+
+    return is_wanted
+
+
+def _narrowed(query: Query) -> list[str]:
+    """Return what makes ripgrep look at fewer files that the glob is not about.
+
+    A glob that names files would bring back what git ignores; a type of files does not, but sees only their names.
+    """
+    if query.only or not query.glob:
+        return []
+    name = query.glob.rpartition("/")[2]
+    is_name = name not in ("", "**") and ":" not in name and not ("{" in query.glob and "/" in query.glob)
+    return ["--type-add", f"wanted:{name}", "--type", "wanted"] if is_name and not query.glob.startswith("!") else []
+
+
+def _argv(query: Query, ripgrep: str | None) -> list[str]:
+    if ripgrep is None:
+        return [sys.executable, "-I", "-S", str(_SCANNER)]
+    argv = [ripgrep, "--no-config", "--json", "--hidden", "--no-require-git", "--no-ignore-global"]
+    argv += ["--no-ignore-dot", "--no-messages", "--sort", "path"]
+    # What spans lines is kept in memory as a whole, and its line ends are characters like others.
+    across = ["--multiline", "--multiline-dotall", "--max-filesize", str(LARGEST)]
+    argv += across if query.is_multiline else ["--crlf"]
+    argv += ["--ignore-case"] if query.ignore_case else []
+    argv += ["--context", str(query.around)] if query.around else []
+    argv += ["--max-count", str(query.max_count)] if query.max_count else []
+    return [*argv, *_narrowed(query), "--glob", "!.git", "--regexp", query.pattern, "--", query.only or "./"]
+
+
+def _read(stream: IO[bytes]) -> Iterator[Line]:
+    for raw in stream:
+        try:
+            event = json.loads(raw)
+        except ValueError:
+            return  # the end of what a stopped program printed
+        data = event["data"]
+        if event["type"] in ("match", "context"):
+            file, number, at = os.path.normpath(_text(data["path"])), data["line_number"], -1
+            for index, text in enumerate(_text(data["lines"]).removesuffix("\n").split("\n")):
+                if event["type"] == "match":
+                    at = _first(text, data["submatches"]) if index == 0 else 0
+                yield Line(file, number + index, text.removesuffix("\r"), at)
+
+
+def _first(text: str, submatches: list[dict[str, int]]) -> int:
+    """Return where in a line its first match begins; the offsets of a search count bytes."""
+    start = submatches[0]["start"] if submatches else 0
+    return len(text.encode("utf-8", "replace")[:start].decode("utf-8", "ignore"))
+
+
+def _text(value: dict[str, str]) -> str:
+    """Return a string of ripgrep, which spells bytes that are not UTF-8 in base64."""
+    if "text" in value:
+        return value["text"]
+    return base64.b64decode(value["bytes"]).decode("utf-8", "replace")
+
+
+def _first_line(error: bytes) -> str:
+    lines = [line.strip() for line in error.decode("utf-8", "replace").splitlines() if line.strip()]
+    return (lines[-1] if lines else "it is not valid").removeprefix("error: ")
+
+
+MOST_MATCHES = 200
+MOST_FILES = 500
+MOST_LINE_CHARS = 500
+_BEFORE_MATCH = 100
+
+
+_NEW_LINE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:n|x0[aA]|u000[aA])")
+_OTHERS = re.compile(r"\[\^[^\]]*(?:\]|\Z)")
+"""A class of all characters but some may name a line end."""
+
+
+class Grep:
+    spec = ToolSpec(
+        name="grep",
+        description=(
+            "Search the text of files for a regular expression. Files that git ignores, binary files and files that "
+            "may hold secrets are left out. output: content (the default) gives matching lines with their numbers "
+            f"below the name of their file, at most {MOST_MATCHES} of them; files only the names, count how many lines "
+            "match in each."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "pattern": {"type": "string", "description": "Regular expression, matched within a line."},
+                "multiline": {
+                    "type": "boolean",
+                    "description": "Let the pattern span lines; . matches a line end too (\\r?\\n where lines end in "
+                    "CRLF). Default false.",
+                },
+                "path": {"type": "string", "description": "File or folder to search. Default: the workspace."},
+                "glob": {"type": "string", "description": "Only files like this, such as *.py or src/**/*.ts."},
+                "ignore_case": {"type": "boolean", "description": "Ignore upper and lower case. Default false."},
+                "context": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "maximum": 20,
+                    "description": "Lines to show before and after each match. Default 0.",
+                },
+                "output": {
+                    "type": "string",
+                    "enum": ["content", "files", "count"],
+                    "description": "What to return. Default content.",
+                },
+            },
+            "required": ["pattern"],
+            "additionalProperties": False,
+        },
+        is_read_only=True,
+        safety=READS_PATH,
+    )
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        try:
+            checked = check(self.spec, arguments)
+        except Refused as refused:
+            return Preview("Search files?", "", str(refused))
+        return Preview("Search files?", f"{visible(checked.text('pattern'))} in {visible(checked.text('path', '.'))}")
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        environment = os.environ if context.environment is None else context.environment
+        running = Search()
+
+        def work() -> ToolOutcome:
+            checked = check(self.spec, arguments)
+            query = _query(checked, workspace)
+            lines = running.lines(query, find_program("rg", environment, workspace))
+            report = _Report(checked.text("output", "content"), context.max_output_chars, has_context=query.around > 0)
+            return report.outcome(_gather(report, lines, query, workspace) + _notes(running))
+
+        return await answered(work, running.stop)
+
+
+def _query(arguments: Arguments, workspace: Workspace) -> Query:
+    place = workspace.resolve(arguments.text("path", "."))
+    if not workspace.exists(place):
+        raise Refused(f"{place.shown} does not exist")
+    pattern = arguments.text("pattern")
+    is_multiline = arguments.flag("multiline")
+    if not pattern or "\0" in pattern:
+        raise Refused("the pattern must be a regular expression")
+    if not is_multiline and ("\n" in pattern or _NEW_LINE.search(_OTHERS.sub("", pattern))):
+        raise Refused("the pattern would span lines; ask for that with multiline")
+    output = arguments.text("output", "content")
+    query = Query(
+        place.base,
+        place.path,
+        pattern,
+        glob=arguments.text("glob"),
+        ignore_case=arguments.flag("ignore_case"),
+        around=arguments.integer("context", 0) if output == "content" else 0,
+        max_count=1 if output == "files" else 0,
+        is_multiline=is_multiline,
+    )
+    if workspace.is_folder(place.path):
+        return query
+    data = workspace.load(place).data  # refuses what is no ordinary file
+    if is_multiline and len(data) > LARGEST:
+        raise Refused(f"{place.shown} is too large to be searched across lines")
+    return replace(query, start=place.path.parent, only=place.path.name)
+
+
+def _gather(report: _Report, lines: Generator[Line, None, None], query: Query, workspace: Workspace) -> list[str]:
+    """Fill the report, and return what to say about files that were left out."""
+    hidden: set[str] = set()
+    with closing(lines):
+        for line in lines:
+            if line.file in hidden:
+                continue
+            shown = workspace.show(query.start / line.file)
+            if not report.knows(shown) and not query.only and not workspace.is_open(query.start / line.file):
+                hidden.add(line.file)
+            elif not report.add(shown, line):
+                break
+    if not hidden:
+        return []
+    return [f"[matches in {len(hidden)} more files that may hold secrets; name one with path to ask for it]"]
+
+
+def _notes(running: Search) -> list[str]:
+    notes = []
+    if running.is_timed_out:
+        notes.append(f"[the search was ended after {LIMIT_S:g} s; narrow it with path or glob]")
+    if running.is_cut:
+        notes.append("[there are too many files to search them all; narrow it with path]")
+    return notes
+
+
+class _Report:
+    """Gathers found lines until its bounds are reached."""
+
+    def __init__(self, output: str, most_chars: int, *, has_context: bool) -> None:
+        self._output = output
+        self._room = most_chars
+        self._has_context = has_context
+        self._counts: dict[str, int] = {}
+        self._lines: list[str] = []
+        self._last: tuple[str, int] = ("", 0)
+        self._matches = 0
+        self._is_full = False
+
+    def knows(self, shown: str) -> bool:
+        return shown in self._counts
+
+    def add(self, shown: str, line: Line) -> bool:
+        """Take a line; return False, without taking it, where there is room for no more."""
+        is_match = line.at >= 0
+        is_content = self._output == "content"
+        is_beyond = is_content and is_match and self._matches >= MOST_MATCHES
+        is_new_beyond = not self.knows(shown) and len(self._counts) >= MOST_FILES
+        if is_beyond or is_new_beyond or self._room <= 0:
+            self._is_full = True
+            return False
+        self._matches += is_match
+        self._counts[shown] = self._counts.get(shown, 0) + is_match
+        if is_content:
+            entry = f"{line.number}{':' if is_match else '-'}{_shortened(line)}"
+            self._room -= len(entry)
+            self._lines += [*self._heading(shown, line.number), entry]
+            self._last = (shown, line.number)
+        return True
+
+    def _heading(self, shown: str, number: int) -> list[str]:
+        file, last = self._last
+        if file != shown:
+            return ["", shown] if file else [shown]
+        return ["--"] if self._has_context and number != last + 1 else []
+
+    def outcome(self, notes: list[str]) -> ToolOutcome:
+        files = len(self._counts)
+        if not files:
+            return ToolOutcome("\n".join(["[no matches]", *notes]), summary="no matches")
+        if self._is_full:
+            notes = ["[there are more; narrow the pattern, path or glob]", *notes]
+        plural = "s" if files != 1 else ""
+        if self._output == "files":
+            return ToolOutcome("\n".join([*self._counts, *notes]), summary=f"{files} file{plural}")
+        if self._output == "count":
+            lines = [f"{count:>6}\t{shown}" for shown, count in self._counts.items()]
+        else:
+            lines = self._lines
+        matches = f"{self._matches} match{'es' if self._matches != 1 else ''}"
+        return ToolOutcome("\n".join([*lines, *notes]), summary=f"{matches} in {files} file{plural}")
+
+
+def _shortened(line: Line) -> str:
+    """Return a line, or of a long one the part around its match."""
+    if len(line.text) <= MOST_LINE_CHARS:
+        return line.text
+    start = max(0, min(line.at - _BEFORE_MATCH, len(line.text) - MOST_LINE_CHARS))
+    end = start + MOST_LINE_CHARS
+    return f"{'...' if start else ''}{line.text[start:end]}{'...' if end < len(line.text) else ''}"

@@ -1,0 +1,230 @@
+"""The `ls` and `glob` tools: what is in a folder, and which files match a pattern.
+
+`ls` shows a tree of a bounded depth, `glob` files by the pattern of their path, newest first. Both leave out what
+git ignores (`walk`, which loads with the first call).
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
+from qcode.text.clean import visible
+from qcode.text.json import JsonObject
+from qcode.tools.arguments import Arguments, check
+from qcode.tools.tool import READS_PATH, Preview, ToolContext, answered
+from qcode.tools.workspace import Place, Workspace, printable
+
+if TYPE_CHECKING:
+    from qcode.tools.files import walk
+
+MOST_FILES = 500
+
+
+class Glob:
+    spec = ToolSpec(
+        name="glob",
+        description=(
+            "Find files by a pattern of their path, such as **/*.py, src/*.ts or docs/**/{a,b}*.md. ** is any number "
+            "of folders; without it a pattern looks only where it says. Files that git ignores are left out unless "
+            f"the path names their folder. Newest first, at most {MOST_FILES}."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "pattern": {"type": "string", "description": "Pattern, relative to path."},
+                "path": {"type": "string", "description": "Folder to look in. Default: the workspace."},
+            },
+            "required": ["pattern"],
+            "additionalProperties": False,
+        },
+        is_read_only=True,
+        safety=READS_PATH,
+    )
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        try:
+            checked = check(self.spec, arguments)
+        except Refused as refused:
+            return Preview("Find files?", "", str(refused))
+        return Preview("Find files?", f"{visible(checked.text('pattern'))} in {visible(checked.text('path', '.'))}")
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        stop = threading.Event()
+        return await answered(lambda: _find(check(self.spec, arguments), workspace, stop), stop.set)
+
+
+def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> ToolOutcome:
+    from qcode.tools.files import walk
+    from qcode.tools.files.patterns import split_fixed
+
+    pattern = arguments.text("pattern")
+    if not pattern.strip() or ".." in pattern.split("/"):
+        raise Refused("the pattern is empty or holds '..'; name the folder with path instead")
+    fixed, rest = split_fixed(pattern)
+    folder = arguments.text("path", ".")
+    if pattern.startswith(("/", "~/")):
+        folder, fixed = fixed, ""
+    place = folder_at(workspace, folder)
+    start = place.path / fixed
+    if fixed and workspace.is_folder(start):
+        place = folder_at(workspace, str(start))
+        start = place.path
+    found, is_whole = _matches(place.base, start, rest, stop)
+    shown = [workspace.show(path) for _, path in sorted(found, key=lambda item: (-item[0], str(item[1])))[:MOST_FILES]]
+    notes = []
+    if len(found) > MOST_FILES:
+        notes.append(f"[{len(found) - MOST_FILES:,} more files; narrow the pattern]")
+    if not is_whole:
+        notes.append(f"[the search stopped after {walk.MOST_ENTRIES:,} entries; name a folder with path]")
+    if not found:
+        deeper = _matches(place.base, start, f"**/{rest}", stop)[0] if "**" not in rest else []
+        hint = f"; {len(deeper):,} below match {fixed + '/' if fixed else ''}**/{rest}" if deeper else ""
+        return ToolOutcome("\n".join([f"[no file matches {pattern}{hint}]", *notes]), summary="no files")
+    return ToolOutcome("\n".join([*shown, *notes]), summary=f"{len(found):,} file{'s' if len(found) != 1 else ''}")
+
+
+def folder_at(workspace: Workspace, path: str) -> Place:
+    """Return the folder that `path` names; raise `Refused` where there is none."""
+    place = workspace.resolve(path)
+    if not workspace.is_folder(place.path):
+        raise Refused(f"{place.shown} is not a folder" if workspace.exists(place) else f"{place.shown} does not exist")
+    return place
+
+
+def _matches(root: Path, start: Path, pattern: str, stop: threading.Event) -> tuple[list[tuple[int, Path]], bool]:
+    """Return what matches with its time of change, and whether everything was looked at."""
+    from qcode.tools.files import walk
+    from qcode.tools.files.patterns import compile_pattern
+
+    matcher = compile_pattern(pattern)
+    found: list[tuple[int, Path]] = []
+    try:
+        for item in walk.files(root, start, stop.is_set):
+            if matcher.fullmatch(item.relative):
+                try:
+                    changed = item.entry.stat(follow_symlinks=False).st_mtime_ns
+                except OSError:
+                    continue
+                found.append((changed, start / item.relative))
+    except walk.TooMany:
+        return found, False
+    return found, True
+
+
+MOST_ENTRIES = 500
+MOST_DEPTH = 6
+
+
+class Ls:
+    spec = ToolSpec(
+        name="ls",
+        description=(
+            "List a folder as a tree: folders end with /, sizes of files are in bytes. Files that git ignores are left "
+            f"out unless all is set; .git always is. At most {MOST_ENTRIES} entries. To find files by name use glob."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "Folder to list. Default: the workspace."},
+                "depth": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": MOST_DEPTH,
+                    "description": "How many levels of folders to show. Default 2.",
+                },
+                "all": {"type": "boolean", "description": "Also show what git ignores. Default false."},
+            },
+            "required": [],
+            "additionalProperties": False,
+        },
+        is_read_only=True,
+        safety=READS_PATH,
+    )
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        try:
+            path = check(self.spec, arguments).text("path", ".")
+        except Refused as refused:
+            return Preview("List a folder?", "", str(refused))
+        return Preview(f"List {visible(path)}?", visible(path))
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        return await answered(lambda: _list(check(self.spec, arguments), workspace))
+
+
+@dataclass(slots=True)
+class _Listing:
+    """Lines so far; `left_out` counts entries that found no room, `ignored` those that git ignores."""
+
+    lines: list[str] = field(default_factory=list)
+    left_out: int = 0
+    ignored: int = 0
+
+
+def _list(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
+    from qcode.tools.files import walk
+
+    place = folder_at(workspace, arguments.text("path") or ".")
+    budget = [MOST_ENTRIES]
+    listing = _Listing()
+    _fill(
+        listing,
+        walk.folder(place.base, place.path),
+        arguments.integer("depth", 2),
+        0,
+        budget,
+        shows_ignored=arguments.flag("all"),
+    )
+    notes = []
+    if listing.left_out:
+        notes.append(f"[{listing.left_out:,} more entries; name a folder with path, or use glob]")
+    if listing.ignored:
+        notes.append(f"[{listing.ignored:,} ignored by git left out; all shows them]")
+    if not listing.lines:
+        notes.insert(0, f"[{_shown(place)} is empty]")
+    count = len(listing.lines)
+    return ToolOutcome(
+        "\n".join([f"{_shown(place)}/", *listing.lines, *notes]),
+        summary=f"{count:,} entr{'ies' if count != 1 else 'y'}",
+    )
+
+
+def _fill(
+    listing: _Listing, folder: walk.Folder, depth: int, level: int, budget: list[int], *, shows_ignored: bool
+) -> None:
+    """Add the entries of a folder: all of it before what is in its folders, so that the top is never cut for a leaf."""
+    shown = []
+    for item in folder.items():
+        if item.is_ignored and not shows_ignored:
+            listing.ignored += 1
+        elif budget[0] <= 0:
+            listing.left_out += 1
+        else:
+            budget[0] -= 1
+            shown.append(item)
+    for item in shown:
+        indent = "  " * (level + 1)
+        mark = "  [ignored]" if item.is_ignored else ""
+        if item.folder is None:
+            listing.lines.append(f"{indent}{printable(item.name + item.described)}{mark}")
+            continue
+        at = len(listing.lines)
+        listing.lines.append("")
+        is_open = level + 1 < depth and not item.is_ignored
+        if is_open:
+            _fill(listing, item.folder, depth, level + 1, budget, shows_ignored=shows_ignored)
+        inside = "" if is_open else _count(item.folder)
+        listing.lines[at] = f"{indent}{printable(item.name)}/{inside}{mark}"
+
+
+def _count(folder: walk.Folder) -> str:
+    count = folder.size()
+    return f"  ({count:,} entr{'ies' if count != 1 else 'y'})"
+
+
+def _shown(place: Place) -> str:
+    return place.shown if place.parts else str(place.base)

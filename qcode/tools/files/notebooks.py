@@ -1,0 +1,237 @@
+"""Jupyter notebooks (nbformat 4) as cells, and the `notebook_edit` tool.
+
+`read` shows cells through this module. `notebook_edit` replaces, adds or deletes one cell and leaves the text of all
+others as it is in the file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from qcode.protocol.messages import Image
+from qcode.protocol.tools import Refused, ToolSpec
+from qcode.text.json import Json, JsonObject
+from qcode.tools import text_file
+from qcode.tools.arguments import Arguments
+from qcode.tools.editing.edit import Change, ChangeTool, open_for_change, plain, replacement
+from qcode.tools.tool import WRITES_PATH
+from qcode.tools.workspace import Workspace
+
+MOST_OUTPUT_CHARS = 4_000
+MOST_CHARS = 200_000
+MOST_IMAGES = 4
+_MOST_IMAGE_CHARS = 4_000_000
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_INDENTS: tuple[int | str | None, ...] = (1, 2, 4, "\t", None)
+
+Mode: TypeAlias = Literal["replace", "insert", "delete"]
+
+
+def parse_notebook(text: str) -> JsonObject | None:
+    """Return the notebook that `text` is, or None where it is none that is known here."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_known = isinstance(value, dict) and value.get("nbformat") == 4 and isinstance(value.get("cells"), list)
+    return value if is_known and all(isinstance(cell, dict) for cell in value["cells"]) else None
+
+
+def cells_of(notebook: JsonObject) -> list[JsonObject]:
+    cells = notebook["cells"]
+    assert isinstance(cells, list)
+    return [cell for cell in cells if isinstance(cell, dict)]
+
+
+def show(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str, int, tuple[Image, ...]]:
+    """Return cells from `first` on (counted from 1), how many fit, and the images among their outputs."""
+    parts: list[str] = []
+    images: list[Image] = []
+    size = 0
+    for number, cell in enumerate(cells[first - 1 : first - 1 + limit], start=first):
+        identity = f", id {cell['id']}" if isinstance(cell.get("id"), str) else ""
+        shown = f"[cell {number}: {cell.get('cell_type', 'unknown')}{identity}]\n{_joined(cell.get('source'))}"
+        outputs = cell.get("outputs")
+        for output in outputs if isinstance(outputs, list) else []:
+            if isinstance(output, dict):
+                shown += f"\n{_output(output, images)}"
+        size += len(shown)
+        if parts and size > MOST_CHARS:
+            break
+        parts.append(shown[:MOST_CHARS])
+    return "\n".join(parts), len(parts), tuple(images)
+
+
+def _output(output: JsonObject, images: list[Image]) -> str:
+    kind = output.get("output_type")
+    if kind == "stream":
+        return f"[{output.get('name', 'output')}]\n{_short(_joined(output.get('text')))}"
+    if kind == "error":
+        trace = output.get("traceback")
+        named = f"{output.get('ename')}: {output.get('evalue')}"
+        lines = "\n".join(map(str, trace)) if isinstance(trace, list) and trace else named
+        return f"[error]\n{_short(lines)}"
+    data = output.get("data")
+    if not isinstance(data, dict):
+        return "[output]"
+    for media_type in ("image/png", "image/jpeg"):
+        picture = _joined(data.get(media_type)).replace("\n", "")
+        if picture:
+            if len(images) >= MOST_IMAGES or len(picture) > _MOST_IMAGE_CHARS:
+                return f"[output: an {media_type} that is left out]"
+            images.append(Image(media_type, picture))
+            return f"[output: {media_type}, image {len(images)} below]"
+    text = _joined(data.get("text/plain"))
+    return f"[output]\n{_short(text)}" if text else f"[output: {', '.join(data)}]"
+
+
+def _short(text: str) -> str:
+    plain = _ESCAPE.sub("", text).rstrip("\n")
+    if len(plain) <= MOST_OUTPUT_CHARS:
+        return plain
+    half = MOST_OUTPUT_CHARS // 2
+    return f"{plain[:half]}\n[... {len(plain) - 2 * half:,} characters left out ...]\n{plain[-half:]}"
+
+
+def _joined(value: Json) -> str:
+    """Return a multi-line string, which a notebook may hold as a list of its lines."""
+    if isinstance(value, list):
+        return "".join(str(line) for line in value)
+    return value if isinstance(value, str) else ""
+
+
+def source_of(cell: JsonObject) -> str:
+    return _joined(cell.get("source"))
+
+
+def find_cell(cells: Sequence[JsonObject], wanted: str, shown: str) -> int:
+    """Return the index of the cell that `wanted` names, an id or a number from 1; raise `Refused` for none."""
+    for index, cell in enumerate(cells):
+        if cell.get("id") == wanted:
+            return index
+    if _NUMBER.fullmatch(wanted) and 1 <= int(wanted) <= len(cells):
+        return int(wanted) - 1
+    raise Refused(f"{shown} has no cell {wanted!r}; it has {len(cells)} cells. Nothing was changed")
+
+
+def with_source(cell: JsonObject, source: str, kind: str) -> JsonObject:
+    """Return the cell with another source; what running the old one gave is no longer true and goes."""
+    changed: JsonObject = {**cell, "cell_type": kind, "source": _lines_like(cell.get("source"), source)}
+    if kind == "code":
+        changed["outputs"], changed["execution_count"] = [], None
+    else:
+        changed.pop("outputs", None)
+        changed.pop("execution_count", None)
+    return changed
+
+
+def new_cell(notebook: JsonObject, source: str, kind: str) -> JsonObject:
+    """Return a new cell; it has an id where notebooks of this format have one (nbformat 4.5)."""
+    minor = notebook.get("nbformat_minor")
+    has_ids = isinstance(minor, int) and minor >= 5
+    cell: JsonObject = {"cell_type": kind}
+    if kind == "code":
+        cell["execution_count"] = None
+    if has_ids:
+        cell["id"] = secrets.token_hex(4)
+    cell["metadata"] = {}
+    if kind == "code":
+        cell["outputs"] = []
+    cell["source"] = _lines_like([], source)
+    return cell
+
+
+def _lines_like(old: Json, source: str) -> Json:
+    if isinstance(old, str):
+        return source
+    lines: list[Json] = list(source.splitlines(keepends=True))
+    return lines
+
+
+def spell(notebook: JsonObject, old: JsonObject, text: str) -> str:
+    """Return the text of a notebook in the style that `text` has, which is the one of `old`."""
+    tail = "\n" if text.endswith("\n") else ""
+    for indent in _INDENTS:
+        for ascii_only in (False, True):
+            if json.dumps(old, indent=indent, ensure_ascii=ascii_only) + tail == text:
+                return json.dumps(notebook, indent=indent, ensure_ascii=ascii_only) + tail
+    return json.dumps(notebook, indent=1, ensure_ascii=_has_half_characters(text)) + tail
+
+
+def _has_half_characters(text: str) -> bool:
+    """Return whether the JSON in `text` may hold lone surrogates, which can be written as escapes only."""
+    return re.search(r"\\u[dD][89a-fA-F]", text) is not None
+
+
+class NotebookEdit(ChangeTool):
+    spec = ToolSpec(
+        name="notebook_edit",
+        description=(
+            "Change one cell of a Jupyter notebook (.ipynb) that was read: replace its source, insert a cell behind "
+            "it, or delete it. Outputs of a cell whose source is replaced are cleared; other cells stay as they are."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "Notebook to change."},
+                "cell": {
+                    "type": "string",
+                    "description": "Id or number of the cell, as read shows it. For insert: the cell before it, or 0.",
+                },
+                "mode": {
+                    "type": "string",
+                    "enum": ["replace", "insert", "delete"],
+                    "description": "What to do. Default replace.",
+                },
+                "source": {"type": "string", "description": "The whole new source; not for delete."},
+                "cell_type": {
+                    "type": "string",
+                    "enum": ["code", "markdown", "raw"],
+                    "description": "Kind of the cell. Default: the one it has, or code for a new one.",
+                },
+            },
+            "required": ["path", "cell"],
+            "additionalProperties": False,
+        },
+        safety=WRITES_PATH,
+    )
+
+    def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
+        mode = arguments.text("mode", "replace")
+        if mode != "delete" and not arguments.has("source"):
+            raise Refused("notebook_edit: source is missing")
+        place = workspace.resolve(arguments.text("path"), "write")
+        if not workspace.exists(place):
+            raise Refused(f"{place.shown} does not exist")
+        loaded = open_for_change(place, workspace)
+        old = text_file.decode(loaded.data, place.shown)
+        notebook = parse_notebook(old.text)
+        if notebook is None:
+            raise Refused(f"{place.shown} is no notebook of format 4; change its text with edit. Nothing was changed")
+        cells, done = _changed(notebook, arguments, mode, place.shown)
+        changed: JsonObject = {**notebook, "cells": list(cells)}
+        new = text_file.with_text(old, spell(changed, notebook, old.text))
+        data = text_file.encode(new)
+        if data == loaded.data:
+            raise Refused(f"{place.shown} already reads like this; nothing was changed")
+        return replacement(place, loaded, old, new, data, f"{done} in {place.shown}.")
+
+
+def _changed(notebook: JsonObject, arguments: Arguments, mode: str, shown: str) -> tuple[list[JsonObject], str]:
+    """Return the cells after the change, and what was done."""
+    cells = cells_of(notebook)
+    wanted, source = arguments.text("cell"), plain(arguments.text("source"))
+    is_first = mode == "insert" and wanted == "0"
+    at = 0 if is_first else find_cell(cells, wanted, shown) + (mode == "insert")
+    if mode == "delete":
+        return [*cells[:at], *cells[at + 1 :]], f"Deleted cell {at + 1}"
+    if mode == "insert":
+        made = new_cell(notebook, source, arguments.text("cell_type", "code"))
+        return [*cells[:at], made, *cells[at:]], f"Inserted cell {at + 1}"
+    kind = arguments.text("cell_type", str(cells[at].get("cell_type", "code")))
+    return [*cells[:at], with_source(cells[at], source, kind), *cells[at + 1 :]], f"Replaced cell {at + 1}"

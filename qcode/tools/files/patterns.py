@@ -1,0 +1,99 @@
+"""File name patterns (`*`, `?`, `[a-z]`, `{a,b}`, `**`) as regular expressions over relative paths. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from qcode.protocol.tools import Refused
+
+_MOST_ALTERNATIVES = 256
+_MAGIC = re.compile(r"[*?\[{]")
+_FOLDERS = "(?:[^/]+/)*"
+_INNER_BRACES = re.compile(r"\{([^{},]*+,[^{}]*+)\}")
+
+
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """Return a regular expression that fully matches the relative paths (with `/`) that `pattern` means."""
+    pattern = re.sub(r"^(\./)+", "", pattern)
+    return re.compile("|".join(_translated(one) for one in _expanded(pattern)), re.DOTALL)
+
+
+def split_fixed(pattern: str) -> tuple[str, str]:
+    """Return the leading folders of `pattern` that hold no wildcard, and the rest."""
+    parts = pattern.split("/")
+    fixed = 0
+    while fixed < len(parts) - 1 and not _MAGIC.search(parts[fixed]):
+        fixed += 1
+    return "/".join(parts[:fixed]) or ("/" if fixed else ""), "/".join(parts[fixed:])
+
+
+def _expanded(pattern: str) -> list[str]:
+    """Return the patterns that `{a,b}` stands for; a brace without a partner is an ordinary character."""
+    done, pending = [], [pattern]
+    while pending:
+        current = pending.pop()
+        found = _INNER_BRACES.search(current)
+        if found is None:
+            done.append(current)
+        else:
+            pending += [current[: found.start()] + option + current[found.end() :] for option in found[1].split(",")]
+        if len(done) + len(pending) > _MOST_ALTERNATIVES:
+            raise Refused(f"the pattern has more than {_MOST_ALTERNATIVES} alternatives")
+    return done
+
+
+def _translated(pattern: str) -> str:
+    """Translate a pattern without braces.
+
+    What stands between two wildcards takes the first place it fits at and keeps it, which is enough and keeps the time
+    short: with plain wildcards a name can be made that takes for ever.
+    """
+    groups: list[list[str]] = [[]]
+    parts = pattern.split("/")
+    for part in parts[:-1]:
+        if part != "**":
+            groups[-1].append(f"{_translated_part(part)}/")
+        elif groups[-1] or len(groups) == 1:
+            groups.append([])
+    last = ".*" if parts[-1] == "**" else _translated_part(parts[-1])
+    first, *others = ["".join(group) for group in groups]
+    if not others:
+        return f"(?:{first}{last})"
+    middle = "".join(f"(?>{_FOLDERS}?{group})" for group in others[:-1])
+    return f"(?:{first}{middle}{_FOLDERS}{others[-1]}{last})"
+
+
+def _translated_part(part: str) -> str:
+    pieces, index = [""], 0
+    while index < len(part):
+        char = part[index]
+        end = part.find("]", index + 2) if char == "[" else -1
+        if char == "*":
+            pieces += [""] if pieces[-1] or len(pieces) == 1 else []
+        elif char == "?":
+            pieces[-1] += "[^/]"
+        elif end > 0:
+            pieces[-1] += _translated_class(part[index + 1 : end])
+            index = end
+        else:
+            pieces[-1] += re.escape(char)
+        index += 1
+    first, *others = pieces
+    if not others:
+        return first
+    middle = "".join(f"(?>[^/]*?{piece})" for piece in others[:-1])
+    return f"{first}{middle}[^/]*{others[-1]}"
+
+
+def _translated_class(inside: str) -> str:
+    """Return a class of characters; only `-` between two of them, and `!` or `^` at the start, mean something."""
+    is_negated = inside[0] in "!^"
+    chars = inside[1:] if is_negated else inside
+    spelled = "".join(char if char.isalnum() or char == "-" else f"\\{char}" for char in chars)
+    spelled = spelled.replace("--", "-\\-")  # two would be reserved for differences of sets
+    text = f"[{'^/' if is_negated else ''}{spelled}]"
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise Refused(f"the pattern has a bad character class [{inside}]: {error}") from None
+    return text

@@ -1,0 +1,75 @@
+"""Images for a model: told by their first bytes, and made small enough for every provider where Pillow is installed."""
+
+from __future__ import annotations
+
+import base64
+import io
+
+from qcode.protocol.messages import Image
+from qcode.protocol.tools import Refused
+from qcode.values import dataclass
+
+MOST_BYTES = 3_500_000
+"""Bytes of an image that is sent as it is; as base64 it stays below the 5 MB that Anthropic's API takes."""
+
+MOST_PIXELS = 50_000_000
+LONGEST_SIDE = 2_000
+_SMALLER_SIDE = 1_568
+_FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An image as it is sent, and a line that says what it is."""
+
+    image: Image
+    described: str
+
+
+def image_type(data: bytes) -> str:
+    """Return the type of an image by its first bytes, empty for anything else: a name may say something wrong."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    return "image/webp" if data.startswith(b"RIFF") and data[8:12] == b"WEBP" else ""
+
+
+def picture(data: bytes, media_type: str, shown: str) -> Picture:
+    """Return an image that can be sent; raise `Refused` where it is broken, or too large and cannot be made smaller."""
+    try:
+        import PIL.Image as pillow  # noqa: N813  # an extra; loaded with the first image
+    except ImportError:
+        if len(data) > MOST_BYTES:
+            raise Refused(
+                f"{shown} is an image of {len(data):,} bytes, more than {MOST_BYTES:,}: to have it made smaller, "
+                "run pip install '.[images]' in your clone of qcode"
+            ) from None
+        return _picture(data, media_type, f"{len(data):,} bytes")
+    try:
+        with pillow.open(io.BytesIO(data), formats=[_FORMATS[media_type]]) as opened:
+            width, height = opened.size
+            if width * height > MOST_PIXELS:
+                raise Refused(f"{shown} is an image of {width} x {height} pixels, more than can be shown")
+            if len(data) <= MOST_BYTES and max(width, height) <= LONGEST_SIDE:
+                opened.verify()
+                return _picture(data, media_type, f"{width} x {height}, {len(data):,} bytes")
+            has_alpha = opened.mode in ("RGBA", "LA", "P")
+            smaller = opened.convert("RGBA" if has_alpha else "RGB")
+            smaller.thumbnail((_SMALLER_SIDE, _SMALLER_SIDE))
+            target = io.BytesIO()
+            smaller.save(target, "PNG" if has_alpha else "JPEG")
+            if target.tell() > MOST_BYTES:
+                target = io.BytesIO()
+                smaller.convert("RGB").save(target, "JPEG", quality=80)
+                has_alpha = False
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
+        raise Refused(f"{shown} is a broken image: {error}") from None
+    described = f"{width} x {height}, shown at {smaller.width} x {smaller.height}"
+    return _picture(target.getvalue(), "image/png" if has_alpha else "image/jpeg", described)
+
+
+def _picture(data: bytes, media_type: str, described: str) -> Picture:
+    return Picture(Image(media_type, base64.b64encode(data).decode("ascii")), f"{media_type}, {described}")

@@ -1,0 +1,218 @@
+"""The `read` tool: numbered lines of a text file in parts that fit, images, pages of a PDF, cells of a notebook.
+
+The text of a PDF is extracted by `pdf_program`, a program of its own that lies beside this file and is started by
+its path: a PDF can be made to take forever. Pages are read as far as they fit.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from difflib import get_close_matches
+from pathlib import Path
+
+from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
+from qcode.text.clean import visible
+from qcode.text.json import JsonObject
+from qcode.tools import text_file
+from qcode.tools.arguments import Arguments, check
+from qcode.tools.disk import LARGEST
+from qcode.tools.files import notebooks
+from qcode.tools.processes import SideProcess
+from qcode.tools.tool import READS_PATH, Preview, ToolContext, answered
+from qcode.tools.workspace import Place, Workspace
+
+MOST_LINES = 2_000
+MOST_LINE_CHARS = 2_000
+MOST_BYTES = 256 * 1024
+
+
+class Read:
+    spec = ToolSpec(
+        name="read",
+        description=(
+            "Read a file of the workspace: text, an image (PNG, JPEG, GIF, WebP), a PDF or a Jupyter notebook. Each "
+            "line of a text comes with its number and a tab before it, which are not part of the file. Without a limit "
+            f"the first {MOST_LINES:,} lines are returned; the end of the result says how to get the rest. A file must "
+            "be read before it can be changed. Folders are listed with ls, not read."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "File to read, relative to the workspace or absolute."},
+                "offset": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "description": "First line to return, of a notebook the first cell, counted from 1.",
+                },
+                "limit": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "description": f"Number of lines or cells to return, {MOST_LINES:,} unless given and at most.",
+                },
+                "pages": {"type": "string", "description": "Pages of a PDF, such as 3 or 3-7. Default: the first 20."},
+            },
+            "required": ["path"],
+            "additionalProperties": False,
+        },
+        is_read_only=True,
+        safety=READS_PATH,
+    )
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        try:
+            path = check(self.spec, arguments).text("path")
+        except Refused as refused:
+            return Preview("Read a file?", "", str(refused))
+        return Preview(f"Read {visible(path)}?", visible(path))
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        process = SideProcess()
+        return await answered(lambda: _read(check(self.spec, arguments), workspace, process), process.stop)
+
+
+def _read(arguments: Arguments, workspace: Workspace, process: SideProcess) -> ToolOutcome:
+    from qcode.tools.files import pictures  # loads with the first file that is read, not at start
+
+    place = workspace.resolve(arguments.text("path"))
+    if workspace.is_folder(place.path):
+        raise Refused(f"{place.shown} is a folder; list it with ls")
+    if not workspace.exists(place):
+        raise Refused(f"{place.shown} does not exist{_neighbours(place, workspace)}")
+    first, limit = arguments.integer("offset", 1), min(arguments.integer("limit", MOST_LINES), MOST_LINES)
+    if workspace.size(place) > LARGEST:
+        return _read_part(place, first, limit, workspace)
+    loaded = workspace.load(place)
+    media_type = pictures.image_type(loaded.data)
+    if media_type:
+        picture = pictures.picture(loaded.data, media_type, place.shown)
+        workspace.remember(place, loaded)
+        return ToolOutcome(f"[{place.shown}: {picture.described}]", summary=picture.described, images=(picture.image,))
+    if loaded.data.startswith(b"%PDF-"):
+        return read_pdf(loaded.data, place.shown, page_range(arguments.text("pages")), process)
+    read = text_file.decode_to_show(loaded.data, place.shown)
+    workspace.remember(place, loaded)
+    notes = [f"[{read.note}]"] if read.note else []
+    if place.path.suffix == ".ipynb":
+        notebook = notebooks.parse_notebook(read.document.text)
+        if notebook is not None:
+            return _cells(notebook, first, limit, place)
+        notes.append("[this is no notebook of format 4, so it is shown as text]")
+    return _lines(read.document.text, first, limit, place, notes)
+
+
+def _lines(content: str, first: int, limit: int, place: Place, notes: list[str]) -> ToolOutcome:
+    lines = content.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    if not lines:
+        return ToolOutcome(f"[{place.shown} is empty]", summary="empty")
+    if first > len(lines):
+        raise Refused(f"{place.shown} has {len(lines):,} lines; offset {first:,} is beyond its end")
+    shown = _numbered(lines[first - 1 : first - 1 + limit], first)
+    last = first + len(shown) - 1
+    if first > 1 or last < len(lines):
+        rest = f"; read on with offset {last + 1}" if last < len(lines) else ""
+        notes = [f"[lines {first}-{last} of {len(lines)}{rest}]", *notes]
+    return ToolOutcome("\n".join([*shown, *notes]), summary=f"{len(shown):,} line{'s' if len(shown) != 1 else ''}")
+
+
+def _numbered(lines: list[str], first: int) -> list[str]:
+    """Return at least one line, and no more than fit the bounds."""
+    shown: list[str] = []
+    size = 0
+    for number, line in enumerate(lines, start=first):
+        if len(line) > MOST_LINE_CHARS:
+            line = f"{line[:MOST_LINE_CHARS]}... [{len(line) - MOST_LINE_CHARS:,} more characters on this line]"
+        entry = f"{number:>6}\t{line}"
+        size += len(entry.encode("utf-8", "replace")) + 1
+        if shown and size > MOST_BYTES:
+            break
+        shown.append(entry)
+    return shown
+
+
+def _read_part(place: Place, first: int, limit: int, workspace: Workspace) -> ToolOutcome:
+    """Return lines of a file that is too large to be read as a whole; it cannot be changed with the other tools."""
+    part = workspace.load_lines(place, first, limit, MOST_BYTES)
+    if any(b"\0" in line for line in part.lines):
+        raise Refused(f"{place.shown} is a binary file ({part.size:,} bytes)")
+    if not part.lines:
+        raise Refused(f"{place.shown} has fewer than {first:,} lines")
+    lines = [line.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r") for line in part.lines]
+    shown = _numbered(lines, first)
+    last = first + len(shown) - 1
+    rest = "" if part.is_end and len(shown) == len(lines) else f"; read on with offset {last + 1}, or search with grep"
+    note = f"[lines {first}-{last} of a file of {part.size:,} bytes, too large to be changed with edit or write{rest}]"
+    return ToolOutcome("\n".join([*shown, note]), summary=f"{len(shown):,} lines")
+
+
+def _cells(notebook: JsonObject, first: int, limit: int, place: Place) -> ToolOutcome:
+    cells = notebooks.cells_of(notebook)
+    if not cells:
+        return ToolOutcome(f"[{place.shown} has no cells]", summary="no cells")
+    if first > len(cells):
+        raise Refused(f"{place.shown} has {len(cells):,} cells; offset {first:,} is beyond its end")
+    content, count, images = notebooks.show(cells, first, limit)
+    last = first + count - 1
+    if first > 1 or last < len(cells):
+        rest = f"; read on with offset {last + 1}" if last < len(cells) else ""
+        content += f"\n[cells {first}-{last} of {len(cells)}{rest}]"
+    return ToolOutcome(content, summary=f"{count} cell{'s' if count != 1 else ''}", images=images)
+
+
+def _neighbours(place: Place, workspace: Workspace) -> str:
+    """Return a hint at files of a similar name in the same folder."""
+    try:
+        names = sorted(entry.name for entry in place.path.parent.iterdir())
+    except OSError:
+        return ""
+    near = get_close_matches(place.path.name, names, n=3)
+    return f"; did you mean {' or '.join(workspace.show(place.path.parent / name) for name in near)}?" if near else ""
+
+
+MOST_PAGES = 20
+MAX_PDF_CHARS = 200_000
+LIMIT_S = 40.0
+_PDF_PROGRAM = Path(__file__).with_name("pdf_program.py")
+_PAGE_RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
+
+
+def page_range(text: str) -> tuple[int, int]:
+    """Return first and last page of `3` or `3-7`; raise `Refused` for anything else. Without one, the first pages."""
+    if not text.strip():
+        return 1, MOST_PAGES
+    found = _PAGE_RANGE.fullmatch(text)
+    first, last = (int(found[1]), int(found[2] or found[1])) if found is not None else (0, 0)
+    if not 1 <= first <= last:
+        raise Refused(f"read: pages must be a page or a range such as 3 or 3-7, not {text!r}")
+    return first, min(last, first + MOST_PAGES - 1)
+
+
+def read_pdf(data: bytes, shown: str, pages: tuple[int, int], process: SideProcess) -> ToolOutcome:
+    """Return the text of some pages, with how to get the rest; raise `Refused` where there is none to get."""
+    found = importlib.util.find_spec("pypdf")
+    if found is None or found.origin is None:
+        raise Refused(f"{shown} is a PDF, and pypdf, which reads them, is not installed")
+    first, last = pages
+    arguments = [str(Path(found.origin).parents[1]), str(first), str(last), str(MAX_PDF_CHARS)]
+    printed = process.run(_PDF_PROGRAM, arguments, data, LIMIT_S)
+    told = [json.loads(line) for line in printed.lines]
+    if not told:
+        raise Refused(f"{shown} is a PDF that cannot be read: {printed.failure}")
+    count: int = told[0]
+    texts: list[tuple[int, str]] = [(number, text) for number, text in told[1:]]
+    if not texts:
+        if printed.failure:
+            raise Refused(f"page {first} of {shown} cannot be read: {printed.failure}")
+        raise Refused(f"{shown} has {count} pages; page {first} is beyond its end")
+    parts = [f"[page {number}]\n{text.strip() or '[no text on this page]'}" for number, text in texts]
+    end = texts[-1][0]
+    rest = f"; read on with pages '{end + 1}-{min(end + MOST_PAGES, count)}'" if end < count else ""
+    notes = [f"[pages {first}-{end} of {count}{rest}]"]
+    if printed.failure:
+        notes.append(f"[page {end + 1} cannot be read: {printed.failure}]")
+    if not any(text.strip() for _, text in texts):
+        notes.append("[there is no text to take out: the pages may be pictures]")
+    return ToolOutcome("\n".join([*parts, *notes]), summary=f"{len(texts)} of {count} pages")

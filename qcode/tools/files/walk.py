@@ -1,0 +1,178 @@
+"""Walks a folder as git sees it: ignored files and `.git` are left out, links are not followed, names are in order."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+MOST_ENTRIES = 300_000
+_LARGEST_RULES = 1024 * 1024
+_WILDCARDS = re.compile(r"\*+")
+_MOST_IN_A_NAME, _MOST_IN_A_RULE = 3, 5
+
+_Rules: TypeAlias = "tuple[tuple[str, GitIgnoreSpec], ...]"
+"""Specs with the folder each is relative to, from the root down; the last that has an opinion decides."""
+
+
+class TooMany(Exception):  # noqa: N818  # an end, not a failure
+    """The walk was given up: it met more entries than it is willing to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or link; `relative` to the folder where the walk began, with `/`."""
+
+    relative: str
+    entry: os.DirEntry[str]
+
+
+def files(root: Path, start: Path, is_stopped: Callable[[], bool]) -> Iterator[Entry]:
+    """Yield the files below `start`, which is `root` or below it; raise `TooMany` beyond `MOST_ENTRIES`.
+
+    Rules are those of the `.gitignore` files from `root` on and of `.git/info/exclude`. A start that is itself ignored
+    was asked for by name, so rules above it do not count there.
+    """
+    prefix = "/".join(start.relative_to(root).parts)
+    left = MOST_ENTRIES
+    pending = [_Level.of(root, prefix, _rules_above(root, start))]
+    while pending:
+        level = pending[-1]
+        entry = next(level.entries, None)
+        if entry is None:
+            pending.pop()
+            continue
+        left -= 1
+        if left < 0:
+            raise TooMany
+        if is_stopped():
+            return
+        path = f"{level.folder}/{entry.name}" if level.folder else entry.name
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if entry.name == ".git" or _is_ignored(level.rules, path, is_folder=is_folder):
+            continue
+        if is_folder:
+            pending.append(_Level.of(root, path, level.rules))
+        else:
+            yield Entry(path[len(prefix) + 1 if prefix else 0 :], entry)
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """A folder that the walk is in: what is left of it, and the rules that hold there."""
+
+    folder: str
+    rules: _Rules
+    entries: Iterator[os.DirEntry[str]]
+
+    @staticmethod
+    def of(root: Path, folder: str, rules: _Rules) -> _Level:
+        try:
+            entries = sorted(os.scandir(root / folder), key=lambda entry: entry.name)
+        except OSError:
+            entries = []
+        return _Level(folder, _with_rules_of(rules, root, folder), iter(entries))
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An entry of a folder. `folder` is None for what is none; `described` says what is special, or how large it is."""
+
+    name: str
+    described: str
+    is_ignored: bool
+    folder: Folder | None
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder with the rules that hold in it; nothing is read before it is asked for."""
+
+    root: Path
+    relative: str
+    rules: _Rules
+
+    def items(self) -> list[Item]:
+        """Return what is in the folder but `.git`, folders first, each kind in order of names."""
+        level = _Level.of(self.root, self.relative, self.rules)
+        found = [self._item(entry, level.rules) for entry in level.entries if entry.name != ".git"]
+        return sorted(found, key=lambda item: (item.folder is None, item.name))
+
+    def size(self) -> int:
+        """Return how many entries there are."""
+        try:
+            with os.scandir(self.root / self.relative) as entries:
+                return sum(1 for _ in entries)
+        except OSError:
+            return 0
+
+    def _item(self, entry: os.DirEntry[str], rules: _Rules) -> Item:
+        relative = f"{self.relative}/{entry.name}" if self.relative else entry.name
+        is_folder = entry.is_dir(follow_symlinks=False)
+        is_ignored = _is_ignored(rules, relative, is_folder=is_folder)
+        if is_folder:
+            return Item(entry.name, "", is_ignored, Folder(self.root, relative, rules))
+        try:
+            if entry.is_symlink():
+                described = f" -> {os.readlink(entry.path)}"  # noqa: PTH115  # as text, the way it was written
+            else:
+                described = f"  {entry.stat(follow_symlinks=False).st_size:,}"
+        except OSError:
+            described = ""
+        return Item(entry.name, described, is_ignored, None)
+
+
+def folder(root: Path, start: Path) -> Folder:
+    """Return the folder `start`, which is `root` or below it. One that is itself ignored was asked for by name."""
+    return Folder(root, "/".join(start.relative_to(root).parts), _rules_above(root, start))
+
+
+def _rules_above(root: Path, start: Path) -> _Rules:
+    rules = _with_file((), "", root / ".git/info/exclude")
+    parts = start.relative_to(root).parts
+    for depth in range(len(parts)):
+        rules = _with_rules_of(rules, root, "/".join(parts[:depth]))
+        if _is_ignored(rules, "/".join(parts[: depth + 1]), is_folder=True):
+            return ()
+    return rules
+
+
+def _with_rules_of(rules: _Rules, root: Path, folder: str) -> _Rules:
+    return _with_file(rules, folder, root / folder / ".gitignore")
+
+
+def _with_file(rules: _Rules, folder: str, path: Path) -> _Rules:
+    from pathspec import GitIgnoreSpec  # loaded with the first walk, not at start
+
+    try:
+        if not path.is_file() or path.stat().st_size > _LARGEST_RULES:
+            return rules
+        lines = [line for line in path.read_text("utf-8", errors="replace").split("\n") if _is_quick(line)]
+        return (*rules, (folder, GitIgnoreSpec.from_lines(lines)))
+    except (OSError, ValueError):
+        return rules
+
+
+def _is_quick(line: str) -> bool:
+    """Return whether a rule takes a short time for every name, also for one that was made to take for ever.
+
+    The time is the length of a name to the power of the wildcards. A rule that has too many leaves nothing out.
+    """
+    in_names = max(len(_WILDCARDS.findall(name)) for name in line.split("/"))
+    return in_names <= _MOST_IN_A_NAME and len(_WILDCARDS.findall(line)) <= _MOST_IN_A_RULE
+
+
+def _is_ignored(rules: _Rules, path: str, *, is_folder: bool) -> bool:
+    for folder, spec in reversed(rules):
+        relative = path[len(folder) + 1 :] if folder else path
+        verdict = spec.check_file(f"{relative}/" if is_folder else relative).include
+        if verdict is not None:
+            return verdict
+    return False

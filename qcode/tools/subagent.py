@@ -1,0 +1,104 @@
+"""The `agent` tool as the model sees it: a task for a sub-agent with a context of its own.
+
+This module only reads what a call says. Running a sub-agent takes a turn, which is not the job of this room: `run`
+is for a session that has no sub-agents, and says so.
+"""
+
+from __future__ import annotations
+
+from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
+from qcode.text.clean import visible, visible_lines
+from qcode.text.json import Json, JsonObject
+from qcode.tools.arguments import check
+from qcode.tools.tool import Preview, ToolContext, failed
+from qcode.tools.workspace import Workspace
+from qcode.values import dataclass
+
+NAME = "agent"
+EXPLORE, GENERAL = "explore", "general"
+SAME, SMALL = "same", "small"
+_LONGEST_DESCRIPTION = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a sub-agent is to do. `description` is a few words on one line, for people; `model` may be empty."""
+
+    description: str
+    prompt: str
+    kind: str
+    model: str
+
+
+class Agent:
+    """`kinds` are names with what each is for, `readers` those that change nothing.
+
+    `has_small`: there is a second, smaller model to choose.
+    """
+
+    def __init__(
+        self, kinds: tuple[tuple[str, str], ...], *, readers: tuple[str, ...] = (EXPLORE,), has_small: bool = False
+    ) -> None:
+        self.spec = _spec(kinds, readers, has_small=has_small)
+
+    def task(self, arguments: JsonObject) -> Task:
+        """Return what a call asks for; raise `Refused` where it asks for nothing that can be done."""
+        checked = check(self.spec, arguments)
+        description = " ".join(checked.text("description").split())[:_LONGEST_DESCRIPTION]
+        prompt = checked.text("prompt").strip()
+        if not description or not prompt:
+            raise Refused("agent: the description or the prompt is empty")
+        return Task(description, prompt, checked.text("kind"), checked.text("model"))
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        try:
+            task = self.task(arguments)
+        except Refused as refused:
+            return Preview("Start a sub-agent?", "", str(refused))
+        about = f"{task.description} ({task.kind}{f', {task.model} model' if task.model else ''})"
+        return Preview("Start a sub-agent?", f"{visible(about)}\n\n{visible_lines(task.prompt)}")
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        return failed("agent: a sub-agent cannot start another one")
+
+
+def _spec(kinds: tuple[tuple[str, str], ...], readers: tuple[str, ...], *, has_small: bool) -> ToolSpec:
+    properties: dict[str, Json] = {
+        "description": {"type": "string", "description": "The task in three to six words; the person sees it."},
+        "prompt": {
+            "type": "string",
+            "description": (
+                "The whole task. The sub-agent knows nothing of this conversation: name files and folders, say what is "
+                "known already, and say exactly what its answer has to contain."
+            ),
+        },
+        "kind": {
+            "type": "string",
+            "enum": [name for name, _ in kinds],
+            "description": " ".join(f"{name}: {purpose}" for name, purpose in kinds),
+        },
+    }
+    if has_small:
+        properties["model"] = {
+            "type": "string",
+            "enum": [SAME, SMALL],
+            "description": "small: a cheaper, quicker model, for plain lookups. The same as yours unless given.",
+        }
+    return ToolSpec(
+        name=NAME,
+        description=(
+            "Hand a task to a sub-agent, which works through it with tools of its own and returns one answer. Use it "
+            "where much has to be read to learn little (finding out how something works across many files), or for a "
+            "part of the work that stands alone, so that this conversation keeps only the answer. Several explore "
+            "calls in one reply run side by side. Not for what one or two calls of your own would show. The person "
+            "does not see its answer: say what matters of it yourself, and check what you rely on."
+        ),
+        parameters={
+            "type": "object",
+            "properties": properties,
+            "required": ["description", "prompt", "kind"],
+            "additionalProperties": False,
+        },
+        reads_when=("kind", readers),
+        safety="harmless",  # each call of a sub-agent is judged for itself
+    )

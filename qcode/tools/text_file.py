@@ -1,0 +1,173 @@
+"""A text file as lines that a model can work on, and back to bytes with everything kept that was not changed. Pure.
+
+Kept are the byte order mark, the encoding (UTF-8, or UTF-16 with a mark), each line's own ending and whether the last
+line has one. In `Document.text` every ending is a plain newline. `diff_of` compares two documents.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import re
+from collections import Counter
+
+from qcode.protocol.tools import Refused
+from qcode.text.diff import BoundedMatcher, unified_diff
+from qcode.values import dataclass
+
+_ENDING = re.compile(r"\r\n|\n")
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_NO_NEWLINE = "\n\\ No newline at end of file"
+_SAMPLE = 64 * 1024
+_COMPARED = 2_000_000
+"""Products of line counts up to which changed lines are matched one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """`endings` has one entry for each newline of `text`."""
+
+    text: str
+    endings: tuple[str, ...] = ()
+    encoding: str = "utf-8"
+    mark: bytes = b""
+
+
+def decode(data: bytes, shown: str) -> Document:
+    """Return the document that `data` is; raise `Refused` where it is not text in a known encoding."""
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)) and len(data) % 4 == 0:
+        raise Refused(f"{shown} is UTF-32; only UTF-8 and UTF-16 can be read and edited")
+    mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
+    if encoding == "utf-8" and b"\0" in data:
+        raise Refused(f"{shown} is a binary file ({len(data):,} bytes)")
+    try:
+        raw = data[len(mark) :].decode(encoding)
+    except UnicodeDecodeError:
+        raise Refused(
+            f"{shown} is neither UTF-8 nor UTF-16 text ({len(data):,} bytes); "
+            "if it is text in another encoding, convert it in the shell with iconv"
+        ) from None
+    return from_text(raw, encoding, mark)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A document as it can be shown; `note` says so where it is in an encoding that cannot be edited."""
+
+    document: Document
+    note: str = ""
+
+
+def decode_to_show(data: bytes, shown: str) -> Shown:
+    """`decode`, also for text in other encodings, which can be shown and not edited."""
+    try:
+        return Shown(decode(data, shown))
+    except Refused:
+        encoding = _other_encoding(data)
+        if not encoding:
+            raise
+    name = "UTF-16 without a byte order mark" if encoding.startswith("utf-16") else "not UTF-8; shown as Latin-1"
+    note = f"this file is {name}, and cannot be edited before it is converted, for example with iconv in the shell"
+    return Shown(from_text(data.decode(encoding)), note)
+
+
+def _other_encoding(data: bytes) -> str:
+    """Return the encoding that bytes which are no UTF-8 most likely have, empty where they are no text."""
+    sample = data[:_SAMPLE]
+    if b"\0" not in data:
+        return "" if _CONTROLS.search(sample) else "latin-1"
+    for encoding, high in (("utf-16-le", 1), ("utf-16-be", 0)):
+        zeros = sample[high::2].count(0)
+        if len(data) % 2 == 0 and zeros > len(sample) // 5 and not sample[1 - high :: 2].count(0):
+            with contextlib.suppress(UnicodeDecodeError):
+                return encoding if data.decode(encoding) else ""
+    return ""
+
+
+def from_text(raw: str, encoding: str = "utf-8", mark: bytes = b"") -> Document:
+    """Return the document of a text that still has its line endings."""
+    if "\r" in raw and "\n" not in raw:
+        return Document(raw.replace("\r", "\n"), ("\r",) * raw.count("\r"), encoding, mark)
+    endings = tuple(_ENDING.findall(raw))
+    return Document(raw.replace("\r\n", "\n"), endings, encoding, mark)
+
+
+def encode(document: Document) -> bytes:
+    """Return the bytes of a document; the inverse of `decode`."""
+    lines = document.text.split("\n")
+    raw = "".join(line + ending for line, ending in zip(lines, (*document.endings, ""), strict=True))
+    return document.mark + raw.encode(document.encoding)
+
+
+def with_text(document: Document, text: str) -> Document:
+    """Return `document` with another text; a line that stays keeps its ending, a new one takes its neighbour's."""
+    old, new = document.text.split("\n"), text.split("\n")
+    usual = Counter(document.endings).most_common(1)[0][0] if document.endings else "\n"
+    if len(set(document.endings)) <= 1:
+        return Document(text, (usual,) * (len(new) - 1), document.encoding, document.mark)
+    known = [*document.endings, usual]
+    endings: list[str] = []
+    for kind, old_start, old_end, new_start, new_end in _changes(old, new):
+        if kind == "equal":
+            endings += known[old_start:old_end]
+            continue
+        replaced = known[old_start:old_end][: new_end - new_start]
+        neighbour = (replaced or endings or known)[-1 if replaced or endings else 0]
+        endings += replaced + [neighbour] * (new_end - new_start - len(replaced))
+    return Document(text, tuple(endings[: len(new) - 1]), document.encoding, document.mark)
+
+
+def _changes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, int]]:
+    """Return opcodes like difflib's, at a bounded cost: what is equal at both ends is not compared again."""
+    start = 0
+    while start < min(len(old), len(new)) and old[start] == new[start]:
+        start += 1
+    tail = 0
+    while tail < min(len(old), len(new)) - start and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    old_end, new_end = len(old) - tail, len(new) - tail
+    changes = [("equal", 0, start, 0, start)]
+    if (old_end - start) * (new_end - start) > _COMPARED:
+        changes.append(("replace", start, old_end, start, new_end))
+    else:
+        matcher = BoundedMatcher(old[start:old_end], new[start:new_end], autojunk=False)
+        changes += [(kind, a + start, b + start, c + start, d + start) for kind, a, b, c, d in matcher.get_opcodes()]
+    return [*changes, ("equal", old_end, len(old), new_end, len(new))]
+
+
+def diff_of(name: str, old: Document | None, new: Document | None, *, was: str = "") -> str:
+    """Return the whole unified diff from `old` (None: a new file) to `new` (None: it is deleted), empty for no change.
+
+    `was` is the name the file had before, if it had another. Line endings are shown, as a mark, only where the diff
+    would otherwise hide that they change.
+    """
+    shows_endings = old is not None and new is not None and bool(old.endings) and set(old.endings) != set(new.endings)
+    before = _diff_lines(old, shows_endings) if old is not None else []
+    after = _diff_lines(new, shows_endings) if new is not None else []
+    source = f"a/{name_in_diff(was or name)}" if old is not None else "/dev/null"
+    target = f"b/{name_in_diff(name)}" if new is not None else "/dev/null"
+    lines = list(unified_diff(before, after, source, target))
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def name_in_diff(name: str) -> str:
+    """Return the name of a file for a header line, in which a line break is `\ufffd`: it would make two lines."""
+    return _BREAKING.sub("\ufffd", name)
+
+
+def _diff_lines(document: Document, shows_endings: bool) -> list[str]:
+    if not document.text:
+        return []
+    lines = document.text.split("\n")
+    if shows_endings:
+        marks = [ending.replace("\r", "\u240d").replace("\n", "") for ending in document.endings]
+        lines = [line + mark for line, mark in zip(lines, (*marks, ""), strict=True)]
+    if lines[-1] == "":
+        return lines[:-1]
+    return [*lines[:-1], lines[-1] + _NO_NEWLINE]

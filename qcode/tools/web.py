@@ -1,0 +1,285 @@
+"""The `fetch` tool: one page of the web as text. It goes where the rules allow, and connects to what they checked.
+
+A name is resolved once, every address it has must be acceptable, and the connection is made to one of those, so a
+name that means something else a moment later leads nowhere. No cookie, key or other data of the user is sent. HTML
+becomes Markdown in a process of its own (`pages`), because a host can send a page that takes forever to convert.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import re
+import socket
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urljoin, urlsplit
+
+from qcode.protocol.tools import Fetches, Refused, ToolOutcome, ToolSpec
+from qcode.text.clean import visible
+from qcode.text.json import JsonObject
+from qcode.tools.arguments import check
+from qcode.tools.output import Collector
+from qcode.tools.processes import SideProcess
+from qcode.tools.tool import Preview, ToolContext, failed, off_loop
+from qcode.tools.workspace import Workspace
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    import httpx2
+
+MOST_BYTES = 10 * 1024 * 1024
+LONGEST_S = 30.0
+MOST_REDIRECTS = 5
+_TEXT = re.compile(
+    r"text/.*|application/([\w.+-]*[+])?(json|xml|yaml|toml|javascript|ecmascript|x-sh|sql|graphql)|image/svg\+xml"
+)
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+_HTML = frozenset({"text/html", "application/xhtml+xml"})
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
+"""Window bits of zlib for each coding a server may use although it was asked for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a URL leads: `host` as it is asked for, an IPv6 address in brackets."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+class Gate(Protocol):
+    """What the rules say about where to go. Asked for every hop."""
+
+    def target(self, url: str) -> Target | str:
+        """Return where `url` leads, or why it is never fetched."""
+        ...
+
+    def refusal(self, url: str) -> str:
+        """Return why `url` may not be fetched without asking somebody, empty where it may."""
+        ...
+
+    def accepts(self, target: Target, address: str) -> bool:
+        """Whether a connection to `address`, which the host of `target` resolved to, may be made."""
+        ...
+
+
+class Fetch:
+    """`resolve` gives the addresses of a name and raises `OSError`; it runs in a thread."""
+
+    spec = ToolSpec(
+        name="fetch",
+        description=(
+            "Fetch a URL (http or https) and return its text; HTML comes as Markdown. It sees public pages only: no "
+            "login, no cookies, no script is run. Long pages are shortened in the middle, the whole is in a file."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {"url": {"type": "string", "description": "The whole URL, with https://."}},
+            "required": ["url"],
+            "additionalProperties": False,
+        },
+        safety=Fetches("url"),
+    )
+
+    def __init__(self, gate: Gate, resolve: Callable[[str, int], list[str]] | None = None) -> None:
+        self._gate = gate
+        self._resolve = resolve or _addresses
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        try:
+            url = check(self.spec, arguments).text("url")
+        except Refused as refused:
+            return Preview("Fetch a page?", "", str(refused))
+        found = self._gate.target(url)
+        return Preview("Fetch this page?", visible(url), found if isinstance(found, str) else "")
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        try:
+            url = check(self.spec, arguments).text("url")
+            async with asyncio.timeout(LONGEST_S):
+                page = await self._fetch(url)
+            process = SideProcess()
+            text = await off_loop(lambda: page.text(process), process.stop)
+        except Refused as refused:
+            return failed(f"fetch: {refused}")
+        except TimeoutError:
+            return failed(f"fetch: no whole answer within {LONGEST_S:g} s")
+        collector = Collector(context.max_output_chars, lambda: workspace.scratch)
+        collector.feed(text.encode("utf-8", "replace"))
+        body = collector.close()
+        head = f"{page.url}\n{page.status} {page.kind}".rstrip()
+        is_error = page.status >= 400
+        return ToolOutcome(
+            f"{head}\n\n{body or '[nothing]'}", is_error=is_error, summary=f"{page.status}, {len(page.data):,} bytes"
+        )
+
+    async def _fetch(self, url: str) -> Page:
+        for hop in range(MOST_REDIRECTS + 1):
+            target = self._gate.target(url)
+            if isinstance(target, str):
+                raise Refused(f"{target}: {url}")
+            refusal = self._gate.refusal(url) if hop else ""
+            if refusal:
+                raise Refused(
+                    f"it redirects to {url}, which was not approved ({refusal}). Call fetch with that URL to ask."
+                )
+            page = await self.visit(url, target)
+            if page.status not in _REDIRECTS or not page.location:
+                return page
+            try:
+                url = urljoin(url, page.location)
+            except ValueError:
+                raise Refused(f"{url} redirects to something that is no address") from None
+        raise Refused(f"more than {MOST_REDIRECTS} redirects")
+
+    async def visit(
+        self, url: str, target: Target, *, headers: Mapping[str, str] | None = None, content: bytes | None = None
+    ) -> Page:
+        """Send one request to `target`, a POST where there is `content`; raise `Refused` where nothing comes of it."""
+        import httpx2
+
+        address = await self._checked_address(target)
+        parts = urlsplit(url)
+        shown = f"[{address}]" if ":" in address else address
+        where = f"{target.scheme}://{shown}:{target.port}{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+        is_usual = target.port == (443 if target.scheme == "https" else 80)
+        sent = {
+            "Host": target.host if is_usual else f"{target.host}:{target.port}",
+            "User-Agent": "qcode",
+            "Accept": "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
+            "Accept-Encoding": "identity",
+            **(headers or {}),
+        }
+        method = "GET" if content is None else "POST"
+        extensions = {"sni_hostname": target.host} if target.scheme == "https" else {}
+        try:
+            async with (
+                httpx2.AsyncClient(
+                    verify=httpx2.create_ssl_context(), trust_env=False, proxy=_proxy(target), timeout=LONGEST_S
+                ) as client,
+                client.stream(method, where, headers=sent, content=content, extensions=extensions) as response,
+            ):
+                return await _read(url, response)
+        except httpx2.HTTPError as error:
+            raise Refused(f"{target.host} could not be reached: {_reason(error)}") from None
+        except (httpx2.InvalidURL, ValueError) as error:
+            raise Refused(f"the URL cannot be fetched: {error}") from None
+
+    async def _checked_address(self, target: Target) -> str:
+        """Resolve once; return an address of the host, or refuse where any of them is not acceptable."""
+        name = target.host.strip("[]")
+        try:
+            addresses = await off_loop(lambda: self._resolve(name, target.port))
+        except OSError as error:
+            raise Refused(f"the name {name} was not found ({error.strerror or error})") from None
+        refused = next((address for address in addresses if not self._gate.accepts(target, address)), None)
+        if refused is not None or not addresses:
+            raise Refused(f"{name} leads to {refused or 'no address'}, which is not a public address")
+        return addresses[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An answer of a host; `data` is empty for a redirect."""
+
+    url: str
+    status: int
+    kind: str
+    location: str
+    data: bytes
+    charset: str
+
+    @property
+    def plain(self) -> str:
+        return _decoded(self.data, self.charset)
+
+    def text(self, process: SideProcess) -> str:
+        """Return it for a reader, HTML as Markdown; raise `Refused` where it cannot be converted."""
+        return html_text(self.plain, self.url, process) if self.kind in _HTML else self.plain
+
+
+async def _read(url: str, response: httpx2.Response) -> Page:
+    """Read an answer within its bounds; one that is no text is refused by its type, before its body is read."""
+    content_type = response.headers.get("content-type", "text/plain")
+    kind = content_type.partition(";")[0].strip().casefold()
+    location = response.headers.get("location", "")
+    found = _CHARSET.search(content_type)
+    charset = found[1] if found else ""
+    if response.status_code in _REDIRECTS and location:
+        return Page(url, response.status_code, kind, location, b"", charset)
+    if not _TEXT.fullmatch(kind):
+        raise Refused(f"{url} is {kind or 'of no type'}, not text")
+    coding = response.headers.get("content-encoding", "identity").strip().casefold()
+    if coding != "identity" and coding not in _CODINGS:
+        raise Refused(f"{url} is compressed in a way that was not asked for ({coding})")
+    unpacking = zlib.decompressobj(_CODINGS[coding]) if coding in _CODINGS else None
+    data = bytearray()
+    try:
+        async for piece in response.aiter_raw():
+            data += piece if unpacking is None else unpacking.decompress(piece, MOST_BYTES + 1 - len(data))
+            if len(data) > MOST_BYTES or (unpacking is not None and unpacking.unconsumed_tail):
+                raise Refused(f"{url} is larger than {MOST_BYTES // 1024**2} MB")
+    except zlib.error:
+        raise Refused(f"{url} is compressed in a way that cannot be read") from None
+    return Page(url, response.status_code, kind, "", bytes(data), charset)
+
+
+def _decoded(data: bytes, charset: str) -> str:
+    if not charset and (found := re.search(rb"<meta[^>]{0,200}charset=[\"']?([\w.:-]+)", data[:2_048], re.IGNORECASE)):
+        charset = found[1].decode("ascii", "replace")
+    return decode_page(data, charset).removeprefix("\ufeff")
+
+
+def _addresses(name: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(row[4][0]) for row in found))
+
+
+def _proxy(target: Target) -> str | None:
+    """Return the proxy the environment names for a host, None where there is none or it is this machine."""
+    from urllib.request import getproxies, proxy_bypass
+
+    proxies = getproxies()
+    if target.host in ("localhost", "127.0.0.1", "[::1]") or proxy_bypass(target.host):
+        return None
+    given = proxies.get(target.scheme) or proxies.get("all")
+    return given if not given or "://" in given else f"http://{given}"
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).strip()
+    return text.split("\n", 1)[0][:200] if text else type(error).__name__
+
+
+LIMIT_S = 25.0
+_PAGES_PROGRAM = Path(__file__).with_name("pages.py")
+# Codecs of Python that are no encoding of text on the web; some fail, some take time that grows with the square.
+_NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape"})
+
+
+def decode_page(data: bytes, charset: str) -> str:
+    """Return what a page says; a charset that is unknown or not of the web is taken for UTF-8."""
+    name = charset.casefold().replace("-", "_")
+    try:
+        return data.decode("utf-8" if name in _NO_CHARSETS else charset or "utf-8", "replace")
+    except (LookupError, ValueError):
+        return data.decode("utf-8", "replace")
+
+
+def html_text(html: str, url: str, process: SideProcess) -> str:
+    """Return a page as Markdown; raise `Refused` where that takes too long or too much."""
+    found = importlib.util.find_spec("bs4")
+    if found is None or found.origin is None:
+        raise Refused("HTML cannot be read: beautifulsoup4 is not installed")
+    folder = str(Path(found.origin).parents[1])
+    printed = process.run(_PAGES_PROGRAM, [folder, url], html.encode("utf-8", "replace"), LIMIT_S)
+    if not printed.lines:
+        raise Refused(f"{url} cannot be turned into text: {printed.failure}")
+    text: str = json.loads(printed.lines[0])
+    return text

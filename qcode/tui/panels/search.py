@@ -1,0 +1,112 @@
+"""The field between transcript and prompt that searches the transcript while the user types.
+
+Loaded after the first paint; the search itself is in `transcript.transcript`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Input, Static
+
+from qcode.tui.messages import SearchClosed
+from qcode.tui.transcript.transcript import Found, Transcript
+from qcode.tui.widgets import Field
+
+_ROOM_FOR_KEYS = 72
+
+
+class SearchField(Field):
+    """What to look for. Its keys go from one place to the next."""
+
+    @dataclass
+    class Moved(Message):
+        """Another place is wanted."""
+
+        is_upwards: bool
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,enter", "go(True)", "Earlier", show=False),
+        Binding("down,shift+enter", "go(False)", "Later", show=False),
+    ]
+
+    def action_go(self, is_upwards: bool) -> None:
+        self.post_message(self.Moved(is_upwards))
+
+
+class SearchBar(Horizontal):
+    """One row: the field, which place of how many, the keys. Hidden while closed; focus is the app's to give back."""
+
+    def __init__(self, transcript: Transcript, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._transcript = transcript
+        self._last = ""
+        self.found = Found()
+        self.display = False
+
+    def compose(self) -> ComposeResult:
+        yield Static("Find ", id="search-mark", markup=False)
+        yield SearchField(id="search-field", compact=True)
+        yield Static(id="search-count", markup=False)
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.display)
+
+    def open(self) -> None:
+        """Begin a search, with what was looked for last ready to be replaced."""
+        self.display = True
+        self._transcript.begin_search()
+        field = self._field
+        field.value = self._last
+        field.select_on_focus = True
+        field.focus()
+        self._show(self._transcript.search(self._last))
+
+    def close(self, *, is_going_back: bool) -> bool:
+        """End the search where it is or, `is_going_back`, where it began; return whether it was open."""
+        if not self.is_open:
+            return False
+        self._last = self._field.value
+        self.display = False
+        self._transcript.end_search(is_going_back=is_going_back)
+        self.post_message(SearchClosed())
+        return True
+
+    @on(Input.Changed)
+    def _search(self, event: Input.Changed) -> None:
+        event.stop()
+        if self.is_open:
+            self._show(self._transcript.search(event.value))
+
+    @on(SearchField.Moved)
+    def _search_on(self, event: SearchField.Moved) -> None:
+        event.stop()
+        if self._field.value.strip():
+            self._show(self._transcript.search_on(is_upwards=event.is_upwards))
+
+    def on_resize(self, _event: events.Resize) -> None:
+        if self.is_open:
+            self._show(self.found)
+
+    @property
+    def _field(self) -> SearchField:
+        return self.query_one(SearchField)
+
+    def _show(self, found: Found) -> None:
+        self.found = found
+        if not self._field.value.strip():
+            said = Content("")
+        elif found.count:
+            said = Content(f"{found.number} of {found.count}")
+        else:
+            said = Content.styled("nothing found", "$text-warning")
+        keys = "  ↑↓ next  Esc back  Ctrl+F stay" if self.size.width >= _ROOM_FOR_KEYS else "  Esc back"
+        self.query_one("#search-count", Static).update(Content.assemble(said, (keys, "$muted")))

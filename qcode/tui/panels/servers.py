@@ -1,0 +1,121 @@
+"""Tool servers in the app: their changes become notices, their pending approvals questions above the prompt.
+
+Each question is asked once; `/mcp` asks again after it was put off. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from qcode.protocol.approvals import Answer
+from qcode.protocol.events import ApprovalRequested
+from qcode.protocol.messages import ToolCall
+from qcode.protocol.servers import ServerStatus, ToolServers
+from qcode.text.clean import one_line
+from qcode.text.numbers import count_text
+from qcode.tui.layout import Widgets
+from qcode.tui.turns import Turns
+
+HOW_TO = (
+    "No tool servers are set. Name one in your config.toml:\n\n"
+    '  [mcp_servers.NAME]\n  command = "the program"\n\n'
+    "or start with --mcp-config FILE."
+)
+_LONGEST_LOG = 12
+
+
+class ServerWatch:
+    """Shows the servers of one app. `refresh` is called in the app after each change."""
+
+    def __init__(self, servers: ToolServers | None, widgets: Widgets, turns: Turns) -> None:
+        self._servers = servers
+        self._widgets = widgets
+        self._turns = turns
+        self._put: set[str] = set()
+
+    @property
+    def statuses(self) -> tuple[ServerStatus, ...]:
+        return self._servers.statuses() if self._servers is not None else ()
+
+    def refresh(self) -> None:
+        """Show what is new, ask what is new, and take back what nobody asks any more."""
+        if self._servers is None:
+            return
+        for notice in self._servers.take_notices():
+            self._widgets.transcript.add_notice(notice.level, notice.text)
+        open_questions = {question.key: question for question in self._servers.questions()}
+        for key in self._put - open_questions.keys():
+            self._turns.withdraw(key)
+        new = [question for key, question in open_questions.items() if key not in self._put]
+        self._put = set(open_questions)
+        for question in new:
+            call = ToolCall(question.key, question.server, "{}")
+            self._widgets.approval.ask(ApprovalRequested(call, question.question, question.detail, kind="server"))
+
+    def answer(self, key: str, answer: Answer) -> bool:
+        """Take an answer where the question was ours; return whether it was."""
+        if self._servers is None or key not in self._put:
+            return False
+        self._servers.answer(key, is_allowed=answer.is_allowed)
+        self._turns.after_question()
+        return True
+
+    def put_off(self) -> bool:
+        """Take the question that is shown away without an answer; return whether there was one of ours."""
+        request = self._widgets.approval.request
+        if request is None or request.kind != "server":
+            return False
+        self._turns.withdraw(request.call.call_id)
+        self._widgets.transcript.add_notice("info", f"{request.call.name} waits. /mcp asks again.")
+        return True
+
+    def ask_again(self) -> None:
+        """Put every question that is open, those that were refused or put off too."""
+        if self._servers is None:
+            return
+        for status in self.statuses:
+            self._servers.ask_again(status.name)
+        shown = set(self._widgets.approval.open_ids)
+        self._put &= shown
+        self.refresh()
+
+    def restart(self, name: str) -> None:
+        if self._servers is not None:
+            self._servers.restart(name)
+
+
+def listing(statuses: tuple[ServerStatus, ...]) -> str:
+    """Return the servers for a person, cleaned."""
+    if not statuses:
+        return HOW_TO
+    rows = [line for status in statuses for line in _lines(status)]
+    return "\n".join((*rows, "", "/mcp NAME shows the tools of one, /mcp restart NAME starts it again."))
+
+
+def details(status: ServerStatus) -> str:
+    """Return one server with its tools, cleaned."""
+    lines = list(_lines(status))
+    for tool in status.tools:
+        lines += ["", one_line(tool.name), f"  {one_line(tool.description)}"]
+        if tool.problem:
+            lines.append(f"  not offered: {one_line(tool.problem)}")
+    log = [one_line(line) for line in status.log.splitlines()[-_LONGEST_LOG:]]
+    if log:
+        lines += ["", "It said last:", *(f"  {line}" for line in log)]
+    return "\n".join(lines)
+
+
+def _lines(status: ServerStatus) -> tuple[str, ...]:
+    offered = sum(not tool.problem for tool in status.tools)
+    count = f", {count_text(offered, 'tool')}" if status.state == "ready" else ""
+    left = len(status.tools) - offered
+    out = f", {left} not offered" if left else ""
+    problem = (f"  {one_line(status.problem)}",) if status.problem else ()
+    state = _WORDS.get(status.state, status.state)
+    return (
+        f"{status.name}: {state}{count}{out}",
+        f"  {one_line(status.what)}",
+        f"  {one_line(status.origin)}",
+        *problem,
+    )
+
+
+_WORDS = {"waiting": "waits for your approval", "refused": "not approved", "off": "off (enabled = false)"}

@@ -1,0 +1,216 @@
+"""The model's to-do list: read from calls and messages, told in words, shown in a panel above the prompt.
+
+The panel is open, folded to one line, or hidden; it takes no focus. It opens when a list arrives and no open item was
+left, unless the user folded it before, and folds when the turn ends. Finished items go with the next turn.
+The functions after the panel are pure; the linear mode uses them without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.events import Click
+from textual.geometry import Region
+from textual.widgets import Static
+
+from qcode.protocol.events import ToolFinished, TurnEnded, TurnEvent, TurnStarted
+from qcode.protocol.messages import Message, ToolCall, ToolResult
+from qcode.protocol.tools import Refused
+from qcode.text.clean import one_line
+from qcode.text.json import parse_object
+from qcode.tools.dialog import Todo, TodoItem, todo_items
+from qcode.tui.transcript.line import shorten
+
+_MARKS = {"pending": "○", "in_progress": "●", "done": "✓"}
+_LABEL = "todos "
+_ROOM_FOR_HINT = 40
+_SHARE = 0.334
+
+
+class TodoPanel(Vertical):
+    """`items` is the list it shows, `key` what opens and folds it, as it is printed on keyboards."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.items: tuple[TodoItem, ...] = ()
+        self.key = ""
+        self._is_open = False
+        self._is_kept_folded = False
+        self.display = False
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="todo-line", markup=False)
+        with VerticalScroll(id="todo-scroll", can_focus=False):
+            yield Static(id="todo-items", markup=False)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the items are seen, and not only the line that stands for them."""
+        return self._is_open and bool(self.items)
+
+    def see(self, event: TurnEvent) -> None:
+        """Follow what a turn does with the list."""
+        match event:
+            case TurnStarted() if is_over(self.items):
+                self._show((), is_open=False)
+            case ToolFinished(call=call, state="done"):
+                items = todos_of(call)
+                if items is not None:
+                    is_new = is_over(self.items) and not is_over(items) and not self._is_kept_folded
+                    self._show(items, is_open=is_new or self._is_open)
+            case TurnEnded():
+                self._show(self.items, is_open=False)
+            case _:
+                pass
+
+    def become(self, items: Sequence[TodoItem]) -> None:
+        """Show the list of another conversation, or of another point in it, folded; one that is over is not shown."""
+        self._show(() if is_over(items) else tuple(items), is_open=False)
+
+    def toggle(self) -> bool:
+        """Open or fold as the person wants it; return False where there is no list."""
+        if not self.items:
+            return False
+        self._is_kept_folded = self._is_open
+        self._show(self.items, is_open=not self._is_open)
+        return True
+
+    def on_mount(self) -> None:
+        self._paint()
+
+    def on_resize(self) -> None:
+        self._paint()
+
+    @on(Click, "#todo-line")
+    def _line_clicked(self, event: Click) -> None:
+        event.stop()
+        self.toggle()
+
+    def _show(self, items: tuple[TodoItem, ...], *, is_open: bool) -> None:
+        if items == self.items and is_open == self._is_open:
+            return
+        self.items, self._is_open = items, is_open and bool(items)
+        self._paint()
+
+    def _paint(self) -> None:
+        self.display = bool(self.items)
+        if not self.is_mounted or not self.items:
+            return
+        width = max(8, (self.size.width or 80) - len(_LABEL) - 2)
+        hint = f"  {self.key}" if self.key and width >= _ROOM_FOR_HINT else ""
+        line = shorten(in_short(self.items), width - len(hint))
+        self.query_one("#todo-line", Static).update(
+            Content.assemble((_LABEL, "$muted"), (line, "bold" if self.is_open else ""), (hint, "$muted"))
+        )
+        scroll = self.query_one("#todo-scroll", VerticalScroll)
+        scroll.display = self.is_open
+        # With the line above it what the panel may take at most, so that its end can be scrolled into view.
+        scroll.styles.max_height = max(1, int(self.app.size.height * _SHARE) - 1)
+        if self.is_open:
+            at = current(self.items)
+            rows = [_todo_row(item, is_current=index == at) for index, item in enumerate(self.items)]
+            self.query_one("#todo-items", Static).update(Content("\n").join(rows))
+            self.call_after_refresh(self._keep_current_in_view)
+
+    def _keep_current_in_view(self) -> None:
+        """Scroll to the current item; where rows wrap, the ones above it take as many lines as they take."""
+        at = current(self.items)
+        items = self.query_one("#todo-items", Static)
+        width = items.size.width
+        if at is None or not self.is_open or width <= 0:
+            return
+        heights = [len(_todo_row(item, is_current=False).wrap(width)) for item in self.items[: at + 1]]
+        region = Region(0, sum(heights[:-1]), width, heights[-1])
+        self.query_one("#todo-scroll", VerticalScroll).scroll_to_region(region, animate=False, force=True)
+
+
+def _todo_row(item: TodoItem, *, is_current: bool) -> Content:
+    style = "$muted" if item.state == "done" else "bold" if is_current else ""
+    mark = "$text-success" if item.state == "done" else "$text-accent" if is_current else "$muted"
+    return Content.assemble((f"{_MARKS[item.state]} ", mark), (one_line(item.task), style))
+
+
+TODO_TOOL = Todo.spec.name
+_STATE_WORDS = {"pending": "to do", "in_progress": "now", "done": "done"}
+
+
+def todos_of(call: ToolCall) -> tuple[TodoItem, ...] | None:
+    """Return the list that a call sets, None where it sets none."""
+    return _read_items(call.arguments) if call.name == TODO_TOOL else None
+
+
+def todos_in(messages: Sequence[Message]) -> tuple[TodoItem, ...]:
+    """Return the list as it was set last; a summary in the place of older messages holds the one they had."""
+    failed: set[str] = set()
+    for message in reversed(messages):
+        failed |= {one.call_id for one in message.blocks if isinstance(one, ToolResult) and one.is_error}
+        for call in reversed(message.calls):
+            items = todos_of(call) if call.call_id not in failed else None
+            if items is not None:
+                return items
+        if message.text.startswith("<"):
+            # Imported where a summary may be met: the engine is not needed for the first screen.
+            from qcode.engine.compaction import is_summary, open_todos
+
+            if is_summary(message):
+                return _read_items(open_todos([message])) or ()
+    return ()
+
+
+def is_over(items: Sequence[TodoItem]) -> bool:
+    """Whether nothing is left to do; so it is with an empty list."""
+    return all(item.state == "done" for item in items)
+
+
+def current(items: Sequence[TodoItem]) -> int | None:
+    """Return the position of the item to look at: the one in progress, else the first that is not done."""
+    states = [item.state for item in items]
+    for state in ("in_progress", "pending"):
+        if state in states:
+            return states.index(state)
+    return None
+
+
+def in_short(items: Sequence[TodoItem]) -> str:
+    """Return the list in one line, such as `3/7 · doing: write the tests`."""
+    done = sum(item.state == "done" for item in items)
+    at = current(items)
+    if at is None:
+        return f"{done}/{len(items)} · all done"
+    lead = "doing" if items[at].state == "in_progress" else "next"
+    return f"{done}/{len(items)} · {lead}: {one_line(items[at].task)}"
+
+
+def in_words(items: Sequence[TodoItem]) -> str:
+    """Return the whole list, a line for each item, its state in words."""
+    return "\n".join([in_short(items), *(f"{_STATE_WORDS[item.state]}: {one_line(item.task)}" for item in items)])
+
+
+def changes(before: Sequence[TodoItem], after: Sequence[TodoItem]) -> str:
+    """Return in words what became of a list, a line for each item that is new, begun, done or gone; empty: nothing."""
+    states = {item.task: item.state for item in before}
+    lines = []
+    for item in after:
+        old = states.pop(item.task, None)
+        if old is None:
+            lines.append(f"{_STATE_WORDS[item.state]}: {one_line(item.task)}")
+        elif old != item.state:
+            again = "to do again" if item.state == "pending" else _STATE_WORDS[item.state]
+            lines.append(f"{again}: {one_line(item.task)}")
+    # A list that was finished makes place for another one; that its items are gone is nothing to tell.
+    lines += [f"no longer on the list: {one_line(task)}" for task, state in states.items() if state != "done"]
+    return "\n".join([in_short(after) if after else "the list is empty", *lines]) if lines else ""
+
+
+def _read_items(arguments: str) -> tuple[TodoItem, ...] | None:
+    found = parse_object(arguments)
+    if found is None:
+        return None
+    try:
+        return todo_items(found)
+    except Refused:
+        return None

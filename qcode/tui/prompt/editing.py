@@ -1,0 +1,340 @@
+"""A text area with readline's keys: words, kill ring, undo, and labels that the cursor treats as one character.
+
+Editing only: `prompt` sends, completes and walks the history. The cursor moves by grapheme, never into an emoji or
+an accent: the rules of Unicode annex 29 that matter for typing (https://www.unicode.org/reports/tr29/).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Offset
+from textual.widgets.text_area import Location, Selection
+
+from qcode.tui.prompt.labels import Labels, spans
+from qcode.tui.terminal.textual_internals import KeyDeletingArea
+
+if TYPE_CHECKING:
+    from textual.widgets.text_area import EditResult
+
+_WORD = re.compile(r"\w+")
+_BLANK_WORD = re.compile(r"\S+\s*$")
+
+EDITING_KEYS: tuple[tuple[str, str, str], ...] = (
+    ("left,ctrl+b", "cursor_left", "A character to the left."),
+    ("right", "cursor_right", "A character to the right."),
+    ("up", "cursor_up", "A line up; at the first: earlier prompts."),
+    ("down,ctrl+n", "cursor_down", "A line down; at the last: later prompts."),
+    ("ctrl+left,alt+left,alt+b", "cursor_word_left", "A word to the left."),
+    ("ctrl+right,alt+right,alt+f", "cursor_word_right", "A word to the right."),
+    ("home,ctrl+a", "cursor_line_start", "The start of the line."),
+    ("end,ctrl+e", "cursor_line_end", "The end of the line."),
+    ("backspace,ctrl+h", "delete_left", "Delete a character, or a label as a whole."),
+    ("delete,ctrl+d", "delete_right", "Delete what the cursor is on."),
+    ("ctrl+w,ctrl+backspace", "kill_blank_word_left", "Cut back to the last blank."),
+    ("alt+backspace", "kill_word_left", "Cut the word before the cursor."),
+    ("alt+d,alt+delete,ctrl+delete", "kill_word_right", "Cut the word after the cursor."),
+    ("ctrl+u,super+backspace", "kill_to_start", "Cut back to the start of the line."),
+    ("ctrl+k", "kill_to_end", "Cut to the end of the line."),
+    ("ctrl+y", "yank", "Put back what was cut."),
+    ("alt+y", "yank_older", "After Ctrl+Y: what was cut before that."),
+    ("ctrl+z,ctrl+underscore,ctrl+slash,super+z", "undo", "Undo."),
+    ("ctrl+shift+z,alt+z", "redo", "Do again what was undone."),
+    ("ctrl+x,super+x", "cut", "Cut the selection, or the line, to the clipboard."),
+    ("shift+left", "cursor_left(True)", "Select to the left; the other movements with Shift likewise."),
+)
+"""Keys, action and meaning; the list of keys in the app and in the documentation is made of it."""
+
+_SELECTING = (
+    ("shift+right", "cursor_right(True)"),
+    ("shift+up", "cursor_up(True)"),
+    ("shift+down", "cursor_down(True)"),
+    ("shift+home", "cursor_line_start(True)"),
+    ("shift+end", "cursor_line_end(True)"),
+    ("ctrl+shift+left", "cursor_word_left(True)"),
+    ("ctrl+shift+right", "cursor_word_right(True)"),
+    ("super+c", "copy"),
+)
+
+
+class EditingArea(KeyDeletingArea, inherit_bindings=False):
+    """`labels` are the kinds of labels that the cursor does not enter."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(keys, action, meaning, show=False) for keys, action, meaning in EDITING_KEYS),
+        *(Binding(keys, action, action, show=False) for keys, action in _SELECTING),
+    ]
+
+    def __init__(self, *labels: Labels[Any], placeholder: str, id: str | None = None) -> None:
+        self._labels = labels
+        self._kills = KillRing()
+        self._yanked: tuple[Location, Location] | None = None
+        super().__init__(
+            soft_wrap=True,
+            compact=True,
+            highlight_cursor_line=False,
+            show_line_numbers=False,
+            placeholder=placeholder,
+            id=id,
+        )
+        self.cursor_blink = False
+
+    def edit_as_one(self, text: str, start: Location, end: Location) -> None:
+        """Replace a range by `text`, the cursor behind it; undo takes it back."""
+        self.move_cursor(self.replace(text, start, end, maintain_selection_offset=False).end_location)
+
+    def label_at(self, location: Location, *, is_before: bool) -> tuple[int, int] | None:
+        """Return where the label stands that ends (or begins) at `location`, None where none does."""
+        row, column = location
+        for start, end in spans(self.document[row], *self._labels):
+            if (end if is_before else start) == column:
+                return start, end
+        return None
+
+    def validate_selection(self, selection: Selection) -> Selection:
+        """Keep the cursor out of labels: it jumps to the other side of one it moves into."""
+        return Selection(
+            self._outside(selection.start, self.selection.end), self._outside(selection.end, self.selection.end)
+        )
+
+    def _outside(self, location: Location, before: Location) -> Location:
+        row, column = location
+        for start, end in spans(self.document[row], *self._labels):
+            if start < column < end:
+                if before in ((row, start), (row, end)):
+                    return (row, end) if before == (row, start) else (row, start)
+                return (row, start) if column - start < end - column else (row, end)
+        return location
+
+    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
+        """Scroll to the cursor, unless its line was just removed and it has not been moved yet.
+
+        `TextArea` undoes and redoes in this order: text, size, scroll bar, cursor. When 9 pasted lines are undone, the
+        scroll bar disappears, which scrolls to the cursor on line 9 of a text that has 1. The cursor moves right after
+        that, which scrolls again.
+        """
+        if self.cursor_location[0] >= self.document.line_count:
+            return Offset(0, 0)
+        return super().scroll_cursor_visible(center, animate)
+
+    def on_key(self, event: events.Key) -> None:
+        """End a run of kills and yanks if text is typed, which `TextArea` then inserts.
+
+        Alt with a character is a key, not a text.
+        """
+        if event.key.startswith("alt+"):
+            # Without the Kitty protocol Textual reports Alt+Z as "alt+z" with the character "z".
+            event.prevent_default()
+            return
+        if event.is_printable:
+            self._end_run()
+
+    def _end_run(self) -> None:
+        self._kills.rest()
+        self._yanked = None
+
+    # Movement
+
+    def move_cursor(
+        self, location: Location, select: bool = False, center: bool = False, record_width: bool = True
+    ) -> None:
+        self._end_run()
+        super().move_cursor(location, select, center, record_width)
+
+    def get_cursor_left_location(self) -> Location:
+        row, column = self.cursor_location
+        if column == 0:
+            return super().get_cursor_left_location()
+        label = self.label_at((row, column), is_before=True)
+        return row, label[0] if label is not None else start_of(self.document[row], column)
+
+    def get_cursor_right_location(self) -> Location:
+        row, column = self.cursor_location
+        if column == len(self.document[row]):
+            return super().get_cursor_right_location()
+        label = self.label_at((row, column), is_before=False)
+        return row, label[1] if label is not None else end_of(self.document[row], column)
+
+    def get_cursor_word_left_location(self) -> Location:
+        row, column = self.cursor_location
+        if column == 0:
+            return (row - 1, len(self.document[row - 1])) if row else (0, 0)
+        label = self.label_at((row, column), is_before=True)
+        if label is not None:
+            return row, label[0]
+        starts = [match.start() for match in _WORD.finditer(self.document[row][:column])]
+        return row, starts[-1] if starts else 0
+
+    def get_cursor_word_right_location(self) -> Location:
+        row, column = self.cursor_location
+        line = self.document[row]
+        if column == len(line):
+            return (row + 1, 0) if row < self.document.line_count - 1 else (row, column)
+        label = self.label_at((row, column), is_before=False)
+        if label is not None:
+            return row, label[1]
+        word = _WORD.search(line, column)
+        return row, word.end() if word is not None else len(line)
+
+    def action_cursor_line_start(self, select: bool = False) -> None:
+        row, column = self.cursor_location
+        start = self.get_cursor_line_start_location()
+        self.move_cursor((row, 0) if start == (row, column) else start, select=select)
+
+    def action_cursor_line_end(self, select: bool = False) -> None:
+        row, column = self.cursor_location
+        end = self.get_cursor_line_end_location()
+        self.move_cursor((row, len(self.document[row])) if end == (row, column) else end, select=select)
+
+    # Cutting and putting back
+
+    def action_kill_blank_word_left(self) -> None:
+        row, column = self.cursor_location
+        label = self.label_at((row, column), is_before=True)
+        if label is not None:
+            self._kill((row, label[0]), is_backwards=True)
+        elif column == 0:
+            self._kill(self.get_cursor_word_left_location(), is_backwards=True)
+        else:
+            found = _BLANK_WORD.search(self.document[row][:column])
+            self._kill((row, found.start() if found else 0), is_backwards=True)
+
+    def action_kill_word_left(self) -> None:
+        self._kill(self.get_cursor_word_left_location(), is_backwards=True)
+
+    def action_kill_word_right(self) -> None:
+        self._kill(self.get_cursor_word_right_location(), is_backwards=False)
+
+    def action_kill_to_start(self) -> None:
+        row, column = self.cursor_location
+        self._kill((row, 0) if column else self.get_cursor_word_left_location(), is_backwards=True)
+
+    def action_kill_to_end(self) -> None:
+        row, column = self.cursor_location
+        end = len(self.document[row])
+        self._kill((row, end) if column < end else self.get_cursor_word_right_location(), is_backwards=False)
+
+    def _kill(self, other: Location, *, is_backwards: bool) -> None:
+        """Cut from the cursor to `other`, or the selection; kills in a row are one piece."""
+        start, end = sorted(self.selection if not self.selection.is_empty else (self.cursor_location, other))
+        done = self._delete_whole(start, end)
+        if done is not None:
+            self._kills.kill(done.replaced_text, is_backwards=is_backwards)
+
+    def action_yank(self) -> None:
+        self._put(self._kills.yank(), *self.selection)
+
+    def action_yank_older(self) -> None:
+        if self._yanked is not None:
+            self._put(self._kills.rotate(), *self._yanked)
+
+    def _put(self, text: str, start: Location, end: Location) -> None:
+        if text:
+            start, end = sorted((start, end))
+            self.edit_as_one(text, start, end)
+            self._yanked = (start, self.cursor_location)
+
+    def delete_by_key(self, start: Location, end: Location) -> EditResult | None:
+        self._end_run()
+        return self._delete_whole(start, end)
+
+    def _delete_whole(self, start: Location, end: Location) -> EditResult | None:
+        """Delete a range, and the whole of each label that it cuts into."""
+        start, end = sorted((start, end))
+        end = min(end, self.document.end)  # Ctrl+X on the last line names the start of the line after it
+        for left, right in spans(self.document[start[0]], *self._labels):
+            if left < start[1] < right:
+                start = (start[0], left)
+        for left, right in spans(self.document[end[0]], *self._labels):
+            if left < end[1] < right:
+                end = (end[0], right)
+        return super().delete_by_key(start, end)
+
+
+_MAX_KILLS = 30
+
+
+class KillRing:
+    """Kills in a row become one piece. `yank` gives the newest, `rotate` the ones before it, in turn."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._place = 0
+        self._is_open = False
+
+    def kill(self, text: str, *, is_backwards: bool) -> None:
+        """Take a piece that was cut; backwards means that it stood before what was cut just now."""
+        if not text:
+            return
+        if self._is_open and self._pieces:
+            last = self._pieces[-1]
+            self._pieces[-1] = text + last if is_backwards else last + text
+        else:
+            self._pieces = [*self._pieces[-_MAX_KILLS + 1 :], text]
+        self._is_open = True
+        self._place = len(self._pieces) - 1
+
+    def rest(self) -> None:
+        """Something else was done: the next kill is a piece of its own."""
+        self._is_open = False
+
+    def yank(self) -> str:
+        """Return the newest piece, empty where nothing was cut."""
+        self._place = len(self._pieces) - 1
+        return self._pieces[-1] if self._pieces else ""
+
+    def rotate(self) -> str:
+        """Return the piece before the one given last, from the newest again after the oldest."""
+        if not self._pieces:
+            return ""
+        self._place = (self._place - 1) % len(self._pieces)
+        return self._pieces[self._place]
+
+
+_JOINER = "\u200d"
+_MAX_GRAPHEME = 64
+
+
+def start_of(line: str, column: int) -> int:
+    """Return where the character that ends at `column` begins."""
+    low = max(0, column - _MAX_GRAPHEME)
+    at = column - 1
+    while at > low and not _is_boundary(line, at):
+        at -= 1
+    return max(at, 0)
+
+
+def end_of(line: str, column: int) -> int:
+    """Return where the character that begins at `column` ends."""
+    high = min(len(line), column + _MAX_GRAPHEME)
+    at = column + 1
+    while at < high and not _is_boundary(line, at):
+        at += 1
+    return min(at, len(line))
+
+
+def _is_boundary(line: str, at: int) -> bool:
+    before, after = line[at - 1], line[at]
+    if before.isascii() and after.isascii():
+        return True
+    if after == _JOINER or _extends(after) or before == _JOINER:
+        return False
+    if _is_regional(before) and _is_regional(after):
+        count = 0
+        while count < at and _is_regional(line[at - 1 - count]):
+            count += 1
+        return count % 2 == 0
+    return True
+
+
+def _extends(character: str) -> bool:
+    is_skin_tone = "\U0001f3fb" <= character <= "\U0001f3ff"
+    return is_skin_tone or unicodedata.category(character) in ("Mn", "Me", "Mc")
+
+
+def _is_regional(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"

@@ -1,0 +1,172 @@
+"""Text that comes into the prompt from outside the app: the user's `$EDITOR` and the system's clipboard.
+
+The editor gets a private file, which is read back and removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from textual.app import App, SuspendNotSupported
+
+from qcode.protocol.errors import InputError
+from qcode.protocol.events import Level
+from qcode.text.clean import one_line
+from qcode.tui.prompt.attachments import Attaching
+from qcode.tui.prompt.prompt import Prompt
+
+_DEFAULT_EDITORS = ("nano", "vim", "vi")
+_MAX_EDITED_BYTES = 16 * 1024 * 1024
+
+
+class EditorError(Exception):
+    """The editor could not be used, or gave nothing; the text is one line for a person."""
+
+
+def editor_command(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the program and its arguments: `VISUAL`, then `EDITOR`, then a usual one that is installed."""
+    for name in ("VISUAL", "EDITOR"):
+        value = env.get(name, "").strip()
+        if not value:
+            continue
+        try:
+            return tuple(shlex.split(value))
+        except ValueError:
+            raise EditorError(f"{name} cannot be read: a quote in it is not closed") from None
+    found = next((program for program in _DEFAULT_EDITORS if shutil.which(program, path=env.get("PATH"))), None)
+    if found is None:
+        raise EditorError("no editor was found: set VISUAL or EDITOR to the one you use")
+    return (found,)
+
+
+def edit_text(text: str, command: tuple[str, ...]) -> str:
+    """Return what the person made of `text`; blocks until the editor ends. Raise `EditorError` where it failed.
+
+    The file lies in a folder of its own that only the person can read, and is removed in any case.
+    """
+    with tempfile.TemporaryDirectory(prefix="qcode-") as folder:
+        path = Path(folder, "prompt.md")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
+        problem = _run_editor(path, command)
+        if problem:
+            raise EditorError(f"{problem}; the prompt is as it was")
+        return _read_edited(path)
+
+
+def edit_in_place(path: str, command: tuple[str, ...]) -> str:
+    """Open a file in the editor and return when that has ended: what went wrong as one line, empty for nothing."""
+    try:
+        Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        return f"{path} cannot be made: {error.strerror}"
+    return _run_editor(Path(path), command)
+
+
+def _run_editor(path: Path, command: tuple[str, ...]) -> str:
+    """Run the editor to its end; return what went wrong, empty for nothing."""
+    try:
+        code = subprocess.run((*command, str(path)), check=False).returncode
+    except OSError as error:
+        return f"{command[0]} could not be started: {os.strerror(error.errno or 0)}"
+    if code == 0:
+        return ""
+    return f"{command[0]} " + (f"was ended by signal {-code}" if code < 0 else f"ended with code {code}")
+
+
+def _read_edited(path: Path) -> str:
+    """Return the text of the file as it is now, without the line end that editors add."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise EditorError(f"what was written cannot be read: {error.strerror}; the prompt is as it was") from None
+    if len(data) > _MAX_EDITED_BYTES:
+        raise EditorError("what was written is larger than 16 MiB; the prompt is as it was")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise EditorError("what was written is not UTF-8 text; the prompt is as it was") from None
+    return text.replace("\r\n", "\n").removesuffix("\n")
+
+
+class Outside:
+    """Brings text and pictures into `prompt`. `lend` gives the terminal away for as long as it is entered."""
+
+    def __init__(
+        self,
+        app: App[int],
+        prompt: Prompt,
+        attaching: Attaching,
+        *,
+        say: Callable[[Level, str], None],
+        hint: Callable[[str], None],
+        lend: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._app = app
+        self._prompt = prompt
+        self._attaching = attaching
+        self._say = say
+        self._hint = hint
+        self._lend = lend
+
+    async def paste(self) -> None:
+        try:
+            found = await self._attaching.clipboard()
+        except InputError as problem:
+            # What was copied inside the app is there even where the system's clipboard cannot be read.
+            if self._app.clipboard:
+                self._prompt.paste_text(self._app.clipboard)
+            else:
+                self._hint(f"nothing to paste: {problem}")
+            return
+        if isinstance(found, str):
+            self._prompt.paste_text(found)
+        else:
+            self._prompt.add_pictures((found,))
+
+    async def edit(self) -> None:
+        """Hand the terminal to the person's editor; turns go on meanwhile, painting waits."""
+        prompt = self._prompt
+        prompt.leave_search()
+        try:
+            command = editor_command(os.environ)
+            with self._lend():
+                # Nothing may be raised in here: Textual 8.2 would not take the terminal back.
+                written = await asyncio.to_thread(_edited, prompt.whole_text, command)
+        except EditorError as problem:
+            self._say("warning", str(problem))
+        except SuspendNotSupported:
+            self._say("warning", "This terminal cannot be lent to an editor.")
+        else:
+            if isinstance(written, EditorError):
+                self._say("warning", str(written))
+            elif written != prompt.whole_text:
+                prompt.replace_text(written)
+
+    async def edit_file(self, path: str) -> None:
+        """Hand the terminal to the person's editor with a file of theirs."""
+        try:
+            command = editor_command(os.environ)
+            with self._lend():
+                problem = await asyncio.to_thread(edit_in_place, path, command)
+        except EditorError as refusal:
+            problem = str(refusal)
+        except SuspendNotSupported:
+            problem = "This terminal cannot be lent to an editor."
+        self._say("warning" if problem else "info", problem or f"{one_line(path)} holds from the next turn on.")
+
+
+def _edited(text: str, command: tuple[str, ...]) -> str | EditorError:
+    try:
+        return edit_text(text, command)
+    except EditorError as problem:
+        return problem

@@ -1,0 +1,185 @@
+"""Sent prompts, newest last, kept across sessions in a private file; and the line shown while searching them.
+
+The file has one JSON object a line, `{"text", "folder"}`. It is a convenience, not a record: if it cannot be read or
+written, only the history of other sessions is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+from textual.widgets import Static
+
+from qcode.tui.transcript.line import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_MAX_PROMPTS = 1_000
+_MAX_PROMPT = 50_000
+
+
+class PromptHistory:
+    """Walks back and forth through what was sent; the text being written is kept as the newest place.
+
+    Each text is there once, at its latest place; what was sent in `folder` is newer than what was sent elsewhere.
+    """
+
+    def __init__(self, path: Path | None = None, folder: str = "") -> None:
+        self._path = path
+        self._folder = folder
+        self._entries = _read_history(path, folder) if path is not None else []
+        self._place = len(self._entries)
+        self._draft = ""
+        self.is_kept = path is not None
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        return tuple(self._entries)
+
+    def add(self, text: str, stored: str | None = None) -> None:
+        """Remember `text` unless it is empty; the walk starts again from the end.
+
+        `stored` is what other sessions get in its place, where the text holds labels that mean nothing there.
+        """
+        if text.strip():
+            is_new = not self._entries or self._entries[-1] != text
+            self._entries = [*(entry for entry in self._entries if entry != text), text]
+            if is_new:
+                self._write(text if stored is None else stored)
+        self._place = len(self._entries)
+        self._draft = ""
+
+    def older(self, current: str) -> str | None:
+        """Return the entry before the one shown, None at the oldest. `current` is kept when the walk begins."""
+        if self._place == 0:
+            return None
+        if self._place == len(self._entries):
+            self._draft = current
+        self._place -= 1
+        return self._entries[self._place]
+
+    def newer(self) -> str | None:
+        """Return the entry after the one shown, at the end what was being written; None when already there."""
+        if self._place == len(self._entries):
+            return None
+        self._place += 1
+        return self._draft if self._place == len(self._entries) else self._entries[self._place]
+
+    def matches(self, words: str) -> tuple[str, ...]:
+        """Return the entries that hold `words`, newest first; capitals count only where there are some."""
+        if words != words.lower():
+            return tuple(entry for entry in reversed(self._entries) if words in entry)
+        return tuple(entry for entry in reversed(self._entries) if words in entry.lower())
+
+    def _write(self, text: str) -> None:
+        """Append one entry; the first failure turns the file off for this run (`is_kept`)."""
+        if self._path is None or not self.is_kept or len(text) > _MAX_PROMPT:
+            return
+        line = json.dumps({"text": text, "folder": self._folder}).encode("ascii") + b"\n"
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                os.write(descriptor, line)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            self.is_kept = False
+
+
+def _read_history(path: Path, folder: str) -> list[str]:
+    """Return the newest entries, those of `folder` last; lines that are no entry (a torn one, say) are left out."""
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except OSError:
+        return []
+    if len(lines) > 2 * _MAX_PROMPTS:
+        _shorten(path, lines[-_MAX_PROMPTS:])
+    found = sorted(_entries(lines[-_MAX_PROMPTS:]), key=lambda entry: entry[1] == folder)
+    latest = dict.fromkeys(text for text, _ in reversed(found))
+    return list(reversed(latest))
+
+
+def _entries(lines: list[bytes]) -> Iterator[tuple[str, str]]:
+    """Yield text and folder of each line; a line may be a text alone, as it once was."""
+    for line in lines:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        text, folder = (value.get("text"), value.get("folder")) if isinstance(value, dict) else (value, "")
+        if isinstance(text, str) and text:
+            yield text, folder if isinstance(folder, str) else ""
+
+
+def _shorten(path: Path, lines: list[bytes]) -> None:
+    """Replace the file by its newest lines; where that fails it stays as it is."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(lines)
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+
+
+class HistorySearch(Static):
+    """Hidden while nothing is searched. The prompt drives it and shows what was found."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id, markup=False)
+        self.display = False
+        self.words = ""
+        self.draft = ""
+        self._matches: tuple[str, ...] = ()
+        self._place = 0
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.display)
+
+    @property
+    def match(self) -> str | None:
+        """The entry that is shown, None where nothing matches."""
+        return self._matches[self._place] if self._matches and self.words else None
+
+    def open(self, draft: str) -> None:
+        """Begin; `draft` is what stands in the prompt when the search is left."""
+        self.words, self.draft, self._matches, self._place = "", draft, (), 0
+        self.display = True
+        self._paint()
+
+    def close(self) -> None:
+        self.display = False
+
+    def look_for(self, words: str, matches: tuple[str, ...]) -> None:
+        """Show the newest of `matches`; the one that was shown stays where it still matches."""
+        shown = self.match
+        self.words, self._matches = words, matches
+        self._place = matches.index(shown) if shown in matches else 0
+        self._paint()
+
+    def step(self, step: int) -> None:
+        """Go on to an older (1) or a newer (-1) match; at the ends nothing happens."""
+        self._place = max(0, min(self._place + step, len(self._matches) - 1))
+        self._paint()
+
+    def on_resize(self) -> None:
+        self._paint()
+
+    def _paint(self) -> None:
+        if not self.words:
+            found = "type a part of an earlier prompt"
+        elif self._matches:
+            found = f"{self._place + 1} of {len(self._matches)} · Ctrl+R older · Enter takes · Esc leaves"
+        else:
+            found = "nothing found · Esc leaves"
+        width = self.size.width or 80
+        head = f"history: {shorten(self.words, max(8, width // 2))}"
+        self.update(Content.assemble((head, "$text-accent"), ("  " + found, "$muted")).truncate(width, ellipsis=True))

@@ -1,0 +1,142 @@
+"""Short labels in the prompt that stand for something bigger: a folded paste, an image. Pure.
+
+A label is one unit: the cursor never stands inside it, and it is deleted whole. Numbers are never reused in a run, so
+a label that comes back (undo, history, typed by hand) keeps its meaning. Files are read elsewhere (`attachments`).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from qcode.text.clean import clean
+from qcode.tui.prompt.menu import mention_of
+from qcode.tui.transcript.line import shorten
+
+if TYPE_CHECKING:
+    from qcode.agent.context.pictures import Picture
+    from qcode.protocol.messages import Image
+
+_LABEL = re.compile(r"\[(?:Pasted text|Image) #\d+ [^\[\]\n]{1,200}\]")
+
+Meaning = TypeVar("Meaning")
+
+
+class Labels(Generic[Meaning]):
+    """The labels of one kind and what they stand for; `number` is that of the next."""
+
+    def __init__(self) -> None:
+        self._meanings: dict[str, Meaning] = {}
+
+    @property
+    def number(self) -> int:
+        return len(self._meanings) + 1
+
+    def add(self, label: str, meaning: Meaning) -> str:
+        """Remember what `label` stands for; raise `ValueError` where it could not be found again in a text."""
+        if not _LABEL.fullmatch(label):
+            raise ValueError(f"{label!r} is no label")
+        self._meanings[label] = meaning
+        return label
+
+    def __contains__(self, label: object) -> bool:
+        return label in self._meanings
+
+    def __getitem__(self, label: str) -> Meaning:
+        return self._meanings[label]
+
+    def within(self, text: str) -> list[str]:
+        """Return the labels of this kind in `text`, in order."""
+        return [match[0] for match in _LABEL.finditer(text) if match[0] in self._meanings]
+
+
+def spans(line: str, *kinds: Labels[Any]) -> list[tuple[int, int]]:
+    """Return where the labels of these kinds stand in a line, as start and end."""
+    if "[" not in line:
+        return []
+    return [match.span() for match in _LABEL.finditer(line) if any(match[0] in kind for kind in kinds)]
+
+
+def replaced(text: str, kind: Labels[str]) -> str:
+    """Return `text` with every label of `kind` replaced by its meaning; what is replaced is not looked at again."""
+    return _LABEL.sub(lambda match: kind[match[0]] if match[0] in kind else match[0], text)
+
+
+LONGEST_UNFOLDED = 100_000
+"""Characters of the longest paste that is laid out in the prompt; a longer one is for the editor."""
+
+_FEW_LINES = 10
+_FEW_CHARACTERS = 1_000
+
+
+class Pastes:
+    """The folded pastes of this run."""
+
+    def __init__(self) -> None:
+        self.labels: Labels[str] = Labels()
+
+    def fold(self, text: str) -> str:
+        """Return `text`, or a label for it when it is more than about ten lines or a thousand characters."""
+        lines = text.count("\n") + (not text.endswith("\n"))
+        if lines <= _FEW_LINES and len(text) <= _FEW_CHARACTERS:
+            return text
+        size = f"+{lines:,} lines" if lines > 1 else f"+{len(text):,} chars"
+        return self.labels.add(f"[Pasted text #{self.labels.number} {size}]", text)
+
+    def expand(self, text: str) -> str:
+        """Return `text` with every label of this run replaced by what was pasted; other text is untouched."""
+        return replaced(text, self.labels)
+
+
+def pasted(text: str) -> str:
+    """Return what a paste puts into the prompt: `\\n` line ends, for terminals paste carriage returns, and nothing a
+    terminal would act on, so that what is sent is what can be seen."""
+    return clean(text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+_NAME_CELLS = 40
+_LONGEST_PATHS = 8_000
+_IMAGE_PATH = re.compile(r".+\.(?:png|jpe?g|gif|webp)", re.IGNORECASE)
+_ODD = re.compile(r"[\[\]\n]")
+
+
+class Images:
+    """The images of this run."""
+
+    def __init__(self) -> None:
+        self.labels: Labels[Picture] = Labels()
+
+    def label(self, picture: Picture) -> str:
+        """Return the label that stands for an image from now on."""
+        name = shorten(_ODD.sub("", picture.name), _NAME_CELLS) or "image"
+        size = f" {picture.size[0]}x{picture.size[1]}" if picture.size is not None else ""
+        return self.labels.add(f"[Image #{self.labels.number} {name}{size}]", picture)
+
+    def within(self, text: str) -> tuple[Image, ...]:
+        """Return the images whose labels are in `text`, each once, in order."""
+        return tuple(self.labels[label].image for label in dict.fromkeys(self.labels.within(text)))
+
+    def lasting(self, text: str) -> str:
+        """Return `text` as another session can use it: a mention of the file in the place of its label."""
+        for label in self.labels.within(text):
+            path = self.labels[label].path
+            text = text.replace(label, mention_of(path) if path and "://" not in path else "[image]")
+        return text
+
+
+def image_paths(text: str) -> tuple[str, ...]:
+    """Return the paths of images that a pasted text is made of, as terminals paste what is dragged onto them.
+
+    They may be quoted, escaped or `file://` addresses. Empty where it holds anything else.
+    """
+    text = text.strip()
+    if not text or len(text) > _LONGEST_PATHS or not _IMAGE_PATH.search(text):
+        return ()
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = []
+    if words and all(_IMAGE_PATH.fullmatch(word) for word in words):
+        return tuple(words)
+    return (text,) if "\n" not in text and _IMAGE_PATH.fullmatch(text) and text[0] in "/~." else ()

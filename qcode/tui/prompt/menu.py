@@ -1,0 +1,171 @@
+"""The rows above the prompt while a command or an `@path` is typed.
+
+The prompt drives `SlashMenu`; the menu takes no focus. The functions for `@path` are pure: which mention the cursor
+is in, and the rows that complete it. The rows for commands come from `commands.command`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+from textual.widget import Widget
+
+from qcode.protocol.messages import Message, ToolCall
+from qcode.text.clean import clean, one_line
+from qcode.text.json import parse_object
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from qcode.text.match import FileMatch
+
+_MAX_MENU_ROWS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One row: `text` is what is put in, `is_complete` whether Enter may go on with it as it is.
+
+    `marks` are the places of the letters in `label` that were asked for.
+    """
+
+    text: str
+    label: str
+    help: str = ""
+    is_complete: bool = True
+    marks: tuple[int, ...] = ()
+
+
+class SlashMenu(Widget):
+    """Shows choices and which of them is meant; hidden while there are none."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._choices: tuple[Choice, ...] = ()
+        self._index: int | None = None
+        self.display = False
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._choices)
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        return self._choices
+
+    @property
+    def chosen(self) -> Choice | None:
+        """The highlighted row, None where nothing is highlighted yet."""
+        return self._choices[self._index] if self._index is not None and self._choices else None
+
+    def offer(self, choices: tuple[Choice, ...], *, is_first_chosen: bool, keeps_chosen: bool = False) -> None:
+        """Show `choices`; none hides the menu. `keeps_chosen`: they are the same ones, better known."""
+        if choices == self._choices:
+            return
+        chosen = self.chosen.text if keeps_chosen and self.chosen is not None and self._index else None
+        self._choices = choices
+        self._index = 0 if choices and is_first_chosen else None
+        if chosen is not None:
+            self._index = next((at for at, choice in enumerate(choices) if choice.text == chosen), self._index)
+        self.display = bool(choices)
+        self.refresh(layout=True)
+
+    def close(self) -> None:
+        self.offer((), is_first_chosen=False)
+
+    def move(self, step: int) -> None:
+        """Move the highlight, around the ends."""
+        if self._choices:
+            start = self._index if self._index is not None else (-1 if step > 0 else 0)
+            self._index = (start + step) % len(self._choices)
+            self.refresh()
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        return min(_MAX_MENU_ROWS, len(self._choices))
+
+    def render(self) -> Content:
+        first = max(0, min((self._index or 0) - _MAX_MENU_ROWS + 1, len(self._choices) - _MAX_MENU_ROWS))
+        shown = self._choices[first : first + _MAX_MENU_ROWS]
+        width = max((len(choice.label) for choice in self._choices if choice.help), default=0)
+        rows = [self._row(choice, width, first + place == self._index) for place, choice in enumerate(shown)]
+        return Content("\n").join(rows)
+
+    def _row(self, choice: Choice, width: int, is_chosen: bool) -> Content:
+        label_style = "bold $text-accent" if is_chosen else ""
+        label = Content.styled(f"{one_line(choice.label, 4_000):<{width}}", label_style)
+        for mark in choice.marks:
+            label = label.stylize("bold underline", mark, mark + 1)
+        room = max(1, self.size.width - 2)
+        if not choice.help and len(choice.label) > room:
+            # Of a path the end says more than the beginning.
+            label = Content.assemble("…", label.rstrip()[len(choice.label) - room + 1 :])
+        row = Content.assemble(
+            ("› " if is_chosen else "  ", "$text-accent"), label, ("  " + choice.help if choice.help else "", "$muted")
+        )
+        return row.truncate(max(1, self.size.width), ellipsis=True)
+
+
+_BEFORE = re.compile(r'(?:^|(?<=\s))@(?:"([^"]*)|((?:\\.|[^\s"\\])*))$')
+_REST_PLAIN = re.compile(r"(?:\\.|[^\s\\])*")
+_REST_QUOTED = re.compile(r'[^"]*"?')
+_ESCAPED = re.compile(r"\\(.)")
+_AWKWARD = re.compile(r'(["\\\s])')
+_MOST_MESSAGES, _MOST_RECENT = 60, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A mention being typed: where it stands in its line, `@` included, and what is asked for."""
+
+    start: int
+    end: int
+    query: str
+
+
+def mention_at(line: str, column: int) -> Mention | None:
+    """Return the mention that the cursor is in or right behind, None where it is in none."""
+    match = _BEFORE.search(line[:column])
+    if match is None:
+        return None
+    if match[1] is not None:
+        rest, query = _REST_QUOTED.match(line, column), match[1]
+    else:
+        rest, query = _REST_PLAIN.match(line, column), _ESCAPED.sub(r"\1", match[2])
+    return Mention(match.start(), rest.end() if rest is not None else column, query)
+
+
+def mention_of(path: str, *, is_open: bool = False) -> str:
+    """Return how a path is mentioned: as it is, in quotes, or escaped; `is_open` leaves a quote open to go on."""
+    if '"' in path or "\\" in path:
+        return "@" + _AWKWARD.sub(r"\\\1", path)
+    if re.search(r"\s", path):
+        return f'@"{path}' + ("" if is_open else '"')
+    return f"@{path}"
+
+
+def file_choices(found: Iterable[FileMatch]) -> tuple[Choice, ...]:
+    """Return a row for each match; a folder is gone on with, a file ends the mention."""
+    return tuple(
+        Choice(
+            mention_of(match.path, is_open=match.is_folder),
+            clean(match.path),
+            is_complete=not match.is_folder,
+            marks=match.marks if clean(match.path) == match.path else (),
+        )
+        for match in found
+    )
+
+
+def recent_paths(messages: Iterable[Message]) -> tuple[str, ...]:
+    """Return the paths that the latest calls of a transcript were about, newest first."""
+    found: dict[str, None] = {}
+    for message in list(messages)[: -_MOST_MESSAGES - 1 : -1]:
+        for block in reversed(message.blocks):
+            if isinstance(block, ToolCall):
+                path = (parse_object(block.arguments) or {}).get("path")
+                if isinstance(path, str) and path:
+                    found.setdefault(path)
+    return tuple(found)[:_MOST_RECENT]

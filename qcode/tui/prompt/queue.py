@@ -1,0 +1,105 @@
+"""Prompts sent while the model works that the turn has not taken yet, one line each above the prompt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+from textual.widgets import Static
+
+from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
+from qcode.tui.transcript.line import shorten
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.protocol.messages import Image
+
+_ROWS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """Something sent: `text` is what is meant, `shown` how it stood in the prompt.
+
+    With options it is a turn of its own: it waits for the end of the running one instead of steering it.
+    """
+
+    text: str
+    shown: str
+    images: tuple[Image, ...] = ()
+    options: TurnOptions = NO_OPTIONS
+
+    @property
+    def is_steering(self) -> bool:
+        return self.options == NO_OPTIONS
+
+
+class Queue(Static):
+    """Hidden while empty. Order is the order of sending."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id, markup=False)
+        self._waiting: list[Submission] = []
+        self.display = False
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(one.text for one in self._waiting)
+
+    @property
+    def last(self) -> Submission | None:
+        return self._waiting[-1] if self._waiting else None
+
+    def add(self, submission: Submission) -> None:
+        self._waiting.append(submission)
+        self._paint()
+
+    def drop_last(self) -> None:
+        self._waiting.pop()
+        self._paint()
+
+    def take(self, text: str) -> Submission | None:
+        """Remove and return what joined the turn, the first with this text; None where none has it."""
+        found = next((one for one in self._waiting if one.is_steering and one.text == text), None)
+        if found is not None:
+            self._waiting.remove(found)
+            self._paint()
+        return found
+
+    def take_next(self) -> Submission | None:
+        """Remove and return what is sent next: what would have steered goes together, the rest one by one."""
+        if not self._waiting:
+            return None
+        count = 1
+        if self._waiting[0].is_steering:
+            count = next((at for at, one in enumerate(self._waiting) if not one.is_steering), len(self._waiting))
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        self._paint()
+        return _joined(taken)
+
+    def take_all(self) -> tuple[Submission, ...]:
+        """Empty the queue and return what was in it."""
+        taken, self._waiting = tuple(self._waiting), []
+        self._paint()
+        return taken
+
+    def on_resize(self) -> None:
+        self._paint()
+
+    def _paint(self) -> None:
+        self.display = bool(self._waiting)
+        width = max(20, (self.size.width or 80) - 10)
+        hidden = len(self._waiting) - _ROWS + 1 if len(self._waiting) > _ROWS else 0
+        rows = [Content.styled(f"… {hidden} more queued", "$muted")] if hidden else []
+        rows += [Content.styled(f"queued: {shorten(one.shown, width)}", "$muted") for one in self._waiting[hidden:]]
+        self.update(Content("\n").join(rows))
+
+
+def _joined(submissions: list[Submission]) -> Submission:
+    if len(submissions) == 1:
+        return submissions[0]
+    return Submission(
+        "\n\n".join(one.text for one in submissions),
+        "\n\n".join(one.shown for one in submissions),
+        tuple(image for one in submissions for image in one.images),
+    )

@@ -1,0 +1,316 @@
+"""The connect screen: a provider, its key, a model where there is no obvious one, and a theme.
+
+Esc goes back from the key and past everything else. The key is checked and stored by `KeysService`, never here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Literal, TypeAlias
+
+from textual import events, on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.widgets import Input, Static
+from textual.worker import Worker, WorkerState
+
+from qcode.agent.keys.connect import CheckedKey, KeysService, ProviderChoice
+from qcode.text.clean import one_line
+from qcode.tui.screens.picker import Finder, Row
+from qcode.tui.widgets import Field
+from qcode.values import dataclass
+
+Step: TypeAlias = Literal["provider", "key", "model", "theme"]
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_FRAME_S = 0.1
+_TITLES: dict[Step, str] = {
+    "provider": "Connect a model",
+    "key": "Key for {name}",
+    "model": "Model of {name}",
+    "theme": "Theme",
+}
+_FEET: dict[Step, str] = {
+    "provider": "↑↓ move · type to filter · Enter chooses · Esc {esc}",
+    "key": "Enter goes on · Esc back",
+    "model": "↑↓ move · type to filter · Enter chooses · Esc skips",
+    "theme": "↑↓ try on · Enter keeps · Esc skips",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """What came of it. `model` is `provider/model`, empty where none was chosen; `lines` are for the transcript.
+
+    `prompt` is what the person typed instead of choosing anything.
+    """
+
+    model: str = ""
+    theme: str = ""
+    lines: tuple[str, ...] = ()
+    prompt: str = ""
+
+
+class KeyField(Field):
+    """A field whose text is never shown, copied or suggested; a paste goes in whole."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(password=True, placeholder="paste or type it here", compact=True, id=id)
+
+    def on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        # The line with the key need not be the first; what belongs to it is for the reader of keys to say.
+        lines = (line.strip() for line in event.text.splitlines())
+        self.insert_text_at_cursor(next((line for line in lines if line), ""))
+
+    def action_copy(self) -> None:
+        return
+
+    def action_cut(self) -> None:
+        self.delete_selection()
+
+
+class ConnectScreen(Screen[Connected]):
+    """Asks one thing after the other. Dismissed with what was chosen, whatever was skipped."""
+
+    CSS = """
+    ConnectScreen { layout: vertical; overflow: hidden; }
+    #connect { height: 1fr; padding: 1 2; }
+    #connect-title { height: 1; text-style: bold; color: $text-primary; }
+    #connect-text { height: auto; margin: 0 0 1 0; }
+    #connect-key { height: 1; margin: 0 0 1 0; padding: 0 1; border: none; background: $surface; }
+    #connect-list, #connect-list PickerList { height: 1fr; }
+    #connect-note { height: auto; max-height: 6; margin: 1 0 0 0; }
+    #connect-foot { height: auto; padding: 0 2; color: $text-muted; }
+    .-low #connect { padding: 0 2; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", show=False, priority=True),
+        Binding("ctrl+c,ctrl+d", "leave", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        connecting: KeysService,
+        clock: Callable[[], float],
+        *,
+        themes: tuple[str, ...],
+        current_model: str = "",
+        provider: str = "",
+    ) -> None:
+        super().__init__()
+        self._connecting = connecting
+        self._clock = clock
+        self._themes = themes
+        self._current_model = current_model
+        self._wanted = provider
+        self._choices = {choice.name: choice for choice in connecting.choices()}
+        self._choice = ProviderChoice("")
+        self._theme_before = ""
+        self._lines: list[str] = []
+        self._model = ""
+        self._check: Worker[None] | None = None
+        self._is_keeping = False
+        self._ticks: Timer | None = None
+        self._started = 0.0
+        self.step: Step = "provider"
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="connect"):
+            yield Static(id="connect-title", markup=False)
+            yield Static(id="connect-text", markup=False)
+            yield KeyField(id="connect-key")
+            yield Finder(id="connect-list")
+            yield Static(id="connect-note", markup=False)
+        yield Static(id="connect-foot", markup=False)
+
+    def on_mount(self) -> None:
+        self._theme_before = self.app.theme
+        if self._wanted in self._choices:
+            self._choose_provider(self._wanted)
+        else:
+            self._ask_provider()
+
+    @property
+    def note(self) -> str:
+        """What is said below: what is going on, or what was wrong."""
+        content = self.query_one("#connect-note", Static).content
+        return content.plain if isinstance(content, Content) else str(content)
+
+    @on(Finder.Picked)
+    def _take_picked(self, event: Finder.Picked) -> None:
+        match self.step:
+            case "provider":
+                self._choose_provider(event.row.id)
+            case "model":
+                self._switch_to(f"{self._choice.name}/{event.row.id}")
+            case _:
+                self._end(event.row.id)
+
+    @on(Finder.Missed)
+    def _take_prompt(self, event: Finder.Missed) -> None:
+        """Take what was typed at the first start for a prompt, where it stands for no provider."""
+        if self._connecting.is_first and self.step == "provider":
+            self._connecting.finish("")
+            self.dismiss(Connected(prompt=event.typed))
+
+    @on(Finder.Moved)
+    def _try_theme(self, event: Finder.Moved) -> None:
+        if self.step == "theme" and self.is_current and event.row is not None:
+            self.app.theme = event.row.id
+
+    @on(Input.Submitted)
+    def _take_key(self, event: Input.Submitted) -> None:
+        event.stop()
+        if self._check is None:
+            self._begin_check(event.value)
+
+    def on_key(self, event: events.Key) -> None:
+        """Go on with Enter where there is no field to type in."""
+        if event.key == "enter" and self.step == "key" and not self._choice.takes_key and self._check is None:
+            event.stop()
+            self._begin_check("")
+
+    def action_back(self) -> None:
+        match self.step:
+            case "key" if self._check is not None:
+                if not self._is_keeping:
+                    self._check.cancel()
+            case "key" if not self._wanted:
+                self._ask_provider()
+            case "model":
+                self._lines.append(f"/model {self._choice.name}/MODEL switches to a model of {self._choice.name}.")
+                self._ask_theme()
+            case "theme":
+                self._end("")
+            case _:
+                self._ask_theme()
+
+    def action_leave(self) -> None:
+        """Leave at once; what was stored stays."""
+        if self._check is not None:
+            self._check.cancel()
+        self._end("")
+
+    def _ask_provider(self) -> None:
+        esc = "skips" if self._connecting.is_first else "leaves"
+        text = "qcode needs a key for the host of a model, or a server of your own."
+        if self._connecting.is_first:
+            text += " Without one it plays a demo; /connect opens this again."
+        rows = [Row(choice.name, choice.name, choice.state) for choice in self._choices.values()]
+        self._show("provider", text, rows, highlighted=self._choice.name, esc=esc)
+
+    def _choose_provider(self, name: str) -> None:
+        self._choice = choice = self._choices[name]
+        text = f"{choice.state[:1].upper()}{choice.state[1:]}. " if choice.state else ""
+        if choice.takes_key:
+            text += "Paste a key, it is not shown. It is checked with one small request, then stored."
+        if choice.is_ready:
+            text += " Enter alone uses what is there." if choice.takes_key else "Enter uses it."
+        field = self.query_one("#connect-key", KeyField)
+        field.value = ""
+        self._show("key", text, None)
+        field.display = choice.takes_key
+        self.set_focus(field if choice.takes_key else None)
+
+    def _begin_check(self, typed: str) -> None:
+        self._started = self._clock()
+        self._say_busy()
+        self._ticks = self.set_interval(_FRAME_S, self._say_busy)
+        self._check = self._checked(typed)
+
+    @work(exit_on_error=False, group="connect")
+    async def _checked(self, typed: str) -> None:
+        name = self._choice.name
+        try:
+            checked = await self._connecting.check(name, typed)
+            # Storing cannot be taken back half-way, so from here on Esc waits.
+            self._is_keeping = True
+            self._lines += await self._connecting.keep(name, checked)
+        except ValueError as refusal:
+            self._stop_ticking()
+            self._say(str(refusal), "$text-error")
+            return
+        finally:
+            self._is_keeping = False
+        self._stop_ticking()
+        # The field must not keep what is stored now.
+        self.query_one("#connect-key", KeyField).value = ""
+        self._after_check(checked)
+
+    @on(Worker.StateChanged)
+    def _end_check(self, event: Worker.StateChanged) -> None:
+        if event.worker is not self._check or event.state not in (
+            WorkerState.SUCCESS, WorkerState.CANCELLED, WorkerState.ERROR,
+        ):  # fmt: skip
+            return
+        self._check = None
+        self._stop_ticking()
+        if event.state is WorkerState.CANCELLED:
+            self._say("Cancelled; nothing was stored.", "$muted")
+        elif event.state is WorkerState.ERROR:
+            self._say(f"The check failed inside ({type(event.worker.error).__name__}).", "$text-error")
+
+    def _after_check(self, checked: CheckedKey) -> None:
+        name = self._choice.name
+        if self._current_model.partition("/")[0] == name:
+            self._switch_to(self._current_model)
+            return
+        model = self._connecting.model_of(name, checked.models)
+        if model:
+            self._switch_to(model)
+        elif checked.models:
+            text = f"{name} serves {len(checked.models)} models. /model switches later."
+            self._show("model", text, [Row(model, model) for model in checked.models])
+        else:
+            self._lines.append(f"/model {name}/MODEL switches to a model of {name}.")
+            self._ask_theme()
+
+    def _switch_to(self, model: str) -> None:
+        self._model = model
+        self._ask_theme()
+
+    def _ask_theme(self) -> None:
+        if not self._connecting.wants_theme or len(self._themes) < 2:
+            self._end("")
+            return
+        text = "The screen shows the theme as you move. /theme switches later."
+        self._show("theme", text, [Row(name, name) for name in self._themes], highlighted=self.app.theme)
+
+    def _end(self, theme: str) -> None:
+        self.app.theme = theme or self._theme_before
+        self._connecting.finish(self._model)
+        self.dismiss(Connected(self._model, theme, tuple(self._lines)))
+
+    def _show(self, step: Step, text: str, rows: list[Row] | None, *, highlighted: str = "", esc: str = "") -> None:
+        self.step = step
+        title = _TITLES[step].format(name=self._choice.name)
+        self.query_one("#connect-title", Static).update(Content(title))
+        self.query_one("#connect-text", Static).update(Content(text))
+        self.query_one("#connect-foot", Static).update(Content(_FEET[step].format(esc=esc)))
+        self._say("")
+        finder = self.query_one(Finder)
+        finder.display = rows is not None
+        self.query_one("#connect-key", KeyField).display = rows is None
+        if rows is not None:
+            # What is typed at the first start and is no provider is a prompt: a few letters must not make one of it.
+            finder.offer(rows, highlighted, is_loose=not (self._connecting.is_first and step == "provider"))
+            finder.take_focus()
+
+    def _say(self, text: str, style: str = "") -> None:
+        self.query_one("#connect-note", Static).update(Content.styled(one_line(text, 600), style))
+
+    def _say_busy(self) -> None:
+        seconds = self._clock() - self._started
+        mark = _FRAMES[int(seconds / _FRAME_S) % len(_FRAMES)]
+        self._say(f"{mark} asking {self._choice.name} about it, {int(seconds)} s · Esc cancels", "$text-accent")
+
+    def _stop_ticking(self) -> None:
+        if self._ticks is not None:
+            self._ticks.stop()
+            self._ticks = None

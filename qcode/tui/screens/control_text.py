@@ -1,0 +1,199 @@
+"""Rules, decisions, tools and instruction files as text, for screens, panels and lines. All of it is cleaned.
+
+This is not part of `commands.controls` because two screens use it, and `commands.controls` opens them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal, cast
+
+from qcode.agent.context.memory import Memory, MemoryFile
+from qcode.agent.offered_tools import OfferedTool
+from qcode.agent.permissions import (
+    TRIED_KINDS,
+    Decided,
+    Decision,
+    Permissions,
+    RuleEffect,
+    RuleInForce,
+    Tried,
+    TriedKind,
+)
+from qcode.text.clean import cut, one_line, visible
+from qcode.text.numbers import count_text, tokens_text
+from qcode.tui.transcript.cards import main_argument
+
+EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
+
+_DECIDED: dict[Decided, str] = {
+    "ran": "ran",
+    "refused": "denied by rule",
+    "allowed": "allowed once",
+    "always": "allowed always",
+    "denied": "denied",
+    "answered": "answered",
+    "approved": "plan approved",
+    "unanswered": "not answered",
+}
+_VERDICTS = {"allow": "runs without asking", "ask": "asks you first", "deny": "is denied"}
+_SHOWN_DECISIONS = 20
+_WHOLE_CALL = 100_000
+
+
+def rule_line(rule: RuleInForce) -> str:
+    return visible(f"{rule.effect} {rule.text}")
+
+
+def decided_words(decision: Decision) -> str:
+    """Return what was decided, `ran without asking` in short."""
+    return _DECIDED[decision.decided]
+
+
+def called(decision: Decision, limit: int = 200) -> str:
+    """Return the call in at most `limit` characters, with nothing in it invisible."""
+    return cut(f"{visible(decision.call.name)} {main_argument(decision.call, limit)}".strip(), limit)
+
+
+def clock_text(at: float) -> str:
+    return f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"
+
+
+def decision_text(decision: Decision) -> str:
+    """Return a decision whole: what, when, why, and which rule."""
+    said = {"ran": "ran without asking", "denied": "denied by you"}.get(decision.decided, decided_words(decision))
+    reason = f": {visible(decision.reason)}" if decision.reason else ""
+    rule = f" [{visible(decision.rule)}]" if decision.rule else ""
+    return f"{clock_text(decision.at)} {called(decision, _WHOLE_CALL)}\n{said}{reason}{rule}"
+
+
+def mode_line(permissions: Permissions) -> str:
+    trust = "" if permissions.is_trusted else ", restricted folder: rules that allow do not count"
+    return f"mode {permissions.mode}{trust}"
+
+
+def permissions_text(permissions: Permissions) -> str:
+    """Return mode, rules and the latest decisions as lines."""
+    rules = [f"  {rule_line(rule)}  ({visible(rule.origin)})" for rule in permissions.rules()]
+    decisions = permissions.decisions()[-_SHOWN_DECISIONS:]
+    calls = [
+        f"  {clock_text(one.at)} {decided_words(one)}: {called(one)}"
+        + (f" ({visible(one.reason)})" if one.reason else "")
+        for one in decisions
+    ]
+    return "\n".join(
+        [
+            f"{mode_line(permissions)}  ({visible(permissions.mode_origin)})",
+            "",
+            "Rules",
+            *(rules or ["  none: what the mode does not allow asks"]),
+            "",
+            "Decisions of this session",
+            *(calls or ["  none yet"]),
+        ]
+    )
+
+
+def read_tried(text: str) -> tuple[TriedKind, str]:
+    """Read what is to be tried: a kind and a value, or without a kind an address or a command."""
+    kind, _, value = text.strip().partition(" ")
+    if kind in TRIED_KINDS and value.strip():
+        return kind, value.strip()
+    return ("fetch" if text.startswith(("http://", "https://")) else "shell"), text.strip()
+
+
+def tried_text(kind: TriedKind, value: str, tried: Tried) -> str:
+    """Return a verdict as sentences, with the rule that would allow it."""
+    rule = f" [{visible(tried.rule)}]" if tried.rule else ""
+    would = f"\nThe rule that would allow it: {visible(tried.proposed_rule)}" if tried.proposed_rule else ""
+    return f"{kind} {visible(value)}: {_VERDICTS[tried.verdict]}, {visible(tried.reason)}{rule}{would}"
+
+
+def change_rules(permissions: Permissions, what: str, text: str) -> str:
+    """Add, take back or keep the rule that `text` says; return what was done, raise `ValueError` with one line."""
+    if what in EFFECTS:
+        rule = permissions.add(what, text)
+        return f"{rule_line(rule)} holds for this session, from the next call on."
+    effect, _, rest = text.partition(" ")
+    wanted = rest.strip() if effect in EFFECTS else text
+    effects = (effect,) if effect in EFFECTS else EFFECTS
+    found = [one for one in permissions.rules() if one.text == wanted and one.effect in effects]
+    if not found:
+        raise ValueError(f"no rule {wanted} is in force; /permissions list shows them")
+    # The same words may stand in the settings as well, where they cannot be changed from here.
+    chosen = next((one for one in found if one.number), found[0])
+    return undo(permissions, chosen) if what == "undo" else keep(permissions, chosen)
+
+
+def undo(permissions: Permissions, rule: RuleInForce) -> str:
+    if not rule.number:
+        raise ValueError(f"{rule.text} is written in {rule.origin}; change it there")
+    permissions.remove(rule.number)
+    return f"Taken back: {rule_line(rule)}. It no longer counts, from the next call on."
+
+
+def keep(permissions: Permissions, rule: RuleInForce) -> str:
+    if not rule.number:
+        raise ValueError(f"{rule.text} is written in {rule.origin} and holds in every session already")
+    permissions.keep(rule.number)
+    return f"Kept for this folder: {rule_line(rule)}. /permissions takes it back."
+
+
+def first_sentence(text: str) -> str:
+    line = one_line(text, 600)
+    end = line.find(". ")
+    return line if end < 0 else line[: end + 1]
+
+
+def tools_heading(tools: Sequence[OfferedTool]) -> str:
+    return f"Tools, {tokens_text(sum(tool.tokens for tool in tools))} tokens with each request"
+
+
+def tools_text(tools: Sequence[OfferedTool]) -> str:
+    """Return every tool in two lines."""
+    rows = [
+        f"{one_line(tool.name)}: {tool.standing} ({tool.origin}, {tokens_text(tool.tokens)} tokens)\n"
+        f"  {first_sentence(tool.description)}"
+        for tool in tools
+    ]
+    return "\n".join([*rows, "", tools_heading(tools)])
+
+
+def tool_text(tool: OfferedTool) -> str:
+    """Return all about one tool."""
+    lines = [
+        f"{tool.standing} · {tool.origin} · {tokens_text(tool.tokens)} tokens with each request",
+        "",
+        one_line(tool.description, 4_000),
+        *(["", "It is given"] if tool.parameters else []),
+        *(f"  {one_line(name)}  {one_line(about)}" for name, about in tool.parameters),
+    ]
+    if tool.server:
+        lines += ["", f"/mcp {tool.server} shows its server."]
+    return "\n".join(lines)
+
+
+def memory_detail(file: MemoryFile) -> str:
+    """Return size and standing of an instruction file in a few words."""
+    whose = "yours, everywhere" if file.whose == "yours" else "this project's"
+    if file.size is None:
+        return f"{whose}; not there yet"
+    cut = f", cut: {file.used:,} of them are in the prompt" if file.used < file.size else ""
+    by = f", imported by {one_line(file.imported_by)}" if file.imported_by else ""
+    return f"{whose}{by}; {count_text(file.size, 'byte')}{cut}"
+
+
+def memory_text(memory: Memory) -> str:
+    files = [f"  {one_line(file.shown)}: {memory_detail(file)}" for file in memory.files()]
+    notes = [one_line(note) for note in memory.notes()]
+    how = "/memory project: TEXT or /memory yours: TEXT adds a line."
+    return "\n".join(["In the order the model gets them:", *files, *notes, "", how])
+
+
+def place_and_line(text: str, places: Sequence[MemoryFile]) -> tuple[Sequence[MemoryFile], str]:
+    """Return the files a line may go to, and the line: `project: …` and `yours: …` say whose."""
+    whose, colon, line = text.partition(":")
+    word = cast("Literal['yours', 'project']", whose.strip().lower())
+    chosen = [place for place in places if place.whose == word][:1]
+    return (chosen, line.strip()) if colon and chosen else (places, text)

@@ -1,0 +1,139 @@
+"""What `/doctor`, `/memory` and `/tools` show: findings, instruction files, the tools offered to the model.
+
+Findings are collected in a thread while the app continues. Instruction files are listed in the order in which they
+apply; one is opened, or chosen to add a line to. Each tool has its current verdict, its origin and its cost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from qcode.agent.context.memory import Memory, MemoryFile
+from qcode.agent.offered_tools import OfferedTool
+from qcode.text.clean import one_line
+from qcode.text.numbers import tokens_text
+from qcode.tui.screens.control_text import first_sentence, memory_detail, tools_heading
+from qcode.tui.screens.picker import Picker, Row, foot
+from qcode.tui.widgets import HangingText
+
+_FINDINGS_KEYS = (("Esc", "closes"), ("c", "copies it"), ("↑↓", "scroll"))
+
+
+class FindingsScreen(ModalScreen[None]):
+    """`examine` blocks and returns lines, the titles among them at the margin."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter,ctrl+c", "dismiss(None)", "Close", priority=True, show=False),
+        Binding("up", "scroll(-1)", "Up", priority=True, show=False),
+        Binding("down", "scroll(1)", "Down", priority=True, show=False),
+        Binding("c", "copy", "Copy", priority=True, show=False),
+    ]
+
+    def __init__(self, examine: Callable[[], Sequence[str]]) -> None:
+        super().__init__()
+        self._examine = examine
+        self.lines: tuple[str, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="findings"):
+            yield Static(Content.styled("Doctor", "bold"), id="findings-title", markup=False)
+            with VerticalScroll(id="findings-scroll"):
+                yield HangingText(id="findings-text")
+            yield Static(id="findings-foot", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#findings-scroll").focus()
+        self._show([("Looking around…", "")])
+        self._look()
+
+    def on_resize(self) -> None:
+        self.query_one("#findings-foot", Static).update(foot(_FINDINGS_KEYS, self.size.width - 4))
+
+    def action_scroll(self, step: int) -> None:
+        self.query_one("#findings-scroll", VerticalScroll).scroll_relative(y=step, animate=False)
+
+    def action_copy(self) -> None:
+        self.app.copy_to_clipboard("\n".join(self.lines))
+        self.query_one("#findings-title", Static).update(Content.assemble(("Doctor", "bold"), ("  copied", "$muted")))
+
+    @work
+    async def _look(self) -> None:
+        try:
+            self.lines = tuple(await asyncio.to_thread(self._examine))
+            shown = findings_lines(self.lines)
+        except (OSError, ValueError, RuntimeError) as problem:
+            shown = [(f"It could not be found out: {one_line(str(problem))}", "$text-warning")]
+        self._show(shown)
+
+    def _show(self, lines: Sequence[tuple[str, str]]) -> None:
+        self.query_one("#findings-text", HangingText).show(lines)
+
+
+def findings_lines(lines: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the findings with a style each: their titles marked, a blank line before each."""
+    shown: list[tuple[str, str]] = []
+    for line in lines:
+        is_title = not line.startswith(" ")
+        if is_title and shown:
+            shown.append(("", ""))
+        shown.append((one_line(line), "bold $text-accent") if is_title else (f"  {one_line(line)}", ""))
+    return shown
+
+
+class MemoryPicker(Picker):
+    """Picks a file to open, by its path. Files that are not there yet are made by opening them."""
+
+    ENTER = "open in your editor"
+
+    def __init__(self, memory: Memory) -> None:
+        self._notes = memory.notes()
+        super().__init__("Instruction files, in their order", file_rows(memory.files()))
+
+    def compose_more(self) -> ComposeResult:
+        lines = [Content.styled(one_line(note), "$text-warning") for note in self._notes]
+        how = Content.styled("/memory TEXT adds a line. Changes hold from the next turn on.", "$muted")
+        yield Static(Content("\n").join([*lines, how]), id="picker-said", markup=False)
+
+
+class PlacePicker(Picker):
+    """Picks the file that a line is added to, by its path."""
+
+    ENTER = "add it here"
+
+    def __init__(self, places: Sequence[MemoryFile], line: str) -> None:
+        super().__init__(f"Add “{one_line(line, 60)}” to", file_rows(places))
+
+
+def file_rows(files: Sequence[MemoryFile]) -> list[Row]:
+    return [Row(file.path, one_line(file.shown), memory_detail(file)) for file in files]
+
+
+class ToolPicker(Picker):
+    """Picks a tool to read all about, by its name."""
+
+    ENTER = "all about it"
+
+    def __init__(self, tools: Sequence[OfferedTool]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        rows = [
+            Row(tool.name, one_line(tool.name), f"{tool.standing} · {tokens_text(tool.tokens)} tokens · {tool.origin}")
+            for tool in tools
+        ]
+        super().__init__(tools_heading(tools), rows, empty="The model is offered no tools.")
+
+    def compose_more(self) -> ComposeResult:
+        yield Static(id="picker-said", markup=False)
+
+    def show_row(self, row: Row | None) -> None:
+        said = first_sentence(self._tools[row.id].description) if row is not None else ""
+        self.query_one("#picker-said", Static).update(Content.styled(said, "$muted"))

@@ -1,0 +1,143 @@
+"""Copy text to the clipboard: with the system's own tool, else through the terminal (OSC 52), else into a file.
+
+Each way is tried only if it can reach the user: a tool on the far side of SSH would fill the wrong clipboard.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from qcode.values import dataclass
+
+MOST_FOR_TERMINAL = 74_994
+"""Bytes of base64 that terminals take in one OSC 52 (xterm.js and hterm are the strictest)."""
+
+_SECONDS = 2.0
+_SCREEN_PIECE = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program that takes text on its input. `encoding` is what it expects."""
+
+    argv: tuple[str, ...]
+    encoding: str = "utf-8"
+
+
+def tools_for(environ: Mapping[str, str], platform: str) -> tuple[Tool, ...]:
+    """Return the programs that reach the person's clipboard from here, the best first."""
+    tools: list[Tool] = []
+    is_remote = bool(environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"))
+    if not is_remote:
+        if platform == "darwin":
+            tools.append(Tool(("pbcopy",)))
+        if environ.get("WSL_DISTRO_NAME"):
+            tools.append(Tool(("clip.exe",), "utf-16"))
+        if environ.get("TERMUX_VERSION"):
+            tools.append(Tool(("termux-clipboard-set",)))
+        if environ.get("WAYLAND_DISPLAY"):
+            tools.append(Tool(("wl-copy",)))
+        if environ.get("DISPLAY"):
+            tools += [Tool(("xclip", "-selection", "clipboard")), Tool(("xsel", "--clipboard", "--input"))]
+    if environ.get("TMUX"):
+        # Into tmux's own buffer and, with -w, on to the terminal tmux runs in.
+        tools.append(Tool(("tmux", "load-buffer", "-w", "-")))
+    return tuple(tools)
+
+
+def osc52(text: str, environ: Mapping[str, str]) -> str:
+    """Return the sequence that gives `text` to the terminal, wrapped for what stands between; empty if too long."""
+    data = base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
+    if len(data) > MOST_FOR_TERMINAL:
+        return ""
+    plain = f"\x1b]52;c;{data}\x07"
+    if environ.get("TMUX"):
+        escaped = plain.replace("\x1b", "\x1b\x1b")
+        return f"{plain}\x1bPtmux;{escaped}\x1b\\"
+    if environ.get("TERM", "").startswith("screen"):
+        pieces = (plain[at : at + _SCREEN_PIECE] for at in range(0, len(plain), _SCREEN_PIECE))
+        return "".join(f"\x1bP{piece}\x1b\\" for piece in pieces)
+    return plain
+
+
+def has_osc52(environ: Mapping[str, str]) -> bool:
+    """Whether a terminal is there that might take OSC 52; none says whether it did."""
+    return environ.get("TERM", "") not in ("", "dumb", "linux")
+
+
+class Clipboard:
+    """Copies for one terminal. `write` sends a sequence to it, None where there is none; `folder` is for files.
+
+    `run` runs a program with data on its input and returns whether it worked.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        platform: str,
+        write: Callable[[str], None],
+        folder: Path | None,
+        run: Callable[[tuple[str, ...], bytes], bool] | None = None,
+    ) -> None:
+        self._environ = environ
+        self._platform = platform
+        self._write = write
+        self._folder = folder
+        self._run = run if run is not None else _run
+
+    def copy(self, text: str) -> str:
+        """Copy `text`; return how, as the end of a sentence that begins with "Copied"."""
+        for tool in tools_for(self._environ, self._platform):
+            if self._run(tool.argv, text.encode(tool.encoding, "replace")):
+                return f"with {tool.argv[0]}"
+        sequence = osc52(text, self._environ)
+        if sequence and has_osc52(self._environ):
+            self._write(sequence)
+            return "through the terminal (OSC 52)"
+        why = "too long for the terminal's clipboard" if not sequence else "this terminal has no clipboard"
+        return self._into_file(text, why)
+
+    def _into_file(self, text: str, why: str) -> str:
+        try:
+            path = self._file()
+            path.write_text(text, encoding="utf-8", errors="replace")
+        except OSError as error:
+            return f"nowhere: {why}, and no file could be written ({error.strerror})"
+        return f"to {path} ({why})"
+
+    def _file(self) -> Path:
+        """Return an empty file that only the person can read."""
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path = self._folder / "copied.txt"
+            path.touch(mode=0o600)
+            return path
+        number, name = tempfile.mkstemp(prefix="qcode-", suffix=".txt")
+        os.close(number)
+        return Path(name)
+
+
+def _run(argv: tuple[str, ...], data: bytes) -> bool:
+    program = shutil.which(argv[0])
+    if program is None:
+        return False
+    try:
+        # These tools stay behind to serve the clipboard: nothing of ours may stay open in them.
+        done = subprocess.run(
+            [program, *argv[1:]],
+            input=data,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_SECONDS,
+            check=False,
+            start_new_session=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.returncode == 0

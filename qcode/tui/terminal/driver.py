@@ -1,0 +1,204 @@
+"""What Textual does not do with the terminal: title, bell, notifications, Alt+Enter, signals, a lost terminal.
+
+`TerminalApp` writes only while it has the terminal, and takes a lent one back whatever happens. `outliving` ends the
+app if the terminal goes away: Textual 8.2 writes from a thread that dies with the first failed write, after which the
+next write of the app blocks forever and no signal is handled. `Announcer` keeps title and bell up to date.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+from textual.driver import Driver
+
+from qcode.text.clean import one_line
+from qcode.tui.terminal.input import ReportParser
+from qcode.tui.terminal.textual_internals import CrashApp, add_key_sequence, driver_of, use_parser, wrap_file
+from qcode.tui.transcript.line import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from qcode.tui.setup import AppSetup
+    from qcode.tui.turns import State
+
+SAVE_TITLE = "\x1b[22;0t"
+RESTORE_TITLE = "\x1b[23;0t"
+BELL = "\x07"
+
+
+def notify(text: str) -> str:
+    """Return the sequence (OSC 9) that shows cleaned `text` as a notification of the desktop."""
+    # A text that begins with a number and a semicolon would be one of ConEmu's other commands.
+    return f"\x1b]9;{one_line(text, 120).lstrip('0123456789;')}\x07"
+
+
+def set_title(title: str) -> str:
+    """Return the sequence that sets the terminal's title to cleaned `title`."""
+    return f"\x1b]0;{one_line(title, 80)}\x07"
+
+
+def has_browser(environ: Mapping[str, str], platform: str) -> bool:
+    """Whether a browser would open in a window of its own, where the person is, and not inside the terminal."""
+    if environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"):
+        return False
+    names = ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
+    return platform in ("darwin", "win32") or any(environ.get(name) for name in names)
+
+
+def teach_alt_keys() -> None:
+    """Tell Alt+Enter and Alt+Backspace from other keys in terminals without the Kitty protocol: Escape before the key.
+
+    Textual 8.2 reads them as Enter, which would send the prompt, and as Ctrl+W, which cuts more. Ctrl+J is the key that
+    means a new line everywhere.
+    """
+    add_key_sequence("\x1b\r", "ctrl+j")
+    add_key_sequence("\x1b\x7f", "alt+backspace")
+
+
+def read_pastes_whole() -> None:
+    """Make Textual's driver read pastes and reports through `ReportParser`."""
+    use_parser(ReportParser)
+
+
+def on_signals(leave: Callable[[int], None]) -> None:
+    """Call `leave` with the number when the process is told to end, so that the terminal is restored first."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        with contextlib.suppress(RuntimeError, ValueError, NotImplementedError):
+            loop.add_signal_handler(number, leave, int(number))
+
+
+class TerminalApp(CrashApp, inherit_bindings=False):
+    """`_is_lent`: another program has the terminal."""
+
+    _is_lent = False
+
+    @contextmanager
+    def _lend(self) -> Iterator[None]:
+        """Give the terminal away; nothing is written to it until it is back."""
+        suspended = self.suspend()
+        with self.batch_update():
+            suspended.__enter__()
+            self._is_lent = True
+            try:
+                yield
+            finally:
+                self._is_lent = False
+                # Textual 8.2 takes the terminal back only where nothing was raised, so it is told of nothing.
+                suspended.__exit__(None, None, None)
+
+    def _write(self, sequence: str) -> None:
+        """Write a sequence that Textual has no call for to the terminal, where there is one."""
+        driver = driver_of(self)
+        if sequence and driver is not None and not self.is_headless and not self._is_lent:
+            driver.write(sequence)
+
+
+HANGUP = 128 + signal.SIGHUP
+
+
+class OutlivingFile:
+    """Writes to `file` until that fails, then nowhere; `lost` is called once, from the thread that wrote."""
+
+    def __init__(self, file: IO[str], lost: Callable[[], object]) -> None:
+        self._file = file
+        self._lost = lost
+        self._is_lost = False
+
+    def write(self, text: str) -> int:
+        if not self._is_lost:
+            try:
+                self._file.write(text)
+            except OSError:
+                self._lose()
+        return len(text)
+
+    def flush(self) -> None:
+        if not self._is_lost:
+            try:
+                self._file.flush()
+            except OSError:
+                self._lose()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def isatty(self) -> bool:
+        return self._file.isatty()
+
+    def _lose(self) -> None:
+        self._is_lost = True
+        # What is still buffered is flushed at exit; it must find somebody who listens.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._file.fileno())
+        self._lost()
+
+
+def outliving(driver: type[Driver], leave: Callable[[int], object]) -> type[Driver]:
+    """Return `driver` writing through an `OutlivingFile`; where the terminal goes, `leave` gets the exit code.
+
+    A driver that keeps no file (the one of another system) is returned as it is.
+    """
+
+    def outliving_file(file: IO[str]) -> OutlivingFile:
+        loop = asyncio.get_running_loop()
+        return OutlivingFile(file, lambda: loop.call_soon_threadsafe(leave, HANGUP))
+
+    class OutlivingDriver(driver):  # type: ignore[misc,valid-type]  # the class is chosen at run time
+        def __init__(self, *arguments: object, **named: object) -> None:
+            super().__init__(*arguments, **named)
+            wrap_file(self, outliving_file)
+
+    return OutlivingDriver
+
+
+_TITLE_MARKS: dict[State, str] = {"idle": "", "working": "… ", "asking": "? "}
+_BELL_TEXTS: dict[State, str] = {"idle": "qcode: the turn has ended", "asking": "qcode: a question waits for you"}
+_TITLE_CELLS = 50
+
+
+class Announcer:
+    """`write` takes sequences for the terminal; `ring` calls the person, with a text where nobody is looking."""
+
+    def __init__(self, setup: AppSetup, write: Callable[[str], None], ring: Callable[[str], None]) -> None:
+        self._setup = setup
+        self._write = write
+        self._ring = ring
+        self._state: State = "idle"
+        self._title = ""
+
+    def begin(self) -> None:
+        """Take the title over."""
+        if self._setup.has_title:
+            self._write(SAVE_TITLE)
+        self._show()
+
+    def end(self) -> None:
+        """Give the title back as it was."""
+        if self._setup.has_title:
+            self._write(RESTORE_TITLE)
+
+    def announce(self, state: State) -> None:
+        """Show the state in the title, and ring where something waits for the person."""
+        self._state = state
+        self._show()
+        if self._setup.has_bell and state != "working":
+            self._ring(_BELL_TEXTS[state])
+
+    def name(self, title: str) -> None:
+        """Show what the session is called; empty: it has no name yet."""
+        if title != self._title:
+            self._title = title
+            self._show()
+
+    def _show(self) -> None:
+        if self._setup.has_title:
+            folder = one_line(self._setup.cwd).rstrip("/").rpartition("/")[2]
+            name = shorten(self._title, _TITLE_CELLS) if self._title else "qcode"
+            self._write(set_title(f"{_TITLE_MARKS[self._state]}{name}{f' · {folder}' if folder else ''}"))

@@ -1,0 +1,179 @@
+"""Take pastes and reports about the background out of the terminal's input before Textual reads keys from it.
+
+Textual 8.2 reads a paste character by character, and an escape character in it turns the rest into keys: a line end
+would send the prompt. https://invisible-island.net/xterm/ctlseqs/ctlseqs.html#h2-Bracketed-Paste-Mode
+The background is asked for with OSC 11; mode 2031 reports changes. Terminals that know neither stay silent, and
+nothing waits for them. https://contour-terminal.org/vt-extensions/color-palette-update-notifications/
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+
+from textual import events
+from textual.driver import Driver
+from textual.message import Message
+
+from qcode.tui.terminal.textual_internals import XTermParser, has_writer
+
+PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
+
+
+class PasteParser(XTermParser):
+    """Textual's parser, which sees of a paste only where it begins and ends."""
+
+    def __init__(self, debug: bool = False) -> None:
+        super().__init__(debug)
+        self._before = ""
+        self._pasted: list[str] | None = None
+
+    @property
+    def is_pasting(self) -> bool:
+        """Whether a paste has begun and not ended."""
+        return self._pasted is not None
+
+    def feed(self, data: str) -> Iterable[Message]:
+        """Yield what the terminal said; a paste, and each of the two marks around it, may come in pieces."""
+        if not data:
+            yield from super().feed(data)
+            return
+        while data:
+            data = yield from self._rest_of_paste(data) if self._pasted is not None else self._keys(data)
+
+    def _keys(self, data: str) -> Generator[Message, None, str]:
+        """Read keys up to where a paste begins; return what follows."""
+        known = len(self._before)
+        at = (self._before + data).find(PASTE_START)
+        end = len(data) if at < 0 else at + len(PASTE_START) - known
+        yield from super().feed(data[:end])
+        self._before = (self._before + data)[-len(PASTE_START) + 1 :]
+        if at >= 0:
+            self._before, self._pasted = "", []
+        return data[end:]
+
+    def _rest_of_paste(self, data: str) -> Generator[Message, None, str]:
+        """Take text up to where the paste ends; return what follows."""
+        pasted = self._pasted
+        assert pasted is not None
+        tail = pasted.pop() if pasted else ""
+        at = (tail + data).find(_PASTE_END)
+        if at < 0:
+            whole = tail + data
+            # The last letters are kept apart, for they may be the beginning of the mark.
+            pasted += [whole[: -len(_PASTE_END) + 1], whole[-len(_PASTE_END) + 1 :]]
+            return ""
+        pasted.append((tail + data)[:at])
+        self._pasted = None
+        for message in super().feed(_PASTE_END):
+            if not isinstance(message, events.Paste):
+                yield message
+        yield events.Paste("".join(pasted).replace("\0", ""))
+        return (tail + data)[at + len(_PASTE_END) :]
+
+
+_ASK_BACKGROUND = "\x1b]11;?\x1b\\"
+_FOLLOW, _UNFOLLOW = "\x1b[?2031h", "\x1b[?2031l"
+_REPORT = re.compile(
+    r"\x1b\]11;rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})(?:/[0-9a-f]{1,4})?(?:\x07|\x1b\\)"
+    r"|\x1b\[\?997;([12])n",
+    re.IGNORECASE,
+)
+_BEGUN = re.compile(
+    r"\x1b(?:\](?:1(?:1(?:;[rgba:0-9a-fA-F/]{0,30}\x1b?)?)?)?|\[(?:\?(?:9(?:9(?:7(?:;[12]?)?)?)?)?)?)?\Z"
+)
+_UNMISTAKABLE = 4
+_ANSWER_S = 2.0
+_REST_S = 0.2
+
+
+class GroundReported(Message):
+    """The terminal says whether it is dark."""
+
+    def __init__(self, *, is_dark: bool) -> None:
+        super().__init__()
+        self.is_dark = is_dark
+
+
+class ReportParser(PasteParser):
+    """The parser of pastes, which takes reports about the background out of the keys; they may come in pieces."""
+
+    asked_at = float("-inf")
+    """When a terminal was asked last. Textual makes the parser in a thread of its own, so it is said to all of them."""
+
+    def __init__(self, debug: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(debug)
+        self._clock = clock
+        self._held = ""
+        self._held_at = 0.0
+
+    def feed(self, data: str) -> Iterable[Message]:
+        if not data:
+            yield from self._let_go()
+        if not data or self.is_pasting:
+            yield from super().feed(data)
+            return
+        data, self._held = self._held + data, ""
+        keys, mark, rest = data.partition(PASTE_START)
+        done = 0
+        for report in _REPORT.finditer(keys):
+            if report.start() > done:
+                yield from super().feed(keys[done : report.start()])
+            done = report.end()
+            type(self).asked_at = float("-inf")
+            yield GroundReported(is_dark=_is_dark(report))
+        keys = keys[done:]
+        begun = None if mark else _BEGUN.search(keys)
+        if begun is not None and (len(begun[0]) >= _UNMISTAKABLE or self._is_waiting):
+            keys, self._held, self._held_at = keys[: begun.start()], begun[0], self._clock()
+        if keys or mark:
+            yield from super().feed(keys + mark + rest)
+
+    def tick(self) -> Iterable[Message]:
+        """Give out what was held back in vain: it was a key after all."""
+        if self._clock() - self._held_at >= _REST_S:
+            yield from self._let_go()
+        yield from super().tick()
+
+    def _let_go(self) -> Iterable[Message]:
+        held, self._held = self._held, ""
+        if held:
+            yield from super().feed(held)
+
+    @property
+    def _is_waiting(self) -> bool:
+        return self._clock() - self.asked_at < _ANSWER_S
+
+
+def asking(driver: type[Driver]) -> type[Driver]:
+    """Return `driver` asking for the background whenever it takes the terminal, and told of changes meanwhile."""
+
+    class AskingDriver(driver):  # type: ignore[misc,valid-type]  # the class is chosen at run time
+        def start_application_mode(self) -> None:
+            super().start_application_mode()
+            if has_writer(self):
+                ReportParser.asked_at = time.monotonic()
+                self.write(_ASK_BACKGROUND + _FOLLOW)
+                self.flush()
+
+        def stop_application_mode(self) -> None:
+            if has_writer(self):
+                self.write(_UNFOLLOW)
+            super().stop_application_mode()
+
+    return AskingDriver
+
+
+def is_askable(environ: Mapping[str, str]) -> bool:
+    """Whether a terminal may be asked: the console of Linux and dumb ones could show the question instead."""
+    return environ.get("TERM", "").partition("-")[0] not in ("", "linux", "dumb", "cons25", "unknown")
+
+
+def _is_dark(report: re.Match[str]) -> bool:
+    """Return whether the background in a report is nearer to black than to white, as eyes see it (ITU-R BT.601)."""
+    if report[4]:
+        return report[4] == "1"
+    red, green, blue = (int(value, 16) / (16 ** len(value) - 1) for value in report.group(1, 2, 3))
+    brightness: float = 0.299 * red + 0.587 * green + 0.114 * blue
+    return brightness < 0.5

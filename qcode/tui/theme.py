@@ -1,0 +1,240 @@
+"""Themes: TOML files, validated and converted to Textual themes. The user may add a folder of their own.
+
+A file holds `name`, `dark`, `[colors]` and, optionally, `terminal_colors = true` (the terminal's own palette, names
+such as `ansi_blue`) and `[variables]`, which replace single colours that Textual derives.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from textual.color import Color, ColorParseError
+from textual.theme import Theme
+
+COLORS = (
+    "primary",
+    "secondary",
+    "accent",
+    "foreground",
+    "background",
+    "surface",
+    "panel",
+    "success",
+    "warning",
+    "error",
+)
+"""The colours a theme must name, so that no theme mixes with another's defaults. `muted` and `boost` may be named."""
+
+AUTO = "auto"
+"""The name that means: light or dark, as the terminal is."""
+
+_DEFAULT = "dark"
+_OPTIONAL = ("muted", "boost")
+_TOP = ("name", "dark", "terminal_colors", "colors", "variables")
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+
+
+# Textual's own style sheets name these, and derive none of them for a theme of terminal colours.
+_TERMINAL_VARIABLES = {
+    "ansi-background": "ansi_black",
+    "ansi-foreground": "ansi_white",
+    "block-cursor-foreground": "ansi_black",
+    "block-cursor-background": "ansi_white",
+    "input-cursor-background": "ansi_white",
+    "input-cursor-foreground": "ansi_black",
+    "input-selection-background": "ansi_bright_blue",
+    "input-selection-foreground": "ansi_black",
+    "screen-selection-background": "ansi_bright_blue",
+    "screen-selection-foreground": "ansi_black",
+}
+
+
+class ThemeError(ValueError):
+    """A theme file is not usable; the message is one line that names the file and what to change."""
+
+
+def theme_folders(package: Path | None = None) -> tuple[Path, ...]:
+    """Return the folder of the themes that come with qcode: inside the package, or beside it in a checkout."""
+    root = package if package is not None else Path(__file__).resolve().parent.parent
+    for folder in (root / "themes", root.parent / "themes"):
+        if folder.is_dir():
+            return (folder,)
+    return ()
+
+
+def load_themes(user_folder: Path | None = None) -> tuple[dict[str, Theme], tuple[str, ...]]:
+    """Return all themes by name and what is wrong with the files that were left out.
+
+    A person's theme replaces one of ours with the same name. The dictionary is never empty.
+    """
+    themes: dict[str, Theme] = {}
+    problems: list[str] = []
+    folders = [*theme_folders(), *([user_folder] if user_folder is not None else [])]
+    for path in (path for folder in folders for path in _files(folder)):
+        try:
+            theme = read_theme(path)
+        except ThemeError as problem:
+            problems.append(str(problem))
+        else:
+            themes[theme.name] = theme
+    if not themes:
+        themes["dark"] = Theme(name="dark", primary="#7aa2f7", dark=True)
+        problems.append("No theme files were found beside the program; a plain dark theme is used. Reinstall qcode.")
+    return themes, tuple(problems)
+
+
+def first_theme(wanted: str, user_folder: Path | None, environ: Mapping[str, str]) -> Theme | None:
+    """Return the theme to start with without reading the others; None where only reading all can tell which it is."""
+    folders = theme_folders()
+    if not folders or (user_folder is not None and any(_files(user_folder))):
+        return None
+    name = choose_theme(wanted, (path.stem for path in _files(folders[0])), environ)
+    try:
+        theme = read_theme(folders[0] / f"{name}.toml")
+    except ThemeError:
+        return None
+    return theme if theme.name == name else None
+
+
+def theme_note(theme: Theme) -> str:
+    """Return what to say about a theme in a list of them."""
+    if theme.ansi:
+        return "the terminal's own colours"
+    return "dark" if theme.dark else "light"
+
+
+def choose_theme(wanted: str, names: Iterable[str], environ: Mapping[str, str]) -> str:
+    """Return the theme to start with; `auto` is light or dark as the terminal says it is, dark where it says nothing.
+
+    A terminal that says so sets COLORFGBG to the numbers of its colours, the background last (rxvt, Konsole, iTerm2).
+    """
+    known = tuple(names)
+    if wanted == AUTO:
+        ground = environ.get("COLORFGBG", "").rpartition(";")[2]
+        wanted = "light" if ground in ("7", "15") else _DEFAULT
+    return next(name for name in (wanted, _DEFAULT, known[0]) if name in known)
+
+
+def read_theme(path: Path) -> Theme:
+    """Return the theme in `path`; raise `ThemeError` where it cannot be one."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = tomllib.loads(text)
+    except OSError as error:
+        raise ThemeError(f"Theme {path}: cannot be read ({error.strerror}).") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ThemeError(f"Theme {path}: not valid TOML ({error}).") from error
+    return parse_theme(data, str(path), text)
+
+
+def parse_theme(data: Mapping[str, Any], source: str, text: str = "") -> Theme:
+    """Return the theme that `data` describes; raise `ThemeError`, naming `source`, where something is wrong.
+
+    `text` is the TOML that `data` was read from, for the line of what is wrong.
+    """
+    try:
+        return _theme(data)
+    except _WrongKeyError as wrong:
+        line = _line(text, wrong.key)
+        raise ThemeError(f"Theme {source}{f', line {line}' if line else ''}: {wrong}") from None
+
+
+class _WrongKeyError(ValueError):
+    """Something is wrong at `key`; the message is the sentence about it."""
+
+    def __init__(self, key: str, said: str) -> None:
+        super().__init__(said)
+        self.key = key
+
+
+def _line(text: str, key: str) -> int | None:
+    if not text:
+        return None
+    from qcode.config.lines import find_lines
+
+    return find_lines(text).get(tuple(key.split(".")))
+
+
+def _theme(data: Mapping[str, Any]) -> Theme:
+    _refuse_unknown(data, _TOP)
+    name = data.get("name")
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise _WrongKeyError("name", "name must be lower-case letters, digits and hyphens.")
+    dark = _boolean(data, "dark")
+    has_terminal_colors = "terminal_colors" in data and _boolean(data, "terminal_colors")
+    colors = _texts(data.get("colors", {}), "colors")
+    _refuse_unknown(colors, (*COLORS, *_OPTIONAL), "colors.")
+    for color in COLORS:
+        if color not in colors:
+            raise _WrongKeyError("colors", f"colors.{color} is missing.")
+    for color, value in colors.items():
+        _check_color(value, f"colors.{color}")
+    variables = _texts(data.get("variables", {}), "variables")
+    if variables:
+        _refuse_unknown(variables, _known_variables(), "variables.", is_listed=False)
+    for variable, value in variables.items():
+        _check_color(value, f"variables.{variable}")
+    muted = colors.pop("muted", "") or _muted(colors, has_terminal_colors)
+    variables = {**(_TERMINAL_VARIABLES if has_terminal_colors else {"text-muted": muted}), "muted": muted, **variables}
+    theme = Theme(name=name, primary=colors["primary"], dark=dark, ansi=has_terminal_colors, variables=variables)
+    for color, value in colors.items():
+        setattr(theme, color, value)
+    return theme
+
+
+def _muted(colors: Mapping[str, str], has_terminal_colors: bool) -> str:
+    """Return the style of what matters less: a blend, or with unknown colours the terminal's own dimming."""
+    if has_terminal_colors:
+        return "dim"
+    return Color.parse(colors["background"]).blend(Color.parse(colors["foreground"]), 0.65).hex
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    try:
+        yield from sorted(folder.glob("*.toml"))
+    except OSError:
+        return
+
+
+def _known_variables() -> tuple[str, ...]:
+    """Return the names of the colours that Textual derives from those of a theme."""
+    return (*Theme(name="any", primary="#000000").to_color_system().generate(), *_TERMINAL_VARIABLES)
+
+
+def _refuse_unknown(
+    data: Mapping[str, Any], known: tuple[str, ...], prefix: str = "", *, is_listed: bool = True
+) -> None:
+    for key in data:
+        if key not in known:
+            close = next(iter(get_close_matches(key, known, n=1, cutoff=0.6)), "")
+            hint = (
+                f"did you mean {prefix}{close}?"
+                if close
+                else (f"use one of {', '.join(known)}." if is_listed else "no colour of that name is derived.")
+            )
+            raise _WrongKeyError(prefix + key, f"{prefix}{key} is not known; {hint}")
+
+
+def _boolean(data: Mapping[str, Any], key: str) -> bool:
+    value = data.get(key)
+    if not isinstance(value, bool):
+        raise _WrongKeyError(key, f"{key} must be true or false.")
+    return value
+
+
+def _texts(value: object, key: str) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+        raise _WrongKeyError(key, f"{key} must be a table of texts.")
+    return dict(value)
+
+
+def _check_color(value: str, key: str) -> None:
+    try:
+        Color.parse(value)
+    except ColorParseError as error:
+        raise _WrongKeyError(key, f"{key} = {value!r} is no colour; write it as #rrggbb.") from error

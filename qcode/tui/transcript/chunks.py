@@ -1,0 +1,305 @@
+"""Cut streaming Markdown into chunks that are rendered once, and render the growing one at a constant cost.
+
+A chunk is a top-level fenced block, a list item, or text between blank lines. Its end depends on complete lines before
+it only, so streamed text is cut exactly like text that comes at once. A long chunk that still grows is divided where
+that most likely changes nothing; the rows of the finished chunk, rendered as a whole, replace the guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from qcode.tui.transcript.line import PLAIN, Line, Span, wrap
+
+_TOP_LEVEL_FENCE = re.compile(r"( {0,3})(`{3,}(?=[^`]*$)|~{3,})(.*)")
+_TOP_LEVEL_ITEM = re.compile(r"( {0,3})(?:([-*+])|(\d{1,9})[.)])(?:\s+(\S)|\s*$)")
+_RULE = re.compile(r" {0,3}(?:(?:\* *){3,}|(?:- *){3,}|(?:_ *){3,})$")
+_HEADING = re.compile(r" {0,3}#{1,6}(?:\s|$)")
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Some lines of the source. `has_gap`: a blank line came before it.
+
+    `fence` is the opening mark of a code chunk, empty for prose; then `indent` and `info` are its own, too. `number` is
+    what the first item shows where the chunk is an ordered list, `written` the number in the source.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    has_gap: bool = False
+    fence: str = ""
+    indent: int = 0
+    info: str = ""
+    is_list: bool = False
+    number: int | None = None
+    written: int | None = None
+    is_over: bool = False
+
+    @property
+    def is_code(self) -> bool:
+        return bool(self.fence)
+
+    def closes(self, line: str) -> bool:
+        """Whether `line` is the end of this code chunk."""
+        mark = line.strip()
+        is_mark = len(mark) >= len(self.fence) and mark == self.fence[0] * len(mark)
+        return is_mark and len(line) - len(line.lstrip(" ")) <= 3 and not line.lstrip(" ").startswith("\t")
+
+    def add(self, line: str) -> None:
+        self.lines.append(undent(line, self.indent) if self.is_code else line)
+
+    def longer(self, line: str) -> Chunk:
+        """Return what this chunk is with one more line."""
+        return replace(self, lines=[*self.lines, undent(line, self.indent) if self.is_code else line])
+
+
+class Splitter:
+    """Takes complete lines; `open` is the chunk being written, None between chunks."""
+
+    def __init__(self) -> None:
+        self.open: Chunk | None = None
+        self._before: Chunk | None = None
+        self._blank = False
+
+    def feed(self, line: str) -> Chunk | None:
+        """Take one line without its end; return the chunk that is complete because of it."""
+        chunk = self.open
+        if chunk is not None and chunk.is_code:
+            if not chunk.closes(line):
+                chunk.add(line)
+                return None
+            return self.close()
+        if not line.strip():
+            self._blank = True
+            if chunk is not None:
+                chunk.add("")
+            return None
+        begun = self.begin(line)
+        if begun is None:
+            assert chunk is not None
+            chunk.add(line)
+            self._blank = False
+            return None
+        done = self.close() if chunk is not None else None
+        self.open = begun
+        self._blank = False
+        return done
+
+    def close(self) -> Chunk:
+        """End the open chunk and return it."""
+        chunk = self.open
+        assert chunk is not None
+        self._before, self.open = chunk, None
+        return chunk
+
+    def begin(self, line: str) -> Chunk | None:
+        """Return the chunk that `line`, which is not blank, would begin; None where it belongs to the open one."""
+        chunk = self.open
+        if chunk is not None and chunk.is_code:
+            return None
+        indent = len(line) - len(line.lstrip(" "))
+        has_gap = self._blank and (chunk is not None or self._before is not None)
+        is_inside = chunk is not None and chunk.is_list and indent > 0
+        fence = None if is_inside else _TOP_LEVEL_FENCE.fullmatch(line)
+        if fence is not None:
+            return Chunk([], has_gap, fence.group(2), len(fence.group(1)), fence.group(3).strip())
+        if chunk is not None and not self._ends(chunk, line, indent):
+            return None
+        begun = Chunk([line], has_gap)
+        item = None if _RULE.match(line) else _TOP_LEVEL_ITEM.match(line)
+        if item is not None:
+            begun.is_list = True
+            if item.group(3):
+                begun.written = int(item.group(3))
+                begun.number = self._number(begun.written)
+        begun.is_over = item is None and bool(_HEADING.match(line) or _RULE.match(line))
+        return begun
+
+    def _ends(self, chunk: Chunk, line: str, indent: int) -> bool:
+        """Whether `line` ends the open prose `chunk`."""
+        if chunk.is_over:
+            return True
+        if self._blank and indent <= (0 if chunk.is_list else 3):
+            return True
+        if indent == 0 and _HEADING.match(line):
+            return True
+        item = None if _RULE.match(line) else _TOP_LEVEL_ITEM.match(line)
+        if item is None:
+            return False
+        if chunk.is_list:
+            return indent == 0
+        return bool(item.group(4)) and item.group(3) in (None, "1")
+
+    def _number(self, written: int) -> int:
+        """Return what an item shows: its own number, or the next one where the source repeats the number before."""
+        last = self.open or self._before
+        if last is not None and last.number is not None and last.written == written:
+            return last.number + 1
+        return written
+
+
+def undent(line: str, indent: int) -> str:
+    """Return `line` without up to `indent` spaces at its start."""
+    return line[min(indent, len(line) - len(line.lstrip(" "))) :]
+
+
+STEP = 800
+"""Characters of the end that stay open at least."""
+
+_LATEST = 4
+_NESTED_ITEM = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])\s+\S")
+_NESTED_FENCE = re.compile(r"(?:\s|>|[-*+] |\d{1,9}[.)] )*(`{3,}|~{3,})")
+_QUOTE = re.compile(r"\s*>[\s>]*")
+_TABLE_RULE = re.compile(r"\s*+\|?\s*+:?-++:?\s*+(?:\|\s*+:?-++:?\s*+)*+\|?\s*")
+# The first character stays on this side; what begins the other side must not read as the start of a block.
+_BETWEEN_WORDS = re.compile(r"\w(?=\s+[^\W\d_])")
+_BEFORE_WORD = re.compile(r"\S(?=\s+[^\W\d_])")
+_INSIDE_WORD = re.compile(r"\w(?=[^\W\d_])")
+_DELIMITERS = frozenset("*_`[~<")
+
+Blocks = Callable[[Sequence[str]], list[Line]]
+Paragraph = Callable[[str], "list[Span] | None"]
+
+
+class GrowingLines:
+    """The rows of lines that belong together: list, quote, table. `blocks` renders some of them on their own."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
+        self._rows: list[Line] = []
+        self._done = 0
+        self._context: list[str] = []
+        self._context_rows = 0
+
+    def grow(self, lines: Sequence[str]) -> list[Line]:
+        """Return the rows of `lines`, which go on from those of the call before, as their last one may."""
+        while (cut := self._cut(lines)) is not None:
+            self._rows += self._render(lines[self._done : cut])
+            self._done = cut
+            self._context = context_of(lines, cut)
+            self._context_rows = self._rows_of_context(is_after_blank=not lines[cut - 1].strip())
+        return self._rows + self._render(lines[self._done :])
+
+    def _render(self, lines: Sequence[str]) -> list[Line]:
+        return self._blocks([*self._context, *lines])[self._context_rows :]
+
+    def _rows_of_context(self, *, is_after_blank: bool) -> int:
+        if not self._context:
+            return 0
+        rows = len(self._blocks(self._context))
+        if _NESTED_FENCE.match(self._context[-1]):
+            return rows - 1  # A fence without content shows a blank row.
+        return rows + (self._context[-1] == "" and not is_after_blank)
+
+    def _cut(self, lines: Sequence[str]) -> int | None:
+        """Return the line before which the open end is to be divided, None while it is short."""
+        size = 0
+        latest = None
+        for index in range(len(lines) - 1, self._done, -1):
+            size += len(lines[index]) + 1
+            if size < STEP:
+                continue
+            latest = latest or index
+            if _NESTED_ITEM.match(lines[index]) or not lines[index - 1].strip(" >\t"):
+                break
+        else:
+            index = latest or self._done
+        return index if latest is not None and self._size(lines, index) >= STEP else None
+
+    def _size(self, lines: Sequence[str], end: int) -> int:
+        return sum(len(line) + 1 for line in lines[self._done : end])
+
+
+def context_of(lines: Sequence[str], at: int) -> list[str]:
+    """Return the lines above `at` that say what the lines from there on are: items, a table's head, an open fence."""
+    if len(lines) > 1 and "|" in lines[0] and _TABLE_RULE.fullmatch(lines[1]):
+        return list(lines[:2])
+    context: list[str] = []
+    indent = _indent(lines[at])
+    for line in reversed(lines[:at]):
+        item = _NESTED_ITEM.match(line)
+        if item is not None and _indent(line) < indent:
+            context.insert(0, line)
+            indent = _indent(line)
+    opening = _open_fence(lines[:at])
+    if opening:
+        return context if opening in context else [*context, opening]
+    quoted = _QUOTE.match(lines[at - 1])
+    if not context and quoted is not None and not lines[at - 1][quoted.end() :].strip():
+        # A blank line counts only between two blocks.
+        return [f"{quoted[0]} x", lines[at - 1]]
+    # Also after a blank line: a list that begins with another number than 1 must not follow on text.
+    return [*context, ""] if context else []
+
+
+def _open_fence(lines: Sequence[str]) -> str:
+    """Return the line that opened the fence which is open after `lines`, empty where none is."""
+    opening = fence = ""
+    for line in lines:
+        mark = _NESTED_FENCE.match(line)
+        if mark is not None and not fence:
+            opening, fence = line, mark[1]
+        elif mark is not None and mark[1].startswith(fence) and line.strip(" >\t") == mark[1]:
+            opening = fence = ""
+    return opening
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+class GrowingParagraph:
+    """The rows of one long paragraph. `spans_of` reads text as one, None where it is something else, too."""
+
+    def __init__(self, width: int, spans_of: Paragraph) -> None:
+        self._width = width
+        self._spans_of = spans_of
+        self._rows: list[Line] = []
+        self._at = 0
+        self._carry: list[Span] = []
+        self._joint: str | None = None
+
+    def grow(self, source: str) -> list[Line] | None:
+        """Return the rows of `source`, which begins like the one before; None where it is no paragraph any more."""
+        while len(source) - self._at > 2 * STEP:
+            if not self._settle(source):
+                break
+        spans = self._spans_of(source[self._at :])
+        return None if spans is None else self._rows + self._wrap(spans, source)
+
+    def _settle(self, source: str) -> bool:
+        """Wrap what is complete for good; return whether the open end became shorter."""
+        cut = _place_before(source, self._at, len(source) - STEP)
+        if cut is None:
+            return False
+        spans = self._spans_of(source[self._at : cut])
+        if spans is None:
+            return False
+        is_closed = not any(_DELIMITERS.intersection(text) for text, paint in spans if paint == PLAIN)
+        if not is_closed and len(source) - self._at < _LATEST * STEP:
+            return False
+        rows = self._wrap(spans, source)
+        self._rows += rows[:-1]
+        self._carry, self._joint = list(rows[-1].spans), rows[-1].joint
+        self._at = cut
+        return True
+
+    def _wrap(self, spans: list[Span], source: str) -> list[Line]:
+        """Return the rows of the open end; its first one goes on with the last one before it."""
+        between: list[Span] = []
+        if self._at and source[self._at].isspace():
+            between = [("\n" if source.startswith("  \n", self._at) else " ", PLAIN)]
+        rows = wrap([*self._carry, *between, *spans], self._width)
+        rows[0].joint = self._joint
+        return rows
+
+
+def _place_before(source: str, start: int, end: int) -> int | None:
+    """Return the last good place to divide: a space between words, else one before a word, else inside a word."""
+    for pattern in (_BETWEEN_WORDS, _BEFORE_WORD, _INSIDE_WORD):
+        found = [match.start() + 1 for match in pattern.finditer(source, start, end)]
+        if found:
+            return found[-1]
+    return None

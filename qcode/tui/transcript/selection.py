@@ -1,0 +1,233 @@
+"""Select with the mouse: by dragging, by words and lines, past the edges of the view; and follow links.
+
+A selection belongs to text, not to rows of the screen: it stays with its text while rows move. During a selection the
+view does not scroll, except when the pointer is dragged past its edge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from textual import events
+from textual.geometry import Offset
+from textual.message import Message
+from textual.selection import Selection
+from textual.timer import Timer
+
+from qcode import values
+from qcode.tui.transcript.content import Content
+from qcode.tui.transcript.entries import Entry
+from qcode.tui.transcript.line import Line, extract, href_at
+from qcode.tui.transcript.pane import Pane, word_at
+
+_PULL_SECONDS = 1 / 20
+
+
+@values.dataclass(frozen=True, slots=True)
+class Anchor:
+    """A character of an entry. `before` is what its row says up to there: while it does, the row is the same."""
+
+    entry: Entry
+    row: int
+    x: int
+    before: str
+
+
+class MarkingPane(Pane):
+    """A pane whose text can be selected. The screen holds the selection; this keeps it on its text."""
+
+    # Textual's own dragging knows rows of the screen only, and reaches into other widgets.
+    ALLOW_SELECT = False
+
+    @dataclass
+    class LinkClicked(Message):
+        """A link to the web was clicked."""
+
+        href: str
+
+    @dataclass
+    class Selected(Message):
+        """Text has been selected with the mouse."""
+
+        text: str
+
+    def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
+        super().__init__(content, id, classes)
+        self._anchors: tuple[Anchor, Anchor] | None = None
+        self._pressed: Anchor | None = None
+        self._pointer = Offset(0, 0)
+        self._is_dragging = False
+        self._puller: Timer | None = None
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        at = self._inside(event)
+        if event.button != 1 or not 0 <= at.x < self.text_width or not self.column.entries:
+            return
+        self._pressed = self._anchor(*self._character(at))
+        self._is_dragging = False
+        self.capture_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._pressed is None:
+            return
+        pointer = self._inside(event)
+        if not self._is_dragging and pointer == self._pointer:
+            return
+        if not self._is_dragging:
+            self._is_dragging = True
+            self.hold()
+        self._pointer = pointer
+        self._extend()
+        is_outside = pointer.y <= 0 or pointer.y >= self.size.height
+        if is_outside and self._puller is None:
+            self._puller = self.set_interval(_PULL_SECONDS, self._pull)
+        elif not is_outside:
+            self._stop_pulling()
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        if self._pressed is None:
+            return
+        self.release_mouse()
+        was_dragging, self._is_dragging, self._pressed = self._is_dragging, False, None
+        self._stop_pulling()
+        if was_dragging:
+            self._tell()
+
+    def on_click(self, event: events.Click) -> None:
+        """Follow a link; two clicks select a word, three a line."""
+        at = self._inside(event)
+        if not 0 <= at.x < self.text_width or event.button != 1:
+            return
+        y, x = self._character(at)
+        line = self.column.line(y)
+        if event.chain >= 2:
+            event.prevent_default()
+            if line is not None:
+                start, end = word_at(line, x) if event.chain == 2 else (line.lead, len(line.text))
+                first, last = (y, y) if event.chain == 2 else self._logical(y)
+                begin = line.lead if first != y else start
+                self.select(Offset(begin, first), Offset(end if last == y else self._length(last), last))
+                self._tell()
+            return
+        if self.text_selection is None and line is not None and (href := href_at(line, x)):
+            self.post_message(self.LinkClicked(href))
+
+    def select(self, start: Offset, end: Offset) -> None:
+        """Select from the character at `start` up to, not including, the one at `end`."""
+        self._anchors = self._anchor(start.y, start.x), self._anchor(end.y, end.x)
+        self.screen.selections = {self: Selection(start, end)}
+
+    def show(self, content: Content) -> None:
+        self._pressed = self._anchors = None
+        super().show(content)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """Return the selected text as it was written: without gutters, wraps undone."""
+        start = selection.start or Offset(0, 0)
+        end = selection.end or Offset(-1, self.column.height - 1)
+        lines = list(self.column.lines(start.y, end.y + 1))
+        self.flush()
+        return extract(lines, start.x, None if end.x < 0 else end.x), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """Show the selection as it is now; where it was the last reason to stand still, go on to the end."""
+        self.refresh()
+        if selection is None:
+            self._anchors = None
+            if not self.is_anchored and not self._is_dragging and self.scroll_y >= self.max_scroll_y:
+                self.follow()
+
+    def after_changes(self) -> None:
+        """Rows have moved: put the selection where its text is now, or drop it where that is gone."""
+        if self._is_dragging:
+            self._extend()
+        if self._anchors is None or self.text_selection is None:
+            return
+        start, end = (self._where(anchor) for anchor in self._anchors)
+        if start is None or end is None:
+            self.drop_selection()
+        elif self.text_selection != Selection(start, end):
+            self.screen.selections = {self: Selection(start, end)}
+
+    def _inside(self, event: events.MouseEvent) -> Offset:
+        """Return where the pointer is, counted from the first cell of the text."""
+        return Offset(event.x - self.gutter.left, event.y - self.gutter.top)
+
+    def _character(self, at: Offset) -> tuple[int, int]:
+        """Return row and character at a cell of the view, the nearest where there is none."""
+        view = max(0, min(at.y, self.size.height - 1))
+        y = max(0, min(round(self.scroll_y) + view, self.column.height - 1))
+        line = self.column.line(y)
+        return y, character_at(line, at.x) if line is not None else 0
+
+    def _anchor(self, y: int, x: int) -> Anchor:
+        index, row = self.column.find(y)
+        line = self.column.line(y)
+        return Anchor(self.column.entries[index], row, x, line.text[:x] if line is not None else "")
+
+    def _where(self, anchor: Anchor) -> Offset | None:
+        """Return where `anchor` is now, None where its text is gone."""
+        index = self.column.index(anchor.entry)
+        if index is None:
+            return None
+        line = anchor.entry.line(anchor.row, self.column.width)
+        if line is None or line.text[: anchor.x] != anchor.before:
+            return None
+        return Offset(anchor.x, self.column.top(index) + anchor.row)
+
+    def _extend(self) -> None:
+        """Select from where the button went down to the pointer, both characters included."""
+        begun = self._where(self._pressed) if self._pressed is not None else None
+        if begun is None:
+            return
+        y, x = self._character(self._pointer)
+        if self._pointer.y >= self.size.height:
+            x = self._length(y)
+        first, last = sorted([(begun.y, begun.x), (y, x)])
+        self.select(Offset(first[1], first[0]), Offset(min(last[1] + 1, self._length(last[0])), last[0]))
+
+    def _pull(self) -> None:
+        """Scroll towards the pointer, the faster the further away it is."""
+        above, below = -self._pointer.y, self._pointer.y - self.size.height + 1
+        step = -1 - above // 2 if self._pointer.y <= 0 else 1 + below // 2
+        self.scroll_to(y=self.scroll_y + step, immediate=True)
+        self.hold()
+        self._extend()
+
+    def _stop_pulling(self) -> None:
+        if self._puller is not None:
+            self._puller.stop()
+            self._puller = None
+
+    def _length(self, y: int) -> int:
+        line = self.column.line(y)
+        return len(line.text) if line is not None else 0
+
+    def _logical(self, y: int) -> tuple[int, int]:
+        """Return the first and last row of the written line that the row `y` is a part of."""
+        first = last = y
+        while (line := self.column.line(first)) is not None and line.joint is not None:
+            first -= 1
+        while (line := self.column.line(last + 1)) is not None and line.joint is not None:
+            last += 1
+        return first, last
+
+    def _tell(self) -> None:
+        selection = self.text_selection
+        selected = self.get_selection(selection) if selection is not None else None
+        if selected is not None and selected[0]:
+            self.post_message(self.Selected(selected[0]))
+
+
+def character_at(line: Line, cell: int) -> int:
+    """Return the index of the character at a cell of `line`, its length for a cell past its end."""
+    text = line.text
+    if text.isascii():
+        return max(0, min(cell, len(text)))
+    used = 0
+    for index, character in enumerate(text):
+        used += cell_len(character)
+        if cell < used:
+            return index
+    return len(text)

@@ -1,0 +1,559 @@
+"""The app as commands and keys see it: everything they may do to the screen. Loaded after the first paint.
+
+`Host` implements `CommandHost`. `Escapes` is Esc and Ctrl+C: close, interrupt or clear; pressed twice, rewind or
+quit. Each does the nearest of these, and a hint says what a second press would do. The functions at the end show
+what is known once the agent is open, and apply a changed setting to the running app if it can be applied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from textual.app import App
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.widgets.text_area import Selection
+
+from qcode.agent.settings import Setting
+from qcode.protocol.approvals import ApprovalMode, Conversation, TurnOptions
+from qcode.protocol.events import Level
+from qcode.protocol.messages import Image
+from qcode.protocol.model import Effort
+from qcode.text.numbers import count_text
+from qcode.tools.dialog import TodoItem
+from qcode.tui.commands.command import (
+    MODES,
+    Command,
+    CommandHost,
+    Result,
+    Scroll,
+    choices_for,
+    find,
+    key_names,
+    nearest,
+    split_command,
+    unknown_command,
+)
+from qcode.tui.commands.help import keymap, problems
+from qcode.tui.commands.models import ModelUse, shown_effort
+from qcode.tui.commands.sessions import SessionName
+from qcode.tui.commands.table import COMMANDS, by_id, enabled
+from qcode.tui.commands.view import open_palette
+from qcode.tui.failures import Failures
+from qcode.tui.layout import Widgets
+from qcode.tui.panels.servers import ServerWatch
+from qcode.tui.panels.todos import todos_in
+from qcode.tui.presenter import replay
+from qcode.tui.prompt.attachments import Attaching
+from qcode.tui.prompt.editor import Outside
+from qcode.tui.prompt.menu import Choice
+from qcode.tui.prompt.queue import Submission
+from qcode.tui.setup import AppSetup
+from qcode.tui.shell_lines import ShellLines
+from qcode.tui.status import NO_SANDBOX, SANDBOX, StatusLine
+from qcode.tui.terminal import driver
+from qcode.tui.theme import AUTO, theme_note
+from qcode.tui.transcript.line import shorten
+from qcode.tui.transcript.transcript import Transcript
+from qcode.tui.turns import Turns
+from qcode.tui.welcome import welcome_lines
+
+if TYPE_CHECKING:
+    from qcode.tui.screens.connect import Connected
+
+
+class Host:
+    """Acts on widgets and conversation; `leave`, `copy` and `apply` are the app's. `lend` gives the terminal away."""
+
+    def __init__(
+        self,
+        app: App[int],
+        conversation: Conversation,
+        setup: AppSetup,
+        widgets: Widgets,
+        turns: Turns,
+        shell: ShellLines,
+        attaching: Attaching,
+        servers: ServerWatch,
+        session_name: SessionName,
+        *,
+        themes: tuple[str, ...],
+        leave: Callable[[], None],
+        copy: Callable[[str], str],
+        lend: Callable[[], AbstractContextManager[None]],
+        apply: Callable[[Setting], bool],
+    ) -> None:
+        self.conversation = conversation
+        self.setup = setup
+        self.has_screens = True
+        self.theme_names = themes
+        self.servers = servers
+        self._app = app
+        self._widgets = widgets
+        self._turns = turns
+        self._shell = shell
+        self._leave = leave
+        self._copy = copy
+        self.failures = Failures(setup.report, self.say)
+        self._session_name = session_name
+        self.has_chosen_theme = False
+        self.apply_setting = apply
+        self._session_id = conversation.session_id
+        self._model_use = ModelUse(conversation, setup.offering, say=self.say, shown=self._show_model)
+        widgets.status.change(effort=shown_effort(conversation))
+        self._escapes = Escapes(app, widgets, turns, shell, servers, clock=setup.clock, copy=copy)
+        self._outside = Outside(app, widgets.prompt, attaching, say=self.say, hint=self.hint, lend=lend)
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        return tuple(enabled(self.setup))
+
+    @property
+    def is_turn_running(self) -> bool:
+        return self._turns.is_running
+
+    @property
+    def is_prompt_empty(self) -> bool:
+        """Whether nothing is being written, in the prompt, as an answer to a question or as what to look for."""
+        widgets = self._widgets
+        return widgets.prompt.is_empty and not widgets.approval.is_telling and not widgets.search.is_open
+
+    @property
+    def is_writing(self) -> bool:
+        return self._app.focused is self._widgets.prompt
+
+    @property
+    def themes(self) -> tuple[tuple[str, str], ...]:
+        return tuple((name, theme_note(self._app.available_themes[name])) for name in self.theme_names)
+
+    @property
+    def theme_name(self) -> str:
+        return self._app.theme
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """Every model of the providers that can be used, as it is typed."""
+        offered = self.setup.offering.providers() if self.setup.offering is not None else ()
+        return tuple(f"{one.name}/{model.name}" for one in offered if one.is_ready for model in one.models)
+
+    @property
+    def provider_names(self) -> tuple[str, ...]:
+        connecting = self.setup.connect
+        return tuple(choice.name for choice in connecting.choices()) if connecting is not None else ()
+
+    def choices(self, text: str) -> tuple[Choice, ...]:
+        """Return the rows of the menu for what is typed so far."""
+        return choices_for(text, self)
+
+    def is_possible(self, command_id: str) -> bool:
+        """Whether the keys of a command do something now."""
+        command = by_id(command_id)
+        return command in self.commands and command.when(self)
+
+    def run(self, command_id: str) -> None:
+        self._act(by_id(command_id), "")
+
+    def take(self, text: str, shown: str, images: tuple[Image, ...]) -> None:
+        """Do what was typed and sent: a prompt, a `/command`, or a `!line` for the shell."""
+        self._widgets.help.close()
+        typed = split_command(text)
+        if text.startswith("!"):
+            if text[1:].strip():
+                self._shell.start(text[1:].strip())
+                self._widgets.transcript.scroll_end(animate=False)
+            return
+        if typed is None:
+            self._turns.submit(Submission(text, shown, images))
+            return
+        name, argument = typed
+        command = find(name.lower(), self.commands)
+        if command is None:
+            self.say("warning", unknown_command(name, self.commands))
+            self._widgets.prompt.put_back(shown)
+        else:
+            self.run_command(command, argument)
+
+    def send_first(self, prompt: str) -> None:
+        """Send what was given at the start, as if it had been typed."""
+        self._widgets.prompt.sent.add(prompt)
+        self._turns.submit(Submission(prompt, prompt))
+
+    @property
+    def todos(self) -> tuple[TodoItem, ...]:
+        return self._widgets.todos.items
+
+    def toggle_todos(self) -> bool:
+        return self._widgets.todos.toggle()
+
+    def say(self, level: Level, text: str) -> None:
+        self._widgets.transcript.add_notice(level, text)
+
+    def show_panel(self, title: str, text: str) -> None:
+        self._widgets.help.show(title, text)
+
+    def toggle_panel(self, title: str, text: str) -> None:
+        panel = self._widgets.help
+        if panel.heading == title and panel.is_open:
+            panel.close()
+        else:
+            panel.show(title, text)
+
+    def open_screen(self, screen: Screen[Result], then: Callable[[Result | None], None]) -> None:
+        self._app.push_screen(screen, then)
+
+    def run_later(self, work: Coroutine[Any, Any, None]) -> None:
+        self._app.run_worker(self.failures.noticed(work), group="command")
+
+    def clear_conversation(self) -> None:
+        self.conversation.clear()
+        self._session_id = self.conversation.session_id
+        self._widgets.transcript.clear()
+        self._widgets.status.forget_session()
+        self._widgets.todos.become(())
+        self._widgets.transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
+
+    def show_conversation(self) -> None:
+        transcript = self._widgets.transcript
+        transcript.clear()
+        if self._session_id != self.conversation.session_id:
+            self._session_id = self.conversation.session_id
+            self._widgets.status.forget_session()
+        transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
+        replay(self.conversation.messages, transcript)
+        self._widgets.todos.become(todos_in(self.conversation.messages))
+        self._session_name.refresh()
+        transcript.scroll_end(animate=False)
+        context = self.conversation.reports.context()
+        self._widgets.status.change(context_tokens=context.used, context_window=context.window)
+
+    def put_in_prompt(self, text: str) -> None:
+        if self._widgets.prompt.is_empty:
+            self._widgets.prompt.put_back(text)
+
+    def compact(self, focus: str) -> None:
+        self._turns.compact(focus)
+
+    def use_model(self, name: str) -> None:
+        self._model_use.use(name)
+
+    @property
+    def effort(self) -> Effort | None:
+        return self._model_use.wanted
+
+    def use_effort(self, effort: Effort | None) -> None:
+        self._model_use.use_effort(effort)
+
+    def choose_model(self, name: str, effort: Effort | None) -> None:
+        self._model_use.choose(name, effort)
+
+    def _show_model(self) -> None:
+        self._widgets.status.change(
+            model=self.conversation.model, context_window=0, effort=shown_effort(self.conversation)
+        )
+        self._widgets.status.forget_problem()
+
+    def connect(self, provider: str) -> None:
+        """Open the connect screen, at the key of `provider` where that is a name."""
+        connecting = self.setup.connect
+        if connecting is None:
+            self.say("warning", "Keys cannot be added here.")
+            return
+        names = self.provider_names
+        if provider and provider not in names:
+            close = nearest(provider, names)
+            hint = f" Did you mean {close}?" if close else " /connect lists them."
+            self.say("warning", f"There is no provider {provider!r}.{hint}")
+            return
+        from qcode.tui.screens.connect import ConnectScreen
+
+        screen = ConnectScreen(
+            connecting,
+            self.setup.clock,
+            themes=self.theme_names,
+            current_model=self.conversation.model,
+            provider=provider,
+        )
+        self.open_screen(screen, self._connected)
+
+    def _connected(self, connected: Connected | None) -> None:
+        if connected is None:
+            return
+        if connected.theme:
+            self.use_theme(connected.theme)
+        if connected.prompt:
+            self._widgets.prompt.submit(connected.prompt)
+        if connected.lines:
+            self.say("info", "\n".join(connected.lines))
+        if connected.model:
+            self.use_model(connected.model)
+
+    def use_mode(self, mode: ApprovalMode) -> None:
+        self.conversation.set_mode(mode)
+        self._widgets.status.change(mode=self.conversation.mode)
+
+    def try_theme(self, name: str) -> None:
+        self._app.theme = name
+
+    def use_theme(self, name: str) -> None:
+        if name in self.theme_names:
+            self._app.theme = name
+            self.has_chosen_theme = True
+            if self.setup.keep_theme is not None:
+                self.setup.keep_theme(name)
+            return
+        close = nearest(name, self.theme_names)
+        self.say(
+            "warning", f"There is no theme {name!r}." + (f" Did you mean {close}?" if close else " /theme lists them.")
+        )
+
+    def trust_folder(self) -> None:
+        self.say("info", self.setup.trust() if self.setup.trust is not None else "There is nothing to trust here.")
+        self._widgets.status.change(is_restricted=self.setup.is_restricted())
+
+    def copy_reply(self) -> None:
+        replies = (message.text for message in reversed(self.conversation.messages) if message.role == "assistant")
+        text = next((reply for reply in replies if reply), "")
+        if not text:
+            self.say("info", "There is no reply to copy yet.")
+            return
+        self.say("info", f"Copied the last reply ({count_text(len(text), 'character')}) {self.copy_text(text)}.")
+
+    def copy_text(self, text: str) -> str:
+        return self._copy(text)
+
+    def open_link(self, address: str) -> None:
+        """Open `address` in a browser; where there is none to see, copy it."""
+        if driver.has_browser(os.environ, sys.platform) and not self._app.is_headless:
+            self._app.open_url(address)
+            self.hint(f"opening {shorten(address, 60)}")
+        else:
+            self.hint(f"copied {shorten(address, 40)} {self._copy(address)}")
+
+    def toggle_search(self) -> None:
+        search = self._widgets.search
+        if not search.close(is_going_back=False):
+            self._widgets.help.close()
+            search.open()
+
+    def jump(self, step: int) -> None:
+        if not self._widgets.transcript.jump(step):
+            self.hint("no earlier message of yours" if step < 0 else "this is the end")
+
+    def leave(self) -> None:
+        self._leave()
+
+    def escape(self) -> None:
+        self._escapes.escape(self)
+
+    def interrupt(self) -> None:
+        self._escapes.interrupt(self)
+
+    def toggle_folds(self) -> None:
+        self._widgets.transcript.toggle_folds()
+
+    def redraw(self) -> None:
+        self._app.refresh(repaint=True, layout=True)
+
+    def scroll_transcript(self, to: Scroll) -> None:
+        """Scroll the transcript, or by pages the help that lies over its end."""
+        panel, transcript = self._widgets.help, self._widgets.transcript
+        if panel.is_open and to in ("page_up", "page_down"):
+            panel.scroll_page(-1 if to == "page_up" else 1)
+            return
+        match to:
+            case "page_up":
+                transcript.scroll_page_up(animate=False)
+            case "page_down":
+                transcript.scroll_page_down(animate=False)
+            case "home":
+                transcript.scroll_home(animate=False)
+            case "end":
+                transcript.scroll_end(animate=False)
+
+    def send(self, text: str, shown: str, options: TurnOptions) -> None:
+        self._turns.submit(Submission(text, shown, options=options))
+
+    def open_editor(self) -> None:
+        self.run_later(self._outside.edit())
+
+    def edit_file(self, path: str) -> None:
+        self.run_later(self._outside.edit_file(path))
+
+    def search_history(self) -> None:
+        self._widgets.prompt.search_history()
+
+    def paste(self) -> None:
+        self.run_later(self._outside.paste())
+
+    def open_palette(self) -> None:
+        open_palette(self)
+
+    @property
+    def recent_commands(self) -> tuple[str, ...]:
+        return self.setup.usage.recent if self.setup.usage is not None else ()
+
+    def run_command(self, command: Command, argument: str) -> None:
+        if self.setup.usage is not None and command.names:
+            self.setup.usage.keep_recent(command.id)
+        self._act(command, argument)
+
+    def _act(self, command: Command, argument: str) -> None:
+        with self.failures.noticing():
+            command.run(self, argument)
+            self._session_name.refresh()
+
+    def write_prompt(self, text: str) -> None:
+        self._widgets.prompt.stash()
+        self._widgets.prompt.put_back(text)
+
+    def hint(self, text: str) -> None:
+        """Show `text` at the foot for a moment."""
+        self._escapes.hint(text)
+
+
+_AGAIN_SECONDS = 2.0
+
+
+class Escapes:
+    """The ways out of what is open or running; `clock` tells how long ago a key was pressed, in seconds."""
+
+    def __init__(
+        self,
+        app: App[int],
+        widgets: Widgets,
+        turns: Turns,
+        shell: ShellLines,
+        servers: ServerWatch,
+        *,
+        clock: Callable[[], float],
+        copy: Callable[[str], str],
+    ) -> None:
+        self._app = app
+        self._widgets = widgets
+        self._turns = turns
+        self._shell = shell
+        self._servers = servers
+        self._clock = clock
+        self._copy = copy
+        self._again: tuple[str, float] | None = None
+        self._forgetting: Timer | None = None
+
+    def escape(self, host: CommandHost) -> None:
+        """Close what is open; otherwise interrupt; otherwise, the second time, clear the prompt or rewind."""
+        widgets = self._widgets
+        if (
+            widgets.help.close()
+            or widgets.search.close(is_going_back=True)
+            or widgets.prompt.leave_search()
+            or widgets.prompt.close_menu()
+            or widgets.approval.leave_telling()
+            or self._shell.stop()
+            or self._turns.stop()
+            or self._servers.put_off()
+        ):
+            return
+        if not widgets.prompt.is_empty:
+            if self._is_pressed_again("Esc", "clear the prompt"):
+                widgets.prompt.stash()
+            return
+        rewind = find("rewind", host.commands)
+        if rewind is not None and rewind.when(host) and self._is_pressed_again("Esc", "rewind"):
+            rewind.run(host, "")
+
+    def interrupt(self, host: CommandHost) -> None:
+        """Copy a selection; otherwise interrupt; otherwise clear the prompt; otherwise, the second time, quit."""
+        prompt = self._widgets.prompt
+        selected = self._app.screen.get_selected_text() or prompt.selected_text
+        if selected:
+            self.hint(f"copied {count_text(len(selected), 'character')} {self._copy(selected)}")
+            self._app.screen.clear_selection()
+            prompt.selection = Selection.cursor(prompt.cursor_location)
+        elif prompt.leave_search() or self._shell.stop() or self._turns.stop():
+            return
+        elif not prompt.is_empty:
+            prompt.stash()
+        elif self._is_pressed_again("Ctrl+C", "quit"):
+            host.leave()
+
+    def _is_pressed_again(self, key: str, purpose: str) -> bool:
+        """Whether `key` was pressed before, just now; otherwise say that a second time will do `purpose`."""
+        now = self._clock()
+        before, self._again = self._again, None
+        self.hint("")
+        if before is not None and before[0] == key and now - before[1] <= _AGAIN_SECONDS:
+            return True
+        self._again = (key, now)
+        self.hint(f"press {key} again to {purpose}")
+        return False
+
+    def hint(self, text: str) -> None:
+        """Show `text` at the foot for a moment."""
+        self._widgets.status.change(hint=text)
+        if self._forgetting is not None:
+            self._forgetting.stop()
+        self._forgetting = self._app.set_timer(_AGAIN_SECONDS, self._forget, name="hint") if text else None
+
+    def _forget(self) -> None:
+        self._forgetting = None
+        self._widgets.status.change(hint="")
+
+
+def show_start(setup: AppSetup, conversation: Conversation, widgets: Widgets, turns: Turns) -> None:
+    """Show what depends on the keys, as the person has them, and on the conversation, as it is at the start."""
+    keys = keymap(setup.keys, COMMANDS)
+    widgets.todos.key = key_names(keys["todos"][:1])
+    widgets.todos.become(todos_in(conversation.messages))
+    turns.name_background_key(key_names(keys["background"][:1]))
+
+
+async def look_for_sandbox(setup: AppSetup, status: StatusLine) -> None:
+    """Say in the status line whether there is one, once that is known."""
+    if setup.has_sandbox is not None:
+        found = await asyncio.to_thread(setup.has_sandbox)
+        status.change(sandbox=SANDBOX if found else NO_SANDBOX)
+
+
+def start_problems(setup: AppSetup, theme: str) -> Iterator[str]:
+    """Yield a sentence for what of theme and keys in the configuration is wrong; `theme` is the one that is on."""
+    if setup.theme not in (theme, AUTO):
+        yield f"There is no theme {setup.theme!r}; {theme} is used. /theme lists them."
+    for command_id, problem in problems(setup.keys, COMMANDS):
+        yield f"Keys of {command_id}: {problem}."
+
+
+def apply_setting(
+    setting: Setting,
+    setup: AppSetup,
+    transcript: Transcript,
+    *,
+    show_theme: Callable[[str], None],
+    use_mode: Callable[[ApprovalMode], None],
+    write: Callable[[str], None],
+) -> tuple[AppSetup, bool]:
+    """Let a setting hold from now on; return the setup with it, and whether it holds or only the next start reads it.
+
+    `write` sends a sequence to the terminal.
+    """
+    value = setting.value
+    match setting.name:
+        case "ui.theme" if isinstance(value, str):
+            show_theme(value)
+        case "ui.bell":
+            setup = replace(setup, has_bell=value is True)
+        case "ui.title":
+            if setup.has_title is not value:
+                write(driver.SAVE_TITLE if value else driver.RESTORE_TITLE)
+            setup = replace(setup, has_title=value is True)
+        case "ui.show_thinking" if value == "folded" or value == "expanded" or value == "hidden":
+            transcript.show_thinking(value)
+        case "permissions.mode" if any(value == mode for mode in MODES):
+            use_mode(next(mode for mode in MODES if mode == value))
+        case _:
+            return setup, False
+    return setup, True

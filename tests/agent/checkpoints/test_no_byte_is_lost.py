@@ -1,0 +1,155 @@
+"""Whatever turns, undos, redos, resumes and a person's edits follow each other, no content of a person is ever lost."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from unittest.mock import patch
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from qcode.agent.checkpoints.blobs import digest_of
+from qcode.agent.checkpoints.rewind import NothingToDo
+from tests.agent.checkpoints.desk import Desk
+
+names = st.sampled_from(["a.txt", "b.txt", "dir/c.txt"])
+contents = st.sampled_from([b"", b"one\n", b"two\r\n", b"\xff\x00three"])
+
+
+class Bytes(RuleBasedStateMachine):
+    """`owned` are the files whose present content is the person's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # What a power cut would lose is not what this is about, and waiting for the disk takes most of the time.
+        self.waiting = patch("os.fsync", lambda _: None)
+        self.waiting.start()
+        self.base = Path(tempfile.mkdtemp())
+        self.desk = Desk(self.base)
+        self.owned: dict[str, bytes] = {}
+        self.left: dict[str, bytes] = {}
+        """What a tool, a command or a step of the rewinder left in each file last."""
+
+    @initialize(content=contents)
+    def begin(self, content: bytes) -> None:
+        self.edit("a.txt", content)
+
+    @rule(name=names, content=contents)
+    def edit(self, name: str, content: bytes) -> None:
+        path = self.desk.path(name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+        # Whoever writes the very bytes that are there already has made nothing of their own.
+        if self.left.get(name) == content:
+            self.owned.pop(name, None)
+        else:
+            self.owned[name] = content
+
+    @rule(name=names)
+    def remove(self, name: str) -> None:
+        self.desk.path(name).unlink(missing_ok=True)
+        self.owned.pop(name, None)
+
+    @rule(changes=st.dictionaries(names, contents, max_size=3))
+    def turn(self, changes: dict[str, bytes]) -> None:
+        before = self.desk.files
+        self.desk.turn("go")
+        for name, content in changes.items():
+            self.desk.write(name, content)
+            self.owned.pop(name, None)
+            self.left[name] = content
+            old = before.get(name)
+            assert old is None or self.desk.blobs.get(digest_of(old)) == old, "a tool wrote over what was not kept"
+
+    @rule(name=names, content=contents, is_gone=st.booleans())
+    def command(self, name: str, content: bytes, is_gone: bool) -> None:
+        path = self.desk.path(name)
+
+        def change() -> None:
+            path.parent.mkdir(exist_ok=True)
+            if is_gone:
+                path.unlink(missing_ok=True)
+            else:
+                path.write_bytes(content)
+
+        self.desk.command("run", change)
+        self.owned.pop(name, None)
+        self._note_left()
+
+    @rule(says_yes=st.booleans())
+    def undo(self, says_yes: bool) -> None:
+        self._step(self.desk.undo, says_yes)
+
+    @rule(says_yes=st.booleans())
+    def redo(self, says_yes: bool) -> None:
+        self._step(self.desk.redo, says_yes)
+
+    @rule(at=st.integers(0, 5), what=st.sampled_from(["both", "files", "conversation"]), says_yes=st.booleans())
+    def rewind(self, at: int, what: str, says_yes: bool) -> None:
+        owns = self.desk.rewinder.own_messages()
+        if owns:
+            number = owns[at % len(owns)].number
+
+            def do(overwrite: tuple[str, ...]) -> None:
+                plan = self.desk.rewinder.plan_rewind(number, what)  # type: ignore[arg-type]  # one of the three
+                self.desk.do(plan, overwrite)
+
+            self._step(do, says_yes)
+
+    def _step(self, do: object, says_yes: bool) -> None:
+        assert callable(do)
+        before = self.desk.files
+        try:
+            do(("a.txt", "b.txt", "dir/c.txt") if says_yes else ())
+        except NothingToDo:
+            return
+        after = self.desk.files
+        for name, content in before.items():
+            is_kept = after.get(name) == content or self.desk.blobs.get(digest_of(content)) == content
+            assert is_kept, f"the content of {name} is nowhere any more"
+        for name, content in list(self.owned.items()):
+            if not says_yes:
+                assert after.get(name) == content, f"{name} is the person's, and nobody was asked"
+            if after.get(name) != content:
+                self.owned.pop(name)
+        self._note_left()
+
+    def _note_left(self) -> None:
+        self.left = {name: content for name, content in self.desk.files.items() if name not in self.owned}
+
+    @rule()
+    def resume(self) -> None:
+        said = self.desk.said
+        if not list(self.desk.store.ids()):
+            return
+        self.desk = self.desk.again()
+        assert self.desk.said == said
+
+    @rule()
+    def there_and_back(self) -> None:
+        """An undo and a redo right after it change nothing at all."""
+        files, said = self.desk.files, self.desk.said
+        try:
+            self.desk.undo(("a.txt", "b.txt", "dir/c.txt"))
+        except NothingToDo:
+            return
+        self.desk.redo()
+        assert (self.desk.files, self.desk.said) == (files, said)
+
+    @invariant()
+    def nothing_is_left_lying_around(self) -> None:
+        assert set(self.desk.files) <= {"a.txt", "b.txt", "dir/c.txt"}
+
+    def teardown(self) -> None:
+        self.desk.session.close()
+        self.waiting.stop()
+        shutil.rmtree(self.base)
+
+
+TestBytes = Bytes.TestCase
+TestBytes.settings = settings(
+    max_examples=40, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+)

@@ -1,0 +1,255 @@
+"""Undo, redo and rewind put back exactly what qcode changed, and nothing a person did."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.checkpoints.rewind import NothingToDo
+from qcode.protocol.messages import user
+from qcode.protocol.rewinding import What
+from qcode.tools.disk import open_folder, remove_file
+from tests.agent.checkpoints.desk import Desk
+
+
+def test_undo_takes_back_files_and_conversation_of_the_last_turn(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.path("a.txt").write_bytes(b"mine\r\n\xff")
+    desk.turn("one", a_txt=b"first")
+    desk.turn("two", a_txt=b"second", b_txt=b"new")
+    report = desk.undo()
+    assert desk.files == {"a.txt": b"first"}
+    assert desk.said == ["one", "did one"]
+    assert report.prompt == "two"
+    assert report.text == "Undone: 2 messages taken out, 2 files put back. /redo takes this back."
+    desk.undo()
+    assert desk.files == {"a.txt": b"mine\r\n\xff"}
+    assert desk.said == []
+    with pytest.raises(NothingToDo):
+        desk.undo()
+
+
+def test_redo_brings_back_step_by_step_what_undo_took(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.turn("one", a_txt=b"first")
+    desk.turn("two", a_txt=b"second", b_txt=b"new")
+    before = desk.files
+    desk.undo()
+    desk.undo()
+    assert desk.files == {}
+    desk.redo()
+    assert (desk.files, desk.said) == ({"a.txt": b"first"}, ["one", "did one"])
+    desk.redo()
+    assert (desk.files, desk.said) == (before, ["one", "did one", "two", "did two"])
+    with pytest.raises(NothingToDo):
+        desk.redo()
+
+
+def test_it_all_survives_a_resume(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.turn("one", a_txt=b"first")
+    desk.turn("two", a_txt=b"second")
+    desk.undo()
+    desk = desk.again()
+    assert desk.loaded.messages == tuple(entry.message for entry in desk.session.entries())
+    assert desk.said == ["one", "did one"]
+    desk.redo()
+    desk = desk.again()
+    assert (desk.files, desk.said) == ({"a.txt": b"second"}, ["one", "did one", "two", "did two"])
+    desk.undo()
+    desk.again().undo()
+    assert desk.files == {}
+
+
+def test_a_turn_after_an_undo_ends_what_could_be_redone(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.turn("one", a_txt=b"first")
+    desk.undo()
+    desk.turn("other", b_txt=b"b")
+    with pytest.raises(NothingToDo):
+        desk.redo()
+    desk = desk.again()
+    assert desk.said == ["other", "did other"]
+    with pytest.raises(NothingToDo):
+        desk.redo()
+    desk.undo()
+    assert desk.files == {}
+
+
+@pytest.mark.parametrize("what", ["conversation", "files", "both"])
+def test_rewind_takes_back_what_was_asked_for(tmp_path: Path, what: What) -> None:
+    desk = Desk(tmp_path)
+    desk.turn("one", a_txt=b"1")
+    number = desk.turn("two", a_txt=b"2", b_txt=b"b")
+    desk.turn("three", a_txt=b"3")
+    before, said = desk.files, desk.said
+    desk.do(desk.rewinder.plan_rewind(number, what))
+    assert desk.files == (before if what == "conversation" else {"a.txt": b"1"})
+    assert desk.said == (said if what == "files" else ["one", "did one"])
+    desk.redo()
+    assert (desk.files, desk.said) == (before, said)
+
+
+def test_files_of_a_rewound_conversation_can_still_be_taken_back(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    first = desk.turn("one", a_txt=b"1")
+    second = desk.turn("two", a_txt=b"2")
+    desk.do(desk.rewinder.plan_rewind(second, "conversation"))
+    desk.do(desk.rewinder.plan_rewind(first, "both"))
+    assert desk.files == {}
+
+
+def test_a_file_changed_since_is_asked_about_and_skipped_unless_the_person_says_so(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.turn("one", a_txt=b"first", b_txt=b"b")
+    desk.path("a.txt").write_bytes(b"my edit")
+    plan = desk.rewinder.plan_undo()
+    assert [(file.path, file.action, file.doubt) for file in plan.files] == [
+        ("a.txt", "delete", "was changed since"),
+        ("b.txt", "delete", ""),
+    ]
+    desk.do(plan)
+    assert desk.files == {"a.txt": b"my edit"}
+    desk.redo()
+    assert desk.files == {"a.txt": b"my edit", "b.txt": b"b"}
+    desk.undo(overwrite=["a.txt"])
+    assert desk.files == {}
+    desk.redo()
+    assert desk.files == {"a.txt": b"my edit", "b.txt": b"b"}
+
+
+def test_an_edit_of_the_person_between_two_turns_is_asked_about(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    number = desk.turn("one", a_txt=b"first")
+    desk.path("a.txt").write_bytes(b"first, and my words")
+    desk.turn("two", a_txt=b"second")
+    (file,) = desk.rewinder.plan_rewind(number, "both").files
+    assert file.doubt == "was also changed by somebody else in between"
+    desk.undo()
+    assert desk.files == {"a.txt": b"first, and my words"}
+
+
+def test_a_deleted_file_comes_back_with_its_mode(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.path("run.sh").write_bytes(b"#!/bin/sh\n")
+    desk.path("run.sh").chmod(0o751)
+    desk.session.append(user("delete it"))
+    place = desk.workspace.resolve("run.sh", "write")
+    old = desk.workspace.load(place)
+    with open_folder(place.base, ()) as folder, desk.recorder.changing(place.path, old, None):
+        remove_file(folder, "run.sh", old, "run.sh")
+    assert desk.files == {}
+    desk.undo()
+    assert desk.files == {"run.sh": b"#!/bin/sh\n"}
+    assert desk.path("run.sh").stat().st_mode & 0o777 == 0o751
+
+
+def test_a_write_that_failed_leaves_nothing_to_undo(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.path("a.txt").write_bytes(b"mine")
+    desk.session.append(user("write it"))
+    place = desk.workspace.resolve("a.txt", "write")
+    stale = desk.workspace.load(place)
+    desk.path("a.txt").write_bytes(b"mine, later")
+    with pytest.raises(Exception, match="changed meanwhile"):
+        desk.workspace.write(place, b"qcode", stale)
+    assert desk.rewinder.plan_undo().files == ()
+
+
+def test_links_and_folders_in_the_place_of_a_file_are_never_touched(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.turn("one", a_txt=b"a", b_txt=b"b")
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"a")
+    desk.path("a.txt").unlink()
+    desk.path("a.txt").symlink_to(outside)
+    desk.path("b.txt").unlink()
+    desk.path("b.txt").mkdir()
+    report = desk.undo(overwrite=["a.txt", "b.txt"])
+    assert outside.read_bytes() == b"a"
+    assert desk.path("a.txt").is_symlink()
+    assert desk.path("b.txt").is_dir()
+    assert len(report.problems) == 2
+
+
+def test_a_file_changed_between_plan_and_answer_stays(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.turn("one", a_txt=b"a")
+    plan = desk.rewinder.plan_undo()
+    desk.path("a.txt").write_bytes(b"typed meanwhile")
+    report = desk.do(plan)
+    assert desk.files == {"a.txt": b"typed meanwhile"}
+    assert "changed just now" in report.problems[0]
+
+
+def test_a_plan_is_good_for_one_moment_only(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.turn("one", a_txt=b"a")
+    plan = desk.rewinder.plan_undo()
+    desk.turn("two")
+    with pytest.raises(NothingToDo, match="moved on"):
+        desk.do(plan)
+
+
+def test_what_a_command_changed_is_found_and_asked_about(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    for name in ("keep.txt", "edit.txt", "gone.txt"):
+        desk.path(name).write_bytes(name.encode())
+    desk.path(".gitignore").write_text("*.log\n")
+
+    def command() -> None:
+        desk.path("edit.txt").write_bytes(b"by the command")
+        desk.path("gone.txt").unlink()
+        desk.path("made.txt").write_bytes(b"made")
+        desk.path("noise.log").write_bytes(b"ignored")
+        os.utime(desk.path("keep.txt"), ns=(1, 1))
+
+    desk.command("run it", command)
+    plan = desk.rewinder.plan_undo()
+    assert {(file.path, file.action) for file in plan.doubtful} == {
+        ("edit.txt", "restore"),
+        ("gone.txt", "create"),
+        ("made.txt", "delete"),
+    }
+    desk.do(plan, overwrite=[file.path for file in plan.doubtful])
+    assert desk.files == {
+        "keep.txt": b"keep.txt",
+        "edit.txt": b"edit.txt",
+        "gone.txt": b"gone.txt",
+        ".gitignore": b"*.log\n",
+        "noise.log": b"ignored",
+    }
+
+
+def test_a_fork_can_be_taken_back_on_its_own(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.turn("one", a_txt=b"first")
+    desk.turn("two", a_txt=b"second")
+    session, _ = desk.store.fork(desk.session.session_id, cwd=desk.work)
+    session.close()
+    fork = Desk(tmp_path, session.session_id)
+    assert fork.said == desk.said
+    fork.undo()
+    assert desk.files == {"a.txt": b"first"}
+    assert desk.said == ["one", "did one", "two", "did two"]
+
+
+def test_deleting_a_session_removes_the_contents_it_kept(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.path("a.txt").write_bytes(b"secret words")
+    desk.turn("one", a_txt=b"first")
+    assert any(blob.read_bytes() == b"secret words" for blob in (tmp_path / "state").rglob("*") if blob.is_file())
+    desk.session.close()
+    desk.store.delete(desk.session.session_id)
+    assert [one for one in (tmp_path / "state").rglob("*") if one.is_file()] == []
+
+
+def test_the_messages_to_go_back_to_name_the_files_changed_after_them(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.turn("one", a_txt=b"1", b_txt=b"2")
+    desk.turn("two")
+    desk.turn("three", a_txt=b"3")
+    found = [(own.text, own.files) for own in desk.rewinder.own_messages()]
+    assert found == [("one", ("a.txt", "b.txt")), ("two", ()), ("three", ("a.txt",))]

@@ -1,0 +1,110 @@
+"""The keyring of the system: used where it is safe and answers, given up where it does not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keyring
+import pytest
+from keyring.backend import KeyringBackend
+from keyring.backends import fail, null
+from keyring.backends.chainer import ChainerBackend
+
+from qcode.agent.keys.ring import Keyring
+from qcode.protocol.errors import KeyringError
+from qcode.safety.secret import Secret
+from tests.agent.keys import backends
+from tests.agent.keys.backends import make
+from tests.agent.keys.conftest import UseKeyring
+from tests.arch.sources import ROOT
+
+KEY = Secret("sk-canary-0123456789abcdef")
+
+
+def ring(patience_s: float = 5.0) -> Keyring:
+    return Keyring("qcode test", patience_s=patience_s)
+
+
+def test_a_key_is_kept_found_and_forgotten(use_keyring: UseKeyring) -> None:
+    folder = use_keyring(make(backends.Working))
+    assert ring().get("openai") is None
+    assert "Working" in ring().put("openai", KEY)
+    assert [path.name for path in folder.iterdir()] == ["qcode test~openai"]
+    assert ring().get("openai") == KEY
+    assert ring().remove("openai")
+    assert not ring().remove("openai")
+    assert ring().get("openai") is None
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        make(fail.Keyring),
+        make(null.Keyring),
+        make(backends.Weak),
+        make(backends.PlaintextKeyring),
+        make(backends.Forgetful),
+        make(backends.Locked),
+        make(backends.Quoting),
+    ],
+    ids=lambda backend: type(backend).__name__,
+)
+def test_one_that_is_unsafe_or_does_not_work_gets_no_key(backend: KeyringBackend, use_keyring: UseKeyring) -> None:
+    folder = use_keyring(backend)
+    with pytest.raises(KeyringError) as raised:
+        ring().put("openai", KEY)
+    assert list(folder.iterdir()) == []
+    assert "canary" not in str(raised.value)
+
+
+def test_of_a_chain_only_a_safe_link_is_used(use_keyring: UseKeyring, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_keyring(make(ChainerBackend))
+    monkeypatch.setattr(ChainerBackend, "backends", [make(backends.PlaintextKeyring), make(backends.Working)])
+    assert ring().put("openai", KEY).endswith("Working")
+    monkeypatch.setattr(ChainerBackend, "backends", [make(backends.PlaintextKeyring), make(backends.Weak)])
+    with pytest.raises(KeyringError, match="not available"):
+        ring().put("gemini", KEY)
+
+
+def test_a_backend_that_cannot_even_be_found_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyring.core, "_keyring_backend", None)
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "no.such.Backend")
+    with pytest.raises(KeyringError, match="ModuleNotFoundError"):
+        ring().put("openai", KEY)
+
+
+def test_one_that_never_answers_is_asked_once(use_keyring: UseKeyring) -> None:
+    use_keyring(make(backends.Stuck))
+    told: list[str] = []
+    stuck = Keyring("qcode test", patience_s=0.05, on_wait=lambda: told.append("waiting"))
+    with pytest.raises(KeyringError, match="did not answer within"):
+        stuck.get("openai")
+    use_keyring(make(backends.Working))
+    with pytest.raises(KeyringError, match="did not answer within"):
+        stuck.get("openai")
+    assert told == ["waiting"]
+
+
+def test_once_a_screen_is_up_nothing_is_said_while_it_is_waited_for(use_keyring: UseKeyring) -> None:
+    use_keyring(make(backends.Stuck))
+    told: list[str] = []
+    stuck = Keyring("qcode test", patience_s=60, on_wait=lambda: told.append("waiting"))
+    stuck.be_brief(0.05)
+    with pytest.raises(KeyringError, match=r"0\.05 s"):
+        stuck.get("openai")
+    assert told == []
+
+
+def test_one_that_hangs_keeps_no_process_from_ending(tmp_path: Path) -> None:
+    program = (
+        "from qcode.agent.keys.ring import Keyring\n"
+        "from qcode.agent.keys.store import KeyStore\n"
+        "from qcode.safety.redaction import Secret\n"
+        f"store = KeyStore(__import__('pathlib').Path({str(tmp_path)!r}), Keyring('qcode test', patience_s=0.2))\n"
+        "assert store.put('openai', Secret('sk-canary')).place == 'file'"
+    )
+    env = {**os.environ, "PYTHON_KEYRING_BACKEND": backends.NAME.replace("Working", "Stuck")}
+    assert subprocess.run([sys.executable, "-c", program], env=env, cwd=ROOT, timeout=30).returncode == 0

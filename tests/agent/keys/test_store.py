@@ -1,0 +1,116 @@
+"""Where a key goes, that it is in one place only, and that forgetting means everywhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from keyring.backends import fail
+
+from qcode.agent.keys.ring import Keyring
+from qcode.agent.keys.store import KeyStore
+from qcode.protocol.errors import KeyringError
+from qcode.safety.secret import REDACTED, Secret
+from tests.agent.keys import backends
+from tests.agent.keys.backends import make
+from tests.agent.keys.conftest import UseKeyring
+
+CANARY = "sk-canary-0123456789abcdef"
+KEY = Secret(CANARY)
+
+
+def store(base: Path) -> KeyStore:
+    return KeyStore(base / "state", Keyring("qcode test"))
+
+
+def holding(base: Path) -> list[str]:
+    """Return the files below `base` that hold the key."""
+    files = [path for path in base.rglob("*") if path.is_file()]
+    return sorted(path.name for path in files if CANARY.encode() in path.read_bytes())
+
+
+def test_a_keyring_that_works_gets_the_key_and_the_file_does_not(tmp_path: Path, use_keyring: UseKeyring) -> None:
+    use_keyring(make(backends.Working))
+    stored = store(tmp_path).put("openai", KEY)
+    assert (stored.place, stored.why_no_keyring) == ("keyring", "")
+    assert holding(tmp_path) == ["qcode test~openai"]
+    assert store(tmp_path).places() == {"openai": "keyring"}
+    assert store(tmp_path).get("openai") == KEY
+
+
+def test_without_one_the_file_gets_it(tmp_path: Path, use_keyring: UseKeyring) -> None:
+    use_keyring(make(fail.Keyring))
+    stored = store(tmp_path).put("openai", KEY)
+    assert stored.place == "file"
+    assert "not available" in stored.why_no_keyring
+    assert holding(tmp_path) == ["keys.json"]
+    assert store(tmp_path).get("openai") == KEY
+
+
+def test_a_key_that_is_stored_again_leaves_its_old_place(tmp_path: Path, use_keyring: UseKeyring) -> None:
+    use_keyring(make(fail.Keyring))
+    store(tmp_path).put("openai", KEY)
+    use_keyring(make(backends.Working))
+    store(tmp_path).put("openai", KEY)
+    assert holding(tmp_path) == ["qcode test~openai"]
+
+
+def test_forgetting_empties_every_place(tmp_path: Path, use_keyring: UseKeyring) -> None:
+    use_keyring(make(backends.Working))
+    store(tmp_path).put("openai", KEY)
+    mine = store(tmp_path)
+    # A file from before, restored by a backup, say.
+    mine.file.path.write_text(json.dumps({"version": 1, "keys": {"openai": {"in": "file", "key": CANARY}}}))
+    assert mine.remove("openai") == ("file", "keyring")
+    assert holding(tmp_path) == []
+    assert mine.get("openai") is None
+    assert mine.remove("openai") == ()
+
+
+def test_forgetting_a_damaged_file_takes_its_keys_away(tmp_path: Path, use_keyring: UseKeyring) -> None:
+    use_keyring(make(fail.Keyring))
+    store(tmp_path).put("openai", KEY)
+    path = store(tmp_path).file.path
+    path.write_text(path.read_text()[:-1])
+    store(tmp_path).remove("openai")
+    assert holding(tmp_path) == []
+
+
+def test_a_key_that_is_locked_in_is_not_called_forgotten(tmp_path: Path, use_keyring: UseKeyring) -> None:
+    use_keyring(make(backends.Working))
+    store(tmp_path).put("openai", KEY)
+    use_keyring(make(backends.Locked))
+    with pytest.raises(KeyringError, match="locked"):
+        store(tmp_path).remove("openai")
+    assert store(tmp_path).places() == {"openai": "keyring"}
+    with pytest.raises(KeyringError, match="locked"):
+        store(tmp_path).get("openai")
+
+
+def test_a_key_that_vanished_from_the_keyring_is_said_so(tmp_path: Path, use_keyring: UseKeyring) -> None:
+    folder = use_keyring(make(backends.Working))
+    store(tmp_path).put("openai", KEY)
+    for path in folder.iterdir():
+        path.unlink()
+    with pytest.raises(KeyringError, match="any more"):
+        store(tmp_path).get("openai")
+
+
+def test_the_keyring_is_asked_once_in_a_run(tmp_path: Path, use_keyring: UseKeyring) -> None:
+    use_keyring(make(backends.Working))
+    mine = store(tmp_path)
+    mine.put("openai", KEY)
+    use_keyring(make(backends.Locked))
+    assert mine.get("openai") == KEY
+
+
+def test_what_was_seen_is_known_for_keeping_it_out_of_texts(tmp_path: Path, use_keyring: UseKeyring) -> None:
+    use_keyring(make(fail.Keyring))
+    store(tmp_path).put("openai", KEY)
+    mine = store(tmp_path)
+    assert mine.known() == {KEY}
+    mine.put("gemini", Secret("another-key-1"))
+    mine.remove("openai")
+    assert mine.known() == {KEY, Secret("another-key-1")}
+    assert CANARY not in f"{mine.known()!r} {KEY} {KEY!r} {KEY:>30} {REDACTED}"

@@ -1,0 +1,121 @@
+"""Servers of a session with the real fake server behind them, each in folders of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from qcode.agent.mcp.identity import Place
+from qcode.agent.mcp.pins import Pins
+from qcode.agent.mcp.servers import Servers
+from qcode.agent.mcp.spec import ServerSpec
+from qcode.config.settings import McpServer
+from qcode.protocol.tools import ToolOutcome
+from qcode.text.json import JsonObject
+
+ROOT = Path(__file__).parents[3]
+
+
+@dataclass
+class Bench:
+    """A place for servers: `state` steers the fake one, `home` keeps approvals, `work` is the workspace."""
+
+    base: Path
+
+    def __post_init__(self) -> None:
+        for folder in (self.state, self.home, self.work):
+            folder.mkdir()
+
+    @property
+    def state(self) -> Path:
+        return self.base / "state"
+
+    @property
+    def home(self) -> Path:
+        return self.base / "home"
+
+    @property
+    def work(self) -> Path:
+        return self.base / "work"
+
+    @property
+    def pins(self) -> Pins:
+        return Pins(self.home)
+
+    def config(self, kind: str = "", **changes: Any) -> McpServer:
+        env = {"TOOL_SERVER_STATE": str(self.state), "PYTHONPATH": os.pathsep.join(sys.path)}
+        args = ("-W", "ignore", "-m", "tests.fakes.tool_server", *([kind] if kind else []))
+        return replace(McpServer(sys.executable, args, env), **changes)
+
+    def spec(self, name: str = "fake", kind: str = "", **changes: Any) -> ServerSpec:
+        return ServerSpec(name, self.config(kind, **changes), "own", "config.toml:1")
+
+    def servers(self, *specs: ServerSpec, env: Mapping[str, str] | None = None, **options: Any) -> Servers:
+        place = Place(self.work, {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "canary", **(env or {})})
+        return Servers(specs, self.pins, place, **{"is_trusted": True, **options})
+
+    def begun(self) -> int:
+        """How often the fake server was started."""
+        file = self.state / "starts"
+        return len(file.read_text().splitlines()) if file.exists() else 0
+
+    def pids(self) -> list[int]:
+        return [int(line) for line in (self.state / "starts").read_text().split()]
+
+
+@asynccontextmanager
+async def open_servers(servers: Servers, *, is_attended: bool = True) -> AsyncIterator[Servers]:
+    """Start them, wait until they are settled, and end them."""
+    try:
+        if is_attended:
+            servers.start(lambda: None)
+        await servers.settle(60)
+        yield servers
+    finally:
+        await servers.close()
+
+
+async def call(
+    servers: Servers,
+    name: str,
+    arguments: JsonObject | None = None,
+    *,
+    folder: Path | None = None,
+    limit: int = 30_000,
+    output: Callable[[str], None] = lambda text: None,
+) -> ToolOutcome:
+    def kept() -> Path:
+        assert folder is not None, "nothing should have to be kept"
+        return folder
+
+    return await servers.run(name, arguments or {}, output, limit, kept)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for a state; the test's own time limit ends a wait that is in vain."""
+    while not holds():
+        await asyncio.sleep(0.01)
+
+
+def names(servers: Servers) -> list[str]:
+    return [spec.name for spec in servers.specs()]
+
+
+def texts(servers: Servers) -> str:
+    """What a person should know; that servers are waited for depends on how fast the machine is."""
+    return "\n".join(notice.text for notice in servers.take_notices() if notice.level != "info")
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state not in "ZX"

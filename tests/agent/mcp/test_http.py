@@ -1,0 +1,75 @@
+"""Servers at an address, over real HTTP on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.mcp import transports
+from qcode.agent.mcp.spec import ServerSpec
+from qcode.config.settings import McpServer
+from tests.agent.mcp.serving import Bench, call, names, open_servers, texts, until
+from tests.fakes.tool_server import HttpToolServer
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def at(url: str, name: str = "web", **headers: str) -> ServerSpec:
+    return ServerSpec(name, McpServer(url=url, headers=headers), "own", "config.toml:1")
+
+
+@pytest.mark.parametrize("is_json", [False, True])
+def test_tools_are_listed_and_called_with_the_person_s_headers(
+    is_json: bool, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transports, "MOST_ANSWER", 200_000)
+
+    async def body(server: HttpToolServer) -> None:
+        spec = at(server.url, Authorization="Bearer ${WEB_TOKEN}")
+        async with open_servers(bench.servers(spec, env={"WEB_TOKEN": "canary"})) as servers:
+            assert "web__add" in names(servers)
+            assert (await call(servers, "web__add", {"a": 2, "b": 3})).content.startswith("5")
+            assert len((await call(servers, "web__draw")).images) == 1
+            assert (await call(servers, "web__fail", {"why": "because"})).is_error
+            work = asyncio.ensure_future(call(servers, "web__slow", {"seconds": 60}))
+            await asyncio.wait({work}, timeout=0.2)
+            work.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await work
+            large = await call(servers, "web__flood", {"size": 400_000})
+            assert large.is_error
+
+    with HttpToolServer(is_json=is_json) as server:
+        asyncio.run(body(server))
+        assert server.asked
+        assert {headers.get("authorization") for headers in server.asked} == {"Bearer canary"}
+
+
+def test_an_address_that_cannot_be_used_is_named_with_its_reason(bench: Bench) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        closed = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"
+
+    async def body(server: HttpToolServer) -> None:
+        specs = (
+            at(server.url, "refusing"),
+            at(closed, "closed"),
+            at(closed, "odd", Authorization="${LINES}"),
+        )
+        async with open_servers(bench.servers(*specs, env={"LINES": "canary\nX: y"})) as servers:
+            await until(lambda: {status.state for status in servers.statuses()} == {"failed"})
+            said = texts(servers)
+            assert "refusing failed: it answered with an error" in said
+            assert "401" in said
+            assert "closed failed: it cannot be reached" in said
+            assert "odd failed: the header Authorization holds characters" in said
+            assert "canary" not in said
+
+    with HttpToolServer(refuses=401) as server:
+        asyncio.run(body(server))

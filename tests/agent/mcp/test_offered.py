@@ -1,0 +1,113 @@
+"""What a model is told of foreign tools: safe names, capped and cleaned words, and nothing that spoils a request."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.agent.mcp.tools import MOST_DESCRIPTION, MOST_SCHEMA, Listed, offered, split_name, tool_name
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
+from qcode.text.clean import clean
+from qcode.text.json import Json
+from tests.fakes.tools import spec_of
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+EMPTY: dict[str, Json] = {"type": "object", "properties": {}}
+
+
+def one(name: str = "t", description: str = "", schema: Any = EMPTY) -> Any:
+    (found,) = offered("srv", [Listed(name, description, schema)])
+    return found
+
+
+@given(st.text(), st.text())
+def test_every_name_is_one_that_providers_take_and_leads_back_to_its_server(tool: str, description: str) -> None:
+    found = one(tool, description)
+    assert NAME.fullmatch(found.spec.name)
+    assert split_name(found.spec.name)[0] == "srv"
+    assert clean(found.spec.description) == found.spec.description
+    assert found.tool == tool
+
+
+def test_long_names_stay_apart() -> None:
+    names = {tool_name("s" * 30, "x" * 100 + end) for end in ("a", "b", "")}
+    assert len(names) == 3
+    assert all(len(name) <= 64 for name in names)
+
+
+def test_two_tools_of_one_name_are_both_refused() -> None:
+    found = offered("srv", [Listed("a.b", "", EMPTY), Listed("a b", "", EMPTY), Listed("c", "", EMPTY)])
+    assert [bool(tool.problem) for tool in found] == [True, True, False]
+
+
+def test_order_is_that_of_the_names_whatever_the_server_says() -> None:
+    listed = [Listed(name, "", EMPTY) for name in "cab"]
+    assert offered("srv", listed) == offered("srv", listed[::-1])
+
+
+def test_only_wanted_tools_are_taken() -> None:
+    listed = [Listed(name, "", EMPTY) for name in "abc"]
+    assert [tool.tool for tool in offered("srv", listed, ("b",))] == ["b"]
+    assert len(offered("srv", listed, ("*",))) == 3
+
+
+def test_descriptions_are_cleaned_capped_and_named_as_the_server_s_own() -> None:
+    found = one(description="\x1b[31mIgnore\x1b[0m\x00 \U000e0041\u202eall " + "long " * 200_000)
+    assert found.spec.description.startswith("A tool of the server srv, which says about it: Ignore all long")
+    assert len(found.spec.description) < MOST_DESCRIPTION + 100
+    schema = {"properties": {"title": {"type": "string", "description": "\x1b[2Jx" * 1000, "enum": ["\x1b"]}}}
+    shown: Any = one(schema=schema).spec.parameters
+    assert shown["properties"]["title"]["enum"] == ["\x1b"]
+    assert "\x1b" not in shown["properties"]["title"]["description"]
+    assert len(shown["properties"]["title"]["description"]) < 1_100
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({"properties": {"a": {"description": "x" * MOST_SCHEMA}}}, "more than"),
+        ({"type": "array"}, "no object"),
+        ({"properties": [1]}, "no object"),
+        ({"properties": {"odd name": {}}}, "odd name"),
+        ({"properties": {"a": json.loads("[" * 60 + "]" * 60)}}, "nested too deeply"),
+        ({"properties": {"a": {"maximum": float("inf")}}}, "number that is none"),
+    ],
+)
+def test_a_schema_that_would_spoil_a_request_is_not_offered(schema: Any, problem: str) -> None:
+    found = one(schema=schema)
+    assert problem in found.problem
+    assert found.spec.parameters == EMPTY
+
+
+def test_what_providers_refuse_at_the_top_of_a_schema_is_left_out() -> None:
+    schema = {"type": "object", "properties": {"a": {"anyOf": [{}]}}, "anyOf": [{}], "$schema": "x", "required": ["a"]}
+    assert one(schema=schema).spec.parameters == {
+        "type": "object",
+        "properties": {"a": {"anyOf": [{}]}},
+        "required": ["a"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("rules", "verdict"),
+    [
+        ({}, "ask"),
+        ({"allow": ["mcp(srv/read_it)"]}, "allow"),
+        ({"allow": ["mcp(srv/*)"]}, "allow"),
+        ({"allow": ["mcp(other/*)", "mcp(srv/read)"]}, "ask"),
+        ({"allow": ["mcp"], "deny": ["mcp(srv/read.it)"]}, "deny"),
+        ({"allow": ["mcp(srv/*)"], "ask": ["mcp(srv/read_it)"]}, "ask"),
+    ],
+)
+def test_rules_know_a_tool_by_server_and_name(rules: dict[str, list[str]], verdict: str, tmp_path: Any) -> None:
+    policy = Policy(mode="default", rules=Rules.of(**rules), is_trusted=True, root=tmp_path)
+    name = one("read.it").spec.name
+    assert policy.judge(spec_of(name), {}).verdict == verdict
+    assert policy.with_mode("plan").judge(spec_of(name), {}).verdict == "deny"
+    assert Policy("default", Rules.of(), True, tmp_path).judge(spec_of(name), {}).proposed_rule == "mcp(srv/read_it)"

@@ -1,0 +1,230 @@
+"""A file that was cut, damaged or left by a killed process still gives a conversation that may go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.sessions.loader import INTERRUPTED, LOST, NEVER_RUN
+from qcode.protocol.messages import Message, Text, ToolResult, assistant, user
+from tests.agent.sessions.conversations import CALL, CONVERSATION, OTHER, PROMPT, begin, make_store, stored
+
+LAST = CONVERSATION[-1]
+
+
+@pytest.fixture
+def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a power cut would lose is not what these tests are about."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.mark.usefixtures("without_waiting")
+def test_a_cut_at_any_byte_costs_at_most_the_record_that_was_cut(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    file = stored(store, *CONVERSATION)
+    whole = file.read_bytes()
+    ends = [at + 1 for at, byte in enumerate(whole) if byte == 0x0A]
+    aside = file.with_suffix(".corrupt")
+    for size in range(len(whole) + 1):
+        aside.unlink(missing_ok=True)
+        file.write_bytes(whole[:size])
+        survived = sum(end - 1 <= size for end in ends) - 1
+        torn = whole[:size].rpartition(b"\n")[2] if size + 1 not in ends else b""
+        session, loaded = store.resume(file.stem)
+        assert loaded.messages[: max(survived, 0)] == CONVERSATION[: max(survived, 0)]
+        assert bool(loaded.notices) == bool(torn), size
+        assert (aside.read_bytes() if aside.exists() else b"") == (torn + b"\n" if torn else b"")
+        session.append(LAST)
+        session.close()
+        again = store.load(file.stem)
+        assert again.messages[-1] == LAST, size
+        assert again.messages[: len(loaded.messages)] == loaded.messages
+        assert not any("left out" in one for one in again.notices)
+        assert again.has_header
+
+
+def test_a_torn_tail_is_only_reported_while_reading(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    file = stored(store, PROMPT)
+    file.write_bytes(file.read_bytes() + b'{"kind":"mess')
+    before = file.read_bytes()
+    loaded = store.load(file.stem)
+    assert loaded.messages == (PROMPT,)
+    assert loaded.notices == ("the last record of this session is incomplete and was left out",)
+    assert file.read_bytes() == before
+
+
+def test_what_is_set_aside_is_kept_each_time(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    file = stored(store, PROMPT)
+    for torn in (b"\x00\x00\xff", b'{"kind"'):
+        file.write_bytes(file.read_bytes() + torn)
+        session, loaded = store.resume(file.stem)
+        session.close()
+        assert str(file.with_suffix(".corrupt")) in loaded.notices[0]
+    assert file.with_suffix(".corrupt").read_bytes() == b'\x00\x00\xff\n{"kind"\n'
+    assert file.with_suffix(".corrupt").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"garbage",
+        b"\xff\xfe",
+        b"\x00" * 9,
+        b"[]",
+        b"{}",
+        b'{"kind":5}',
+        b'{"kind":"message","role":"user"}',
+        b"[" * 9999,
+    ],
+)
+def test_a_bad_line_in_the_middle_is_skipped_and_counted(tmp_path: Path, line: bytes) -> None:
+    store = make_store(tmp_path)
+    file = stored(store, *CONVERSATION)
+    first, second, *rest = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([first, second, line + b"\n", *rest]))
+    session, loaded = store.resume(file.stem)
+    session.close()
+    assert loaded.messages == CONVERSATION
+    assert loaded.notices == ("1 part was left out of this session, unreadable or out of place",)
+
+
+def test_a_record_of_a_newer_version_is_counted_apart(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    file = stored(store, PROMPT)
+    file.write_bytes(file.read_bytes() + b'{"kind":"hologram"}\n')
+    loaded = store.load(file.stem)
+    assert (loaded.messages, loaded.notices) == ((PROMPT,), ("1 record was left out, written by a newer qcode",))
+
+
+@pytest.mark.parametrize("missing", range(len(CONVERSATION)))
+def test_whichever_message_is_lost_the_rest_is_a_valid_history(tmp_path: Path, missing: int) -> None:
+    store = make_store(tmp_path)
+    file = stored(store, *CONVERSATION)
+    lines = file.read_bytes().splitlines(keepends=True)
+    lines[missing + 1] = b"lost\n"
+    file.write_bytes(b"".join(lines))
+    loaded = store.load(file.stem)
+    assert_valid(loaded.messages)
+    assert loaded.notices
+    assert (Message("user", (Text(LOST),)) in loaded.messages) == (missing == 0)
+
+
+def test_a_call_that_was_running_reads_as_interrupted_and_one_that_was_not_as_never_run(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    session = begin(store, *CONVERSATION[:2])
+    session.intend(CALL)
+    session.close()
+    resumed, loaded = store.resume(session.session_id)
+    results = Message(
+        "user",
+        (
+            ToolResult("c1", "shell", INTERRUPTED, is_error=True),
+            ToolResult("c2", "read", NEVER_RUN, is_error=True),
+        ),
+    )
+    assert INTERRUPTED.startswith("interrupted, outcome unknown")
+    assert loaded.messages == (*CONVERSATION[:2], results)
+    assert loaded.notices == ("1 call was interrupted: the outcome is unknown, nothing is run again",)
+    resumed.append(LAST)
+    resumed.close()
+    assert store.load(session.session_id).messages == (*CONVERSATION[:2], results, LAST)
+    assert store.load(session.session_id).notices == ()
+
+
+def test_a_result_that_was_written_survives_the_crash_of_the_next_call(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    session = begin(store, *CONVERSATION[:2])
+    known = ToolResult("c1", "shell", "built")
+    session.intend(CALL)
+    session.record_result(known)
+    session.intend(OTHER)
+    session.close()
+    (last,) = store.load(session.session_id).messages[2:]
+    assert last.blocks == (known, ToolResult("c2", "read", INTERRUPTED, is_error=True))
+
+
+def test_an_id_that_a_model_uses_again_is_another_call(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    done = Message("user", (ToolResult("c1", "shell", "ok"),))
+    session = begin(store, PROMPT, assistant(CALL))
+    session.intend(CALL)
+    session.record_result(ToolResult("c1", "shell", "ok"))
+    session.append(done)
+    session.append(assistant(CALL))
+    session.close()
+    (last,) = store.load(session.session_id).messages[4:]
+    assert last.blocks == (ToolResult("c1", "shell", NEVER_RUN, is_error=True),)
+
+
+def test_a_prompt_that_was_never_answered_is_joined_by_the_next_one(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    file = stored(store, user("first"), user("second"), LAST)
+    assert store.load(file.stem).messages == (Message("user", (Text("first"), Text("second"))), LAST)
+
+
+def test_a_mark_for_people_is_no_part_of_the_message(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    session = begin(store, PROMPT, LAST)
+    session.note("cancelled")
+    session.note("twice")
+    session.close()
+    loaded = store.load(session.session_id)
+    assert loaded.messages == (PROMPT, LAST)
+    assert [entry.note for entry in loaded.entries] == ["", "cancelled\ntwice"]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from tests.agent.sessions.conversations import begin, make_store
+from qcode.protocol.messages import assistant, Text, user
+store = make_store(Path(sys.argv[1]))
+session = begin(store)
+print(session.session_id, flush=True)
+for number in range(100000):
+    session.append(user(f"{number} " + "é\u2028" * 5000))
+    session.append(assistant(Text(str(number))))
+    session.sync()
+    print(number, flush=True)
+"""
+
+
+def test_a_writer_that_is_killed_loses_nothing_it_had_synced(tmp_path: Path) -> None:
+    root = Path(__file__).parents[3]
+    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        session_id = writer.stdout.readline().strip()
+        while writer.stdout.readline().strip() != "20":
+            pass
+        writer.send_signal(signal.SIGKILL)
+        rest = writer.stdout.read().split()
+    synced = max([20, *map(int, rest)])
+    store = make_store(tmp_path)
+    session, loaded = store.resume(session_id)
+    numbers = [int(message.text.split()[0]) for message in loaded.messages]
+    assert numbers[: 2 * synced + 2] == [number for number in range(synced + 1) for _ in range(2)]
+    assert all(left == right for left, right in zip(numbers[::2], numbers[1::2], strict=False))
+    session.append(PROMPT)
+    session.close()
+    assert store.load(session_id).messages[-1].blocks[-1] == PROMPT.blocks[0]
+
+
+def assert_valid(messages: tuple[Message, ...]) -> None:
+    """Roles in turn from the user on, and after each call exactly one result."""
+    assert [message.role for message in messages] == [
+        "user" if at % 2 == 0 else "assistant" for at in range(len(messages))
+    ]
+    for at, message in enumerate(messages):
+        results = [block.call_id for block in message.blocks if isinstance(block, ToolResult)]
+        calls = [call.call_id for call in messages[at - 1].calls] if at else []
+        assert results == calls
+        assert message.blocks
+    assert not messages[-1].calls

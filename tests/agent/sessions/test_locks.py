@@ -1,0 +1,110 @@
+"""One writer per session, across processes and after a crash."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.sessions.file import Lock
+from qcode.protocol.errors import SessionBusy
+from tests.agent.sessions.conversations import CONVERSATION, PROMPT, begin, make_store, stored
+
+HOLDER = """
+import sys
+from pathlib import Path
+from tests.agent.sessions.conversations import make_store
+session, _ = make_store(Path(sys.argv[1])).resume(sys.argv[2])
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def another_process(base: Path, session_id: str) -> Iterator[subprocess.Popen[str]]:
+    root = Path(__file__).parents[3]
+    command = [sys.executable, "-c", HOLDER, str(base), session_id]
+    with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "open\n"
+        yield holder
+        holder.communicate()
+
+
+def test_a_second_process_is_told_and_may_read_or_fork(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    file = stored(store, *CONVERSATION)
+    with another_process(tmp_path, file.stem) as holder:
+        with pytest.raises(
+            SessionBusy, match=rf"^session {file.stem} is open in another qcode \(process {holder.pid}\)"
+        ):
+            store.resume(file.stem)
+        with pytest.raises(SessionBusy):
+            store.delete(file.stem)
+        assert store.load(file.stem).messages == CONVERSATION
+        copy, _ = store.fork(file.stem, cwd=tmp_path)
+        copy.close()
+        assert store.load(copy.session_id).messages == CONVERSATION
+    session, _ = store.resume(file.stem)
+    session.close()
+    assert file.exists()
+
+
+def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    file = stored(store, PROMPT)
+    with another_process(tmp_path, file.stem) as holder:
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    assert file.with_suffix(".lock").exists()
+    session, loaded = store.resume(file.stem)
+    assert loaded.messages == (PROMPT,)
+    session.close()
+    assert not file.with_suffix(".lock").exists()
+
+
+def test_two_sessions_of_one_process_do_not_share_a_file(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    session = begin(store, PROMPT)
+    with pytest.raises(SessionBusy):
+        store.resume(session.session_id)
+    session.close()
+    session.close()
+    store.resume(session.session_id)[0].close()
+
+
+def test_a_lock_file_that_was_removed_is_not_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.lock"
+    real = fcntl.flock
+    removed: list[int] = []
+
+    def remove_first(handle: int, how: int) -> None:
+        real(handle, how)
+        if not removed:
+            removed.append(handle)
+            path.unlink()
+
+    monkeypatch.setattr(fcntl, "flock", remove_first)
+    lock = Lock(path)
+    assert path.read_text() == str(os.getpid())
+    with pytest.raises(SessionBusy):
+        Lock(path)
+    lock.release()
+
+
+def test_a_file_system_without_locks_is_used_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(handle: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    file = stored(make_store(tmp_path), PROMPT)
+    assert file.exists()
+    assert not file.with_suffix(".lock").exists()

@@ -1,0 +1,40 @@
+"""Sessions that nobody wrote to for long go; what is open anywhere stays."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from tests.agent.sessions.conversations import CONVERSATION, make_store, stored
+from tests.agent.sessions.test_locks import another_process
+
+NOW = datetime(2025, 6, 15, tzinfo=UTC)
+
+
+def written(file: Path, days_ago: float) -> str:
+    """Have `file` look as if it was written to then; return the id of its session."""
+    at = (NOW - timedelta(days=days_ago)).timestamp()
+    os.utime(file, (at, at))
+    return file.stem
+
+
+def test_what_is_older_goes_with_all_that_belongs_to_it(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    old, young = stored(store, *CONVERSATION), stored(store, *CONVERSATION)
+    old.with_suffix(".corrupt").write_text("a torn line")
+    written(old, 30.1)
+    kept = written(young, 29.9)
+    assert store.prune(NOW - timedelta(days=30)) == 1
+    assert list(store.ids()) == [kept]
+    assert not old.with_suffix(".corrupt").exists()
+    assert store.load(kept).messages == CONVERSATION
+
+
+def test_what_is_open_here_or_in_another_process_stays(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    here, elsewhere = (written(stored(store, *CONVERSATION), 90) for _ in range(2))
+    with another_process(tmp_path, elsewhere):
+        os.utime(store._path(elsewhere), (0, 0))
+        assert store.prune(NOW, keep=(here,)) == 0
+    assert set(store.ids()) == {here, elsewhere}

@@ -1,0 +1,259 @@
+"""A session that goes well: written, found, resumed, copied, listed, deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from datetime import UTC
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.sessions.store import SessionStore, new_session_id, project_folder_name
+from qcode.protocol.errors import SessionError, SessionNotFound
+from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant, user
+from tests.agent.sessions.conversations import (
+    ATTEMPTS,
+    CALL,
+    CONVERSATION,
+    MODEL,
+    PROMPT,
+    START,
+    Clock,
+    begin,
+    make_store,
+    stored,
+)
+
+
+def test_what_was_written_is_read_back_value_for_value(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    session = begin(store, *CONVERSATION[:-1])
+    session.append(CONVERSATION[-1], ATTEMPTS, "still cut after 3 continuations")
+    session.set_title("Sizes")
+    session.switch_model("openai/gpt-x")
+    session.close()
+    loaded = store.load(session.session_id)
+    assert loaded.messages == CONVERSATION
+    assert loaded.entries[-1].attempts == ATTEMPTS
+    assert loaded.entries[-1].note == "still cut after 3 continuations"
+    assert loaded.entries[0].at.startswith("2026-11-21T07:35:")
+    assert (loaded.title, loaded.model, loaded.cwd) == ("Sizes", "openai/gpt-x", "/work/project")
+    assert loaded.notices == ()
+
+
+def test_the_first_record_says_what_the_file_is(tmp_path: Path) -> None:
+    file = stored(make_store(tmp_path), PROMPT)
+    header = json.loads(file.read_text().splitlines()[0])
+    assert header["kind"] == "session"
+    assert (header["version"], header["id"], header["model"]) == (1, file.stem, MODEL)
+    assert header["root"] == str(tmp_path / "project")
+
+
+def test_each_record_is_one_write_of_a_whole_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes: list[bytes] = []
+    real = os.write
+
+    def write(handle: int, data: bytes) -> int:
+        writes.append(data)
+        return real(handle, data)
+
+    session = begin(make_store(tmp_path))
+    monkeypatch.setattr(os, "write", write)
+    for message in CONVERSATION:
+        session.append(message)
+    session.close()
+    records = [one for one in writes if one.startswith(b"{")]
+    assert len(records) == 1 + len(CONVERSATION)
+    assert all(one.endswith(b"\n") and one.count(b"\n") == 1 for one in records)
+
+
+def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = make_store(tmp_path)
+        session = begin(store, PROMPT)
+        assert {file.stat().st_mode & 0o777 for file in store.folder.iterdir()} == {0o600}
+        folders = (store.folder, store.folder.parent, tmp_path / "state")
+        assert {folder.stat().st_mode & 0o777 for folder in folders} == {0o700}
+        session.close()
+    finally:
+        os.umask(before)
+
+
+def test_a_session_in_which_nothing_was_said_leaves_no_file(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    begin(store).close()
+    assert list(store.folder.iterdir()) == []
+    assert store.latest() is None
+
+
+def test_a_session_that_is_not_to_be_kept_touches_no_disk(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    session = store.create(MODEL, tmp_path, is_kept=False)
+    session.append(PROMPT)
+    session.intend(CALL)
+    session.close()
+    assert not (tmp_path / "state").exists()
+    assert (session.is_saved, session.take_warnings()) == (False, ())
+
+
+def test_resuming_appends_to_the_same_file(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    file = stored(store, *CONVERSATION)
+    before = file.read_bytes()
+    session, loaded = store.resume(file.stem[:-2])
+    assert (session.session_id, loaded.messages) == (file.stem, CONVERSATION)
+    session.append(PROMPT)
+    session.close()
+    assert file.read_bytes().startswith(before)
+    assert store.load(file.stem).messages == (*CONVERSATION, PROMPT)
+
+
+def test_resuming_and_closing_changes_nothing(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    file = stored(store, *CONVERSATION)
+    before = file.read_bytes()
+    store.resume(file.stem)[0].close()
+    assert file.read_bytes() == before
+    assert [one.name for one in store.folder.iterdir()] == [file.name]
+
+
+def test_the_latest_session_is_the_one_written_to_last(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    first, second = stored(store, PROMPT), stored(store, PROMPT)
+    os.utime(first, ns=(1, 1))
+    os.utime(second, ns=(2, 2))
+    assert store.latest() == second.stem
+    session, _ = store.resume(first.stem)
+    session.append(CONVERSATION[-1])
+    session.close()
+    assert store.latest() == first.stem
+
+
+def test_each_project_sees_its_own_sessions(tmp_path: Path) -> None:
+    here = make_store(tmp_path)
+    stored(here, PROMPT)
+    (tmp_path / "other").mkdir()
+    there = SessionStore(tmp_path / "state", tmp_path / "other", Clock())
+    assert there.ids() == ()
+    assert len(here.ids()) == 1
+
+
+def test_an_unknown_id_names_what_there_is(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    with pytest.raises(SessionNotFound, match=r'no session "x": this folder has none yet'):
+        store.load("x")
+    file = stored(store, PROMPT)
+    almost = file.stem[:-1] + ("0" if file.stem[-1] != "0" else "1")
+    with pytest.raises(SessionNotFound, match=f"the nearest: {file.stem}$"):
+        store.resume(almost)
+    with pytest.raises(SessionNotFound, match=f"the latest: {file.stem}$"):
+        store.resume("zzz")
+    with pytest.raises(SessionNotFound):
+        store.resume("")
+    with pytest.raises(SessionNotFound):
+        store.resume(f"../{store.folder.name}/{file.stem}")
+
+
+def test_a_prefix_that_fits_several_is_refused_with_them(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    names = {stored(store, PROMPT).stem for _ in range(2)}
+    with pytest.raises(SessionNotFound, match=r'"2026" fits 2 sessions: ') as caught:
+        store.resume("2026")
+    assert all(name in str(caught.value) for name in names)
+
+
+def test_a_fork_is_a_copy_that_leaves_the_first_alone(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    session = begin(store, *CONVERSATION[:3])
+    session.append(CONVERSATION[3], ATTEMPTS, "cut")
+    session.set_title("Sizes")
+    before = (store.folder / f"{session.session_id}.jsonl").read_bytes()
+    copy, loaded = store.fork(session.session_id, cwd=tmp_path)
+    copy.append(PROMPT)
+    copy.close()
+    session.close()
+    assert loaded.messages == CONVERSATION
+    again = store.load(copy.session_id)
+    assert again.messages == (*CONVERSATION, PROMPT)
+    assert (again.title, again.entries[3].attempts, again.entries[3].note) == ("Sizes", ATTEMPTS, "cut")
+    assert (store.folder / f"{session.session_id}.jsonl").read_bytes() == before
+
+
+def test_a_list_shows_the_title_or_the_first_words(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    first = stored(store, user("please\n  sort " + "x" * 100), CONVERSATION[3])
+    session = begin(store, PROMPT)
+    session.set_title("Early")
+    session.set_title("Späte Arbeit")
+    session.switch_model("openai/gpt-x")
+    session.close()
+    os.utime(first, ns=(10**18, 10**18))
+    by_id = {one.session_id: one for one in store.summaries()}
+    shown = by_id[first.stem]
+    assert shown.title.startswith("please sort xx")
+    assert len(shown.title) == 80
+    assert (shown.messages, shown.model, shown.size) == (2, MODEL, first.stat().st_size)
+    assert shown.updated.tzinfo is UTC
+    assert (by_id[session.session_id].title, by_id[session.session_id].model) == ("Späte Arbeit", "openai/gpt-x")
+    assert store.summaries()[-1].session_id == first.stem
+
+
+def test_deleting_leaves_nothing_behind(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    file = stored(store, PROMPT)
+    with file.open("ab") as stream:
+        stream.write(b'{"torn')
+    store.resume(file.stem)[0].close()
+    assert len(list(store.folder.iterdir())) == 2
+    assert store.delete(file.stem[:-1]) == file.stem
+    assert list(store.folder.iterdir()) == []
+
+
+def test_a_name_in_use_is_never_taken_again(tmp_path: Path) -> None:
+    names = iter(["same", "same", "other"])
+    store = SessionStore(tmp_path / "state", tmp_path, Clock(), lambda _: next(names))
+    first = begin(store, PROMPT)
+    second = begin(store, PROMPT)
+    assert (first.session_id, second.session_id) == ("same", "other")
+    first.close()
+    second.close()
+    stuck = SessionStore(tmp_path / "state", tmp_path, Clock(), lambda _: "same")
+    with pytest.raises(SessionError, match="no free name"):
+        begin(stuck)
+
+
+def test_an_id_sorts_by_time_and_is_random() -> None:
+    found = {new_session_id(START) for _ in range(20)}
+    assert len(found) > 1
+    assert all(re.fullmatch(r"20261121-073520-[0-9a-f]{4}", one) for one in found)
+
+
+def test_a_project_folder_is_named_after_its_real_path(tmp_path: Path) -> None:
+    real = tmp_path / "Mein Projekt"
+    real.mkdir()
+    (tmp_path / "link").symlink_to(real)
+    (tmp_path / "Mein-Projekt").mkdir()
+    name = project_folder_name(real)
+    assert re.fullmatch(r"[A-Za-z0-9-]*Mein-Projekt-[0-9a-f]{10}", name)
+    assert project_folder_name(tmp_path / "link") == name
+    assert project_folder_name(tmp_path / "Mein-Projekt") != name
+    assert re.fullmatch(r"root-[0-9a-f]{10}", project_folder_name(Path("/")))
+
+
+def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
+    store = make_store(tmp_path, redact=lambda text: text.replace("canary", "[redacted]").replace('"q"', "[q]"))
+    call = ToolCall("c1", "shell", '{"command": "echo canary", "other": ["canary", 1], "x": "q"}')
+    session = begin(store, user("key canary"), assistant(Text("canary"), call))
+    session.intend(call)
+    session.record_result(ToolResult("c1", "shell", "canary"))
+    session.append(Message("user", (ToolResult("c1", "shell", "canary"),)), note="canary")
+    session.set_title("canary")
+    session.note("canary")
+    session.close()
+    text = (store.folder / f"{session.session_id}.jsonl").read_text()
+    assert "canary" not in text
+    (kept,) = store.load(session.session_id).messages[1].calls
+    assert json.loads(kept.arguments) == {"command": "echo [redacted]", "other": ["[redacted]", 1], "x": "q"}

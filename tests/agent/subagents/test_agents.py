@@ -1,0 +1,350 @@
+"""What a sub-agent is given, may do, costs and answers."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.conversation import Connected, PromptLimits
+from qcode.engine.model_facts import KnownModel
+from qcode.protocol.approvals import Answer, ApprovalMode
+from qcode.protocol.errors import ErrorKind
+from qcode.protocol.events import AgentEvent, ApprovalRequested, ReplyFinished, ToolStarted, UsageUpdated
+from qcode.protocol.messages import ToolResult, user
+from qcode.protocol.reply import Limit, Outcome, UsageReported
+from qcode.protocol.usage import Usage
+from qcode.safety.rules import Rules
+from tests.agent.subagents.stage import FACTS, ended, inner_results, results, stage, starting
+from tests.fakes.scripted import (
+    Call,
+    Hang,
+    ScriptedProvider,
+    begun,
+    call_reply,
+    calls_reply,
+    cut_text,
+    fails,
+    text_reply,
+)
+
+DONE = text_reply("All done.")
+WRITE = call_reply("write", {"path": "a.txt", "content": "new\n"})
+
+
+def test_its_last_reply_is_the_result_and_nothing_else_of_it_is_in_the_transcript(tmp_path: Path) -> None:
+    one = stage(tmp_path, {"": [starting("look"), DONE], "look": [call_reply("ls", {}), text_reply("Nothing there.")]})
+    events = one.run()
+    assert [finished.outcome.content for finished in results(events)] == ["Nothing there."]
+    answer = one.conversation.messages[2].blocks[0]
+    assert isinstance(answer, ToolResult)
+    assert answer.content == "Nothing there."
+    assert len(one.conversation.messages) == 4
+    assert ended(events).text == "All done."
+
+
+def test_it_begins_with_its_task_alone_and_is_not_offered_what_is_the_conversations(tmp_path: Path) -> None:
+    one = stage(tmp_path, {"": [starting("look", kind="general"), DONE], "look": [text_reply("Yes.")]})
+    one.run()
+    request = one.model.parts["look"].requests[0]
+    assert request.messages == (user("look"),)
+    assert "sub-agent" in request.system
+    names = {tool.name for tool in request.tools}
+    assert {"read", "write", "shell"} <= names
+    assert not names & {"agent", "ask_person", "todo"}
+
+
+def test_exploring_offers_only_what_reads(tmp_path: Path) -> None:
+    one = stage(tmp_path, {"": [starting("look"), DONE], "look": [text_reply("Yes.")]})
+    one.run()
+    names = {tool.name for tool in one.model.parts["look"].requests[0].tools}
+    assert names == {"read", "ls", "glob", "grep", "shell"}
+
+
+@pytest.mark.parametrize("mode", ["plan", "default", "accept-edits", "auto", "bypass"])
+def test_exploring_never_changes_anything_in_any_mode(tmp_path: Path, mode: ApprovalMode) -> None:
+    hostile = calls_reply(
+        Call("shell", {"command": "touch stolen"}, "1"),
+        Call("write", {"path": "stolen", "content": "x"}, "2"),
+        Call("agent", {"description": "d", "prompt": "p", "kind": "general"}, "3"),
+        Call("fetch", {"url": "https://example.com/"}, "4"),
+    )
+    one = stage(tmp_path, {"": [starting("look"), DONE], "look": [hostile, text_reply("No.")]}, mode=mode)
+    asked: list[ApprovalRequested] = []
+    events = one.run(one.answering(Answer(is_allowed=True), asked))
+    assert not asked
+    assert [finished.state for finished in inner_results(events)] == ["denied", "rejected", "rejected", "rejected"]
+    assert not (one.work / "stolen").exists()
+
+
+@pytest.mark.parametrize(
+    ("mode", "state"),
+    [("plan", "denied"), ("default", "asked"), ("accept-edits", "done"), ("bypass", "done")],
+)
+def test_a_general_one_has_the_rights_of_the_mode(tmp_path: Path, mode: ApprovalMode, state: str) -> None:
+    one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]}, mode=mode)
+    asked: list[ApprovalRequested] = []
+    events = one.run(one.answering(Answer(is_allowed=False), asked))
+    assert [finished.state for finished in inner_results(events)] == ["denied" if state == "asked" else state]
+    assert len(asked) == (state == "asked")
+
+
+def test_a_folder_that_is_not_trusted_and_a_rule_that_denies_hold_inside(tmp_path: Path) -> None:
+    scripts = {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]}
+    asked: list[ApprovalRequested] = []
+    one = stage(tmp_path, scripts, mode="bypass", is_trusted=False)
+    one.run(one.answering(Answer(is_allowed=False), asked))
+    assert len(asked) == 1
+    one = stage(tmp_path, scripts, mode="bypass", rules=Rules.of(deny=["edit(a.txt)"]))
+    events = one.run()
+    assert [finished.state for finished in inner_results(events)] == ["denied"]
+    assert not (one.work / "a.txt").exists()
+
+
+def test_rights_taken_away_while_it_works_are_gone_at_its_next_call(tmp_path: Path) -> None:
+    one = stage(
+        tmp_path,
+        {"": [starting("do", kind="general"), DONE], "do": [call_reply("ls", {}), WRITE, text_reply("Ok.")]},
+        mode="accept-edits",
+    )
+
+    def leave_the_mode(event: object) -> None:
+        if isinstance(event, AgentEvent) and isinstance(event.event, ToolStarted):
+            one.conversation.set_mode("plan")
+
+    events = one.run(leave_the_mode)
+    assert [finished.state for finished in inner_results(events)] == ["done", "denied"]
+
+
+@pytest.mark.parametrize(("kind", "mode"), [("explore", "default"), ("general", "plan"), ("explore", "bypass")])
+def test_a_sub_agent_that_only_reads_is_never_offered_a_change(tmp_path: Path, kind: str, mode: ApprovalMode) -> None:
+    hostile = calls_reply(
+        Call("shell", {"command": "echo x > /etc/no-such-folder/x"}, "1"),
+        Call("shell", {"command": "ls", "unconfined": True}, "2"),
+    )
+    one = stage(tmp_path, {"": [starting("do", kind=kind), DONE], "do": [hostile, text_reply("Ok.")]}, mode=mode)
+    asked: list[ApprovalRequested] = []
+    events = one.run(one.answering(Answer(is_allowed=False), asked))
+    assert asked == []
+    assert [finished.state for finished in inner_results(events)] == ["denied", "denied"]
+
+
+def test_an_open_question_of_a_sub_agent_is_denied_when_plan_mode_begins(tmp_path: Path) -> None:
+    one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
+
+    def switching(event: object) -> None:
+        if isinstance(event, ApprovalRequested):
+            one.conversation.set_mode("plan")
+            one.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+
+    events = one.run(switching)
+    assert [finished.state for finished in inner_results(events)] == ["denied"]
+    assert not (one.work / "a.txt").exists()
+
+
+def test_its_question_says_who_asks_and_always_holds_for_the_conversation(tmp_path: Path) -> None:
+    touch = call_reply("shell", {"command": "touch b"})
+    one = stage(
+        tmp_path,
+        {"": [starting("do", kind="general"), touch, DONE], "do": [touch, touch, text_reply("Ok.")]},
+    )
+    asked: list[ApprovalRequested] = []
+    events = one.run(one.answering(Answer(is_allowed=True, scope="always"), asked))
+    assert [(question.agent, question.call.call_id) for question in asked] == [("do do", "agent_0/call_1")]
+    assert [finished.state for finished in inner_results(events)] == ["done", "done"]
+    assert results(events)[-1].state == "done"
+
+
+def test_a_denial_inside_is_one_of_the_turn(tmp_path: Path) -> None:
+    one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
+    events = one.run(one.answering(Answer(is_allowed=False, reason="no"), []))
+    assert [(one.call.call_id, one.reason) for one in ended(events).denials] == [("agent_0/call_1", "no")]
+
+
+def test_explorers_work_side_by_side_four_at_a_time(tmp_path: Path) -> None:
+    async def play() -> None:
+        hangs = [Hang() for _ in range(5)]
+        scripts = {str(n): [(*begun("a"), hang, *text_reply("b")[1:])] for n, hang in enumerate(hangs)}
+        one = stage(tmp_path, {"": [starting(*scripts), DONE], **scripts})
+        playing = asyncio.ensure_future(one.play())
+        for hang in hangs[:4]:
+            await hang.reached.wait()
+        assert not one.model.parts["4"].requests
+        for hang in hangs:
+            hang.go.set()
+        events = await playing
+        assert [finished.state for finished in results(events)] == ["done"] * 5
+
+    asyncio.run(play())
+
+
+def test_general_ones_work_one_after_another(tmp_path: Path) -> None:
+    one = stage(
+        tmp_path, {"": [starting("x", "y", kind="general"), DONE], "x": [text_reply("1")], "y": [text_reply("2")]}
+    )
+    order = [event.call_id for event in one.run() if isinstance(event, AgentEvent)]
+    assert order == sorted(order)
+
+
+def test_what_it_uses_counts_for_the_turn(tmp_path: Path) -> None:
+    usage = Usage(input=1_000_000, output=0)
+    one = stage(
+        tmp_path,
+        {"": [starting("look"), text_reply("x", usage=usage)], "look": [text_reply("y", usage=usage)]},
+    )
+    events = one.run()
+    end = ended(events)
+    assert end.replies == end.api_calls.initial == 3
+    assert end.usage.input == 2_000_100
+    assert end.cost is not None
+    assert end.cost > 2
+    live = [event.cost for event in events if isinstance(event, UsageUpdated)]
+    assert any(cost is not None and 1 < cost < 2 for cost in live), "the total moves while it works"
+    assert one.conversation.usage()[-1].usage.input == 2_000_100
+
+
+@pytest.mark.parametrize(
+    ("limits", "limit"),
+    [
+        (PromptLimits(max_turns=2), Limit.TURNS),
+        (PromptLimits(max_tool_calls=2), Limit.TOOL_CALLS),
+        (PromptLimits(max_budget_usd=Decimal("0.000001")), Limit.COST),
+    ],
+)
+def test_a_limit_of_the_prompt_ends_it_and_then_the_turn(tmp_path: Path, limits: PromptLimits, limit: Limit) -> None:
+    looks = [call_reply("ls", {"path": "."}), call_reply("glob", {"pattern": "*"}), text_reply("never")]
+    one = stage(tmp_path, {"": [starting("look"), DONE], "look": looks}, limits=limits)
+    end = ended(one.run())
+    assert (end.outcome, end.limit) == (Outcome.MAX_TURN_REQUESTS, limit)
+    assert one.model.parts["look"].left >= 1
+    assert one.model.main.left == 1
+
+
+def test_a_budget_that_is_spent_starts_no_further_one(tmp_path: Path) -> None:
+    one = stage(
+        tmp_path,
+        {"": [starting("x", "y", kind="general"), DONE], "x": [text_reply("1")], "y": [text_reply("2")]},
+        limits=PromptLimits(max_turns=2),
+    )
+    events = one.run()
+    assert [finished.state for finished in results(events)] == ["done", "failed"]
+    assert not one.model.parts["y"].requests
+
+
+def test_an_answer_that_is_cut_is_gone_on_with_as_everywhere(tmp_path: Path) -> None:
+    one = stage(
+        tmp_path,
+        {"": [starting("look"), DONE], "look": [cut_text("lost"), cut_text("One, "), text_reply("two.")]},
+    )
+    events = one.run()
+    assert results(events)[0].outcome.content == "One, two."
+    assert ended(events).api_calls.escalations == 1
+    assert ended(events).discarded_output_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (fails(ErrorKind.BAD_REQUEST, message="no\nsuch thing"), "no such thing"),
+        (text_reply(""), "no text"),
+    ],
+)
+def test_what_goes_wrong_is_the_error_of_its_call_in_one_line(tmp_path: Path, reply: tuple[object], said: str) -> None:
+    one = stage(tmp_path, {"": [starting("look"), DONE], "look": [reply]})  # type: ignore[list-item]  # steps
+    events = one.run()
+    outcome = results(events)[0].outcome
+    assert outcome.is_error
+    assert said in outcome.content
+    assert "\n" not in outcome.content
+    assert ended(events).outcome is Outcome.END_TURN
+
+
+def test_a_call_that_says_too_little_starts_nothing(tmp_path: Path) -> None:
+    bad = call_reply("agent", {"description": "x", "prompt": " ", "kind": "explore"})
+    odd = call_reply("agent", {"description": "x", "prompt": "y", "kind": "root"})
+    dear = call_reply("agent", {"description": "x", "prompt": "y", "kind": "explore", "model": "opus"})
+    one = stage(tmp_path, {"": [bad, odd, dear, DONE]})
+    assert [finished.state for finished in results(one.run())] == ["failed"] * 3
+
+
+def test_a_long_answer_is_bounded_with_the_whole_in_a_file(tmp_path: Path) -> None:
+    long = "\n".join(f"line {number}" for number in range(9_000))
+    one = stage(tmp_path, {"": [starting("look"), DONE], "look": [text_reply(long)]})
+    content = results(one.run())[0].outcome.content
+    assert len(content) < 31_000
+    path = Path(content.split("all of it in ")[1].split(" ...]")[0])
+    assert path.read_text() == long
+    one.conversation.release()
+
+
+def test_cancelling_ends_all_of_them_at_once_and_counts_what_they_used(tmp_path: Path) -> None:
+    async def play() -> None:
+        hangs = [Hang(), Hang()]
+        spent = UsageReported(Usage(input=1_000))
+        scripts = {str(n): [(*begun("part"), spent, hang)] for n, hang in enumerate(hangs)}
+        one = stage(tmp_path, {"": [starting(*scripts)], **scripts})
+        playing = asyncio.ensure_future(one.play())
+        for hang in hangs:
+            await hang.reached.wait()
+        one.conversation.cancel()
+        end = ended(await asyncio.wait_for(playing, 5))
+        assert end.outcome is Outcome.CANCELLED
+        assert [part.broken_off for name, part in one.model.parts.items() if name] == [1, 1]
+        assert end.api_calls.initial == 3
+        assert end.usage.input == 2_100
+        content = [block.content for block in one.conversation.messages[-1].blocks if isinstance(block, ToolResult)]
+        assert len(content) == 2
+        assert all("Cancelled" in text for text in content)
+
+    asyncio.run(play())
+
+
+def test_a_question_that_is_open_when_the_turn_is_cancelled_runs_nothing(tmp_path: Path) -> None:
+    one = stage(tmp_path, {"": [starting("do", kind="general")], "do": [WRITE]})
+
+    def give_up(event: object) -> None:
+        if isinstance(event, ApprovalRequested):
+            one.conversation.cancel()
+            one.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+
+    assert ended(one.run(give_up)).outcome is Outcome.CANCELLED
+    assert not (one.work / "a.txt").exists()
+
+
+def test_the_small_model_is_the_one_the_person_chose(tmp_path: Path) -> None:
+    small = ScriptedProvider([text_reply("Small.")], name="tiny")
+    one = stage(
+        tmp_path,
+        {"": [starting("look", model="small"), DONE]},
+        small=lambda connected: Connected(small, KnownModel("tiny", "t", FACTS), connected.system),
+    )
+    assert results(one.run())[0].outcome.content == "Small."
+    assert small.requests[0].model == "t"
+
+
+def test_a_model_without_a_price_is_not_used_under_a_budget(tmp_path: Path) -> None:
+    small = ScriptedProvider([], name="tiny")
+    one = stage(
+        tmp_path,
+        {"": [starting("look", model="small"), DONE]},
+        small=lambda connected: Connected(small, KnownModel("tiny", "t", replace(FACTS, price=None)), connected.system),
+        limits=PromptLimits(max_budget_usd=Decimal(1)),
+    )
+    outcome = results(one.run())[0].outcome
+    assert outcome.is_error
+    assert "price" in outcome.content
+    assert not small.requests
+
+
+def test_its_events_carry_ids_that_no_other_call_has(tmp_path: Path) -> None:
+    scripts = {"x": [call_reply("ls", {}), text_reply("1")], "y": [call_reply("ls", {}), text_reply("2")]}
+    one = stage(tmp_path, {"": [starting("x", "y"), call_reply("ls", {}), DONE], **scripts})
+    events = one.run()
+    ids = [finished.call.call_id for finished in (*results(events), *inner_results(events))]
+    assert len(set(ids)) == len(ids) == 5
+    inside = [event.event for event in events if isinstance(event, AgentEvent)]
+    said = [event.message for event in inside if isinstance(event, ReplyFinished) and event.message is not None]
+    assert {call.call_id for message in said for call in message.calls} == {"agent_0/call_1", "agent_1/call_1"}

@@ -1,0 +1,108 @@
+"""What a sub-agent changes and writes down: checkpoints, stale reads, the session file, a crash in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from qcode.protocol.messages import ToolResult
+from tests.agent.subagents.stage import ended, inner_results, results, resumed, stage, starting
+from tests.fakes.scripted import call_reply, text_reply
+
+DONE = text_reply("All done.")
+WRITE = call_reply("write", {"path": "a.txt", "content": "new\n"})
+
+
+def test_undo_takes_back_what_it_changed_with_tools_and_with_commands(tmp_path: Path) -> None:
+    command = call_reply("shell", {"command": "echo more > b.txt"})
+    one = stage(
+        tmp_path,
+        {"": [starting("do", kind="general"), DONE], "do": [WRITE, command, text_reply("Ok.")]},
+        mode="bypass",
+    )
+
+    async def do_and_undo() -> None:
+        await one.play()
+        assert (one.work / "a.txt").read_text() == "new\n"
+        assert (one.work / "b.txt").exists()
+        await one.conversation.rewinds.perform(await one.conversation.rewinds.plan_undo(), ["b.txt"])
+
+    asyncio.run(do_and_undo())
+    assert not (one.work / "a.txt").exists()
+    assert not (one.work / "b.txt").exists()
+    assert one.conversation.messages == ()
+
+
+def test_a_file_it_changed_is_to_be_read_again_by_the_conversation(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.txt").write_text("old\n")
+    edit = call_reply("edit", {"path": "a.txt", "old_text": "new", "new_text": "newer"})
+    look = call_reply("read", {"path": "a.txt"})
+    one = stage(
+        tmp_path,
+        {
+            "": [look, starting("do", kind="general"), edit, look, edit, DONE],
+            "do": [WRITE, look, WRITE, text_reply("Ok.")],
+        },
+        mode="accept-edits",
+    )
+    events = one.run()
+    assert [finished.state for finished in inner_results(events)] == ["failed", "done", "done"], "it had read nothing"
+    states = [finished.state for finished in results(events)]
+    assert states == ["done", "done", "failed", "done", "done"]
+    assert "was changed since it was read" in results(events)[2].outcome.content
+    assert (one.work / "a.txt").read_text() == "newer\n"
+
+
+def test_a_session_with_one_is_read_back_as_it_was_and_its_cost_with_it(tmp_path: Path) -> None:
+    one = stage(tmp_path, {"": [starting("look"), DONE], "look": [call_reply("ls", {}), text_reply("Nothing.")]})
+    events = one.run()
+    before, spent = one.conversation.messages, one.conversation.usage()[-1]
+    again = resumed(one)
+    assert again.conversation.messages == before
+    assert again.conversation.usage()[-1].usage == spent.usage == ended(events).usage
+    loaded = again.store.load(again.conversation.session_id)
+    assert loaded.notices == ()
+    again.conversation.release()
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from tests.fakes.scripted import call_reply
+from tests.agent.subagents.stage import stage, starting
+
+base = Path(sys.argv[1])
+wait = call_reply("shell", {"command": "echo $$ > pid.tmp; mv pid.tmp pid; exec sleep 60"})
+write = call_reply("write", {"path": "a.txt", "content": "new"})
+one = stage(base, {"": [starting("do", kind="general")], "do": [write, wait]}, mode="bypass")
+one.run()
+"""
+
+
+def test_one_that_was_killed_in_the_middle_is_answered_with_what_it_had_begun(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], cwd=Path(__file__).parents[3])
+    file = tmp_path / "work" / "pid"
+    deadline = time.monotonic() + 30
+    while not file.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)  # looks again; what is waited for is the file
+    process.kill()
+    process.wait()
+    os.kill(int(file.read_text()), signal.SIGKILL)
+    one = stage(tmp_path, {"": ()})
+    session, loaded = one.store.resume(one.store.ids()[0])
+    answer = loaded.messages[-1].blocks[0]
+    assert isinstance(answer, ToolResult)
+    assert answer.call_id == "agent_0"
+    assert answer.is_error
+    assert "outcome unknown" in answer.content
+    assert "- write " in answer.content
+    assert "- shell " in answer.content
+    assert any("the outcome is unknown" in notice for notice in loaded.notices)
+    session.close()
+    one.conversation.release()

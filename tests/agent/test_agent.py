@@ -1,0 +1,263 @@
+"""What the composition root puts together: facts of a model, the session, rules that follow the mode, limits."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.agent import Agent
+from qcode.agent.models.client import facts_of
+from qcode.agent.models.selection import named
+from qcode.agent.options import RunContext
+from qcode.agent.sandbox import SessionSandbox
+from qcode.agent.toolbox import Scratch
+from qcode.agent.trust import TrustStore
+from qcode.cli import context as cli_context
+from qcode.cli.context import run_context
+from qcode.cli.flags import parse
+from qcode.config.settings import ModelSettings
+from qcode.protocol.errors import QcodeError
+from qcode.protocol.events import Notice, TurnEnded, TurnEvent
+from qcode.protocol.usage import Price
+from tests.fakes.tools import spec_of
+
+
+class Here:
+    """A home and a folder of the test's own, and runs that begin there."""
+
+    def __init__(self, base: Path) -> None:
+        self.home = base / "home"
+        self.work = base / "work"
+        self.home.mkdir()
+        self.work.mkdir()
+
+    def context(self, *argv: str, is_attended: bool = True) -> RunContext:
+        return run_context(parse([*argv, "--trust"] if is_attended else argv), self.work, is_attended=is_attended)
+
+    def open(self, *argv: str, is_attended: bool = True) -> Agent:
+        context = self.context(*argv, is_attended=is_attended)
+        return Agent.begin(context, named("demo/demo", context.settings, "a test"))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
+    here = Here(tmp_path)
+    monkeypatch.setenv("QCODE_HOME", str(here.home))
+    monkeypatch.delenv("QCODE_MAX_OUTPUT_TOKENS", raising=False)
+    monkeypatch.delenv("QWEN_CODE_MAX_OUTPUT_TOKENS", raising=False)
+    return here
+
+
+def play(agent: Agent, prompt: str) -> list[TurnEvent]:
+    async def run() -> list[TurnEvent]:
+        events = [event async for event in agent.conversation.submit(prompt)]
+        await agent.conversation.close()
+        return events
+
+    return asyncio.run(run())
+
+
+def test_what_the_person_says_of_a_model_beats_the_catalog() -> None:
+    known = facts_of("openai", "gpt-4o", None)
+    price = Price(Decimal(1), Decimal(2))
+    given = facts_of("openai", "gpt-4o", ModelSettings(max_output_tokens=99, images=False, price=price))
+    assert known.images
+    assert known.price not in (None, price)
+    assert given == replace(known, max_output_tokens=99, images=False, price=price)
+
+
+def test_of_a_model_nobody_knows_there_are_no_facts_but_those_given() -> None:
+    assert facts_of("lab", "x", None).context_window is None
+    facts = facts_of("lab", "x", ModelSettings(context_window=1000, prefill=True, inline_thinking=True))
+    assert (facts.context_window, facts.prefill, facts.inline_thinking, facts.images) == (1000, True, True, None)
+
+
+def test_rules_of_the_tools_follow_the_mode(here: Here) -> None:
+    agent = here.open("--permission-mode", "plan")
+    conversation, workspace = agent.conversation, agent.toolbox.workspace
+    with pytest.raises(Exception, match="plan mode"):
+        workspace.resolve("new.txt", "write")
+    conversation.set_mode("accept-edits")
+    assert workspace.resolve("new.txt", "write").parts == ("new.txt",)
+    conversation.set_mode("plan")
+    with pytest.raises(Exception, match="plan mode"):
+        workspace.resolve("new.txt", "write")
+
+
+def test_long_output_lies_in_a_private_folder_that_is_read_unasked_and_goes_with_the_session(here: Here) -> None:
+    agent = here.open()
+    scratch, policy = agent.toolbox.workspace.scratch, agent.conversation.policy
+    assert scratch.stat().st_mode & 0o777 == 0o700
+    (scratch / "shell-1.txt").write_text("all of it")
+    assert policy.judge(spec_of("read"), {"path": f"{scratch}/shell-1.txt"}).verdict == "allow"
+    assert policy.judge(spec_of("write"), {"path": f"{scratch}/shell-1.txt"}).verdict == "ask"
+    agent.conversation.release()
+    assert not scratch.exists()
+
+
+def test_a_private_folder_nobody_released_goes_with_its_owner(here: Here) -> None:
+    agent = here.open()
+    scratch = agent.toolbox.workspace.scratch
+    agent.conversation.release()
+    owner = Scratch()
+    path = owner.path
+    del owner
+    gc.collect()
+    assert not scratch.exists()
+    assert not path.exists()
+
+
+def test_commands_are_judged_with_the_path_they_run_with(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "bin:/usr/bin::/bin")
+    agent = here.open()
+    assert agent.conversation.policy.search_path == "/usr/bin:/bin"
+    agent.conversation.release()
+
+
+def test_the_briefing_follows_the_mode(here: Here) -> None:
+    context = here.context("--permission-mode", "plan")
+    agent = Agent.begin(context, named("demo/demo", context.settings, ""))
+    connected = agent.connect(agent.selection)
+    agent.release()
+    assert "Plan mode" in connected.system("plan")
+    assert "Plan mode" not in connected.system("default")
+
+
+def test_a_session_goes_on_and_a_copy_leaves_it_alone(here: Here) -> None:
+    first = here.open()
+    play(first, "hello")
+    stored = first.conversation.messages
+    copy = here.open("-c", "--fork-session")
+    assert copy.conversation.messages == stored
+    assert copy.conversation.session_id != first.conversation.session_id
+    copy.conversation.release()
+    again = here.open("-r", first.conversation.session_id)
+    assert again.conversation.session_id == first.conversation.session_id
+    again.conversation.release()
+
+
+def test_without_a_session_an_old_one_goes_on_in_memory_only(here: Here) -> None:
+    first = here.open()
+    play(first, "hello")
+    (file,) = here.home.rglob("*.jsonl")
+    before = file.read_bytes()
+    second = here.open("-c", "--no-session")
+    assert second.conversation.messages == first.conversation.messages
+    play(second, "and on")
+    assert list(here.home.rglob("*.jsonl")) == [file]
+    assert file.read_bytes() == before
+
+
+def test_no_session_to_go_on_with_is_said(here: Here) -> None:
+    agent = here.open("-c")
+    assert len(agent.notices) == 1
+    assert "a new one begins" in agent.notices[0]
+    agent.conversation.release()
+
+
+def test_what_a_prompt_names_and_cannot_be_attached_is_said(here: Here) -> None:
+    (here.work / "bad.bin").write_bytes(b"\0")
+    events = play(here.open(), "look at @bad.bin")
+    (notice,) = [event for event in events if isinstance(event, Notice)]
+    assert "bad.bin" in notice.text
+    assert isinstance(events[-1], TurnEnded)
+
+
+def test_in_pipe_mode_a_prompt_is_not_searched_and_has_a_limit(here: Here) -> None:
+    (here.work / "a.txt").write_text("inside")
+    agent = here.open(is_attended=False)
+    events = play(agent, "look at @a.txt")
+    assert agent.conversation.messages[0].text == "look at @a.txt"
+    assert isinstance(events[-1], TurnEnded)
+
+
+@pytest.mark.parametrize(("typed", "index"), [("", 0), ("2", 1), ("1", 0)])
+def test_a_session_is_chosen_from_a_list(typed: str, index: int, here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    for prompt in ("the first\x1b[2J one", "the second one"):
+        play(here.open(), prompt)
+    shown: list[str] = []
+
+    def answering(text: str) -> str:
+        shown.append(text)
+        return typed
+
+    monkeypatch.setattr(cli_context, "ask", answering)
+    chosen = Agent.begin(cli_context.with_chosen_session(here.context("-r", "-m", "demo/demo")))
+    (text,) = shown
+    ids = [line.split()[1] for line in text.splitlines()[:-1]]
+    assert len(ids) == 2
+    assert "\x1b" not in text
+    assert chosen.conversation.session_id == ids[index]
+    chosen.conversation.release()
+
+
+def test_a_session_cannot_be_chosen_where_nobody_is(here: Here) -> None:
+    with pytest.raises(QcodeError, match="-c for the latest") as raised:
+        cli_context.with_chosen_session(here.context("-p", "x", "-r", "-m", "demo/demo", is_attended=False))
+    assert raised.value.exit_code == 2
+
+
+def test_a_budget_needs_a_price_for_the_first_model_and_for_the_next(here: Here) -> None:
+    agent = here.open("--max-budget-usd", "1")
+    with pytest.raises(ValueError, match=r'price in \[models."ollama/x"\]'):
+        agent.conversation.set_model("ollama/x")
+    agent.conversation.release()
+    with pytest.raises(QcodeError, match="needs a price") as raised:
+        context = here.context("--max-budget-usd", "1")
+        Agent.begin(context, named("ollama/x", context.settings, ""))
+    assert raised.value.exit_code == 2
+
+
+def test_what_is_wrong_with_a_flag_is_wrong_usage_and_in_a_file_bad_config(here: Here) -> None:
+    with pytest.raises(QcodeError, match="closing bracket") as raised:
+        here.context("--disallowed-tools", "shell(rm")
+    assert raised.value.exit_code == 2
+    (here.home / "config.toml").write_text('[permissions]\ndeny = ["shell(rm"]\n')
+    with pytest.raises(QcodeError, match="closing bracket") as raised:
+        here.open()
+    assert raised.value.exit_code == 52
+
+
+def test_a_sandbox_that_is_required_and_not_there_is_no_start(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SessionSandbox, "sandbox", None)
+    (here.home / "config.toml").write_text('[tools]\nsandbox = "required"\n')
+    with pytest.raises(QcodeError, match=r"config.toml:2: tools.sandbox") as raised:
+        here.open()
+    assert raised.value.exit_code == 52
+
+
+def test_added_folders_are_full_paths(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(here.work)
+    context = here.context("--add-dir", "../other")
+    assert [path.resolve() for path in context.options.add_dirs] == [tmp_path / "other"]
+    assert all(path.is_absolute() for path in context.options.add_dirs)
+
+
+def test_pipe_mode_trusts_what_was_remembered_and_else_nothing(here: Here) -> None:
+    (here.work / "AGENTS.md").write_text("Say moo.")
+    unknown = here.open(is_attended=False)
+    assert (unknown.conversation.policy.is_trusted, unknown.instructions.files) == (False, ())
+    unknown.conversation.release()
+    TrustStore(here.home / "state").remember(here.work)
+    known = here.open(is_attended=False)
+    assert known.conversation.policy.is_trusted
+    assert [file.shown for file in known.instructions.files] == ["AGENTS.md"]
+    known.conversation.release()
+
+
+def test_a_secret_header_is_in_no_session(here: Here) -> None:
+    (here.home / "config.toml").write_text(
+        '[providers.lab]\ntype = "openai"\nbase_url = "http://127.0.0.1:9/v1"\n'
+        'headers = { Authorization = "Bearer canary-0123", X-Team = "production" }\n'
+    )
+    agent = here.open()
+    play(agent, "hello canary-0123 of production")
+    (file,) = here.home.rglob("*.jsonl")
+    assert "canary-0123" not in file.read_text()
+    assert "production" in file.read_text()

@@ -1,0 +1,49 @@
+"""What was chosen is found again, and a file that makes no sense is as good as none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.choices import Choices
+
+
+def test_what_was_chosen_is_found_again(tmp_path: Path) -> None:
+    choices = Choices(tmp_path / "state")
+    assert (choices.theme, choices.is_acquainted) == ("", False)
+    choices.keep_acquainted()
+    choices.keep_theme("light")
+    again = Choices(tmp_path / "state")
+    assert (again.theme, again.is_acquainted) == ("light", True)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"theme": 7, "acquainted": "yes"}'])
+def test_a_file_that_makes_no_sense_is_none(content: str, tmp_path: Path) -> None:
+    choices = Choices(tmp_path)
+    choices.path.write_text(content)
+    assert (choices.theme, choices.is_acquainted) == ("", False)
+    choices.keep_theme("dark")
+    assert choices.theme == "dark"
+
+
+def test_where_nothing_can_be_kept_nothing_breaks(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    Choices(file).keep_theme("dark")
+    assert Choices(file).theme == ""
+
+
+def test_an_effort_that_is_none_is_no_effort(tmp_path: Path) -> None:
+    choices = Choices(tmp_path)
+    choices.path.write_text('{"effort": "enormous", "recent": ["a", 7]}')
+    assert (choices.effort, choices.recent) == (None, ("a",))
+
+
+def test_the_command_used_last_comes_first_and_old_ones_go(tmp_path: Path) -> None:
+    choices = Choices(tmp_path)
+    for number in range(20):
+        choices.keep_recent(f"c{number}")
+    choices.keep_recent("c15")
+    assert choices.recent[:3] == ("c15", "c19", "c18")
+    assert len(choices.recent) == 12

@@ -1,0 +1,74 @@
+"""The clipboard is read through the programs there are; what is missing is said."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+from qcode.agent.context.clipboard import Clip, read_clipboard
+from tests.agent.context.folders import make_executable
+from tests.agent.test_pictures import png
+
+
+class Desk:
+    def __init__(self, base: Path) -> None:
+        self.bin, self.project = base / "bin", base / "project"
+        self.bin.mkdir()
+        self.project.mkdir()
+        (base / "image.png").write_bytes(png(2, 2))
+        self.image = base / "image.png"
+
+    def program(self, name: str, script: str) -> None:
+        make_executable(self.bin / name, script)
+
+    def read(self, system: str = "linux", **env: str) -> Clip:
+        return read_clipboard({"PATH": f"{self.bin}:/usr/bin:/bin", **env}, self.project, system=system)
+
+
+def test_wayland_gives_the_image_or_else_the_text(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.program("wl-paste", f'case "$*" in --list-types) echo image/png;; "--type image/png") cat {desk.image};; esac')
+    assert desk.read(WAYLAND_DISPLAY="w") == Clip(png(2, 2))
+    desk.program("wl-paste", 'case "$*" in --list-types) echo text/plain;; --no-newline) printf "two\\nlines";; esac')
+    assert desk.read(WAYLAND_DISPLAY="w") == Clip(text="two\nlines")
+
+
+def test_x11_asks_for_the_kinds_first(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.program("xclip", f'case "$*" in *TARGETS) echo TARGETS image/png;; *image/png) cat {desk.image};; esac')
+    assert desk.read(DISPLAY=":0") == Clip(png(2, 2))
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    assert "wl-paste" in desk.read(WAYLAND_DISPLAY="w", PATH=str(desk.bin)).problem
+    assert "xclip" in desk.read(DISPLAY=":0", PATH=str(desk.bin)).problem
+    assert "no display" in desk.read().problem
+    assert "powershell.exe" in desk.read(WSL_DISTRO_NAME="U", PATH=str(desk.bin)).problem
+
+
+def test_the_other_systems_have_their_own(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.program("pngpaste", f"cat {desk.image}")
+    assert desk.read("darwin") == Clip(png(2, 2))
+    desk.program("pngpaste", "exit 1")
+    desk.program("osascript", f"printf '\\302\\253data PNGf{png(2, 2).hex().upper()}\\302\\273'")
+    assert desk.read("darwin") == Clip(png(2, 2))
+    desk.program("osascript", "exit 1")
+    desk.program("pbpaste", "printf text")
+    assert desk.read("darwin") == Clip(text="text")
+    desk.program("powershell.exe", f'case "$*" in *GetImage*) echo {base64.b64encode(png(2, 2)).decode()};; esac')
+    assert desk.read(WSL_DISTRO_NAME="U") == Clip(png(2, 2))
+
+
+def test_a_program_of_the_project_is_not_run(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    make_executable(desk.project / "xclip", f"touch {tmp_path}/ran")
+    assert "needs xclip" in desk.read(DISPLAY=":0", PATH=str(desk.project)).problem
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_program_that_fails_is_an_empty_clipboard(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.program("xclip", "exit 1")
+    assert desk.read(DISPLAY=":0") == Clip()

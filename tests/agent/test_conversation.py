@@ -1,0 +1,536 @@
+"""A conversation over the real driver, store, rules and tools, with a provider that plays a script."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcode.agent.conversation import Connected, Conversation, Wiring
+from qcode.agent.models.limits import LimitStore
+from qcode.agent.sessions.store import SessionStore
+from qcode.agent.toolbox import Scratch, Toolbox
+from qcode.config.settings import Tools
+from qcode.engine.caps import OutputSettings
+from qcode.engine.model_facts import KnownModel
+from qcode.protocol.approvals import Answer, ApprovalMode, TurnOptions
+from qcode.protocol.errors import ErrorKind
+from qcode.protocol.events import (
+    ApprovalRequested,
+    Choice,
+    Notice,
+    PartialRestored,
+    ToolFinished,
+    ToolOutput,
+    TurnEnded,
+    TurnEvent,
+    TurnStarted,
+    Waiting,
+)
+from qcode.protocol.messages import Image, Text, ToolCall, ToolResult, assistant, user
+from qcode.protocol.model import RetrySettings
+from qcode.protocol.reply import Outcome, TextDelta
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
+from qcode.text.json import Json, JsonObject
+from qcode.tools.files.grep import Line, Query, Search
+from tests.fakes.scripted import (
+    Call,
+    Hang,
+    ScriptedProvider,
+    begun,
+    call_reply,
+    calls_reply,
+    cut_text,
+    fails,
+    text_reply,
+)
+from tests.safety.judging import NO_SANDBOX
+
+
+@dataclass
+class Talk:
+    """A conversation and what surrounds it."""
+
+    conversation: Conversation
+    provider: ScriptedProvider
+    store: SessionStore
+    limits: LimitStore
+    work: Path
+
+    async def play(self, prompt: str, on_event: Callable[[TurnEvent], None] = lambda event: None) -> list[TurnEvent]:
+        events = []
+        async for event in self.conversation.submit(prompt):
+            on_event(event)
+            events.append(event)
+        return events
+
+
+def other_model(name: str, connected: Connected) -> Connected:
+    if name.startswith("nowhere/"):
+        raise ValueError(f"no model {name}")
+    if name.startswith("other/"):
+        return replace(connected, model=KnownModel("other", "m"))
+    return connected
+
+
+def talk(
+    base: Path, *replies: Sequence[object], mode: ApprovalMode = "default", max_retries: int = 5, **changes: Any
+) -> Talk:
+    """Return a conversation that gets these replies; `changes` are of its wiring."""
+    work = base / "work"
+    work.mkdir(exist_ok=True)
+    provider = ScriptedProvider(replies)  # type: ignore[arg-type]  # builders of the fake give its own steps
+    store = SessionStore(base / "state", work)
+    limits = LimitStore(base / "state")
+    scratch = Scratch()
+    policy = Policy(
+        mode=mode, rules=Rules.of(), is_trusted=True, root=work, read_only=(scratch.path,), probes=NO_SANDBOX
+    )
+    toolbox = Toolbox(
+        work,
+        (),
+        Tools(),
+        {"PATH": "/usr/bin:/bin"},
+        judge=lambda path, access: conversation.policy.judge_file(path, access),
+        scratch=scratch,
+    )
+    retries = RetrySettings(max_retries=max_retries)
+    connected = Connected(provider, KnownModel(provider.name, "m"), lambda mode: f"Be brief ({mode}).", retries=retries)
+    wiring = Wiring(
+        connect=lambda name: other_model(name, connected),
+        new_session=lambda model: store.create(model, work),
+        toolbox=toolbox,
+        policy=policy,
+        limits=limits,
+        tuned=lambda name, given: OutputSettings(override=1_000 * int(str(given["max_tokens"]))),
+    )
+    conversation = Conversation(replace(wiring, **changes), connected, store.create("test/m", work))
+    return Talk(conversation, provider, store, limits, work)
+
+
+def ended(events: Sequence[TurnEvent]) -> TurnEnded:
+    assert isinstance(events[-1], TurnEnded)
+    return events[-1]
+
+
+def test_a_turn_is_stored_as_it_is_committed(tmp_path: Path) -> None:
+    it = talk(tmp_path, cut_text("lost"), cut_text("One, "), text_reply("two."))
+    events = asyncio.run(it.play("count"))
+    assert ended(events).text == "One, two."
+    loaded = it.store.load(it.conversation.session_id)
+    assert loaded.messages == it.conversation.messages == (user("count"), assistant(Text("One, two.")))
+    assert [attempt.is_discarded for attempt in loaded.entries[1].attempts] == [True, False, False]
+
+
+def test_an_approval_waits_for_the_person_and_always_is_remembered(tmp_path: Path) -> None:
+    it = talk(
+        tmp_path,
+        call_reply("shell", {"command": "touch a"}),
+        text_reply("Done."),
+        call_reply("shell", {"command": "touch a"}),
+        text_reply("Again."),
+    )
+    asked: list[ApprovalRequested] = []
+
+    def answering(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            asked.append(event)
+            it.conversation.answer(event.call.call_id, Answer(is_allowed=True, scope="always"))
+
+    async def both() -> None:
+        await it.play("touch", answering)
+        await it.play("touch it again", answering)
+
+    asyncio.run(both())
+    assert (it.work / "a").exists()
+    assert "touch a" in asked[0].preview
+    assert [request.rule for request in asked] == ["shell(touch a)"]
+
+
+def test_the_model_is_told_of_the_mode_of_each_turn(tmp_path: Path) -> None:
+    it = talk(tmp_path, text_reply("a"), text_reply("b"))
+
+    async def both() -> None:
+        it.conversation.set_mode("plan")
+        await it.play("one")
+        it.conversation.set_mode("default")
+        await it.play("two")
+
+    asyncio.run(both())
+    assert [request.system for request in it.provider.requests] == ["Be brief (plan).", "Be brief (default)."]
+
+
+def test_a_denial_reaches_the_model_with_its_reason(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("shell", {"command": "touch a"}), text_reply("All right."))
+
+    def denying(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            it.conversation.answer(event.call.call_id, Answer(is_allowed=False, reason="use git instead"))
+
+    asyncio.run(it.play("touch", denying))
+    assert not (it.work / "a").exists()
+    (result,) = [block for block in it.provider.requests[1].messages[-1].blocks if isinstance(block, ToolResult)]
+    assert result.is_error
+    assert "use git instead" in result.content
+
+
+def test_a_cancel_while_streaming_ends_at_once_and_keeps_the_text(tmp_path: Path) -> None:
+    hang = Hang()
+    it = talk(tmp_path, [*begun("Half a ", "sentence"), hang])
+
+    def cancelling(event: TurnEvent) -> None:
+        if isinstance(event, TextDelta) and event.text == "sentence":
+            it.conversation.cancel()
+
+    events = asyncio.run(it.play("go", cancelling))
+    assert ended(events).outcome is Outcome.CANCELLED
+    assert it.store.load(it.conversation.session_id).messages[-1] == assistant(Text("Half a sentence"))
+    assert len(it.provider.requests) == 1
+
+
+def test_a_cancel_in_a_backoff_sends_nothing_more(tmp_path: Path) -> None:
+    it = talk(tmp_path, fails(ErrorKind.RATE_LIMIT, retry_after=100), text_reply("never"))
+
+    def cancelling(event: TurnEvent) -> None:
+        if isinstance(event, Waiting):
+            it.conversation.cancel()
+
+    events = asyncio.run(it.play("go", cancelling))
+    assert ended(events).outcome is Outcome.CANCELLED
+    assert len(it.provider.requests) == 1
+
+
+def test_a_cancel_while_escalating_brings_the_partial_back(tmp_path: Path) -> None:
+    hang = Hang()
+    it = talk(tmp_path, cut_text("The partial"), [*begun("The"), hang])
+    seen: list[str] = []
+
+    def cancelling(event: TurnEvent) -> None:
+        if isinstance(event, TextDelta):
+            seen.append(event.text)
+            if event.text == "The":
+                it.conversation.cancel()
+
+    events = asyncio.run(it.play("go", cancelling))
+    assert [event.text for event in events if isinstance(event, PartialRestored)] == ["The partial"]
+    assert ended(events).text == "The partial"
+
+
+def test_leaving_the_iterator_keeps_what_was_shown(tmp_path: Path) -> None:
+    it = talk(tmp_path, [*begun("Shown "), Hang()])
+
+    async def leave() -> None:
+        events = it.conversation.submit("go")
+        async for event in events:
+            if isinstance(event, TextDelta):
+                break
+        await events.aclose()
+
+    asyncio.run(leave())
+    assert it.store.load(it.conversation.session_id).messages[-1] == assistant(Text("Shown "))
+
+
+def test_a_shell_command_shows_its_output_while_it_runs(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("shell", {"command": "echo one; echo two"}), text_reply("Ok."), mode="bypass")
+    events = asyncio.run(it.play("run"))
+    assert "one" in "".join(event.text for event in events if isinstance(event, ToolOutput))
+    (finished,) = [event for event in events if isinstance(event, ToolFinished)]
+    assert finished.state == "done"
+    assert "two" in finished.outcome.content
+    shown = [number for number, event in enumerate(events) if isinstance(event, ToolOutput)]
+    assert max(shown) < events.index(finished), "what a command showed last comes before its result"
+
+
+def test_cancelling_a_shell_command_ends_it(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("shell", {"command": "echo begun; sleep 60"}), mode="bypass")
+
+    def cancelling(event: TurnEvent) -> None:
+        if isinstance(event, ToolOutput):
+            it.conversation.cancel()
+
+    async def within_seconds() -> list[TurnEvent]:
+        async with asyncio.timeout(5):
+            return await it.play("run", cancelling)
+
+    events = asyncio.run(within_seconds())
+    assert ended(events).outcome is Outcome.CANCELLED
+    (result,) = [block for block in it.conversation.messages[-1].blocks if isinstance(block, ToolResult)]
+    assert result.is_error
+
+
+def test_steering_joins_the_running_turn(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("glob", {"pattern": "*"}), text_reply("Ok."))
+
+    def steering(event: TurnEvent) -> None:
+        if isinstance(event, TurnStarted):
+            it.conversation.steer("and be quick")
+
+    asyncio.run(it.play("list", steering))
+    assert it.provider.requests[1].messages[-1].text == "and be quick"
+
+
+def test_a_limit_that_was_learned_holds_for_the_next_turn_and_process(tmp_path: Path) -> None:
+    refusal = fails(ErrorKind.BAD_REQUEST, message="max_tokens must be at most 4096")
+    it = talk(tmp_path, refusal, text_reply("a"), text_reply("b"))
+
+    async def both() -> None:
+        await it.play("one")
+        await it.play("two")
+
+    asyncio.run(both())
+    assert it.provider.caps == [8000, 4096, 4096]
+    assert it.limits.knowledge(it.provider.host, "m").output == 4096
+
+
+def test_a_store_that_fails_costs_one_notice_and_no_text(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("no folder")
+    it = talk(tmp_path, text_reply("Here."), text_reply("Still."))
+
+    async def both() -> list[TurnEvent]:
+        return [*await it.play("one"), *await it.play("two")]
+
+    events = asyncio.run(both())
+    assert [event.text for event in events if isinstance(event, TurnEnded)] == ["Here.", "Still."]
+    assert len([event for event in events if isinstance(event, Notice)]) == 1
+
+
+def test_a_bug_in_a_provider_is_an_error_and_no_crash(tmp_path: Path) -> None:
+    it = talk(tmp_path, [RuntimeError("boom")])
+    events = asyncio.run(it.play("go"))
+    error = ended(events).error
+    assert error is not None
+    assert (error.kind, "boom" in error.message) == ("internal", True)
+
+
+def test_clearing_begins_a_new_session(tmp_path: Path) -> None:
+    it = talk(tmp_path, text_reply("a"), text_reply("b"))
+
+    async def both() -> tuple[str, str]:
+        await it.play("one")
+        before = it.conversation.session_id
+        it.conversation.clear()
+        await it.play("two")
+        return before, it.conversation.session_id
+
+    before, after = asyncio.run(both())
+    assert before != after
+    assert [message.text for message in it.provider.requests[1].messages] == ["two"]
+
+
+def test_a_stream_that_just_ends_is_a_failure_and_never_a_success(tmp_path: Path) -> None:
+    it = talk(tmp_path, begun("Half a sentence"), max_retries=0)
+    events = asyncio.run(it.play("go"))
+    assert ended(events).outcome is Outcome.ERROR
+    assert ended(events).text == "Half a sentence"
+
+
+def test_the_rest_of_long_output_can_be_read_where_the_result_says_it_is(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("shell", {"command": "seq 40000"}), text_reply("Long."))
+    asyncio.run(it.play("count", lambda event: _allow(it, event)))
+    (result,) = [block for block in it.provider.requests[1].messages[-1].blocks if isinstance(block, ToolResult)]
+    found = re.search(r"all of it in (\S+)", result.content)
+    assert found is not None
+    asked: JsonObject = {"path": found[1], "offset": 39999}
+    again = asyncio.run(it.conversation.run_tool(ToolCall("c", "read", "{}"), asked, print))
+    assert "40000" in again.content
+    it.conversation.release()
+    assert not Path(found[1]).exists()
+
+
+def _allow(it: Talk, event: TurnEvent) -> None:
+    if isinstance(event, ApprovalRequested):
+        it.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+
+
+def test_a_question_of_the_model_is_put_to_the_person_and_the_answer_is_its_result(tmp_path: Path) -> None:
+    choices: Json = [{"label": "Red"}, {"label": "Blue", "detail": "as now"}]
+    question: JsonObject = {"question": "Which colour?", "choices": choices}
+    it = talk(tmp_path, call_reply("ask_person", question), text_reply("Blue it is."), mode="plan")
+    asked: list[ApprovalRequested] = []
+
+    def answering(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            asked.append(event)
+            it.conversation.answer(event.call.call_id, Answer(is_allowed=True, text="Blue"))
+
+    asyncio.run(it.play("paint", answering))
+    (request,) = asked
+    assert (request.kind, request.question) == ("question", "Which colour?")
+    assert request.choices == (Choice("Red"), Choice("Blue", "as now"))
+    assert _results(it, 1) == ["Blue"]
+
+
+def test_a_question_that_is_none_is_refused_without_asking(tmp_path: Path) -> None:
+    twice: JsonObject = {"question": "Which?", "choices": [{"label": "a"}, {"label": "a"}]}
+    it = talk(tmp_path, call_reply("ask_person", twice), text_reply("Oh."))
+    events = asyncio.run(it.play("go"))
+    assert not any(isinstance(event, ApprovalRequested) for event in events)
+    assert "the same label" in _results(it, 1)[0]
+
+
+def test_a_list_of_what_is_to_do_needs_no_approval(tmp_path: Path) -> None:
+    items: JsonObject = {"items": [{"task": "look", "state": "done"}, {"task": "fix", "state": "in_progress"}]}
+    it = talk(tmp_path, call_reply("todo", items), text_reply("Going on."), mode="plan")
+    events = asyncio.run(it.play("go"))
+    (finished,) = [event for event in events if isinstance(event, ToolFinished)]
+    assert finished.outcome.summary == "1 of 2 done"
+    assert _results(it, 1) == ["[x] look\n[>] fix"]
+
+
+def test_the_same_call_over_and_over_asks_also_where_all_is_allowed(tmp_path: Path) -> None:
+    same = [call_reply("shell", {"command": "cat a.txt"}) for _ in range(5)]
+    it = talk(tmp_path, *same, text_reply("All right."), mode="bypass")
+    (it.work / "a.txt").write_text("one")
+    asked: list[ApprovalRequested] = []
+
+    def answering(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            asked.append(event)
+            it.conversation.answer(event.call.call_id, Answer(is_allowed=False, reason="stop that"))
+
+    asyncio.run(it.play("look", answering))
+    assert [request.kind for request in asked] == ["repeat", "repeat"]
+    assert "3 times in a row" in asked[0].question
+    assert "cat a.txt" in asked[0].preview
+    assert _results(it, 4) == ["Denied: stop that"]
+
+
+def test_tools_that_only_read_are_at_work_at_the_same_time(tmp_path: Path) -> None:
+    """Two greps of one step, each held up until the other runs too."""
+    one_reply = calls_reply(Call("grep", {"pattern": "a"}, "c1"), Call("grep", {"pattern": "b"}, "c2"))
+    it = talk(tmp_path, one_reply, text_reply("Found."))
+    (it.work / "x.txt").write_text("a\nb\n")
+    both = threading.Barrier(2, timeout=20)
+    lines = Search.lines
+
+    def waiting(self: Search, query: Query, ripgrep: str | None) -> Generator[Line, None, None]:
+        both.wait()
+        return lines(self, query, ripgrep)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Search, "lines", waiting)
+        asyncio.run(it.play("look"))
+    assert [result.splitlines()[-1] for result in _results(it, 1)] == ["1:a", "2:b"]
+
+
+def _results(it: Talk, request: int) -> list[str]:
+    blocks = it.provider.requests[request].messages[-1].blocks
+    return [block.content for block in blocks if isinstance(block, ToolResult)]
+
+
+def test_a_check_is_judged_shown_and_run_as_the_shell_command_it_stands_for(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("diagnostics", {"paths": ["a.py"]}), text_reply("Fine."))
+    (it.work / "ruff.toml").write_text("")
+    asked: list[ApprovalRequested] = []
+
+    def answering(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            asked.append(event)
+            (it.work / "ruff.toml").unlink()  # what was approved runs, whatever is there by then
+            it.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+
+    asyncio.run(it.play("check", answering))
+    assert [request.preview for request in asked] == ["ruff check --no-fix --output-format=concise a.py"]
+    assert "ruff" in _results(it, 1)[0]
+    assert "[exit code " in _results(it, 1)[0]
+
+
+def test_a_check_of_nothing_says_so_without_asking(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("diagnostics", {}), text_reply("Oh."))
+    events = asyncio.run(it.play("check"))
+    assert not any(isinstance(event, ApprovalRequested) for event in events)
+    assert "no file was changed" in _results(it, 1)[0]
+
+
+KEPT, SHOT = Text("<kept>"), Image("image/png", "QQ==")
+
+
+def last_request(it: Talk) -> tuple[object, ...]:
+    return it.provider.requests[-1].messages[-1].blocks
+
+
+def test_what_is_kept_and_the_images_of_a_prompt_go_before_it(tmp_path: Path) -> None:
+    it = talk(tmp_path, text_reply("One."), text_reply("Two."))
+
+    async def play() -> None:
+        it.conversation.attach((KEPT,))
+        _ = [event async for event in it.conversation.submit("look", (SHOT,))]
+        assert last_request(it) == (KEPT, SHOT, Text("look"))
+        await it.play("again")
+        assert last_request(it) == (Text("again"),)
+
+    asyncio.run(play())
+    assert it.store.load(it.conversation.session_id).messages[0].blocks == (KEPT, SHOT, Text("look"))
+
+
+def test_steering_takes_what_is_kept_with_it_and_gives_it_back_when_taken_back(tmp_path: Path) -> None:
+    it = talk(
+        tmp_path, call_reply("shell", {"command": "true"}), text_reply("Done."), text_reply("Next."), mode="bypass"
+    )
+
+    def steer(event: TurnEvent) -> None:
+        if isinstance(event, ToolFinished):
+            it.conversation.attach((KEPT,))
+            it.conversation.steer("no, wait", (SHOT,))
+            assert it.conversation.unsteer("no, wait")
+            assert not it.conversation.unsteer("no, wait")
+            it.conversation.steer("and this", (SHOT,))
+
+    asyncio.run(it.play("go", steer))
+    assert last_request(it)[-3:] == (KEPT, SHOT, Text("and this"))
+    assert not it.conversation.unsteer("and this")
+
+
+def test_what_was_kept_for_steering_that_came_too_late_is_not_lost(tmp_path: Path) -> None:
+    it = talk(tmp_path, [*text_reply("One.")], text_reply("Two."))
+
+    def steer(event: TurnEvent) -> None:
+        if isinstance(event, TurnEnded) and len(it.provider.requests) == 1:
+            it.conversation.attach((KEPT,))
+            it.conversation.steer("late")
+
+    async def play() -> None:
+        await it.play("go", steer)
+        await it.play("next")
+
+    asyncio.run(play())
+    assert last_request(it) == (KEPT, Text("next"))
+
+
+def test_options_hold_for_one_turn(tmp_path: Path) -> None:
+    it = talk(tmp_path, text_reply("One."), text_reply("Two."))
+
+    async def play() -> list[TurnEvent]:
+        options = TurnOptions(output={"max_tokens": 5})
+        events = [event async for event in it.conversation.submit("go", options=options)]
+        await it.play("next")
+        return events
+
+    asyncio.run(play())
+    assert [request.max_tokens for request in it.provider.requests] == [5_000, 8_000]
+
+
+def test_a_model_for_one_turn_is_given_back_and_one_that_cannot_be_ends_the_turn(tmp_path: Path) -> None:
+    it = talk(tmp_path, text_reply("One."), text_reply("Two."))
+    own = it.conversation.model
+
+    async def play() -> None:
+        options = TurnOptions(model="other/m")
+        seen = [it.conversation.model async for _ in it.conversation.submit("go", options=options)]
+        assert set(seen) == {"other/m"}
+        assert it.conversation.model == own
+        refused = [event async for event in it.conversation.submit("go", options=TurnOptions(model="nowhere/m"))]
+        error = ended(refused).error
+        assert error is not None
+        assert error.message == "no model nowhere/m"
+        assert len(it.provider.requests) == 1
+        await it.play("still works")
+
+    asyncio.run(play())

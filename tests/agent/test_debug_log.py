@@ -1,0 +1,98 @@
+"""The debug log: what was asked and what happened as JSON lines, without keys, and never in the way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcode.agent.telemetry import DebugLog, LoggedProvider
+from qcode.protocol.events import Notice, TurnStarted
+from qcode.protocol.messages import user
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.reply import ReplyEnded, ReplyEvent, StopReason
+from qcode.safety.redaction import Redactor
+
+KEY = "canary-0123456789"
+REQUEST = ModelRequest("m", "system", (user(f"my key is {KEY}"),), (), 8_000)
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+class OneReply:
+    """A provider that answers once and counts what is asked of it."""
+
+    name = "fake"
+    host = "http://fake"
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        yield ReplyEnded(StopReason.END_TURN, "stop")
+
+    async def model_names(self) -> tuple[str, ...]:
+        return ("m",)
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+def test_requests_and_events_are_written_without_the_key(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    log = DebugLog(path, Redactor([KEY]).redact)
+    log.request("fake", REQUEST)
+    log.event(Notice("warning", f"{KEY} é"))
+    log.close()
+    request, event = rows(path)
+    assert (request["request"], request["max_tokens"]) == ("fake", 8_000)
+    assert (event["event"], event["text"]) == ("Notice", "[redacted] é")
+    assert KEY not in path.read_text()
+    assert "[redacted]" in json.dumps(request["messages"])
+
+
+def test_it_is_for_its_owner_only_and_grows(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    for _ in range(2):
+        log = DebugLog(path, str)
+        log.event(TurnStarted("hi"))
+        log.close()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert len(rows(path)) == 2
+
+
+def test_a_full_disk_ends_the_log_and_nothing_else() -> None:
+    log = DebugLog(Path("/dev/full"), str)
+    log.event(TurnStarted("hi"))
+    log.event(TurnStarted("again"))
+    log.close()
+    log.event(TurnStarted("after the end"))
+
+
+def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        DebugLog(tmp_path / "missing" / "log.jsonl", str)
+
+
+def test_a_logged_provider_is_the_provider_with_its_requests_written_first(tmp_path: Path) -> None:
+    log = DebugLog(tmp_path / "log.jsonl", str)
+    inner = OneReply()
+    provider = LoggedProvider(inner, log)
+
+    async def use() -> list[ReplyEvent]:
+        events = [event async for event in provider.stream(REQUEST)]
+        assert await provider.model_names() == ("m",)
+        await provider.close()
+        return events
+
+    events = asyncio.run(use())
+    log.close()
+    assert events == [ReplyEnded(StopReason.END_TURN, "stop")]
+    assert (provider.name, provider.host, inner.is_closed) == ("fake", "http://fake", True)
+    assert [row["request"] for row in rows(tmp_path / "log.jsonl")] == ["fake"]

@@ -1,0 +1,92 @@
+"""Which paths are meant by a few letters, and in which order."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.text.match import Catalogue, Search
+
+NAMES = st.text(st.sampled_from(list("abcM_-.é")), min_size=1, max_size=6).filter(lambda name: name.strip(".") != "")
+PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
+FILES = st.lists(PATHS, max_size=30)
+QUERIES = st.text(st.sampled_from(list("abcM_/.")), min_size=1, max_size=5).filter(
+    lambda text: not text.startswith("./")
+)
+
+
+def found(files: list[str], query: str, *recent: str, limit: int = 50) -> list[str]:
+    return [match.path for match in Search(Catalogue.of(files)).find(query, recent, limit)]
+
+
+def has_letters(path: str, query: str) -> bool:
+    letters = iter(path.lower())
+    return all(letter in letters for letter in query.lower())
+
+
+@given(FILES, QUERIES)
+def test_exactly_the_paths_with_these_letters_in_order_are_found(files: list[str], query: str) -> None:
+    paths = set(Catalogue.of(files).paths)
+    expected = {path for path in paths if has_letters(path, query)}
+    if query.endswith("/"):
+        expected -= {path for path in paths if path.lower() == query.lower()}
+    assert set(found(files, query, limit=1_000)) == expected
+
+
+@given(FILES, QUERIES, st.integers(1, 5))
+def test_fewer_are_the_first_of_more(files: list[str], query: str, limit: int) -> None:
+    assert found(files, query, limit=limit) == found(files, query, limit=1_000)[:limit]
+
+
+@given(FILES, st.lists(QUERIES, min_size=1, max_size=6))
+def test_what_was_asked_before_changes_nothing(files: list[str], queries: list[str]) -> None:
+    search = Search(Catalogue.of(files))
+    for query in queries:
+        for size in range(1, len(query) + 1):
+            seen = [match.path for match in search.find(query[:size], (), 20)]
+            assert seen == found(files, query[:size], limit=20)
+
+
+@given(FILES, QUERIES)
+def test_the_marked_letters_are_those_asked_for(files: list[str], query: str) -> None:
+    for match in Search(Catalogue.of(files)).find(query):
+        assert "".join(match.path[at] for at in match.marks).lower() == query.lower()
+        assert list(match.marks) == sorted(set(match.marks))
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("test", "tests/"),
+        ("par", "src/parser.py"),
+        ("main", "src/main.py"),
+        ("domain", "src/domain.py"),
+        ("src/p", "src/parser.py"),
+        ("spy", "src/parser.py"),
+        ("MAIN", "src/main.py"),
+        ("./src/m", "src/main.py"),
+    ],
+)
+def test_the_start_of_a_name_beats_its_inside_and_short_beats_long(query: str, first: str) -> None:
+    files = ["src/domain.py", "src/main.py", "src/parser.py", "tests/test_parser.py", "tests/test_main_window.py"]
+    assert found(files, query)[0] == first
+
+
+def test_what_was_used_lately_comes_first_among_matches_only() -> None:
+    files = ["a/main.py", "b/domain.py", "zebra.py"]
+    assert found(files, "main", "b/domain.py", "zebra.py") == ["b/domain.py", "a/main.py"]
+    assert found(files, "", "zebra.py")[0] == "zebra.py"
+    assert found(files, "", "gone.py")[:2] == ["a/", "b/"]
+
+
+def test_folders_are_there_once_with_a_slash() -> None:
+    assert Catalogue.of(["a/b/c.py", "a/b/d.py"]).paths == ("a/", "a/b/", "a/b/c.py", "a/b/d.py")
+
+
+def test_what_is_in_a_folder_follows_its_name() -> None:
+    assert "a/" not in found(["a/b/c.py", "a/x.py"], "a/")
+
+
+def test_nothing_is_found_in_nothing() -> None:
+    assert found([], "a") == found([], "") == []

@@ -1,0 +1,132 @@
+"""Instruction files as a person sees and changes them, over real files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.context.memory import Memory
+
+
+class Place:
+    """A project with a folder in it, and a person's own folder."""
+
+    def __init__(self, base: Path) -> None:
+        self.root = base / "project"
+        self.home = base / "home"
+        self.folder = self.root / "pkg"
+        self.folder.mkdir(parents=True)
+        self.is_trusted = True
+
+    def memory(self, folder: Path | None = None) -> Memory:
+        return Memory(folder or self.root, self.root, self.home, lambda: self.is_trusted)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_files_come_in_the_order_the_model_gets_them_and_then_what_could_be(place: Place) -> None:
+    place.home.mkdir()
+    (place.home / "AGENTS.md").write_text("mine\n")
+    (place.root / "CLAUDE.md").write_text("See @more.md\n")
+    (place.root / "more.md").write_text("more\n")
+    files = place.memory(place.folder).files()
+    assert [(file.whose, file.shown, file.size) for file in files] == [
+        ("yours", str(place.home / "AGENTS.md"), 5),
+        ("project", "CLAUDE.md", 13),
+        ("project", "more.md", 5),
+        ("project", "pkg/AGENTS.md", None),
+    ]
+    assert files[2].imported_by == "CLAUDE.md"
+
+
+def test_a_restricted_folder_shows_that_none_is_read_and_offers_only_the_persons_own(place: Place) -> None:
+    (place.root / "AGENTS.md").write_text("orders\n")
+    place.is_trusted = False
+    memory = place.memory()
+    assert "restricted" in memory.notes()[0]
+    assert [(file.whose, file.size) for file in memory.files()] == [("yours", None)]
+    with pytest.raises(ValueError, match="no such instruction file"):
+        memory.append(str(place.root / "AGENTS.md"), "more")
+    with pytest.raises(ValueError, match="/trust it first"):
+        memory.init_prompt("")
+    (place.root / "AGENTS.md").rename(place.root / "away")
+    assert [file.whose for file in memory.places()] == ["yours"]
+    (place.root / "away").rename(place.root / "AGENTS.md")
+    place.is_trusted = True
+    assert "orders" in memory.read().text
+    assert memory.notes() == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"", b"- use tabs\n"),
+        (b"# Rules\n", b"# Rules\n\n- use tabs\n"),
+        (b"- one", b"- one\n- use tabs\n"),
+        (b"- one\r\n", b"- one\r\n- use tabs\r\n"),
+    ],
+)
+def test_a_line_is_added_as_an_item_in_the_files_own_line_endings(place: Place, before: bytes, after: bytes) -> None:
+    file = place.root / "AGENTS.md"
+    file.write_bytes(before)
+    said = place.memory().append(str(file), "  - use\n tabs ")
+    assert file.read_bytes() == after
+    assert "AGENTS.md" in said
+    assert "use tabs" in place.memory().read().text
+
+
+def test_the_files_are_made_where_they_are_not_there(place: Place) -> None:
+    project, own = place.memory().places()
+    place.memory().append(project.path, "a")
+    place.memory().append(own.path, "b")
+    assert (place.root / "AGENTS.md").read_text() == "- a\n"
+    assert (place.home / "AGENTS.md").read_text() == "- b\n"
+
+
+def test_the_nearest_file_comes_first_and_a_link_is_followed_inside_the_project(place: Place) -> None:
+    (place.root / "CLAUDE.md").write_text("root\n")
+    (place.root / "AGENTS.md").symlink_to("CLAUDE.md")
+    (place.folder / "AGENTS.md").write_text("pkg\n")
+    places = place.memory(place.folder).places()
+    assert [one.shown for one in places[:2]] == ["pkg/AGENTS.md", "AGENTS.md"]
+    place.memory(place.folder).append(places[1].path, "more")
+    assert (place.root / "CLAUDE.md").read_text() == "root\n\n- more\n"
+    assert (place.root / "AGENTS.md").is_symlink()
+
+
+def test_what_is_no_plain_text_is_left_alone(place: Place) -> None:
+    file = place.root / "AGENTS.md"
+    file.write_bytes("übung".encode("utf-16"))
+    memory = place.memory()
+    places = memory.places()
+    for one in places:
+        if one.path == str(file):
+            with pytest.raises(ValueError, match="UTF-8"):
+                memory.append(one.path, "x")
+    assert file.read_bytes() == "übung".encode("utf-16")
+    with pytest.raises(ValueError, match="1 to 4,000"):
+        memory.append(places[-1].path, "  ")
+
+
+def test_a_file_that_cannot_be_written_is_named(place: Place) -> None:
+    if os.geteuid() == 0:
+        place.home.parent.joinpath("home").write_text("no folder")
+        path = place.memory().places()[-1].path
+    else:
+        place.home.mkdir(mode=0o500)
+        path = str(place.home / "AGENTS.md")
+    with pytest.raises(ValueError, match="cannot be written"):
+        place.memory().append(path, "x")
+
+
+def test_init_asks_for_a_new_file_or_for_a_better_one(place: Place) -> None:
+    assert "write an AGENTS.md" in place.memory().init_prompt("")
+    (place.root / "CLAUDE.md").write_text("x\n")
+    better = place.memory().init_prompt("say how to release")
+    assert "improve its CLAUDE.md" in better
+    assert "say how to release" in better

@@ -1,0 +1,158 @@
+"""Going back, compacting, resuming and exporting in a conversation over the real driver, store and tools."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qcode.engine.model_facts import KnownModel
+from qcode.protocol.events import Compacted, TurnEnded
+from qcode.protocol.messages import ToolResult, assistant, user
+from qcode.protocol.model import ModelFacts
+from tests.agent.test_conversation import Talk, talk
+from tests.fakes.scripted import call_reply, text_reply
+
+
+def with_library(it: Talk) -> Talk:
+    it.conversation.library._known = it.store
+    return it
+
+
+def test_undo_and_redo_go_over_files_messages_and_the_next_request(tmp_path: Path) -> None:
+    it = talk(
+        tmp_path,
+        text_reply("Hello."),
+        call_reply("write", {"path": "a.txt", "content": "new\n"}),
+        text_reply("Written."),
+        text_reply("After."),
+        mode="bypass",
+    )
+
+    async def run() -> None:
+        await it.play("hi")
+        before = it.conversation.messages
+        await it.play("write it")
+        after = it.conversation.messages
+        rewinds = it.conversation.rewinds
+        report = await rewinds.perform(await rewinds.plan_undo())
+        assert report.prompt == "write it"
+        assert (it.conversation.messages, list(it.work.iterdir())) == (before, [])
+        await rewinds.perform(await rewinds.plan_redo())
+        assert it.conversation.messages == after
+        assert (it.work / "a.txt").read_text() == "new\n"
+        await rewinds.perform(await rewinds.plan_undo())
+        await it.play("something else")
+
+    asyncio.run(run())
+    assert [message.text for message in it.provider.requests[-1].messages] == ["hi", "Hello.", "something else"]
+    loaded = it.store.load(it.conversation.session_id)
+    assert loaded.messages == it.conversation.messages
+
+
+def test_what_a_command_changed_is_counted_in_its_summary_and_can_be_taken_back(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("shell", {"command": "echo by command > a.txt"}), text_reply("Ok."), mode="bypass")
+    (it.work / "a.txt").write_text("mine\n")
+
+    async def run() -> None:
+        events = await it.play("run")
+        summaries = [getattr(event, "outcome", None) for event in events if type(event).__name__ == "ToolFinished"]
+        assert "1 file changed" in summaries[0].summary  # type: ignore[union-attr]  # the outcome of a tool
+        plan = await it.conversation.rewinds.plan_undo()
+        assert [file.path for file in plan.doubtful] == ["a.txt"]
+        await it.conversation.rewinds.perform(plan, ["a.txt"])
+
+    asyncio.run(run())
+    assert (it.work / "a.txt").read_text() == "mine\n"
+
+
+def test_nothing_goes_back_while_a_turn_runs(tmp_path: Path) -> None:
+    it = talk(tmp_path, text_reply("Hello."))
+
+    async def run() -> None:
+        events = it.conversation.submit("hi")
+        await anext(events)
+        with pytest.raises(ValueError, match="A turn is running"):
+            await it.conversation.rewinds.plan_undo()
+        await events.aclose()
+
+    asyncio.run(run())
+
+
+def test_a_compaction_is_kept_and_taken_back_and_an_export_shows_all(tmp_path: Path) -> None:
+    long = "".join(f"word {number} " for number in range(1_500))
+    it = with_library(talk(tmp_path, text_reply(long), text_reply(long), text_reply("Task: x."), text_reply("Fine.")))
+    connected = it.conversation._connected
+    it.conversation._connected = replace(connected, model=KnownModel("test", "m", ModelFacts(context_window=40_000)))
+
+    async def run() -> None:
+        await it.play("one")
+        await it.play("two")
+        before = it.conversation.messages
+        events = [event async for event in it.conversation.compact("names")]
+        assert [type(event) for event in events if isinstance(event, (Compacted, TurnEnded))] == [Compacted, TurnEnded]
+        short = it.conversation.messages
+        assert len(short) < len(before)
+        assert it.store.load(it.conversation.session_id).messages == short, "a resume goes on with the short one"
+        text = it.conversation.library.export("md")
+        assert text.startswith("# one\n")
+        assert text.count(long.strip()) == 2
+        rewinds = it.conversation.rewinds
+        await rewinds.perform(await rewinds.plan_undo())
+        assert it.conversation.messages == before
+        await rewinds.perform(await rewinds.plan_redo())
+        assert it.conversation.messages == short
+        await it.play("three")
+
+    asyncio.run(run())
+    assert it.provider.requests[-1].messages[0].text.startswith("<conversation_summary>")
+
+
+def test_other_sessions_are_resumed_renamed_and_deleted_inside_the_app(tmp_path: Path) -> None:
+    it = with_library(talk(tmp_path, text_reply("First."), text_reply("Second."), text_reply("Third.")))
+    library = it.conversation.library
+
+    async def run() -> None:
+        await it.play("find the needle")
+        first = it.conversation.session_id
+        it.conversation.clear()
+        await it.play("other")
+        second = it.conversation.session_id
+        assert library.search("NEEDLE find") == {first}
+        library.rename(first, "  My   name ")
+        assert {info.session_id: info.title for info in library.sessions()} == {first: "My name", second: "other"}
+        assert library.resume(first) == ()
+        assert it.conversation.messages == (user("find the needle"), *it.conversation.messages[1:])
+        await it.play("go on")
+        library.delete(second)
+        with pytest.raises(ValueError, match="open here"):
+            library.delete(first)
+        copy = library.fork()
+        assert copy == it.conversation.session_id != first
+        assert it.conversation.messages == it.store.load(first).messages
+
+    asyncio.run(run())
+
+
+def test_the_results_of_a_step_are_on_disk_one_by_one(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("shell", {"command": "echo built"}), text_reply("Ok."), mode="bypass")
+    asyncio.run(it.play("run"))
+    kinds = [line.split('"')[3] for line in next(it.store.folder.glob("*.jsonl")).read_text().splitlines()]
+    assert kinds == ["session", "message", "message", "intent", "result", "message", "message"]
+    results = [
+        block for message in it.conversation.messages for block in message.blocks if isinstance(block, ToolResult)
+    ]
+    assert len(results) == 1
+    assert it.conversation.messages[-1] == assistant(*it.conversation.messages[-1].blocks)
+
+
+def test_context_and_cost_are_told(tmp_path: Path) -> None:
+    it = talk(tmp_path, text_reply("Hello."))
+    asyncio.run(it.play("hi"))
+    report = it.conversation.context()
+    assert report.used + report.free + report.reserve == report.window
+    assert report.used > 0
+    (turn,) = it.conversation.usage()
+    assert (turn.prompt, turn.api_calls.total) == ("hi", 1)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.options import Options, RunContext
+from qcode.agent.trust import TrustStore
+from qcode.protocol.errors import InputError, QcodeError
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "work").mkdir()
+    return {"QCODE_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
+
+
+def read(home: dict[str, str], **options: object) -> RunContext:
+    work = Path(home["HOME"]) / "work"
+    return RunContext.read(Options(cwd=work, **options), home)  # type: ignore[arg-type]
+
+
+def test_a_context_needs_no_command_line(home: dict[str, str]) -> None:
+    context = read(home, model="demo/demo", max_output_tokens=500)
+    assert context.folder == Path(home["HOME"]) / "work"
+    assert (context.settings.model, context.settings.output.max_tokens) == ("demo/demo", 500)
+    assert not context.is_attended
+
+
+def test_a_folder_is_trusted_by_option_or_an_earlier_run_or_by_who_is_asked(home: dict[str, str]) -> None:
+    plain = read(home)
+    assert not plain.is_trusted
+    assert read(home, is_trusted=True).is_trusted
+    asked: list[Path] = []
+
+    def judge(folder: Path, root: Path, state_dir: Path) -> bool:
+        asked.extend((folder, root, state_dir))
+        return True
+
+    options = Options(cwd=plain.folder)
+    assert RunContext.read(options, home, judge_trust=judge).is_trusted
+    assert asked == [plain.folder, plain.root, plain.paths.state_dir]
+    TrustStore(plain.paths.state_dir).remember(plain.root)
+    assert read(home).is_trusted
+
+
+def test_a_wrong_option_is_told_before_anybody_is_asked_about_trust(home: dict[str, str]) -> None:
+    def judge(folder: Path, root: Path, state_dir: Path) -> bool:
+        raise AssertionError("asked")
+
+    with pytest.raises(InputError, match="--add-dir"):
+        RunContext.read(Options(cwd=Path(home["HOME"]), add_dirs=(Path("/nowhere/at/all"),)), home, judge_trust=judge)
+    with pytest.raises(QcodeError, match="closing bracket") as raised:
+        read(home, disallowed=("shell(rm",))
+    assert raised.value.exit_code == 2
+
+
+def test_a_schema_adds_its_instructions_to_the_prompt(home: dict[str, str]) -> None:
+    context = read(home, json_schema='{"type": "object"}', append_system_prompt="Be brief.")
+    assert context.schema is not None
+    assert (context.options.append_system_prompt or "").startswith("Be brief.\n\n")
+    with pytest.raises(InputError, match="--json-schema"):
+        read(home, json_schema="no schema")

@@ -1,0 +1,238 @@
+"""The rules in force and the decisions of a session, over a real conversation and real files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.permissions import KeptRules, Origins, Permissions
+from qcode.protocol.approvals import Answer
+from qcode.protocol.events import ApprovalRequested, Notice, TurnEvent
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
+from tests.agent.test_conversation import Talk, talk
+from tests.fakes.scripted import call_reply, text_reply
+from tests.fakes.tools import spec_of
+from tests.safety.judging import NO_SANDBOX
+
+TOUCH = call_reply("shell", {"command": "touch a"})
+
+
+def answering(it: Talk, answer: Answer, asked: list[ApprovalRequested]) -> Callable[[TurnEvent], None]:
+    def answered(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            asked.append(event)
+            it.conversation.answer(event.call.call_id, answer)
+
+    return answered
+
+
+def play(it: Talk, answer: Answer, *then: Callable[[], object]) -> list[int]:
+    """Play a turn, and one more after each of `then`; return how often the person was asked in each."""
+    counts: list[int] = []
+
+    async def turn() -> None:
+        asked: list[ApprovalRequested] = []
+        await it.play("do it", answering(it, answer, asked))
+        counts.append(len(asked))
+
+    async def turns() -> None:
+        await turn()
+        for step in then:
+            step()
+            await turn()
+
+    asyncio.run(turns())
+    return counts
+
+
+def permissions(base: Path, rules: Rules | None = None, *, is_trusted: bool = True) -> Permissions:
+    work = base / "work"
+    work.mkdir(exist_ok=True)
+    policy = Policy("default", rules or Rules.of(), is_trusted, work, probes=NO_SANDBOX)
+    return Permissions(policy, Origins({"deny": ("my.toml:3",)}, "the default", KeptRules(base / "state", work)))
+
+
+def test_an_always_can_be_taken_back_and_the_next_call_asks_again(tmp_path: Path) -> None:
+    it = talk(tmp_path, TOUCH, text_reply("1"), TOUCH, text_reply("2"), TOUCH, text_reply("3"))
+
+    def undo() -> None:
+        [rule] = it.conversation.permissions.rules()
+        assert (rule.effect, rule.text, rule.scope) == ("allow", "shell(touch a)", "session")
+        assert rule.origin.startswith("answered to shell touch a at ")
+        it.conversation.permissions.remove(rule.number)
+        assert it.conversation.permissions.rules() == ()
+
+    assert play(it, Answer(True, "always"), lambda: None, undo) == [1, 0, 1]
+
+
+def test_every_decision_is_listed_with_its_reason(tmp_path: Path) -> None:
+    it = talk(
+        tmp_path,
+        call_reply("shell", {"command": "ls"}),
+        TOUCH,
+        text_reply("1"),
+        call_reply("read", {"path": "/etc/shadow"}),
+        text_reply("2"),
+    )
+    play(it, Answer(False, reason="not now"), lambda: None)
+    decided = [(one.call.name, one.decided) for one in it.conversation.permissions.decisions()]
+    assert decided == [("shell", "ran"), ("shell", "denied"), ("read", "refused")]
+    ran, denied, refused = it.conversation.permissions.decisions()
+    assert (ran.reason, denied.reason) == ("it only reads", "not now")
+    assert refused.rule.startswith("path:")
+    assert ran.at <= denied.at <= refused.at
+
+
+def test_a_question_that_is_open_when_the_turn_ends_was_not_answered(tmp_path: Path) -> None:
+    it = talk(tmp_path, TOUCH)
+
+    def cancel(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            it.conversation.cancel()
+
+    asyncio.run(it.play("do it", cancel))
+    assert [one.decided for one in it.conversation.permissions.decisions()] == ["unanswered"]
+
+
+def test_a_rule_kept_for_the_folder_holds_in_the_next_session_until_it_is_taken_back(tmp_path: Path) -> None:
+    kept = Origins(kept=KeptRules(tmp_path / "state", tmp_path / "work"))
+    (tmp_path / "work").mkdir()
+    first = talk(tmp_path, TOUCH, text_reply("1"), origins=kept)
+    assert play(first, Answer(True, "folder")) == [1]
+    later = talk(tmp_path, TOUCH, text_reply("1"), TOUCH, text_reply("2"), origins=kept)
+
+    def undo() -> None:
+        [rule] = later.conversation.permissions.rules()
+        assert rule.scope == "folder"
+        later.conversation.permissions.remove(rule.number)
+
+    assert play(later, Answer(True), undo) == [0, 1]
+    assert KeptRules(tmp_path / "state", tmp_path / "work").read() == ()
+    assert not list((tmp_path / "work").glob(".*"))
+
+
+def test_what_is_kept_is_for_exactly_this_folder(tmp_path: Path) -> None:
+    here = permissions(tmp_path)
+    here.keep(here.add("allow", "shell(make)").number)
+    (tmp_path / "other").mkdir()
+    assert KeptRules(tmp_path / "state", tmp_path / "other").read() == ()
+    (tmp_path / "work").rename(tmp_path / "moved")
+    (tmp_path / "work").mkdir()
+    assert permissions(tmp_path).rules() == ()
+
+
+def test_a_file_that_others_can_write_keeps_no_rule(tmp_path: Path) -> None:
+    here = permissions(tmp_path)
+    here.keep(here.add("allow", "shell(make)").number)
+    assert len(permissions(tmp_path).rules()) == 1
+    (tmp_path / "state/rules.json").chmod(0o666)
+    assert permissions(tmp_path).rules() == ()
+
+
+def test_an_answer_that_cannot_be_kept_holds_for_the_session_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "file").write_text("")
+    kept = Origins(kept=KeptRules(tmp_path / "file" / "state", tmp_path / "work"))
+    it = talk(tmp_path, TOUCH, text_reply("1"), TOUCH, text_reply("2"), origins=kept)
+    notices: list[str] = []
+
+    async def turns() -> None:
+        for _ in range(2):
+            for event in await it.play("do it", answering(it, Answer(True, "folder"), [])):
+                notices.extend([event.text] if isinstance(event, Notice) else [])
+
+    asyncio.run(turns())
+    assert len(notices) == 1
+    assert "for this session only" in notices[0]
+    assert it.conversation.permissions.rules()[0].scope == "session"
+
+
+def test_rules_are_kept_only_where_the_person_trusts_the_folder(tmp_path: Path) -> None:
+    here = permissions(tmp_path, is_trusted=False)
+    rule = here.add("deny", "shell(make)")
+    with pytest.raises(ValueError, match="/trust"):
+        here.keep(rule.number)
+    assert not here.can_keep
+    here.trust_folder()
+    here.keep(rule.number)
+    assert KeptRules(tmp_path / "state", tmp_path / "work").read()[0].text == "shell(make)"
+
+
+def test_another_session_knows_nothing_of_what_was_answered_in_the_one_before(tmp_path: Path) -> None:
+    it = talk(tmp_path, TOUCH, text_reply("1"), TOUCH, text_reply("2"))
+    assert play(it, Answer(True, "always"), it.conversation.clear) == [1, 1]
+    assert len(it.conversation.permissions.decisions()) == 1
+
+
+def test_rules_of_the_settings_are_shown_and_never_taken_away(tmp_path: Path) -> None:
+    here = permissions(tmp_path, Rules.of(deny=["shell(rm *)"]))
+    [rule] = here.rules()
+    assert (rule.effect, rule.text, rule.origin, rule.number) == ("deny", "shell(rm *)", "my.toml:3", 0)
+    with pytest.raises(ValueError, match="settings"):
+        here.remove(rule.number)
+    assert here.policy.judge(spec_of("shell"), {"command": "rm x"}).verdict == "deny"
+
+
+def test_taking_a_rule_back_leaves_the_same_words_in_the_settings_alone(tmp_path: Path) -> None:
+    here = permissions(tmp_path, Rules.of(deny=["shell(make)"]))
+    number = here.add("ask", "shell(make)").number
+    here.remove(number)
+    assert [(rule.effect, rule.number) for rule in here.rules()] == [("deny", 0)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ("shell(python *)", "runs, destroys or reaches"),
+        ("shell(/usr/bin/curl *)", "runs, destroys or reaches"),
+        ("shell(rm *)", "runs, destroys or reaches"),
+        ("shell(npm exec *)", "runs or reaches more"),
+        ("shell(git *)", "every command of git"),
+        ("shell(git -c *)", "before its command"),
+        ("shell(uv run *)", "uv run starts"),
+        ("shell", "covers whatever there is"),
+        ("mcp(*)", "covers whatever there is"),
+        ("fetch(*.example.com)", "exact host"),
+        ("read(src/**)", "no rule is needed"),
+        ("shell(make", "closing bracket"),
+        ("run(make)", "not a kind of rule"),
+    ],
+)
+def test_what_would_allow_more_than_it_says_is_not_added(tmp_path: Path, rule: str, why: str) -> None:
+    here = permissions(tmp_path)
+    with pytest.raises(ValueError, match=why):
+        here.add("allow", rule)
+    assert here.rules() == ()
+
+
+@pytest.mark.parametrize(
+    "rule", ["shell(make *)", "shell(git log *)", "edit(src/**)", "fetch(docs.python.org)", "mcp(a/b)"]
+)
+def test_a_plain_rule_is_added_once(tmp_path: Path, rule: str) -> None:
+    here = permissions(tmp_path)
+    assert here.add("allow", rule).scope == "session"
+    with pytest.raises(ValueError, match="already"):
+        here.add("allow", rule)
+
+
+def test_a_rule_that_denies_may_be_as_wide_as_the_person_likes(tmp_path: Path) -> None:
+    here = permissions(tmp_path)
+    here.add("deny", "shell")
+    assert here.check("shell", "ls").verdict == "deny"
+
+
+def test_something_is_tried_as_the_session_would_judge_it_now(tmp_path: Path) -> None:
+    here = permissions(tmp_path)
+    tried = here.check("shell", "make test")
+    assert (tried.verdict, tried.proposed_rule) == ("ask", "shell(make test)")
+    here.add("allow", tried.proposed_rule)
+    assert here.check("shell", "make test").verdict == "allow"
+    assert here.check("write", "a.py").verdict == "ask"
+    here.set_mode("accept-edits")
+    assert here.check("write", "a.py").verdict == "allow"
+    assert here.check("fetch", "http://127.0.0.1/").verdict == "deny"
+    assert here.mode_origin.startswith("chosen at ")

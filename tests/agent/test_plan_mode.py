@@ -1,0 +1,206 @@
+"""Leaving plan mode: by the person's answer to a plan and by nothing else, over the real engine and driver."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from qcode.protocol.approvals import Answer, ApprovalMode
+from qcode.protocol.events import ApprovalRequested, ToolFinished, ToolStarted, TurnEvent
+from qcode.text.json import Json, JsonObject
+from tests.agent.test_conversation import Talk, talk
+from tests.fakes.scripted import Call, call_reply, calls_reply, text_reply
+
+PLAN = "# Goal\n\n1. write a.txt"
+NAME = "exit_plan_mode"
+WRITE = call_reply("write", {"path": "a.txt", "content": "x\n"})
+
+
+def planning(base: Path, *replies: Sequence[object], mode: ApprovalMode = "plan", is_attended: bool = True) -> Talk:
+    return talk(base, *replies, mode=mode, is_attended=is_attended)
+
+
+def hands_in(**arguments: Json) -> Sequence[object]:
+    return call_reply(NAME, {"plan": PLAN, **arguments})
+
+
+def play(it: Talk, *answers: Answer) -> tuple[list[ApprovalRequested], list[TurnEvent]]:
+    left, asked = list(answers), []
+
+    def answering(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            asked.append(event)
+            it.conversation.answer(event.call.call_id, left.pop(0) if left else Answer(is_allowed=False))
+
+    return asked, asyncio.run(it.play("plan it", answering))
+
+
+def offered(it: Talk, request: int) -> list[str]:
+    return [tool.name for tool in it.provider.requests[request].tools]
+
+
+@pytest.mark.parametrize("mode", ["accept-edits", "default"])
+def test_an_approved_plan_is_carried_out_in_the_mode_the_person_chose(tmp_path: Path, mode: ApprovalMode) -> None:
+    it = planning(tmp_path, hands_in(), WRITE, text_reply("Done."))
+    asked, _ = play(it, Answer(is_allowed=True, mode=mode), Answer(is_allowed=True))
+    assert (asked[0].kind, asked[0].preview) == ("plan", PLAN)
+    assert len(asked) == (1 if mode == "accept-edits" else 2)
+    assert it.conversation.mode == mode
+    assert (it.work / "a.txt").read_text() == "x\n"
+    assert NAME in offered(it, 0)
+    assert NAME not in offered(it, 1)
+    assert f"Be brief ({mode})." in it.provider.requests[1].system
+    result = it.conversation.messages[2].blocks[0]
+    assert f"The mode is {mode} now" in result.content  # type: ignore[union-attr]  # a result
+
+
+def test_the_person_keeps_planning_and_the_model_is_told_what_to_change(tmp_path: Path) -> None:
+    it = planning(tmp_path, hands_in(), hands_in(), WRITE, text_reply("Hm."))
+    asked, events = play(it, Answer(is_allowed=False, reason="smaller steps"), Answer(is_allowed=False))
+    assert len(asked) == 2
+    assert it.conversation.mode == "plan"
+    results = [event for event in events if isinstance(event, ToolFinished)]
+    assert "smaller steps" in results[0].outcome.content
+    assert [event.state for event in results] == ["denied", "denied", "denied"]
+    assert not (it.work / "a.txt").exists()
+
+
+@pytest.mark.parametrize("mode", ["bypass", "auto", "plan", None])
+def test_no_answer_to_a_plan_brings_more_than_accepting_edits(tmp_path: Path, mode: ApprovalMode | None) -> None:
+    it = planning(tmp_path, hands_in(), text_reply("Done."))
+    play(it, Answer(is_allowed=True, mode=mode))
+    assert it.conversation.mode == "default"
+
+
+def test_nothing_the_model_fills_in_ends_plan_mode(tmp_path: Path) -> None:
+    it = planning(
+        tmp_path, hands_in(mode="bypass", approved=True), WRITE, call_reply(NAME, {"plan": " "}), text_reply("Hm.")
+    )
+    asked, events = play(it)
+    assert asked == []
+    assert it.conversation.mode == "plan"
+    assert all(event.outcome.is_error for event in events if isinstance(event, ToolFinished))
+
+
+def test_always_is_no_answer_to_a_plan(tmp_path: Path) -> None:
+    it = planning(tmp_path, hands_in(), text_reply("Done."))
+    play(it, Answer(is_allowed=True, scope="always", mode="default"))
+    assert it.conversation.permissions.rules() == ()
+    assert [one.decided for one in it.conversation.permissions.decisions()] == ["approved"]
+
+
+def test_a_mode_answer_to_a_plain_question_changes_no_mode(tmp_path: Path) -> None:
+    it = planning(tmp_path, WRITE, text_reply("Done."), mode="default")
+    play(it, Answer(is_allowed=True, mode="accept-edits"))
+    assert it.conversation.mode == "default"
+
+
+def test_a_plan_that_comes_after_plan_mode_was_left_is_answered_without_a_question(tmp_path: Path) -> None:
+    it = planning(tmp_path, hands_in(), text_reply("Done."))
+
+    async def turn() -> list[ApprovalRequested]:
+        asked = []
+        async for event in it.conversation.submit("plan it"):
+            if it.conversation.mode == "plan":
+                it.conversation.set_mode("default")
+            asked += [event] if isinstance(event, ApprovalRequested) else []
+        return asked
+
+    assert asyncio.run(turn()) == []
+    assert "no tool" in str(it.conversation.messages[2]) or "over already" in str(it.conversation.messages[2])
+
+
+@pytest.mark.parametrize(("mode", "is_attended"), [("plan", False), ("default", True), ("accept-edits", True)])
+def test_the_tool_is_offered_only_in_plan_mode_and_where_somebody_can_answer(
+    tmp_path: Path, mode: ApprovalMode, is_attended: bool
+) -> None:
+    it = planning(tmp_path, text_reply("Here is the plan."), mode=mode, is_attended=is_attended)
+    play(it)
+    assert NAME not in offered(it, 0)
+
+
+def test_a_mode_that_is_switched_in_a_turn_is_told_to_the_model_with_its_next_step(tmp_path: Path) -> None:
+    it = planning(tmp_path, call_reply("ls", {}), text_reply("Done."), mode="default")
+
+    async def turn() -> None:
+        async for event in it.conversation.submit("look"):
+            if isinstance(event, ToolStarted):
+                it.conversation.set_mode("plan")
+
+    asyncio.run(turn())
+    assert "Be brief (plan)." in it.provider.requests[1].system
+    assert NAME in offered(it, 1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"command": "echo x > /etc/no-such-folder/x"},
+        {"command": "echo x > /sys/no-such-folder/x"},
+        {"command": "ls > /home/somebody/no-such-folder/x"},
+        {"command": "ls", "unconfined": True},
+    ],
+    ids=str,
+)
+def test_a_command_that_is_not_known_to_read_is_denied_in_plan_mode_and_never_offered(
+    tmp_path: Path, arguments: JsonObject
+) -> None:
+    # Even if these were offered and approved, there is no such folder to write to.
+    it = planning(tmp_path, call_reply("shell", arguments), text_reply("Hm."))
+    asked, events = play(it, Answer(is_allowed=False))
+    assert asked == []
+    assert [event.state for event in events if isinstance(event, ToolFinished)] == ["denied"]
+    assert [one.decided for one in it.conversation.permissions.decisions()] == ["refused"]
+
+
+def test_reading_outside_the_workspace_is_still_offered_in_plan_mode(tmp_path: Path) -> None:
+    (tmp_path / "beside.txt").write_text("beside")
+    it = planning(tmp_path, call_reply("read", {"path": "../beside.txt"}), text_reply("Hm."))
+    asked, _ = play(it, Answer(is_allowed=False))
+    assert [event.call.name for event in asked] == ["read"]
+
+
+@pytest.mark.parametrize("tool", ["write", "shell"])
+def test_an_open_question_about_a_change_is_denied_when_plan_mode_begins(tmp_path: Path, tool: str) -> None:
+    call = WRITE if tool == "write" else call_reply("shell", {"command": "touch a.txt"})
+    it = planning(tmp_path, call, text_reply("Hm."), mode="default")
+    asked: list[ApprovalRequested] = []
+
+    def switching(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            asked.append(event)
+            it.conversation.set_mode("plan")
+            it.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+
+    events = asyncio.run(it.play("write it", switching))
+    assert len(asked) == 1
+    assert [event.state for event in events if isinstance(event, ToolFinished)] == ["denied"]
+    assert not (it.work / "a.txt").exists()
+
+
+def test_an_open_question_about_reading_stays_open_when_plan_mode_begins(tmp_path: Path) -> None:
+    (tmp_path / "beside.txt").write_text("beside")
+    it = planning(tmp_path, call_reply("read", {"path": "../beside.txt"}), text_reply("Hm."), mode="default")
+
+    def switching(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            it.conversation.set_mode("plan")
+            it.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+
+    events = asyncio.run(it.play("read it", switching))
+    assert ["beside" in event.outcome.content for event in events if isinstance(event, ToolFinished)] == [True]
+
+
+def test_a_change_that_was_allowed_but_has_not_begun_does_not_run_in_plan_mode(tmp_path: Path) -> None:
+    calls = calls_reply(Call("ls", {}, "c0"), Call("write", {"path": "a.txt", "content": "x\n"}, "c1"))
+    it = planning(tmp_path, calls, text_reply("Hm."), mode="accept-edits")
+
+    def switching(event: TurnEvent) -> None:
+        if isinstance(event, ToolStarted):
+            it.conversation.set_mode("plan")
+
+    asyncio.run(it.play("write it", switching))
+    assert not (it.work / "a.txt").exists()

@@ -1,0 +1,101 @@
+"""Walls of a session: looked for once, when needed; commands run behind them, and say when they end there."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.sandbox import SessionSandbox
+from qcode.agent.toolbox import FetchGate, Scratch, Toolbox
+from qcode.config.settings import Tools
+from qcode.protocol.tools import ToolOutcome
+from qcode.safety.paths import SandboxScope
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
+from qcode.safety.sandbox.detection import Sandbox, find_sandbox
+from qcode.safety.verdict import Level
+from qcode.text.json import Json
+from qcode.tools.web import Target
+
+
+def test_nobody_looks_for_a_sandbox_before_one_is_needed_or_where_none_is_wanted(tmp_path: Path) -> None:
+    looked: list[int] = []
+
+    def find() -> Sandbox | None:
+        looked.append(1)
+        return None
+
+    session_sandbox = SessionSandbox("auto", SandboxScope(tmp_path), find)
+    assert session_sandbox.launch(None, ["/bin/true"]).argv == ("/bin/true",)
+    assert looked == []
+    assert session_sandbox.levels() == ()
+    assert session_sandbox.levels() == ()
+    assert looked == [1]
+    assert SessionSandbox("off", SandboxScope(tmp_path), find).levels() == ()
+    assert looked == [1]
+    with pytest.raises(RuntimeError):
+        session_sandbox.launch("read-only", ["/bin/true"])
+
+
+def run(root: Path, command: str, level: Level | None, **more: Json) -> ToolOutcome:
+    scratch = Scratch()
+    session_sandbox = SessionSandbox("auto", SandboxScope(root, scratch=scratch.path, search_path="/usr/bin:/bin"))
+    toolbox = Toolbox(root, (), Tools(), {"PATH": "/usr/bin:/bin"}, scratch=scratch, sandbox=session_sandbox)
+    try:
+        return asyncio.run(toolbox.run("shell", {"command": command, **more}, lambda text: None, level))
+    finally:
+        toolbox.close()
+
+
+@pytest.mark.parametrize(("level", "can_write"), [(None, True), ("read-only", False), ("workspace", True)])
+def test_a_command_runs_as_confined_as_its_verdict_says(tmp_path: Path, level: Level | None, can_write: bool) -> None:
+    sandbox = find_sandbox()
+    if level is not None and (sandbox is None or level not in sandbox.levels):
+        pytest.skip("no sandbox that can do this works here")
+    done = run(tmp_path, "echo x > made", level)
+    assert (tmp_path / "made").exists() is can_write
+    assert done.is_error is not can_write
+    assert ("unconfined: true" in done.content) is not can_write
+
+
+def test_a_failure_that_is_not_the_walls_does_not_blame_them(tmp_path: Path) -> None:
+    if find_sandbox() is None:
+        pytest.skip("no sandbox works here")
+    assert "sandbox" not in run(tmp_path, "ls none", "read-only").content
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "is_accepted"),
+    [
+        ("https://example.com/", "93.184.215.14", True),
+        ("https://example.com/", "127.0.0.1", False),
+        ("https://example.com/", "169.254.169.254", False),
+        ("https://example.com/", "::ffff:10.0.0.1", False),
+        ("https://example.com/", "64:ff9b::7f00:1", False),
+        ("https://example.com/", "fe80::1%eth0", False),
+        ("https://example.com/", "no address", False),
+        ("http://localhost:8080/", "127.0.0.1", True),
+        ("http://localhost:8080/", "10.0.0.1", False),
+        ("http://127.0.0.1:8080/", "127.0.0.1", True),
+    ],
+)
+def test_an_address_is_public_or_this_machine_named_as_such(
+    tmp_path: Path, url: str, address: str, is_accepted: bool
+) -> None:
+    gate = FetchGate(lambda: Policy("default", Rules.of(), True, tmp_path))
+    target = gate.target(url)
+    assert isinstance(target, Target)
+    assert gate.accepts(target, address) is is_accepted
+
+
+def test_the_rules_of_the_moment_decide_where_to_fetch(tmp_path: Path) -> None:
+    policy = Policy("default", Rules.of(allow=["fetch(docs.python.org)"]), True, tmp_path)
+    gate = FetchGate(lambda: policy)
+    assert gate.refusal("https://docs.python.org/3/") == ""
+    assert gate.refusal("https://example.com/") != ""
+    policy = replace(policy, rules=Rules.of(deny=["fetch"]))
+    assert gate.refusal("https://docs.python.org/3/") != ""
+    assert isinstance(gate.target("file:///etc/passwd"), str)

@@ -1,0 +1,309 @@
+"""Trust is in one folder as it was then; a file others could have written trusts nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.trust import LARGEST, TrustStore, Unpinnable
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TrustStore:
+    return TrustStore(tmp_path / "state")
+
+
+def test_a_folder_is_unknown_until_it_is_remembered(store: TrustStore, root: Path) -> None:
+    assert not store.is_trusted(root)
+    store.remember(root)
+    assert TrustStore(store.state_dir).is_trusted(root)
+
+
+def test_the_file_is_for_its_owner_only(store: TrustStore, root: Path) -> None:
+    store.remember(root)
+    assert store.path.stat().st_mode & 0o777 == 0o600
+    assert store.state_dir.stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in store.state_dir.iterdir()] == ["trust.json"]
+
+
+def test_what_is_put_in_the_place_of_a_folder_is_not_trusted(store: TrustStore, root: Path) -> None:
+    store.remember(root)
+    root.rename(root.with_name("moved"))
+    assert not store.is_trusted(root)
+    assert not store.is_trusted(root.with_name("moved"))
+    root.mkdir()
+    assert not store.is_trusted(root)
+
+
+def test_a_folder_that_is_trusted_again_replaces_the_one_before(store: TrustStore, root: Path) -> None:
+    store.remember(root)
+    root.rename(root.with_name("moved"))
+    root.mkdir()
+    store.remember(root)
+    assert store.is_trusted(root)
+    assert len(json.loads(store.path.read_text())["folders"]) == 1
+
+
+def test_neither_parents_nor_folders_inside_are_covered(store: TrustStore, root: Path) -> None:
+    inside = root / "vendor"
+    inside.mkdir()
+    store.remember(root)
+    assert not store.is_trusted(inside)
+    assert not store.is_trusted(root.parent)
+
+
+def test_a_link_is_the_folder_it_leads_to(store: TrustStore, root: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(root)
+    store.remember(link)
+    assert store.is_trusted(root)
+    assert store.is_trusted(link)
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_may_write_trusts_nothing(mode: int, store: TrustStore, root: Path) -> None:
+    store.remember(root)
+    store.path.chmod(mode)
+    assert not store.is_trusted(root)
+
+
+def test_a_link_in_the_place_of_the_file_trusts_nothing(store: TrustStore, root: Path, tmp_path: Path) -> None:
+    store.remember(root)
+    other = tmp_path / "other.json"
+    store.path.rename(other)
+    store.path.symlink_to(other)
+    assert not store.is_trusted(root)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "{}", '{"version":1}', '{"version":1,"folders":{}}', '{"version":1,"folders":[1,{},{"path":"/"}]}',
+        '{"version":9,"folders":[]}', "\xff",
+    ],
+)  # fmt: skip
+def test_a_file_that_makes_no_sense_trusts_nothing_and_is_replaced(text: str, store: TrustStore, root: Path) -> None:
+    store.state_dir.mkdir()
+    store.path.write_bytes(text.encode("latin-1"))
+    store.path.chmod(0o600)
+    assert not store.is_trusted(root)
+    store.remember(root)
+    assert store.is_trusted(root)
+
+
+def test_a_folder_whose_name_is_no_text_can_be_trusted(store: TrustStore, tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    store.remember(folder)
+    assert store.is_trusted(folder)
+
+
+def test_an_answer_that_cannot_be_kept_is_an_error(tmp_path: Path, root: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    with pytest.raises(OSError, match="exists"):
+        TrustStore(tmp_path / "state").remember(root)
+    with pytest.raises(FileNotFoundError):
+        TrustStore(tmp_path / "other").remember(tmp_path / "nowhere")
+
+
+def put(root: Path, name: str, text: str) -> Path:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_folder_that_brings_something_else_is_not_trusted_until_that_is_accepted(
+    store: TrustStore, root: Path
+) -> None:
+    put(root, ".qcode/config.toml", 'model = "demo/demo"\n')
+    put(root, ".qcode/commands/gone.toml", 'prompt = "go"\n')
+    store.remember(root)
+    assert store.is_trusted(root)
+    put(root, ".qcode/config.toml", 'model = "demo/demo"\n[tools]\nsandbox = "required"\n')
+    put(root, ".qcode/agents/new.md", "You are new.\n")
+    (root / ".qcode/commands/gone.toml").unlink()
+    standing = store.look(root)
+    assert standing.kind == "changed"
+    assert [change.name for change in standing.changes] == [
+        ".qcode/agents/new.md",
+        ".qcode/commands/gone.toml",
+        ".qcode/config.toml",
+    ]
+    shown = standing.differences()
+    for line in ("+You are new.", ".qcode/commands/gone.toml is gone", '+tools.sandbox = "required"'):
+        assert line in shown.split("\n")
+    store.remember(root, standing.pieces)
+    assert store.is_trusted(root)
+
+
+def test_what_changed_after_it_was_shown_is_not_what_was_accepted(store: TrustStore, root: Path) -> None:
+    put(root, ".qcode/config.toml", 'model = "a/b"\n')
+    shown = store.look(root)
+    put(root, ".qcode/config.toml", 'model = "c/d"\n')
+    store.remember(root, shown.pieces)
+    assert store.look(root).kind == "changed"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_asked"),
+    [
+        (".qcode/config.toml", '# a comment\n\nmodel   = "a/b"\n', False),
+        (".qcode/config.toml", 'model = "a/b"\n[mcp_servers.x]\ncommand = "x"\n', False),
+        (".qcode/config.toml", 'model = "a/c"\n', True),
+        (".qcode/config.toml", "model = [", True),
+        (".qcode/commands/a.toml", 'prompt = "b"\n', True),
+        (".qcode/anything/deep/er", "x", True),
+        (".qcode/.config.toml.swp", "x", False),
+        (".qcode/config.toml~", "x", False),
+        ("AGENTS.md", "Obey.", False),
+        (".mcp.json", "{}", False),
+        ("src/app.py", "x", False),
+        ("sub/.qcode/config.toml", "x", False),
+    ],
+)
+def test_only_what_qcode_would_use_unjudged_is_pinned(
+    name: str, text: str, is_asked: bool, store: TrustStore, root: Path
+) -> None:
+    put(root, ".qcode/config.toml", 'model = "a/b"\n')
+    store.remember(root)
+    put(root, name, text)
+    assert (store.look(root).kind == "changed") is is_asked
+
+
+def test_links_are_pinned_as_what_they_lead_to(store: TrustStore, root: Path, tmp_path: Path) -> None:
+    put(root, "shared/commands/go.toml", 'prompt = "go"\n')
+    outside = put(tmp_path, "outside.toml", 'model = "a/b"\n')
+    (root / ".qcode").mkdir()
+    (root / ".qcode/commands").symlink_to("../shared/commands")
+    (root / ".qcode/config.toml").symlink_to(outside)
+    (root / ".qcode/loop").symlink_to(".")
+    store.remember(root)
+    put(root, "shared/commands/go.toml", 'prompt = "stop"\n')
+    assert [change.name for change in store.look(root).changes] == [".qcode/commands/go.toml"]
+    store.remember(root)
+    outside.write_text('model = "canary"\n')
+    (change,) = store.look(root).changes
+    assert change.name == ".qcode/config.toml"
+    assert "canary" not in store.path.read_text() + change.shown()
+
+
+def test_what_cannot_be_read_as_a_file_is_no_way_to_wait_or_to_hide(store: TrustStore, root: Path) -> None:
+    (root / ".qcode").mkdir()
+    os.mkfifo(root / ".qcode/config.toml")
+    store.remember(root)
+    assert store.is_trusted(root)
+    (root / ".qcode/config.toml").unlink()
+    put(root, ".qcode/config.toml", 'model = "a/b"\n')
+    assert store.look(root).kind == "changed"
+
+
+def test_more_than_can_be_kept_is_never_taken_for_trusted(store: TrustStore, root: Path) -> None:
+    store.remember(root)
+    put(root, ".qcode/commands/large.toml", "x" * (LARGEST + 1))
+    standing = store.look(root)
+    assert standing.kind == "unpinnable"
+    assert "large.toml is larger than" in standing.problem
+    with pytest.raises(Unpinnable):
+        store.remember(root)
+
+
+def test_a_long_text_is_kept_as_its_hash_alone(store: TrustStore, root: Path) -> None:
+    put(root, ".qcode/notes/long", "x\n" * 50_000)
+    store.remember(root)
+    assert len(store.path.read_text()) < 2_000
+    put(root, ".qcode/notes/long", "y\n" * 50_000)
+    assert "in a way that is not shown here" in store.look(root).differences()
+
+
+def test_trust_of_earlier_versions_holds_where_nothing_is_brought_and_is_asked_about_elsewhere(
+    store: TrustStore, root: Path
+) -> None:
+    store.remember(root)
+    rows = json.loads(store.path.read_text())
+    del rows["folders"][0]["pieces"]
+    store.path.write_text(json.dumps({**rows, "version": 1}))
+    assert store.is_trusted(root)
+    put(root, ".qcode/config.toml", "")
+    assert store.look(root).kind == "unpinned"
+    assert not store.is_trusted(root)
+
+
+def test_a_home_of_qcode_in_the_folder_is_the_persons_own(root: Path) -> None:
+    store = TrustStore(root / ".qcode/state")
+    put(root, ".qcode/config.toml", 'model = "a/b"\n')
+    store.remember(root)
+    put(root, ".qcode/config.toml", 'model = "c/d"\n')
+    assert store.is_trusted(root)
+
+
+def test_a_change_that_was_approved_is_pinned_and_nothing_beside_it(store: TrustStore, root: Path) -> None:
+    mine, other = put(root, ".qcode/commands/a.toml", "1"), put(root, ".qcode/commands/b.toml", "1")
+    store.remember(root)
+    with store.accepting(root, frozenset({str(mine), str(root / ".qcode/new")})):
+        mine.write_text("2")
+        other.write_text("2")
+        put(root, ".qcode/new", "x")
+    assert [change.name for change in store.look(root).changes] == [".qcode/commands/b.toml"]
+
+
+def test_an_approved_change_does_not_cover_what_had_changed_before(store: TrustStore, root: Path) -> None:
+    mine = put(root, ".qcode/commands/a.toml", "1")
+    store.remember(root)
+    mine.write_text("from elsewhere")
+    with store.accepting(root, frozenset({str(mine)})):
+        mine.write_text("from elsewhere, edited")
+    assert store.look(root).kind == "changed"
+
+
+def test_an_approved_change_trusts_no_folder(store: TrustStore, root: Path) -> None:
+    mine = put(root, ".qcode/commands/a.toml", "1")
+    with store.accepting(root, frozenset({str(mine)})):
+        mine.write_text("2")
+    assert store.look(root).kind == "unknown"
+    assert not store.path.exists()
+
+
+def test_trust_can_be_taken_back(store: TrustStore, root: Path) -> None:
+    store.remember(root)
+    assert store.folders() == [root.resolve()]
+    assert store.forget(root)
+    assert not store.is_trusted(root)
+    assert not store.forget(root)
+
+
+@pytest.mark.parametrize("target", ["a", "x" * 4_000], ids=["in a circle", "too long to follow"])
+def test_a_link_that_leads_nowhere_stops_nothing(target: str, store: TrustStore, root: Path) -> None:
+    (root / ".qcode").mkdir()
+    (root / ".qcode/a").symlink_to(target)
+    store.remember(root)
+    assert store.is_trusted(root)
+    (root / ".qcode/a").unlink()
+    assert store.look(root).kind == "changed"
+
+
+def test_a_project_folder_that_leads_to_itself_brings_nothing(store: TrustStore, root: Path) -> None:
+    (root / ".qcode").symlink_to(".qcode")
+    assert store.look(root).kind == "unknown"
+    store.remember(root)
+    assert store.is_trusted(root)
+
+
+def test_settings_of_any_depth_are_kept(store: TrustStore, root: Path) -> None:
+    (root / ".qcode").mkdir()
+    deep = root / ".qcode/config.toml"
+    deep.write_text(f"a{'.a' * 3_000} = 1\n")
+    store.remember(root)
+    assert store.is_trusted(root)
+    deep.write_text(f"a{'.a' * 3_000} = 2\n")
+    assert store.look(root).kind == "changed"

@@ -1,0 +1,74 @@
+"""No pattern of qcode takes more than linear time, whatever text it is given.
+
+Every pattern is tried on texts made of its own characters. One that is slow only on texts that cannot be long says in
+BOUNDED what bounds them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from tests.limits.patterns import Found, collected, hostile, is_repeating
+
+TINY, SHORT, LONG = 20, 1_600, 6_400
+"""Lengths in characters. A pattern of exponential time takes a million steps for the first,
+and one of quadratic time 16 times as long for the second."""
+SLOW = 0.002
+"""Seconds that no linear pattern takes for the short text: quadratic ones take 10 ms and more."""
+TEXTS = 40
+
+BOUNDED = {
+    "qcode.engine.reply.seam._PLAIN": "matched at one place, in the first hundred characters",
+    "qcode.providers.demo.edits._REPLACE": "searched in the last 2,000 characters of a prompt",
+    "qcode.providers.demo.scene._FILE": "searched in the last 2,000 characters of a prompt",
+    "qcode.providers.demo.scenarios._COMMAND": "searched in the last 2,000 characters of a prompt",
+    "qcode.providers.demo.scene._TAGGED": "searched in the first 20,000 characters of a prompt without tools",
+    "qcode.providers.demo.scene._TICKED": "searched in the first 20,000 characters of a prompt without tools",
+    "qcode.providers.text_calls.forms._FENCE_BEGUN": "searched in the last characters of a text",
+    "qcode.safety.shell.languages._JQ_AFTER": "matched at one place of a command of limited length",
+    "qcode.tui.prompt.labels._IMAGE_PATH": "searched in pasted text of limited length",
+}
+
+REPEATING = {found.name: found for found in collected() if is_repeating(found.pattern)}
+
+
+def seconds(found: Found, text: str) -> float:
+    subject = text.encode("latin-1", "replace") if isinstance(found.pattern.pattern, bytes) else text
+    started = time.process_time()
+    if found.is_anchored:
+        found.pattern.match(subject)
+        found.pattern.fullmatch(subject)
+    else:
+        for _ in found.pattern.finditer(subject):
+            pass
+    return time.process_time() - started
+
+
+def slow_text(found: Found) -> str:
+    """Return the first hostile text for which the time of a pattern grows faster than its length, empty if none."""
+    for start, pump, end in hostile(found.pattern, LONG, TEXTS):
+        texts = [f"{start}{pump * (length // len(pump))}{end}" for length in (TINY, SHORT, LONG)]
+        if seconds(found, texts[0]) > SLOW and min(seconds(found, texts[0]) for _ in range(3)) > SLOW:
+            return f"{start!r} {pump!r} {end!r} takes {SLOW} s for {TINY} characters"
+        if seconds(found, texts[1]) > SLOW:
+            short, long = (min(seconds(found, text) for _ in range(3)) for text in texts[1:])
+            if short > SLOW and long > 8 * short:
+                return f"{start!r} {pump!r} {end!r} takes {long / short:.0f} times as long for 4 times the length"
+    return ""
+
+
+@pytest.mark.parametrize("name", sorted(REPEATING.keys() - BOUNDED))
+def test_pattern_takes_linear_time(name: str) -> None:
+    assert slow_text(REPEATING[name]) == ""
+
+
+@pytest.mark.parametrize("pattern", [r"(a+)+b", r"\s*\n", r"<[^>]*>"])
+def test_pattern_that_is_not_linear_is_found(pattern: str) -> None:
+    assert slow_text(Found(re.compile(pattern), "made here"))
+
+
+def test_every_exception_is_still_a_pattern() -> None:
+    assert BOUNDED.keys() <= REPEATING.keys()

@@ -1,0 +1,129 @@
+"""Text shown for a decision: nothing in it hides, and no two texts are shown alike."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import unicodedata
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from qcode.text.clean import ensure_visible, visible, visible_json, visible_lines, visible_rows
+from qcode.text.json import Json
+
+# Characters that are dangerous somewhere, far more often than a random text would hold them.
+HOSTILE = (
+    "\\ \n\t\r\x00\x07\x1b\x7f\x85\x9b\xa0\xad\u034f\u061c\u115f\u1160\u180e\u2000\u200b\u200d\u2028\u2029\u202e\u2066"
+    "\u2800\u3000\u3164\ue000\ufe0f\ufeff\uffa0\U000e0001\U000e0100\U000f0000\ud800\u0300\u0301\u0335\u20dd\u037e\u1fef"
+    "\u212b\u1100\u1161\u3099\u23ce\u21e5\u21b5xuU0123456789abcdefe\u00e9\u304b"
+)
+TEXTS = st.text(st.one_of(st.sampled_from(HOSTILE), st.characters()), max_size=40)
+
+
+def is_seen(char: str) -> bool:
+    """Whether a character shows itself, as Unicode describes it; not how qcode decides it."""
+    category = unicodedata.category(char)
+    name = unicodedata.name(char, "")
+    is_blank = any(word in name for word in ("FILLER", "BLANK", "VARIATION SELECTOR", "GRAPHEME JOINER"))
+    return char == " " or (category[0] not in "CZ" and not is_blank)
+
+
+def read_back(shown: str) -> str:
+    """Return the text of which `visible` made `shown`."""
+    return re.sub(
+        r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})|(\u23ce)|(\u21e5   )",
+        lambda found: "\n" if found[4] else "\t" if found[5] else chr(int(found[1] or found[2] or found[3], 16)),
+        shown,
+    )
+
+
+@given(TEXTS)
+@example("\\u200b")
+@example("\\\\u200b\u200b")
+@example("a\u0335\u0335\u0335")
+@example("\t ")
+def test_visible_text_holds_no_invisible_character_and_can_be_read_back(text: str) -> None:
+    shown = visible(text)
+    assert all(map(is_seen, shown)), ascii(shown)
+    assert not shown.endswith(" ") or shown.endswith("\u21e5   ")
+    assert read_back(shown) == text
+    assert unicodedata.is_normalized("NFC", shown)
+
+
+@given(TEXTS)
+def test_a_line_of_visible_lines_begins_only_after_a_break_of_the_text(text: str) -> None:
+    shown = visible_lines(text)
+    assert shown.replace("\u23ce\n", "\u23ce") == visible(text)
+    assert "\n" not in shown.replace("\u23ce\n", "")
+    assert shown.count("\n") == text.count("\n")
+    assert ensure_visible(shown) == shown
+
+
+@given(TEXTS, TEXTS)
+def test_rows_keep_their_breaks_and_nothing_in_them_breaks_a_row(first: str, second: str) -> None:
+    row, other = first.replace("\n", ""), second.replace("\n", "")
+    shown = visible_rows(f"{row}\n{other}").splitlines()
+    assert len([line for line in (row, other) if line]) == len([line for line in shown if line])
+    assert ensure_visible(visible_rows(f"{row}\n{other}")) == visible_rows(f"{row}\n{other}")
+
+
+@given(st.recursive(TEXTS | st.integers() | st.booleans(), lambda one: st.lists(one) | st.dictionaries(TEXTS, one)))
+def test_visible_json_is_json_of_the_same_value_without_invisible_characters(value: Json) -> None:
+    shown = visible_json(value)
+    assert all(char == "\n" or is_seen(char) for char in shown), ascii(shown)
+    assert json.loads(shown) == value
+
+
+@given(TEXTS)
+def test_text_that_nobody_made_visible_is_made_so_before_it_is_painted(text: str) -> None:
+    assert all(
+        char == "\n" or unicodedata.category(char)[0] not in "CZ" or char == " " for char in ensure_visible(text)
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ls -la",
+        r"sed -E 's/\d+\.(\w)/\1/' C:\temp",
+        "caf\u00e9",
+        "\u0928\u092e\u0938\u094d\u0924\u0947",
+        "\u0e17\u0e35\u0e48",
+    ],
+)
+def test_ordinary_text_is_shown_as_it_is(text: str) -> None:
+    assert visible(text) == visible_lines(text) == visible_rows(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\u202eb\u200b", r"a\u202eb\u200b"),
+        ("rm\u3164 x", r"rm\u3164 x"),
+        (r"printf '\x41\u200b'", r"printf '\x5cx41\x5cu200b'"),
+        ("cd /\n\trm x\n", "cd /\u23ce\u21e5   rm x\u23ce"),
+        ("\u037e", r"\u037e"),
+        ("e\u0301", r"e\u0301"),
+        ("ls ", r"ls\x20"),
+        ("\u23ce\u21e5", r"\u23ce\u21e5"),
+    ],
+)
+def test_what_cannot_be_told_apart_is_escaped(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+@pytest.mark.parametrize(
+    "part", ["a", "\\x", "\u200b", "\u00e9", "\u0915\u093e", "\u093e", "\u0335", "\u1100\u1161", "\n"]
+)
+def test_the_time_grows_with_the_length(part: str) -> None:
+    def seconds(size: int) -> float:
+        text = (part * size)[:size]
+        start = time.process_time()
+        visible_lines(text)
+        return time.process_time() - start
+
+    small = max(min(seconds(10_000) for _ in range(3)), 0.0005)
+    assert seconds(100_000) < 25 * small

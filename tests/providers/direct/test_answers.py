@@ -1,0 +1,194 @@
+"""Answers from bytes: the same body however the bytes are cut, and never half a body for a whole one."""
+
+from __future__ import annotations
+
+import itertools
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.providers.http1 import MAX_HEAD_BYTES, MAX_LINE_BYTES, AnswerReader, write_head
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nX-Two: a\r\nx-two: b\r\ncontent-length: 4\r\n\r\n"
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    edges = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
+    return [data[begin:end] for begin, end in pairwise(edges)]
+
+
+def reader_of(*lines: str, status: int = 200) -> AnswerReader:
+    reader = AnswerReader()
+    reader.feed("\r\n".join((f"HTTP/1.1 {status} OK", *lines, "", "")).encode())
+    assert reader.status == status
+    return reader
+
+
+def chunked() -> AnswerReader:
+    return reader_of("transfer-encoding: chunked")
+
+
+def body_of(reader: AnswerReader, pieces: list[bytes]) -> bytes:
+    return b"".join(reader.feed(piece) for piece in pieces)
+
+
+def test_a_head_is_read_once_it_is_whole() -> None:
+    for size in range(len(HEAD)):
+        reader = AnswerReader()
+        assert (reader.feed(HEAD[:size]), reader.status) == (b"", 0)
+    reader = AnswerReader()
+    assert (reader.feed(HEAD + b"body"), reader.status, reader.is_persistent) == (b"body", 200, True)
+    assert reader.headers == {"content-type": "text/event-stream", "x-two": "a, b", "content-length": "4"}
+
+
+@given(st.lists(st.integers(0, 2000)))
+def test_a_head_is_the_same_however_it_is_cut(places: list[int]) -> None:
+    early = b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n"
+    reader = AnswerReader()
+    assert body_of(reader, cut(early + HEAD + b"body", places)) == b"body"
+    assert reader.headers == {"content-type": "text/event-stream", "x-two": "a, b", "content-length": "4"}
+
+
+def test_a_head_with_bare_line_feeds_is_read() -> None:
+    reader = AnswerReader()
+    assert reader.feed(b"HTTP/1.1 429 Slow\nretry-after: 3\n\nx") == b"x"
+    assert (reader.status, reader.headers) == (429, {"retry-after": "3"})
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"SSH-2.0-OpenSSH\r\n\r\n",
+        b"HTTP/2 200\r\n\r\n",
+        b"HTTP/2.0 200 OK\r\n\r\n",
+        b"HTTP/0.9 200 OK\r\n\r\n",
+        b"HTTP/1.1 99 Odd\r\n\r\n",
+        b"HTTP/1.1 600 Odd\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nbad name: 1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx: " + b"x" * (MAX_HEAD_BYTES + 1),
+    ],
+)
+def test_what_is_no_head_is_an_error(head: bytes) -> None:
+    with pytest.raises(ValueError, match=r"head|status"):
+        AnswerReader().feed(head)
+
+
+def test_a_head_that_drips_in_has_the_same_bound() -> None:
+    reader = AnswerReader()
+    reader.feed(b"HTTP/1.1 200 OK\r\n")
+    with pytest.raises(ValueError, match="a head without an end"):
+        for _ in range(MAX_HEAD_BYTES // 1000 + 1):
+            reader.feed(b"x: " + b"y" * 995 + b"\r\n")
+
+
+@pytest.mark.parametrize(
+    ("first", "connection", "is_persistent"),
+    [("1.1", "", True), ("1.1", "Close", False), ("1.0", "", False), ("1.0", "keep-alive", True)],
+)
+def test_whether_a_connection_stays_is_the_hosts_word(first: str, connection: str, is_persistent: bool) -> None:
+    reader = AnswerReader()
+    reader.feed(f"HTTP/{first} 200 OK\r\nconnection: {connection}\r\ncontent-length: 0\r\n\r\n".encode())
+    assert (reader.is_done, reader.is_persistent) == (True, is_persistent)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40)), st.lists(st.integers(0, 2000)), st.binary(max_size=5))
+def test_a_chunked_body_is_the_same_however_it_is_cut(parts: list[bytes], places: list[int], after: bytes) -> None:
+    sizes = itertools.cycle((b"%X\r\n", b"%x;ext=1\r\n", b"%X  \r\n"))
+    sent = b"".join(next(sizes) % len(part) + part + b"\r\n" for part in parts) + b"0\r\nx-trailer: 1\r\n\r\n"
+    reader = chunked()
+    assert body_of(reader, [*cut(sent, places), after]) == b"".join(parts)
+    assert (reader.is_done, reader.has_extra, "x-trailer" in reader.headers) == (True, bool(after), False)
+    reader.close()
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), min_size=1), st.integers(0, 2000))
+def test_a_chunked_body_that_is_cut_off_is_never_whole(parts: list[bytes], place: int) -> None:
+    sent = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
+    reader = chunked()
+    body = reader.feed(sent[: place % len(sent)])
+    assert b"".join(parts).startswith(body)
+    assert not reader.is_done
+    with pytest.raises(ValueError, match="inside"):
+        reader.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\r\n",
+        b"+5\r\nhello",
+        b"0x5\r\nhello",
+        b"-1\r\n",
+        b"5\r\nhelloX\r\n3\r\n",
+        b"5\r\nhello3\r\nabc\r\n",
+        b"1234567890abcdef0\r\n",
+        b"5" + b";" * (MAX_LINE_BYTES + 1),
+        b"5;" + b"e" * (MAX_LINE_BYTES + 1),
+        b"0\r\n" + b"t" * (MAX_LINE_BYTES + 1),
+        b"0\r\n" + b"t: 1\r\n" * (MAX_LINE_BYTES // 6 + 1),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_a_chunk_without_a_clear_size_is_an_error(sent: bytes, size: int) -> None:
+    reader = chunked()
+    with pytest.raises(ValueError, match=r"chunk|trailer"):
+        for at in range(0, len(sent), size):
+            reader.feed(sent[at : at + size])
+
+
+def test_what_comes_behind_the_end_is_told_apart() -> None:
+    reader = chunked()
+    assert reader.feed(b"1\r\na\r\n0\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno") == b"a"
+    assert (reader.is_done, reader.has_extra, reader.headers) == (True, True, {"transfer-encoding": "chunked"})
+    counted = reader_of("content-length: 3")
+    assert (counted.feed(b"abcd"), counted.is_done, counted.has_extra) == (b"abc", True, True)
+
+
+def test_a_counted_body_that_is_cut_off_is_an_error() -> None:
+    reader = reader_of("content-length: 5")
+    reader.feed(b"abc")
+    with pytest.raises(ValueError, match="inside"):
+        reader.close()
+
+
+def test_the_head_says_how_the_body_ends() -> None:
+    both = reader_of("transfer-encoding: Chunked", "content-length: 4")
+    assert (both.feed(b"1\r\na\r\n0\r\n\r\n"), both.is_done) == (b"a", True)
+    until_close = reader_of()
+    assert (until_close.feed(b"abc"), until_close.is_done, until_close.is_persistent) == (b"abc", False, False)
+    until_close.close()
+    assert until_close.is_done
+    assert reader_of(status=204).is_done
+    assert reader_of("content-length: 0").is_done
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "transfer-encoding: gzip, chunked",
+        "transfer-encoding: gzip",
+        "content-length: 4, 5",
+        "content-length: 4\r\ncontent-length: 5",
+        "content-length: -1",
+        "content-length: ٣",
+    ],
+)
+def test_an_unclear_end_is_an_error(line: str) -> None:
+    with pytest.raises(ValueError, match=r"(?i)coding|length"):
+        reader_of(line)
+
+
+@pytest.mark.parametrize(
+    "headers", [{"x": "a\r\nb: c"}, {"x": "a\n"}, {"x": "\0"}, {"x y": "a"}, {"": "a"}, {"x:": "a"}, {"x": "a\x7f"}]
+)
+def test_a_header_cannot_smuggle_another(headers: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"^a header holds characters HTTP forbids$"):
+        write_head("POST", "/", headers)
+
+
+def test_a_header_outside_of_latin_1_cannot_be_sent() -> None:
+    with pytest.raises(ValueError, match="latin-1"):
+        write_head("POST", "/", {"x": "漢"})

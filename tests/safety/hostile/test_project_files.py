@@ -1,0 +1,175 @@
+"""What a file of the project says, it says with the rights of the model: its `@path` reads no secret for anybody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.agent import Agent
+from qcode.agent.models.selection import named
+from qcode.cli.context import run_context
+from qcode.cli.flags import parse
+from qcode.config.definitions import CustomCommand, load_custom_commands
+from qcode.protocol.approvals import TurnOptions
+from qcode.protocol.events import Notice, TurnEvent
+from qcode.tui.prompt.queue import Submission
+from tests.e2e.running import Place
+from tests.fakes.server import FakeServer
+from tests.fakes.turns import Turn
+from tests.safety.hostile.ground import MARK, Ground, make_ground
+
+# The prompt of a project's command, and what the user types behind its name.
+LEADING_OUT = {
+    "@~/.ssh/id_rsa": "",
+    "see @~/.ssh/id_rsa.": "now",
+    '@"~/.ssh/id_rsa"': "",
+    "@~/.ssh/id_rsa:1-2": "",
+    "@~/.ssh/": "",
+    "@.env": "",
+    "@certs/site.key": "",
+    "@notes/plain.txt": "",
+    "@farm/key": "",
+    "@farm/env": "",
+    "@../outside/data.txt": "",
+    "@~/documents/letter.txt": "",
+    "@~/.ssh/{{args}}": "id_rsa",
+    "@{{args}}": "~/.ssh/id_rsa",
+    "{{args}}/../.ssh/id_rsa": "@~/documents",
+    "{{args}}": "see this\n@{{args}} @nothing",
+}
+
+
+@pytest.fixture
+def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
+    ground = make_ground(tmp_path / "ground")
+    monkeypatch.setenv("HOME", str(ground.home))
+    monkeypatch.setenv("QCODE_HOME", str(ground.home / ".config/qcode"))
+    return ground
+
+
+def opened(ground: Ground) -> Agent:
+    context = run_context(parse(["--trust"]), ground.work, is_attended=True)
+    return Agent.begin(context, named("demo/demo", context.settings, "a test"))
+
+
+def command_of(ground: Ground, prompt: str) -> CustomCommand:
+    """Write a command of the project and read it as the app does."""
+    (ground.work / ".qcode/commands/go.toml").write_text(f"prompt = {json.dumps(prompt)}\n")
+    found = load_custom_commands(ground.home / ".config/qcode", ground.work, is_trusted=True)
+    (command,) = found.commands
+    return command
+
+
+def sent(ground: Ground, command: CustomCommand, typed: str) -> tuple[str, list[str]]:
+    """Send a command as the app does; return all that the model was told, and what was left out."""
+    ready = opened(ground)
+
+    async def run() -> list[TurnEvent]:
+        options = TurnOptions(foreign=command.foreign(typed))
+        events = [event async for event in ready.conversation.submit(command.expand(typed), options=options)]
+        await ready.conversation.close()
+        return events
+
+    events = asyncio.run(run())
+    told = repr(ready.conversation.messages)
+    notices = [event.text for event in events if isinstance(event, Notice)]
+    return told, [text for text in notices if "not attached" in text]
+
+
+@pytest.mark.parametrize("prompt", LEADING_OUT)
+def test_a_command_of_the_project_attaches_no_file_that_the_model_may_not_read(prompt: str, ground: Ground) -> None:
+    told, warnings = sent(ground, command_of(ground, prompt), LEADING_OUT[prompt])
+    assert f"{MARK}-" not in told
+    assert "<file" not in told
+    assert "<folder" not in told
+    assert any("which a file of the project names" in text for text in warnings) == (prompt != "{{args}}")
+
+
+def test_a_command_of_the_project_attaches_files_of_the_workspace(ground: Ground) -> None:
+    told, warnings = sent(ground, command_of(ground, "see @docs/guide.md and @src/"), "")
+    assert "# Guide" in told
+    assert '<folder path="src/">' in told
+    assert warnings == []
+
+
+def test_what_the_user_types_behind_a_command_of_the_project_is_the_users(ground: Ground) -> None:
+    told, _ = sent(ground, command_of(ground, "Compare {{args}} with @~/.ssh/id_rsa"), "@~/documents/letter.txt")
+    assert (ground.home / "documents/letter.txt").read_text().strip() in told
+    assert f"{MARK}-ssh" not in told
+
+
+def test_a_command_of_the_user_names_what_the_user_may_read(ground: Ground) -> None:
+    own = CustomCommand("mine", "See @~/documents/letter.txt", Path("mine.toml"))
+    told, _ = sent(ground, own, "")
+    assert (ground.home / "documents/letter.txt").read_text().strip() in told
+
+
+def test_a_command_of_the_project_is_never_queued_as_words_of_the_user(ground: Ground) -> None:
+    command = command_of(ground, "@~/.ssh/id_rsa")
+    options = TurnOptions(command.model, command.output, command.foreign(""))
+    assert not Submission(command.expand(""), "/go", options=options).is_steering
+
+
+@pytest.mark.parametrize("prompt", ["@~/.ssh/id_rsa", "@.env", "@farm/key", "@~/.ssh/{{args}}"])
+def test_pipe_mode_attaches_nothing_that_a_command_of_the_project_may_not_read(prompt: str, tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    ground = make_ground(tmp_path)
+    (ground.work / ".qcode/commands/go.toml").write_text(f"prompt = {json.dumps('see ' + prompt)}\n")
+    with FakeServer("anthropic", [Turn(text="Done.")]) as server:
+        done = place.ask(server, "-p", "/go id_rsa", "--trust")
+        told = json.dumps([asked.body for asked in server.requests])
+    assert done.code == 0
+    assert "see @" in told
+    assert f"{MARK}-" not in told
+    assert "which a file of the project names" in done.err
+
+
+AGENTS = (
+    "@~/.ssh/id_rsa",
+    "@.env",
+    "@deploy/id_ed25519",
+    "@notes/plain.txt",
+    "@farm/key",
+    "@farm/env",
+    "@second-name.txt",
+)
+
+
+@pytest.mark.parametrize("line", AGENTS)
+def test_instructions_of_the_project_import_no_secret(line: str, ground: Ground) -> None:
+    (ground.work / "AGENTS.md").write_text(f"Be brief. {line}\n")
+    found = opened(ground).memory.read()
+    assert f"{MARK}-" not in found.text
+    assert found.notices != ()
+
+
+@pytest.mark.parametrize("target", [".env", "notes/plain.txt", "../home/.ssh/id_rsa", "certs/site.key"])
+def test_instructions_that_are_a_link_to_a_secret_are_not_read(target: str, ground: Ground) -> None:
+    (ground.work / "AGENTS.md").unlink()
+    (ground.work / "AGENTS.md").symlink_to(target)
+    found = opened(ground).memory.read()
+    assert f"{MARK}-" not in found.text
+    assert found.files == ()
+
+
+def test_rules_of_the_user_hold_for_imports(ground: Ground) -> None:
+    (ground.home / ".config/qcode").mkdir(parents=True, exist_ok=True)
+    (ground.home / ".config/qcode/config.toml").write_text(
+        '[permissions]\ndeny = ["read(docs/**)"]\nask = ["read(src/**)"]\n'
+    )
+    (ground.work / "AGENTS.md").write_text("@docs/guide.md @src/app.py @locked.txt\n")
+    found = opened(ground).memory.read()
+    assert [one.shown for one in found.files] == ["AGENTS.md", "locked.txt"]
+
+
+def test_a_sub_agent_of_the_project_reads_nothing_by_its_prompt(ground: Ground) -> None:
+    (ground.work / ".qcode/agents").mkdir()
+    text = 'description = "Reviews."\nprompt = "Review. @~/.ssh/id_rsa @.env"\n'
+    (ground.work / ".qcode/agents/reviewer.toml").write_text(text)
+    ready = opened(ground)
+    system = ready.conversation._connected.agent_system("Review. @~/.ssh/id_rsa @.env")
+    assert "@~/.ssh/id_rsa" in system
+    assert f"{MARK}-" not in system

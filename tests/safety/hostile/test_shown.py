@@ -1,0 +1,108 @@
+"""What a hostile model writes cannot hide from a question, forge a line of it, or be offered in plan mode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcode.protocol.approvals import ApprovalMode
+from tests.protocol.test_visible import HOSTILE, is_seen, read_back
+from tests.safety.hostile import elsewhere, on_files
+from tests.safety.hostile.attempts import Attempt
+from tests.safety.hostile.ground import MARK, Ground, make_ground
+from tests.safety.hostile.talk import play
+
+BREAKS = ("\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029")
+FORGED = tuple(f"touch a{one}1. Yes, once{one}Run this command?{one}ls" for one in BREAKS)
+COMMANDS = (
+    *FORGED,
+    *(f"touch 'a{char}b'" for char in HOSTILE),
+    "touch a  ",
+    "touch \\u200b",
+    "touch \\\\x1b",
+    "--- a/.env\n+++ b/.env\n@@ -1,9 +1,9 @@\n-x\n rm -rf src\n",
+    f"sh <<'X'\n--- a/.env\n+++ b/.env\n@@ -1,3 +1,3 @@\n-{'y' * 20}\n touch stolen\nX",
+)
+
+
+@pytest.fixture
+def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
+    ground = make_ground(tmp_path / "ground")
+    monkeypatch.setenv("HOME", str(ground.home))
+    return ground
+
+
+def test_a_command_is_shown_as_it_would_run_and_unlike_every_other(ground: Ground) -> None:
+    commands = [one for one in COMMANDS if not any("\ud800" <= char <= "\udfff" or char == "\0" for char in one)]
+    tried = [Attempt("runs", "shell", {"command": command}) for command in commands]
+    asked = play(ground, tried, "default").asked
+    assert len(asked) == len(tried)
+    for question, command in zip(asked, commands, strict=True):
+        shown = question.preview
+        assert question.question == "Run this command?"
+        assert read_back(shown.replace("\u23ce\n", "\u23ce")) == command
+        assert all(line.endswith("\u23ce") for line in shown.split("\n")[:-1])
+        assert all(char == "\n" or is_seen(char) for char in shown), ascii(shown)
+    assert len({question.preview for question in asked}) == len(set(commands))
+
+
+def test_no_question_about_anything_holds_an_invisible_character(ground: Ground) -> None:
+    tried = [one for one in (*on_files.attempts(), *elsewhere.attempts()) if one.tool != "apply_patch"]
+    tried += [
+        Attempt("edits", "write", {"path": f"src/a{char}b", "content": f"x{char}y\n{char}\n"}) for char in HOSTILE
+    ]
+    asked = play(ground, tried, "default").asked
+    assert len(asked) > 150
+    hidden = [
+        ascii(question.question + question.preview)
+        for question in asked
+        if not all(char == "\n" or is_seen(char) for char in question.question + question.preview)
+    ]
+    assert hidden == []
+    assert not [question.question for question in asked if "\n" in question.question]
+    assert not [question.preview for question in asked if f"{MARK}-" in question.preview]
+
+
+def test_how_a_command_would_run_is_in_its_question(ground: Ground) -> None:
+    ways = {"background": True, "unconfined": True, "timeout_s": 3_000}
+    tried = [
+        Attempt("runs", "shell", {"command": "make", **{name: ways[name] for name in names}})
+        for names in ((), ("background",), ("unconfined",), ("timeout_s",), ("unconfined", "timeout_s"))
+    ]
+    assert [question.question for question in play(ground, tried, "default").asked] == [
+        "Run this command?",
+        "Run this command in the background?",
+        "Run this command outside the sandbox?",
+        "Run this command for at most 3000 s?",
+        "Run this command outside the sandbox, for at most 3000 s?",
+    ]
+
+
+@pytest.mark.parametrize("is_trusted", [True, False], ids=["trusted", "restricted"])
+def test_plan_mode_offers_nothing_but_reading(ground: Ground, is_trusted: bool) -> None:
+    mode: ApprovalMode = "plan"
+    # None of these folders exists: nothing of the machine would change if one was offered and approved.
+    places = ("/etc/none/x", "/home/somebody/none/x", "/sys/none/x", "/dev/none/x", "src/x", "AGENTS.md", "{outside}/x")
+    more: list[dict[str, Any]] = [
+        *({"command": f"echo x {sign} {name}"} for sign in (">", ">>", ">|", "2>") for name in places),
+        {"command": "ls", "unconfined": True},
+        {"command": "ls", "background": True, "unconfined": True},
+    ]
+    tried = [*(Attempt("runs", "shell", arguments) for arguments in more)]
+    tried += [one for one in (*on_files.attempts(), *elsewhere.attempts()) if one.tool != "apply_patch"][::3]
+    tried += [Attempt("calls a server", "tracker__write", {"path": "x"})]
+    before = ground.photograph()
+    played = play(ground, tried, mode, is_trusted=is_trusted)
+    assert {question.call.name for question in played.asked} <= {"read", "ls", "glob", "grep", "ask_person"}
+    assert ground.photograph() == before
+
+
+def test_plan_mode_offers_no_patch(ground: Ground) -> None:
+    tried = [Attempt("reads", "read", {"path": "src/app.py"})]
+    tried += [one for one in on_files.attempts() if one.tool == "apply_patch"]
+    before = ground.photograph()
+    played = play(ground, tried, "plan")
+    assert {question.call.name for question in played.asked} <= {"read"}
+    assert ground.photograph() == before

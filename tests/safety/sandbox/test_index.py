@@ -1,0 +1,222 @@
+"""The index of a workspace: what it finds by name, and that it sees every change."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from qcode.safety.probes import Contents
+from qcode.safety.sandbox import index
+from qcode.safety.sandbox.index import WorkspaceIndex
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = Path(os.path.realpath(tmp_path)) / "work"
+    root.mkdir()
+    return root
+
+
+def made(root: Path, *names: str) -> None:
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x\n")
+
+
+def look(root: Path) -> Contents:
+    return WorkspaceIndex([str(root)]).look()
+
+
+def below(root: Path, paths: tuple[str, ...]) -> list[str]:
+    return [path.removeprefix(f"{root}/") for path in paths]
+
+
+def test_secrets_are_found_by_name_in_every_folder_and_case(root: Path) -> None:
+    made(root, ".env", "a/.ENV.local", "a/b/Server.KEY", "id_ed25519", "id_work", "node_modules/x/a.pem", ".envrc")
+    made(root, ".env.example", "key.pub", "a/env", "readme.md", ".git/objects/ab/.env", "src/.netrc", "u/.En\u200bv")
+    expected = [".env", ".envrc", "a/.ENV.local", "a/b/Server.KEY", "id_ed25519", "id_work", "node_modules/x/a.pem"]
+    assert below(root, look(root).secrets) == [*expected, "src/.netrc", "u/.En\u200bv"]
+
+
+def test_a_folder_called_like_a_secret_is_none_but_is_looked_into(root: Path) -> None:
+    made(root, "certs.key/readme.md", ".env.d/.env")
+    assert below(root, look(root).secrets) == [".env.d/.env"]
+
+
+def test_other_names_of_a_secret_and_targets_of_its_links_are_secrets(root: Path) -> None:
+    made(root, ".env", "plain.txt")
+    os.link(root / ".env", root / "copy")
+    (root / "a").mkdir()
+    (root / "a/.env").symlink_to("../plain.txt")
+    contents = look(root)
+    assert below(root, contents.secrets) == [".env", "a/.env", "copy", "plain.txt"]
+    assert below(root, contents.outward_links) == ["a/.env"]
+
+
+def test_a_git_configuration_is_a_secret_while_it_holds_credentials(root: Path) -> None:
+    made(root, ".git/config")
+    found = WorkspaceIndex([str(root)])
+    assert found.look().secrets == ()
+    (root / ".git/config").write_text("[remote]\nurl = https://me:token@example.com\n")
+    assert below(root, found.look().secrets) == [".git/config"]
+    (root / ".git/config").write_text("[remote]\nurl = https://example.com\n")
+    assert found.look().secrets == ()
+
+
+def test_steering_names_are_found_at_any_depth_but_not_in_dependency_folders(root: Path) -> None:
+    made(
+        root,
+        "AGENTS.md",
+        "a/b/Claude.MD",
+        ".vscode/tasks.json",
+        ".github/workflows/ci.yml",
+        "workflows/x",
+        ".env.local",
+    )
+    made(root, "node_modules/x/AGENTS.md", "venv/.vscode/a", "a/.mcp.json", ".env.example")
+    found = below(root, look(root).steering)
+    assert found == [".env.local", ".github/workflows", ".vscode", "AGENTS.md", "a/.mcp.json", "a/b/Claude.MD"]
+
+
+def test_what_steers_git_is_found_in_modules_and_worktrees_too(root: Path) -> None:
+    made(root, ".git/config", ".git/hooks/x", ".git/info/exclude", ".git/HEAD", ".git/commondir", "sub/.git")
+    made(
+        root, ".git/modules/m/config", ".git/modules/m/hooks/x", ".git/worktrees/w/config.worktree", ".git/logs/config"
+    )
+    contents = look(root)
+    expected = [
+        "commondir",
+        "config",
+        "hooks",
+        "info",
+        "modules/m/config",
+        "modules/m/hooks",
+        "worktrees/w/config.worktree",
+    ]
+    assert below(root, contents.git_steering) == [*(f".git/{name}" for name in expected), "sub/.git"]
+    assert set(contents.git_steering) <= set(contents.steering)
+    assert below(root, contents.git_configs) == [
+        ".git/config",
+        ".git/modules/m/config",
+        ".git/worktrees/w/config.worktree",
+    ]
+
+
+def test_other_names_of_what_steers_are_found_in_dependency_folders_too(root: Path) -> None:
+    made(root, "AGENTS.md", "node_modules/x/y")
+    os.link(root / "AGENTS.md", root / "node_modules/x/z")
+    found = WorkspaceIndex([str(root)])
+    assert below(root, found.look().other_names) == ["node_modules/x/z"]
+    os.link(root / "AGENTS.md", root / "w")
+    assert below(root, found.look().other_names) == ["node_modules/x/z", "w"]
+
+
+def test_links_that_lead_out_or_to_a_secret_are_found(root: Path) -> None:
+    made(root, ".env", "a/file")
+    for name, target in {"out": "/etc/hostname", "up": "..", "in": "a/file", "env": ".env", "none": "nothing"}.items():
+        (root / name).symlink_to(target)
+    assert below(root, look(root).outward_links) == ["env", "out", "up"]
+
+
+def test_odd_names_and_folders_with_dashed_names_are_found(root: Path) -> None:
+    made(root, "a/-rf", "b/it's", 'c/say "x"', "d/back\\slash", "e/new\nline", "f/bell\a", "g/plain-name", "h/--x/y")
+    contents = look(root)
+    assert below(root, contents.dashed) == ["a", "h"]
+    assert [name[:1] for name in below(root, contents.odd_names)] == ["b", "c", "d", "e", "f"]
+
+
+def test_every_change_is_seen_by_the_next_look(root: Path) -> None:
+    made(root, "a/b/c/file")
+    found = WorkspaceIndex([str(root)])
+    assert found.look().secrets == ()
+    for number in range(30):  # without a pause, as fast as the clock of the file system may stand still
+        made(root, f"a/b/c/.env.{number}")
+        assert len(found.look().secrets) == number + 1
+    (root / "a/b").rename(root / "moved")
+    assert all(path.startswith(f"{root}/moved/c/") for path in found.look().secrets)
+    subprocess.run(["rm", "-r", str(root / "moved")], check=True)
+    assert found.look().secrets == ()
+
+
+def test_an_unchanged_tree_is_not_scanned_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(root, "a/.env", "b/file")
+    found = WorkspaceIndex([str(root)])
+    old = time.time_ns() + index._CTIME_GRAIN_NS
+    while time.time_ns() < old:  # what changed just now is looked at once more
+        found.look()
+    before = found.look()
+    monkeypatch.setattr(os, "scandir", lambda path: pytest.fail(f"scanned {path}"))
+    assert found.look() is before
+
+
+def test_a_large_tree_is_looked_at_every_two_seconds_unless_forced(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "LARGE_TREE", 3)
+    now = [0.0]
+    for number in range(5):
+        (root / str(number)).mkdir()
+    found = WorkspaceIndex([str(root)], lambda: now[0])
+    found.look()
+    made(root, "1/.env")
+    assert found.look().secrets == ()
+    assert len(found.look(is_forced=True).secrets) == 1
+    made(root, "2/.env")
+    now[0] += index.LARGE_TREE_S
+    assert len(found.look().secrets) == 2
+
+
+def test_a_walk_past_its_time_says_that_it_is_not_complete(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(200):
+        (root / str(number)).mkdir()
+    ticks = iter(range(10**9))
+    found = WorkspaceIndex([str(root)], lambda: float(next(ticks)))
+    monkeypatch.setattr(index, "MAX_WALK_S", 1.0)
+    assert not found.look().is_complete
+    monkeypatch.setattr(index, "MAX_WALK_S", 1_000.0)
+    assert found.look(is_forced=True).is_complete
+
+
+def test_no_link_is_followed_and_no_folder_is_walked_twice(root: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    made(outside, ".env")
+    (root / "out").symlink_to(outside)
+    (root / "loop").symlink_to(".")
+    made(root, "inner/.env")
+    found = WorkspaceIndex([str(root), str(root / "inner")])
+    assert below(root, found.look().secrets) == ["inner/.env"]
+
+
+def test_secrets_below_a_folder_are_those_in_it_and_its_subfolders(root: Path) -> None:
+    made(root, "a/.env", "a/b/.env", "a-b/.env", "a.key", "ab/.env")
+    contents = look(root)
+    assert below(root, contents.secrets_below(f"{root}/a")) == ["a/.env", "a/b/.env"]
+    assert contents.secrets_below(f"{root}/a/.env") == (f"{root}/a/.env",)
+    assert contents.secrets_below(f"{root}/none") == ()
+    assert contents.secrets_below("/") == contents.secrets
+
+
+def test_several_threads_may_look_while_the_tree_changes(root: Path) -> None:
+    found = WorkspaceIndex([str(root)])
+    problems: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            for _ in range(30):
+                found.look()
+        except BaseException as error:  # noqa: BLE001  # whatever it is, the test shows it
+            problems.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(60):
+        made(root, f"{number % 7}/{number}/.env")
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert len(found.look().secrets) == 60

@@ -1,0 +1,40 @@
+"""Unified diffs: made of two documents, and read line by line."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.text.diff import count_changes, diff_lines
+from qcode.tools.text_file import diff_of, from_text
+
+LINES = st.lists(
+    st.sampled_from(["", "a", "- a/x", "-- a/x", "++ b/x", "@ -1 +1 @@", "@@ -1 +1 @@", "\\ b"]), max_size=8
+)
+
+
+@given(LINES, LINES)
+def test_no_line_of_a_file_passes_for_a_header(before: list[str], after: list[str]) -> None:
+    diff = diff_of("x", from_text("\n".join(before)), from_text("\n".join(after)))
+    found = list(diff_lines(diff.split("\n")))
+    assert [line.text for line in found if line.kind == "outside"] in ([""], ["--- a/x", "+++ b/x", ""])
+    assert {line.text[:2] for line in found if line.kind == "hunk"} <= {"@@"}
+    assert {line.text[0] for line in found if line.kind == "note"} <= {"\\"}
+    shown = {kind: [line for line in found if line.kind == kind] for kind in ("add", "remove", "same")}
+    assert all(before[line.number - 1] == line.text[1:] for line in shown["remove"])
+    assert all(after[line.number - 1] == line.text[1:] for line in (*shown["add"], *shown["same"]))
+    assert count_changes(diff) == f"+{len(shown['add'])} -{len(shown['remove'])} lines"
+
+
+@pytest.mark.parametrize(
+    ("diff", "kinds"),
+    [
+        ("@@ -1 +1 @@\n--- a/x\n+++ b/x\n--- a/y", ["hunk", "remove", "add", "outside"]),
+        ("@@ -0,0 +1,2 @@ f\n+a\n+b\n+c", ["hunk", "add", "add", "outside"]),
+        ("@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b", ["hunk", "remove", "note", "add"]),
+        ("a text\n+that is none", ["outside", "outside"]),
+    ],
+)
+def test_a_hunk_has_the_lines_that_its_header_says(diff: str, kinds: list[str]) -> None:
+    assert [line.kind for line in diff_lines(diff.split("\n"))] == kinds

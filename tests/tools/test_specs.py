@@ -1,0 +1,93 @@
+"""What every spec says about its tool, and that a policy believes nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import qcode.tools
+from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
+from qcode.text.json import JsonObject
+from tests.fakes.tools import SPECS, spec_of
+
+# Apart: programs that other programs start.
+_NO_TOOLS = ("qcode.tools.files.scanner", "qcode.tools.files.pdf_program")
+ACTIONS: tuple[JsonObject, ...] = ({"path": "a"}, {"command": "rm a"}, {"url": "https://example.com/"}, {})
+
+
+def defined() -> set[str]:
+    """Return the names of the tools that the modules of `qcode.tools` define."""
+    names = set()
+    for module in pkgutil.walk_packages(qcode.tools.__path__, "qcode.tools."):
+        if module.name not in _NO_TOOLS:
+            for _, made in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+                if isinstance(spec := inspect.getattr_static(made, "spec", None), ToolSpec):
+                    names.add(spec.name)
+    return names
+
+
+def test_every_tool_that_is_defined_is_looked_at_here() -> None:
+    assert defined() | {"agent"} == set(SPECS)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_every_tool_says_what_its_calls_may_do(name: str) -> None:
+    spec = SPECS[name]
+    assert spec.safety is not None, f"{name}: give its spec a `safety`; without one every call of it asks"
+    if isinstance(spec.safety, Files):
+        assert spec.is_read_only == (spec.safety.access == "read")
+        assert spec.writes_files == (spec.safety.access == "write")
+    else:
+        assert not spec.writes_files
+    for argument in (getattr(spec.safety, one, "") for one in ("command", "unconfined", "url")):
+        assert not argument or argument in spec.parameters["properties"]  # type: ignore[operator]  # a JSON object
+
+
+def test_what_runs_unasked_and_what_runs_commands_is_known_by_name() -> None:
+    by_kind = {
+        kind: {name for name, spec in SPECS.items() if spec.safety == kind or type(spec.safety) is kind}
+        for kind in ("harmless", Runs, Fetches)
+    }
+    assert by_kind["harmless"] == {"todo", "ask_person", "jobs", "agent", "exit_plan_mode"}
+    assert by_kind[Runs] == {"shell", "diagnostics"}
+    assert by_kind[Fetches] == {"fetch", "web_search"}
+
+
+@pytest.mark.parametrize("name", [name for name, spec in SPECS.items() if isinstance(spec.safety, Files)])
+def test_a_file_tool_names_its_paths_or_says_why_not(name: str) -> None:
+    safety = SPECS[name].safety
+    assert isinstance(safety, Files)
+    patch = "*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@\n-x\n+y\n*** Delete File: a\n*** End Patch"
+    named = safety.paths_of({"path": "a", "input": patch})
+    assert named == (("a", "b") if name == "apply_patch" else ("a",))
+    assert isinstance(safety.paths_of({"path": 1, "input": 1}), str)
+    assert isinstance(safety.paths_of({"input": "no patch"}), str) == (safety.access == "write")
+    assert safety.paths_of({}) == (".",) or safety.access == "write"
+
+
+@pytest.mark.parametrize("arguments", ACTIONS)
+@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize(("mode", "verdict"), [("default", "ask"), ("accept-edits", "ask"), ("plan", "deny")])
+def test_a_tool_without_facts_is_judged_as_one_of_a_server(
+    name: str, arguments: JsonObject, mode: ApprovalMode, verdict: str, tmp_path: Path
+) -> None:
+    policy = Policy(mode, Rules.of(allow=["shell", "edit", "fetch"]), True, tmp_path)
+    spec = replace(SPECS[name], safety=None)
+    judged = policy.judge(spec, arguments)
+    assert judged.verdict == verdict
+    assert judged == policy.judge(ToolSpec(name, "", {}), arguments)
+
+
+def test_a_name_makes_no_tool_known(tmp_path: Path) -> None:
+    policy = Policy("default", Rules.of(), True, tmp_path)
+    assert policy.judge(spec_of("read"), {"path": "."}).is_allowed
+    assert policy.judge(ToolSpec("read", "", {}), {"path": "."}).verdict == "ask"
+    assert policy.judge(spec_of("srv__read"), {"path": "."}).proposed_rule == "mcp(srv/read)"

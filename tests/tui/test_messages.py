@@ -1,0 +1,56 @@
+"""Messages between the widgets of qcode: each has a handler, found by its class and not by a name."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from typing import Any
+
+from textual import events
+from textual.message import Message
+from textual.message_pump import MessagePump
+
+import qcode.tui
+
+WITHOUT_HANDLER: dict[str, str] = {}
+"""Messages that nobody handles, each with its reason."""
+
+
+def modules() -> Iterator[str]:
+    for found in pkgutil.walk_packages(qcode.tui.__path__, "qcode.tui."):
+        importlib.import_module(found.name)
+        yield found.name
+
+
+def derived(base: type[Any]) -> set[type[Any]]:
+    found = {base}
+    subclasses: list[type[Any]] = base.__subclasses__()
+    for subclass in subclasses:
+        found |= derived(subclass)
+    return found
+
+
+def of_qcode(base: type[Any]) -> set[type[Any]]:
+    names = set(modules())
+    return {one for one in derived(base) if one.__module__ in names}
+
+
+def test_every_message_has_a_handler_or_a_reason() -> None:
+    handled: set[type] = set()
+    for widget in of_qcode(MessagePump):
+        handled.update(vars(widget).get("_decorated_handlers", ()))
+    messages = of_qcode(Message)
+    assert len(messages) > 10
+    assert {one.__qualname__ for one in messages - handled} == set(WITHOUT_HANDLER)
+
+
+def test_only_events_of_textual_are_handled_by_the_name_of_a_method() -> None:
+    of_events = {one.handler_name for one in derived(events.Event) if issubclass(one, Message)} | {"on_event"}
+    by_name = {
+        f"{one.__qualname__}.{name}"
+        for one in of_qcode(MessagePump)
+        for name in vars(one)
+        if name.startswith(("on_", "_on_")) and name.removeprefix("_") not in of_events
+    }
+    assert by_name == set()

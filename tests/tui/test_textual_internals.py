@@ -1,0 +1,305 @@
+"""The private members of Textual that qcode uses: each does what qcode takes it for, and no module names another."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import importlib
+import inspect
+import io
+import pkgutil
+import textwrap
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from typing import ClassVar
+
+import pytest
+from rich.style import Style
+from rich.terminal_theme import MONOKAI, TerminalTheme
+from textual import events
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingsMap, BindingType
+from textual.color import Color
+from textual.drivers import linux_driver
+from textual.drivers._writer_thread import WriterThread
+from textual.drivers.headless_driver import HeadlessDriver
+from textual.drivers.linux_driver import LinuxDriver
+from textual.filter import ANSIToTruecolor
+from textual.message import Message
+from textual.widgets import TextArea
+from textual.widgets.text_area import EditResult, Location
+
+import qcode.tui
+from qcode.tui.terminal import textual_internals as internals
+
+TESTED = "8.2"
+INTERNALS = internals.__name__
+
+
+class Plain(App[int]):
+    pass
+
+
+def keys(given: Iterable[Message]) -> list[str]:
+    return [message.key for message in given if isinstance(message, events.Key)]
+
+
+def test_the_version_is_the_one_whose_private_members_were_read() -> None:
+    assert version("textual").startswith(f"{TESTED}."), "read the new version's members, then change TESTED"
+    assert f"Textual {TESTED}." in (internals.__doc__ or "")
+
+
+def test_a_sequence_that_is_added_is_read_as_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ANSI_SEQUENCES_KEYS, "\x1b\x0e", ())  # taken back after the test
+    internals.add_key_sequence("\x1b\x0e", "alt+backspace")
+    assert keys(internals.XTermParser().feed("\x1b\x0e")) == ["alt+backspace"]
+
+
+def test_the_parser_is_fed_text_and_ticks() -> None:
+    parser = internals.XTermParser()
+    assert keys([*parser.feed("a\x1b[A"), *parser.tick()]) == ["a", "up"]
+
+
+def test_the_driver_reads_through_the_parser_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Parser(internals.XTermParser):
+        pass
+
+    monkeypatch.setattr(linux_driver, "XTermParser", internals.XTermParser)
+    internals.use_parser(Parser)
+    assert vars(linux_driver)["XTermParser"] is Parser
+    assert "XTermParser" in LinuxDriver.run_input_thread.__code__.co_names
+
+
+def test_an_app_has_its_driver_while_it_runs() -> None:
+    async def run() -> None:
+        app = Plain()
+        assert internals.driver_of(app) is None
+        async with app.run_test():
+            assert isinstance(internals.driver_of(app), HeadlessDriver)
+
+    asyncio.run(run())
+
+
+class Upper(io.StringIO):
+    def __init__(self, _file: object) -> None:
+        super().__init__()
+
+    def write(self, text: str) -> int:
+        return super().write(text.upper())
+
+
+def test_a_driver_writes_to_the_file_it_is_given_from_a_thread_of_its_own() -> None:
+    async def run() -> None:
+        driver = LinuxDriver(Plain())
+        wrapped: list[Upper] = []
+
+        def wrap(file: object) -> Upper:
+            wrapped.append(Upper(file))
+            return wrapped[0]
+
+        assert not internals.has_writer(driver)
+        internals.wrap_file(driver, wrap)
+        # What `start_application_mode` does before it touches the terminal.
+        thread = driver._writer_thread = WriterThread(wrapped[0])
+        file: object = driver._file
+        assert file is wrapped[0]
+        assert internals.has_writer(driver)
+        thread.start()
+        driver.write("text")
+        driver.close()
+        thread.stop()
+        assert wrapped[0].getvalue() == "TEXT"
+
+    asyncio.run(run())
+
+
+def test_a_driver_without_a_file_stays_as_it_is() -> None:
+    async def run() -> None:
+        driver = HeadlessDriver(Plain())
+        internals.wrap_file(driver, Upper)
+        assert not hasattr(driver, "_file")
+        assert not internals.has_writer(driver)
+
+    asyncio.run(run())
+
+
+def test_bindings_that_are_set_while_the_app_runs_hold() -> None:
+    class Bound(Plain):
+        count = 0
+
+        def action_add(self) -> None:
+            self.count += 1
+
+    async def run() -> None:
+        app = Bound()
+        async with app.run_test() as pilot:
+            await pilot.press("f9")
+            internals.set_bindings(app, BindingsMap([Binding("f9", "add", "Add")]))
+            await pilot.press("f9")
+            assert app.count == 1
+
+    asyncio.run(run())
+
+
+def test_an_app_is_mounted_while_it_runs_and_closing_at_its_end() -> None:
+    async def run() -> None:
+        app = Plain()
+        states = [(internals.is_mounted(app), internals.is_closing(app))]
+        async with app.run_test() as pilot:
+            await pilot.pause()
+            states.append((internals.is_mounted(app), internals.is_closing(app)))
+        states.append((internals.is_mounted(app), internals.is_closing(app)))
+        assert [states[0], states[1], states[2][1]] == [(False, False), (True, False), True]
+
+    asyncio.run(run())
+
+
+def test_the_local_clipboard_is_set_and_nothing_is_written() -> None:
+    async def run() -> None:
+        app = Plain()
+        async with app.run_test():
+            internals.set_local_clipboard(app, "text")
+            assert app.clipboard == "text"
+
+    asyncio.run(run())
+
+
+def test_the_filter_of_ansi_colors_follows_the_theme() -> None:
+    class Themed(Plain):
+        @property
+        def ansi_theme(self) -> TerminalTheme:
+            return MONOKAI
+
+    app = Themed()
+    (at,) = (index for index, one in enumerate(app._filters) if isinstance(one, ANSIToTruecolor))
+    before = app._filters[at]
+    internals.refresh_ansi_colors(app)
+    after = app._filters[at]
+    assert after is not before
+    assert isinstance(after, ANSIToTruecolor)
+    style = after.truecolor_style(Style(color="red"), Color(0, 0, 0).rich_color)
+    assert style.color is not None
+    assert style.color.triplet == MONOKAI.ansi_colors[1]
+
+
+@pytest.mark.parametrize("is_debugging", [False, True])
+def test_an_error_is_reported_instead_of_its_traceback(is_debugging: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEXTUAL", "debug" if is_debugging else "")
+
+    class Breaking(internals.CrashApp):
+        reported: tuple[Exception, ...] = ()
+
+        def report_crash(self, error: Exception) -> None:
+            self.reported += (error,)
+
+        def on_key(self) -> None:
+            raise KeyError("broken")
+
+    async def run() -> Breaking:
+        app = Breaking()
+        with pytest.raises(KeyError, match="broken"):
+            async with app.run_test() as pilot:
+                await pilot.press("a")
+        return app
+
+    app = asyncio.run(run())
+    assert [str(error) for error in app.reported] == ([] if is_debugging else ["'broken'"])
+    assert app.return_code == 1
+
+
+@pytest.mark.parametrize("key", ["backspace", "delete", "ctrl+w", "ctrl+u", "ctrl+k", "ctrl+x"])
+def test_every_key_that_deletes_can_be_changed(key: str) -> None:
+    class Kept(internals.KeyDeletingArea):
+        asked = 0
+        BINDINGS: ClassVar[list[BindingType]] = TextArea.BINDINGS
+
+        def delete_by_key(self, start: Location, end: Location) -> EditResult | None:
+            self.asked += 1
+            return super().delete_by_key(start, end) if self.asked > 1 else None
+
+    class Area(Plain):
+        def compose(self) -> ComposeResult:
+            yield Kept("one two")
+
+    async def run() -> None:
+        app = Area()
+        async with app.run_test() as pilot:
+            area = app.query_one(Kept)
+            area.focus()
+            area.move_cursor((0, 3))
+            await pilot.press(key)
+            assert (area.asked, area.text) == (1, "one two")
+            await pilot.press(key)
+            assert area.asked == 2
+            assert area.text != "one two"
+
+    asyncio.run(run())
+
+
+# Nothing else is used
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    for found in pkgutil.walk_packages(qcode.tui.__path__, "qcode.tui."):
+        if found.name != INTERNALS:
+            yield found.name, ast.parse(inspect.getsource(importlib.import_module(found.name)))
+
+
+def private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def named_in(tree: ast.AST) -> set[str]:
+    """Return the private names that a class defines, takes of `self` or `super()`, or has in a text (`getattr`)."""
+    names = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and (
+            isinstance(node.value, ast.Call) or (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+        )
+    }
+    names |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    names |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return set(filter(private, names))
+
+
+def of_textual(bases: Iterable[type]) -> set[str]:
+    found: set[str] = set()
+    for base in bases:
+        if base.__module__.partition(".")[0] == "textual":
+            found |= named_in(ast.parse(textwrap.dedent(inspect.getsource(base))))
+    return found
+
+
+def test_no_other_module_imports_a_private_module_of_textual() -> None:
+    for name, tree in sources():
+        imported = {
+            node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module is not None
+        } | {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        textual = {module for module in imported if module.partition(".")[0] == "textual"}
+        assert [module for module in textual if any(map(private, module.split(".")))] == [], name
+
+
+def test_no_other_class_uses_or_hides_a_private_member_of_textual() -> None:
+    seen = 0
+    for name, tree in sources():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ClassDef):
+                continue
+            made = getattr(importlib.import_module(name), node.name, None)
+            # A class that is made in a function is a driver.
+            bases = made.__mro__ if isinstance(made, type) else LinuxDriver.__mro__
+            theirs = of_textual(bases)
+            seen += bool(theirs)
+            assert named_in(node) & theirs == set(), f"{name}.{node.name}"
+    assert seen > 30
+
+
+def test_a_private_member_is_taken_of_nothing_but_an_own_object() -> None:
+    for name, tree in sources():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and private(node.attr):
+                assert isinstance(node.value, ast.Name), f"{name}: {ast.unparse(node)}"
+                assert node.value.id == "self", f"{name}: {ast.unparse(node)}"
