@@ -53,7 +53,6 @@ def run_app(arguments: Options) -> int:
             raise door.failure
         return code
     finally:
-        gc.enable()
         door.close()
 
 

@@ -108,9 +108,12 @@ def _run(options: Options, *, is_pipe: bool) -> int:
             release()
     # Until the first screen is painted nobody looks for garbage.
     gc.disable()
-    from qcode.cli.app import run_app
+    try:
+        from qcode.cli.app import run_app
 
-    return run_app(options)
+        return run_app(options)
+    finally:
+        gc.enable()
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
@@ -85,9 +84,10 @@ class Terminal:
             text = self.text
             if (wanted in text) if isinstance(wanted, str) else wanted(text):
                 return text
-            is_over = not self._read(_LOOK_AGAIN_S)
-            if is_over or time.monotonic() > deadline:
-                raise AssertionError(f"the screen never showed {wanted!r}:\n{self.text}")
+            if not self._read(_LOOK_AGAIN_S):
+                raise AssertionError(f"it ended ({self._ending()}) and had not shown {wanted!r}:\n{self.text}")
+            if time.monotonic() > deadline:
+                raise AssertionError(f"the screen did not show {wanted!r} in {timeout_s:g} s:\n{self.text}")
 
     def press(self, keys: str) -> None:
         self._child.send(keys)
@@ -132,6 +132,11 @@ class Terminal:
     ) -> None:
         self._child.close(force=True)
 
+    def _ending(self) -> str:
+        self._child.wait()
+        number = self._child.signalstatus
+        return f"signal {number}" if number is not None else f"exit code {self._child.exitstatus}"
+
     def _read(self, timeout_s: float) -> bool:
         """Take what the program writes within `timeout_s`; False where it has ended."""
         try:
@@ -141,8 +146,7 @@ class Terminal:
         except pexpect.EOF:
             return False
         self.raw += piece
-        with contextlib.suppress(NotImplementedError):
-            self._stream.feed(_plain(piece))
+        self._stream.feed(_plain(piece))
         return True
 
 

@@ -150,6 +150,7 @@ def test_starting_programs_leaks_no_descriptor_and_no_thread(tmp_path: Path) -> 
 
 def test_no_garbage_is_collected_with_the_restrictions_of_a_program(tmp_path: Path) -> None:
     during: list[bool] = []
+    gc.enable()
     launch = shell("true", lambda: during.append(gc.isenabled()))
     asyncio.run(output_of(launch, tmp_path))
     assert during == [False]
