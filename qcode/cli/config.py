@@ -14,7 +14,7 @@ from qcode.agent.models.limits import LimitStore, learned_lines
 from qcode.agent.sessions.export import About, exported, save_export
 from qcode.agent.sessions.store import SessionStore, first_words
 from qcode.agent.trust import TrustStore
-from qcode.cli.flags import UsageError
+from qcode.cli.arguments import UsageError
 from qcode.cli.terminal import put, say, working_folder
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths

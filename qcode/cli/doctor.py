@@ -13,7 +13,7 @@ from qcode import __version__
 from qcode.agent.doctor import Terminal, terminal_lines
 from qcode.agent.keys.connect import rows_of
 from qcode.agent.models.limits import LimitStore, learned_lines
-from qcode.agent.options import RunContext
+from qcode.agent.options import Options, RunContext
 from qcode.agent.trust import TrustStore, why_restricted
 from qcode.providers.catalog import catalog_source
 from qcode.safety.sandbox.detection import find_sandbox
@@ -139,7 +139,6 @@ def _programs(context: RunContext) -> Iterator[str]:
 def run() -> list[str]:
     """Return the report for the folder the program was started in; raise `QcodeError` where that cannot be."""
     from qcode.cli.context import run_context
-    from qcode.cli.flags import parse
     from qcode.cli.terminal import working_folder
 
-    return report(run_context(parse([]), working_folder(None), is_attended=False))
+    return report(run_context(Options(), working_folder(None), is_attended=False))
