@@ -130,7 +130,7 @@ class ApprovalRequested:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A call runs. `can_go_on`: the person may let it go on in the background (`Conversation.background`)."""
+    """A call started. `can_go_on`: the user may move it to the background (`Conversation.background`)."""
 
     call: ToolCall
     can_go_on: bool = False

@@ -75,7 +75,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class WebSearched:
-    """What the host of the model searched the web for in this reply, and the pages that the reply cites."""
+    """The web searches that the model's host ran for this reply, and the pages that the reply cites."""
 
     queries: tuple[str, ...]
     sources: tuple[Source, ...] = ()
