@@ -303,7 +303,7 @@ class AgentEvent:
 class TurnEnded:
     """The turn is over. `text` is its answer, complete or not; `replies` is the number of model replies.
 
-    `is_answered`: the last reply had text. `limit` is the limit that ended the turn, None if none did.
+    `is_answered`: the last reply had text. `limit` is the limit that ended the turn, or None.
     """
 
     outcome: Outcome
