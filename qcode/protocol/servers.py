@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, Protocol, TypeAlias
 
+from qcode.protocol.approvals import Decision, ServerApproval
 from qcode.protocol.events import Notice
 from qcode.values import dataclass
 
@@ -36,20 +37,6 @@ class ServerStatus:
     log: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerQuestion:
-    """Something of a server that waits for the person: may it run, or may its changed tools be offered.
-
-    `key` changes with what is asked, so that an answer can never be taken for another question. `detail` is the whole
-    of it, with nothing invisible in it.
-    """
-
-    key: str
-    server: str
-    question: str
-    detail: str
-
-
 class ToolServers(Protocol):
     """The servers of one session."""
 
@@ -57,10 +44,12 @@ class ToolServers(Protocol):
         """Every server, in the order of the configuration."""
         ...
 
-    def questions(self) -> tuple[ServerQuestion, ...]: ...
+    def approvals(self) -> tuple[ServerApproval, ...]:
+        """Return what waits for the user."""
+        ...
 
-    def answer(self, key: str, *, is_allowed: bool) -> None:
-        """Settle a question, a yes for good and a no for this session; a key that nobody asks any more is ignored."""
+    def answer(self, approval_id: str, decision: Decision) -> None:
+        """Decide an approval: a yes holds for good, a no for this session. An unknown or settled id is ignored."""
         ...
 
     def ask_again(self, server: str) -> None:

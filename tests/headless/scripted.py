@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from qcode.headless import HeadlessSetup, OutputFormat, run_headless
-from qcode.protocol.approvals import NO_OPTIONS, Answer, ApprovalMode, Background, TurnOptions
+from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, Background, Decision, TurnOptions
 from qcode.protocol.events import ApiCalls, ReplyFinished, TurnEnded, TurnEvent
 from qcode.protocol.library import Library
 from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant
@@ -48,7 +48,7 @@ class Scripted:
     def __init__(self, *steps: Step) -> None:
         self.steps = steps
         self.prompts: list[str] = []
-        self.answers: dict[str, Answer] = {}
+        self.answers: dict[str, Decision] = {}
         self.options = NO_OPTIONS
         self.is_cancelled = False
         self.is_closed = False
@@ -101,8 +101,8 @@ class Scripted:
         await self._cancelled.wait()
         return ended(step.text, outcome=Outcome.CANCELLED)
 
-    def answer(self, call_id: str, answer: Answer) -> None:
-        self.answers[call_id] = answer
+    def answer(self, approval_id: str, decision: Decision) -> None:
+        self.answers[approval_id] = decision
 
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         raise AssertionError("pipe mode steers nothing")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Collection, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from qcode.protocol.approvals import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
+from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, Decision, TurnOptions
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, ReplyFinished, StepStarted, TurnEnded, TurnEvent, TurnStarted
 from qcode.protocol.library import ExportForm, SessionInfo
@@ -57,7 +57,7 @@ class ScriptedConversation:
         self.mode: ApprovalMode = mode
         self.messages = messages
         self.prompts: list[str] = []
-        self.answers: list[tuple[str, Answer]] = []
+        self.answers: list[tuple[str, Decision]] = []
         self.steered: list[str] = []
         self.joined: set[str] = set()
         self.kept: tuple[Block, ...] = ()
@@ -117,8 +117,8 @@ class ScriptedConversation:
     def reports(self) -> Reports:
         raise NotImplementedError("tests of reports use a real conversation")
 
-    def answer(self, call_id: str, answer: Answer) -> None:
-        self.answers.append((call_id, answer))
+    def answer(self, approval_id: str, decision: Decision) -> None:
+        self.answers.append((approval_id, decision))
         self._answered.set()
 
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
