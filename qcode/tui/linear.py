@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from qcode.agent.settings import Setting
 from qcode.protocol.approvals import (
@@ -21,7 +21,6 @@ from qcode.protocol.approvals import (
     Answer,
     ApprovalMode,
     CallApproval,
-    Conversation,
     Decision,
     Deny,
     Question,
@@ -44,6 +43,9 @@ from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal.driver import BELL
 from qcode.tui.turns import close_events
 from qcode.tui.welcome import welcome_lines
+
+if TYPE_CHECKING:
+    from qcode.agent.conversation import Conversation
 
 _COMMANDS = frozenset(
     {
