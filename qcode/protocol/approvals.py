@@ -65,7 +65,7 @@ class RepeatedCall:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several answers; `detail` says what it means, if more is to be said."""
+    """One of several answers. `detail` explains it and may be empty."""
 
     label: str
     detail: str = ""
