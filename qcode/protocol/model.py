@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from qcode.protocol.messages import Message
 from qcode.protocol.tools import ToolSpec
@@ -10,7 +10,7 @@ from qcode.protocol.usage import Price
 from qcode.values import dataclass
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "max"]
-EFFORTS: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "max")
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
 
 @dataclass(frozen=True, slots=True)
