@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from qcode.cli.flags import SECTIONS
+from qcode.config.schema import KEYS
 from qcode.providers.registry import PROVIDERS
 from qcode.tui.commands.command import key_names
 from qcode.tui.commands.help import PROMPT_KEYS
@@ -19,6 +21,20 @@ from qcode.tui.prompt.editing import EDITING_KEYS
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (DOCS / "command-line.md", DOCS / "keys.md", DOCS / "guide" / "providers.md")
 _PART = re.compile(r"(<!-- begin ([\w-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
+
+
+def flags() -> str:
+    """Return a table of flags for each section of `--help`; the last column names the config key that a flag sets."""
+    keys = {key.meta.flag: key.name for key in KEYS if key.meta.flag}
+    parts = []
+    for title, section in SECTIONS.items():
+        rows = []
+        for flag in section:
+            key = next((keys[name] for name in flag.names if name in keys), "")
+            mark = "; pipe mode only" if flag.is_for_pipe else ""
+            rows.append((f"`{flag.typed}`", flag.meaning.replace("\n", " ") + mark, _code([key] if key else [])))
+        parts.append(f"### {title}\n\n{_table(('flag', 'effect', 'config key'), rows)}\n")
+    return "".join(parts)
 
 
 def commands() -> str:
@@ -67,6 +83,7 @@ def providers() -> str:
 
 
 PARTS: Mapping[str, Callable[[], str]] = {
+    "flags": flags,
     "commands": commands,
     "keys": keys,
     "prompt-keys": prompt_keys,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import get_args
 
 from qcode.agent.agent import Agent
-from qcode.agent.options import MODES
 from qcode.agent.outcomes import shortfall
-from qcode.protocol.approvals import Answer
+from qcode.protocol.approvals import Answer, ApprovalMode
 from qcode.protocol.events import (
     ApprovalRequested,
     Notice,
@@ -52,7 +52,7 @@ class Chat:
     def _command(self, name: str = "", argument: str = "") -> None:
         agent = self._agent
         match name:
-            case "mode" if mode := next((mode for mode in MODES if mode == argument), None):
+            case "mode" if mode := next((mode for mode in get_args(ApprovalMode) if mode == argument), None):
                 agent.conversation.set_mode(mode)
                 self._write(f"mode {agent.conversation.mode}")
             case "sessions":

@@ -97,7 +97,7 @@ def test_nothing_of_the_protocol_is_loaded_before_a_server_is_started(tmp_path: 
     (tmp_path / "config.toml").write_text('[mcp_servers.x]\ncommand = "x"\n')
     program = (
         f"import os, sys; os.environ['QCODE_HOME'] = {str(tmp_path)!r}; os.chdir({str(tmp_path)!r})\n"
-        "from qcode.cli.flags import parse\nfrom qcode.cli.context import run_context\n"
+        "from qcode.cli.arguments import parse\nfrom qcode.cli.context import run_context\n"
         "from qcode.agent.agent import Agent\n"
         "from pathlib import Path\n"
         "ready = Agent.begin(run_context(parse(['-m', 'demo/demo', '--trust']), Path.cwd(), is_attended=True))\n"
