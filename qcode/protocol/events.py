@@ -12,6 +12,7 @@ from dataclasses import field
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
+from qcode.protocol.approvals import CallApproval
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.messages import Message, ToolCall
 from qcode.protocol.reply import Limit, Outcome, ReasoningDelta, StopReason, TextDelta, WebSearched
@@ -97,35 +98,10 @@ class ReplyFinished:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """One of several answers. `detail` explains it and may be empty."""
-
-    label: str
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class ApprovalRequested:
-    """The turn waits for the user. `question` is one line, `preview` the exact command or unified diff.
+    """The turn waits for the user, until `Conversation.answer` is called with the id of the approval."""
 
-    Both are text to paint as it is: nothing in it is invisible, as `text.clean` defines it.
-
-    `rule` is the narrow rule that "always" would add, empty if none is offered. `kind`: `approval`, may the call
-    run; `repeat`, may it run although the same call has just brought the same result several times; `question`, the
-    model asks something, and the answer, one of `choices` or any text, is the result of the call; `plan`, `preview` is
-    a plan as Markdown, and a yes ends plan mode; `server`, of a tool server and no call at all: may it run, or may its
-    tools be offered. `agent` is what the sub-agent does whose call it is, in the words of the model that started it;
-    empty for a call of the conversation itself. `is_keepable`: "always" can also be kept for this folder.
-    """
-
-    call: ToolCall
-    question: str
-    preview: str
-    rule: str = ""
-    kind: Literal["approval", "repeat", "question", "plan", "server"] = "approval"
-    choices: tuple[Choice, ...] = ()
-    agent: str = ""
-    is_keepable: bool = False
+    approval: CallApproval
 
 
 @dataclass(frozen=True, slots=True)
