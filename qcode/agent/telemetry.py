@@ -14,7 +14,7 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -23,6 +23,7 @@ from qcode.protocol.events import ContinuationAttempt, ReplyFinished, TurnEnded,
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReplyEvent, StopReason
+from qcode.values import dataclass
 
 
 class DebugLog:

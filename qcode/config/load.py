@@ -13,13 +13,12 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
-from qcode import values
 from qcode.config.errors import ConfigError
 from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name, type_words
 from qcode.config.paths import ConfigPaths, project_file
@@ -39,6 +38,7 @@ from qcode.config.settings import (
     Ui,
 )
 from qcode.protocol.usage import Price
+from qcode.values import dataclass
 
 _T = TypeVar("_T", Output, Network)
 
@@ -225,7 +225,7 @@ Scope: TypeAlias = Literal["user", "project", "extra"]
 _LARGEST = 1 << 20
 
 
-@values.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Value:
     """`items` are the origins of the items of a list that all layers join, in its order."""
 
