@@ -38,7 +38,7 @@ fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.safety.shell.fuzz $(ARGS)
 
 check: lint types arch
-	$(MAKE) --no-print-directory test ARGS=--junit-xml=$(RAN)
+	$(MAKE) --no-print-directory test ARGS=--junit-xml=$(RAN) || $(BIN)/python .ci/again.py
 	$(BIN)/python .ci/ran.py $(RAN)
 
 fmt: $(VENV)/.test

@@ -85,9 +85,13 @@ def _config(rest: Sequence[str]) -> int:
 def _doctor(rest: Sequence[str]) -> int:
     if rest:
         raise UsageError("use: qcode doctor")
-    from qcode.cli.doctor import run
+    from qcode.agent.doctor import report
+    from qcode.cli.context import run_context
+    from qcode.cli.flags import parse
+    from qcode.cli.terminal import working_folder
 
-    return _out(*(clean(line) for line in run()))
+    context = run_context(parse([]), working_folder(None), is_attended=False)
+    return _out(*(clean(line) for line in report(context)))
 
 
 def _mcp(rest: Sequence[str]) -> int:

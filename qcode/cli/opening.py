@@ -120,7 +120,7 @@ def controls_of(context: RunContext, agent: Agent) -> Controls:
         return offered_tools(conversation.tools, conversation.policy, servers)
 
     def examine() -> tuple[str, ...]:
-        from qcode.cli.doctor import report
+        from qcode.agent.doctor import report
 
         return tuple(report(context, is_in_app=True, is_trusted=conversation.policy.is_trusted))
 

@@ -1,8 +1,8 @@
-"""What a compaction keeps, word for word and in short: which messages stay, what stands for the others. Pure.
+"""What a compaction keeps: which messages stay verbatim, and what replaces the others. Pure.
 
-Old tool output goes first. If that is not enough, a summary takes the place of everything before the last turns: the
-model's own words, and beside them what must not depend on a model: the user's prompts, files changed, open todos.
-`compactor` asks for the summary; here is everything that can be decided without one.
+Old tool output is dropped first. If that is not enough, a summary replaces everything before the last turns: the
+model's own words, and verbatim copies of what must not depend on a model (the user's prompts, changed files, open
+todos). `compactor` requests the summary.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
 
 COMPACT_AT = 0.8
-"""Share of the context window at which a conversation is compacted without being asked."""
+"""Share of the context window at which a conversation is compacted automatically."""
 
 TAIL_SHARE = 0.25
-"""Share of the window that the last turns may take, word for word."""
+"""Share of the window that the last turns may fill; they are kept verbatim."""
 
 TARGET_SHARE = 0.5
-"""Leaving out old tool output is enough where at most this share of the window is left."""
+"""No summary is requested if the conversation fills at most this share without its old tool output."""
 
 MIN_SHRINK = 0.9
-"""What is left must be at most this much of what was there."""
+"""A compaction must shrink the conversation to at most this share of its size."""
 
 MIN_OLD_TOKENS = 500
-"""Less than this is not worth a summary."""
+"""Fewer old tokens than this are not worth a summary."""
 
 SHORT_OUTPUT_CHARS = 400
 LARGEST_IN_TAIL_SHARE = 0.15
@@ -40,14 +40,14 @@ _CALL_CHARS, _RESULT_CHARS = 600, 1_500
 _FILES, _TODO_CHARS = 100, 4_000
 
 Part: TypeAlias = "int | Message"
-"""A message that stays, by its position, or what stands in the place of others."""
+"""The index of a message that stays, or a message that replaces others."""
 
 _SUMMARY, _SAID, _TOUCHED, _TODOS = "conversation_summary", "person_said", "files_changed", "open_todos"
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A transcript as a compaction sees it: everything before `tail` may go, the rest stays word for word."""
+    """A transcript split for compaction: everything before `tail` may be replaced, the rest stays verbatim."""
 
     messages: tuple[Message, ...]
     tail: int
@@ -59,9 +59,9 @@ class Shape:
 
 
 def shape_of(messages: Sequence[Message], window: int, *, is_asked: bool = False) -> Shape:
-    """Return where the last turns begin: as many as fit into their share, at the least the last step.
+    """Split a transcript before its last turns: as many as fit into their share, at least the last step.
 
-    `is_asked`: by the person, so that a short conversation is shortened too.
+    `is_asked`: the user requested the compaction, so a short conversation is shortened too.
     """
     kept = tuple(messages)
     room = int(min(window, tokens_of(kept)) * TAIL_SHARE) if is_asked else int(window * TAIL_SHARE)
@@ -76,7 +76,7 @@ def shape_of(messages: Sequence[Message], window: int, *, is_asked: bool = False
 
 
 def _may_begin(message: Message) -> bool:
-    """A history may be cut before a reply or a prompt, never between a call and its result."""
+    """Return whether a history may start with `message`: never between a call and its result."""
     return message.role == "assistant" or not any(isinstance(block, ToolResult) for block in message.blocks)
 
 
@@ -85,12 +85,12 @@ def tokens_of(messages: Iterable[Message]) -> int:
 
 
 def resolved(parts: Sequence[Part], messages: Sequence[Message]) -> list[Message]:
-    """Return the messages that `parts` stand for."""
+    """Return the messages that `parts` refer to."""
     return [messages[part] if isinstance(part, int) else part for part in parts]
 
 
 def without_old_output(shape: Shape) -> tuple[Part, ...]:
-    """Replace what old calls gave back by a short note, and what is huge in the last turns by its ends."""
+    """Replace old tool output with a short note, and shorten very long output in the last turns in the middle."""
     parts: list[Part] = []
     huge = int(shape.window * LARGEST_IN_TAIL_SHARE) * 4
     for at, message in enumerate(shape.messages):
@@ -113,7 +113,7 @@ def _shortened(block: Block, limit: int, *, is_old: bool) -> Block:
 
 
 def clipped(text: str, limit: int) -> str:
-    """Return `text` with its middle left out where it is longer than `limit` characters."""
+    """Return `text`, with its middle left out if it is longer than `limit` characters."""
     if len(text) <= limit:
         return text
     half = max(limit // 2 - 30, 1)
@@ -121,7 +121,7 @@ def clipped(text: str, limit: int) -> str:
 
 
 def summarized(shape: Shape, words: str, tools: Iterable[ToolSpec]) -> tuple[Part, ...]:
-    """Return the transcript with a summary, `words` of the model, in the place of everything old."""
+    """Return the transcript with everything before the tail replaced by a summary; `words` is the model's text."""
     sections = [
         "Earlier parts of this conversation were replaced by this summary to make room. Take it as what was said and "
         "done; the messages after it follow word for word.",
@@ -141,7 +141,7 @@ def is_summary(message: Message) -> bool:
 
 
 def said(messages: Iterable[Message]) -> str:
-    """Return what the person said in these messages, within bounds: of much the latest is kept."""
+    """Return the user's own texts in these messages, clipped; if there is too much, the latest are kept."""
     texts: list[str] = []
     for message in messages:
         if message.role != "user":
@@ -165,7 +165,7 @@ def said(messages: Iterable[Message]) -> str:
 
 
 def files_touched(messages: Iterable[Message], tools: Iterable[ToolSpec]) -> list[str]:
-    """Return the files that calls of writing tools named, the latest last, each once."""
+    """Return the files named in calls of writing tools, each once, the latest last."""
     writers = {tool.name for tool in tools if tool.writes_files}
     found: dict[str, None] = {}
     for message in messages:
@@ -191,7 +191,7 @@ def _paths_of(arguments: JsonObject) -> list[str]:
 
 
 def open_todos(messages: Sequence[Message]) -> str:
-    """Return the last list of todos the model kept, as it wrote it."""
+    """Return the model's last todo list, as the JSON that the model wrote."""
     for message in reversed(messages):
         for call in reversed(message.calls):
             if "todo" in call.name.lower() and parse_object(call.arguments) is not None:
@@ -202,7 +202,7 @@ def open_todos(messages: Sequence[Message]) -> str:
 
 
 def rendered(messages: Sequence[Message], most_tokens: int) -> str:
-    """Return messages as a text to be summarized, its middle left out where it is too long."""
+    """Return messages as a text for the summarizing model, with its middle left out if it is too long."""
     pieces = [piece for message in messages for piece in _pieces(message)]
     if estimate_text("\n".join(pieces)) <= most_tokens:
         return "\n".join(pieces)
@@ -244,7 +244,7 @@ def _section(tag: str, heading: str, body: str) -> str:
 
 
 def _within(text: str, tag: str) -> list[str]:
-    """Return what stands between the tags; not by a pattern, which reads to the end again for each opening tag."""
+    """Return the texts between the tags. A regular expression would scan to the end again for each opening tag."""
     opening, closing = f"<{tag}>\n", f"\n</{tag}>"
     found: list[str] = []
     start = text.find(opening)

@@ -1,8 +1,8 @@
-"""Compaction: when it is due (`CompactionScheduler`), and one that runs (`Compactor`).
+"""Compaction: when it is due (`CompactionScheduler`), and how one runs (`Compactor`).
 
-A compaction leaves old output out, asks for a summary if that is not enough, and checks that the transcript shrank.
-At most two requests for a summary, each within the output limit and the window of the model that writes it. A failure
-changes nothing: the transcript stays as it is until there is something shorter. What is kept is in `compaction`.
+A compaction drops old tool output, requests a summary if that is not enough, and checks that the transcript shrank.
+It sends at most two requests, each within the output limit and the window of the summarizing model. A failed
+compaction leaves the transcript unchanged. `compaction` decides what is kept.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SHORTER = "Write at most 600 words."
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """`parts` is None where it came to nothing; `problem` says why, or what else a person should know."""
+    """The result of a compaction. `parts` is None if it failed; `problem` tells the user why, or what was lost."""
 
     parts: tuple[Part, ...] | None
     before: int
@@ -74,9 +74,10 @@ _STREAMED = (
 
 
 class Compactor:
-    """`writer` writes the summary; `is_other`: it is not the model of the conversation. `size` is the prompt as known.
+    """One compaction. `writer` is the model that writes the summary; `size` is the size of the prompt in tokens.
 
-    `result` is there once it is over. Every request it made is in `ledger`.
+    `is_other`: the writer is not the model of the conversation. `result` is None until the compaction is over. `ledger`
+    counts every request it made.
     """
 
     def __init__(
@@ -121,14 +122,14 @@ class Compactor:
             if self._is_shorter(after):
                 return self._finish(trimmed, "output")
             if self._cause != "asked":
-                # Nobody asked for it and nothing could come of it: what is said is why the request does not fit.
+                # An automatic compaction that cannot help stays silent: the user learns why the request does not fit.
                 self.result = CompactionResult(None, self._before, self._before)
                 return []
             return self._fail("there is too little before the last turn")
         return self._ask()
 
     def handle(self, given: Input) -> list[Effect]:
-        """Take what the stream of the summary gives, a failure of it, or the end of a wait."""
+        """Handle an event of the summary's stream, its failure, or the end of a wait."""
         reply = self._reply
         if reply is None or self.result is not None:
             return []
@@ -143,7 +144,7 @@ class Compactor:
         return self._from_reply(effects)
 
     def cancel(self, *, is_unsent: bool) -> CompactionResult:
-        """Stop here; nothing changes."""
+        """Stop and leave the transcript unchanged."""
         if self._reply is not None and self._reply.result is None:
             self._reply.cancel(is_unsent=is_unsent)
         if self.result is None:
@@ -164,7 +165,7 @@ class Compactor:
         return self._from_reply(self._reply.begin())
 
     def _from_reply(self, effects: list[Effect]) -> list[Effect]:
-        """Pass on what sends and waits; what the summary's model shows is not for a front end."""
+        """Pass on requests and waits, but no text: a front end does not show the summary being written."""
         reply = self._reply
         assert reply is not None
         passed = [kept for effect in effects if (kept := self._passed(effect)) is not None]
@@ -199,7 +200,7 @@ class Compactor:
         return self._fail(why)
 
     def _fail(self, why: str) -> list[Effect]:
-        """Leave out old output where that helps at all; else change nothing."""
+        """Drop old tool output if that shortens the transcript; otherwise leave it unchanged."""
         trimmed = compaction.without_old_output(self._shape)
         if self._is_shorter(self._size(trimmed)):
             return self._finish(trimmed, "output", f"No summary could be made ({why}); old tool output was left out.")
@@ -220,11 +221,11 @@ class Compactor:
 
 
 _GROWTH_SHARE = 0.1
-"""How much of the window must fill anew before the next compaction, where the last one could not empty it further."""
+"""Share of the window that must fill up again before the next compaction of the same turn."""
 
 
 def compaction_effects(result: CompactionResult) -> list[Effect]:
-    """Return what follows from a compaction that is over: the transcript it leaves, and what a person is told."""
+    """Return the effects of a finished compaction: the new transcript, and notices for the user."""
     effects: list[Effect] = []
     if result.parts is not None:
         effects += [Compact(result.parts), Emit(Compacted(result.before, result.after, result.kind))]
@@ -246,7 +247,7 @@ class CompactionScheduler:
         return self._settings is not None and not self._has_failed
 
     def is_due(self, request: ModelRequest, model: KnownModel, counter: PromptCounter) -> bool:
-        """Say whether the window is so full that the conversation is to be compacted before `request`."""
+        """Return whether the window is so full that the conversation must be compacted before `request`."""
         settings = self._settings
         if settings is None or self._has_failed:
             return False
@@ -266,6 +267,6 @@ class CompactionScheduler:
         return Compactor(tuple(messages), model, writer, tools, retries, cause=cause, size=size, focus=focus)
 
     def end(self, result: CompactionResult) -> None:
-        """Take what a compaction came to: it decides when the next one is due."""
+        """Record the result of a compaction, which decides when the next one is due."""
         self._has_failed = result.parts is None
         self._floor += result.after

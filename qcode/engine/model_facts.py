@@ -1,8 +1,8 @@
-"""What is known of the model on its host: the facts of the catalog, and the limits that the host itself taught.
+"""Facts about a model on its host: those of the catalog, and limits learned from the host's errors.
 
 `learn_limit` reads a limit from the message of a refused request. A number counts only if the message, or the
-parameter it blames, speaks of the output cap or of the context, and only from 256 upwards, so that an error about
-something else teaches nothing.
+parameter that it names, is about the output cap or the context window, and only if it is at least 256. So an error
+about something else teaches nothing.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HostKnowledge:
-    """`output` and `window` are limits in tokens that the host named; they win over the catalog.
+    """What a host taught about a model. `output` and `window` are limits in tokens that override the catalog.
 
-    `refuses_marks`: it no longer knows the signatures in this history; that is no fact about the model.
+    `refuses_marks`: the host rejects the signatures in this history. This is a fact about the history, not the model.
     """
 
     output: int | None = None
@@ -67,7 +67,7 @@ class KnownModel:
 
     @property
     def sees_images(self) -> bool:
-        """Whether images may be sent; where nobody knows they may, and the host says."""
+        """Whether images may be sent. If it is unknown, they are sent, and the host's answer decides."""
         return self.facts.images is not False and not self.host.refuses_images
 
     def learning(self, learn: Learn) -> KnownModel:
@@ -94,10 +94,10 @@ _WINDOW_WORDS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LearnedLimit:
-    """`output`: the largest cap the host takes; `window`: the whole context it has, in tokens.
+    """A limit in tokens: the largest output cap that the host accepts, or its whole context window.
 
-    `prompt` is how many tokens the server counted in the prompt, `total` how many in prompt and output cap together,
-    where its message says so.
+    `prompt` is the server's token count of the prompt, `total` its count of prompt and output cap together; None if the
+    message does not name them.
     """
 
     kind: Literal["output", "window"]
@@ -108,10 +108,10 @@ class LearnedLimit:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """One way servers put it.
+    """A pattern for one wording of a limit.
 
-    `group` is the number that is the limit, `prompt` the one that is the prompt's size; `is_exclusive`: the number
-    itself is already too much.
+    `group` is the regex group of the limit, `prompt` that of the prompt's size. `is_exclusive`: the number itself is
+    already too large ("less than 8192").
     """
 
     kind: Literal["output", "window", "either"]
@@ -177,9 +177,9 @@ _TOTAL = re.compile(
 
 
 def learn_limit(message: str, param: str | None = None, *, cap: int | None = None) -> LearnedLimit | None:
-    """Return the limit that a refusal names, or None where it names none that can be trusted.
+    """Return the limit that a refusal names, or None if it names none that can be trusted.
 
-    A message that repeats the output cap that was asked for, `cap`, speaks of it, whatever its words.
+    A message that contains the requested output cap, `cap`, is about that cap, whatever its wording.
     """
     message, param = message[:_MAX_MESSAGE], (param or "")[:_MAX_PARAM]
     speaks_of_output = bool(_OUTPUT_WORDS.search(message)) or bool(_OUTPUT_WORDS.search(param))
@@ -217,6 +217,6 @@ def _number(digits: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Learn:
-    """Remember something about this model on this host, across runs; `refuses_marks` for the running turn only."""
+    """Remember a fact about this model on this host across runs; `refuses_marks` only for the current turn."""
 
     fact: LearnedLimit | Literal["silently_capped", "refuses_prefill", "refuses_images", "refuses_marks"]

@@ -11,7 +11,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from qcode.safety.paths import Ground, anchored, home_of
+from qcode.safety.paths import Ground, PathJudge, anchored, home_of
 from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import is_within
 from qcode.safety.shell.ast import Command, NotPlain, Word
@@ -48,7 +48,7 @@ class Judge:
     layer's answer for reading. `forms` are those of the whole line.
     """
 
-    ground: Ground
+    paths: PathJudge
     probes: Probes
     search_path: str = ""
     reader: Reader | None = None
@@ -57,7 +57,7 @@ class Judge:
     @staticmethod
     def of(flow: Flow, ground: Ground, probes: Probes, search_path: str, reader: Reader | None) -> Judge:
         """Return the judge for the parts of `flow`."""
-        return Judge(ground, probes, search_path, reader, flow.forms)
+        return Judge(PathJudge(ground), probes, search_path, reader, flow.forms)
 
     def part(self, part: Part) -> Verdict:
         """Judge one simple command, without the files it writes through `>`.
@@ -106,7 +106,7 @@ class Judge:
                 reads.tree(word, may_lead=may_lead)
 
     def _reads(self, folder: str, support: SandboxSupport) -> Reads:
-        return Reads(self.ground, self.reader, folder, self.probes.contents, support.masks)
+        return Reads(self.paths, self.reader, folder, self.probes.contents, support.masks)
 
     def _inputs(self, command: Command, reads: Reads) -> None:
         for word in command.inputs:
@@ -160,14 +160,14 @@ class Judge:
         return not any(os.path.lexists(folder / name) for folder in folders for name in (".git", "HEAD", "gitdir"))
 
     def _roots(self) -> tuple[str, ...]:
-        return os.path.normpath(self.ground.root), os.path.realpath(self.ground.root)
+        return os.path.normpath(self.paths.ground.root), os.path.realpath(self.paths.ground.root)
 
     def _cd(self, target: str | None, folder: str, reads: Reads) -> None:
         """Allow a `cd` to a folder inside, without links on the way: bash and the kernel differ on `..` after one."""
         if target is None:
             raise Complaint("this form of cd is not understood")
         path = os.path.normpath(os.path.join(folder, target))  # noqa: PTH118  # plain text, as bash joins it
-        folders = (self.ground.root, *self.ground.added)
+        folders = (self.paths.ground.root, *self.paths.ground.added)
         spelled = (*map(os.path.realpath, folders), *map(os.path.normpath, folders))
         base = max((one for one in spelled if is_within(path, one)), key=len, default="")
         if not base or os.path.realpath(path) != os.path.normpath(f"{os.path.realpath(base)}/{path[len(base) :]}"):
@@ -178,7 +178,7 @@ class Judge:
         """Raise if bash would take `name` from the workspace, or from a shim that lets a project choose."""
         if "/" in name:
             raise Complaint("a program named by its path")
-        roots = [os.path.realpath(one) for one in (self.ground.root, *self.ground.added)]
+        roots = [os.path.realpath(one) for one in (self.paths.ground.root, *self.paths.ground.added)]
         for part in self.search_path.split(":") if self.search_path else ():
             here = Path(part or ".") / name
             if not here.is_file() or not os.access(here, os.X_OK):
