@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -155,7 +156,7 @@ class RunContext:
             is_trusted = options.is_trusted or TrustStore(paths.state_dir).is_trusted(root)
         settings = load(paths, env, options.flags(), root, is_trusted, settings_file=options.settings_file)
         patience_s = ATTENDED_S if is_attended else UNATTENDED_S
-        keys = Keys(env, key_store(paths.state_dir, env, patience_s=patience_s, on_wait=on_wait))
+        keys = Keys(env, partial(key_store, paths.state_dir, env, patience_s=patience_s, on_wait=on_wait))
         return cls(options, env, paths, settings, keys, folder, root, is_attended, is_trusted, exit_tools, schema)
 
 

@@ -255,13 +255,16 @@ def file_layer(file: Path, scope: Scope) -> Layer:
 
 def flag_layer(flags: Mapping[str, object]) -> Layer:
     """Check the values of flags, by the dotted name of the key they set; None means not given."""
-    from qcode.config.lines import parse_key
-
     layer = Layer()
     for name, value in flags.items():
         if value is None:
             continue
-        path = canonical(parse_key(name))
+        path = tuple(name.split("."))
+        if find_key(path) is None:
+            from qcode.config.lines import parse_key  # a quoted part
+
+            path = parse_key(name)
+        path = canonical(path)
         key = find_key(path)
         if key is None:
             raise ConfigError(f"no key {name}; the nearest is {nearest(path)}")

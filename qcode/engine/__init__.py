@@ -47,7 +47,7 @@ Which file to open for which question:
     reply/repetition  When is a model stopped because it repeats itself?
     reply/requests    What exactly is sent? The texts for the model are in `synthetic`.
     caps, counting    How many tokens may a reply have? How large is a prompt?
-    compactor         When is the transcript compacted, and how? What is kept is in `compaction`.
+    compaction        When is the transcript compacted? How, and what is kept, is in `compactor`.
     transcript        What makes a history valid for every provider?
     model_facts       What is known about a model, and what did its host teach?
     ledger            How many requests, tokens and dollars did the turn use?

@@ -13,8 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from pathlib import Path
 
-from qcode.protocol.launch import Launch
-from qcode.protocol.tools import Refused
+from qcode.protocol.tools import Launch, Refused
 from qcode.tools.output import MOST_STORED
 from qcode.tools.processes import Ended, run_program
 from qcode.values import dataclass

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field, replace
 from decimal import Decimal
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from qcode.agent.models.limits import LimitStore
 from qcode.agent.permissions import Origins
@@ -37,10 +37,12 @@ from qcode.protocol.provider import Provider
 from qcode.protocol.reply import Outcome
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
-from qcode.providers.local import LocalWindow, WindowQuestion
 from qcode.providers.sdk import run_aside
 from qcode.safety.policy import Policy
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.providers.local import LocalWindow, WindowQuestion
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ from qcode.values import dataclass
 
 __all__ = ["Entry", "LoadedSession", "rebuild"]
 
-VERSION = 1
 _SHOWN_CALLS = 20
 _SHOWN_CHARS = 200
 INTERRUPTED = (
