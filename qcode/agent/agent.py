@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,7 +43,6 @@ from qcode.protocol.model import RetrySettings
 from qcode.protocol.provider import Provider
 from qcode.providers import registry
 from qcode.providers.connection import Timeouts, is_local
-from qcode.providers.tokens import TokenCounter
 from qcode.safety.paths import SandboxScope
 from qcode.safety.policy import Policy
 
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from qcode.agent.models.offered import ModelsService
     from qcode.agent.sessions.library import Library
     from qcode.agent.settings import SettingsService
+    from qcode.providers.tokens import TokenCounter
     from qcode.tools.web_search import SearchService, WebSearch
 
 MAX_TURNS_UNATTENDED = 100
@@ -190,7 +190,7 @@ class Agent:
             sessions=self._store if options.keeps_session else None,
             summarizer=self._summarizer,
             instruction_chars=lambda: len(self.memory.read().text),
-            tokens=TokenCounter(),
+            tokens=_token_counter,
             kinds=kinds,
             tuned=self._tuned,
             check=context.schema.complaint if context.schema is not None else None,
@@ -432,6 +432,13 @@ class Agent:
         from qcode.safety.redaction import Redactor
 
         return Redactor((*self._secrets, *self.context.keys.known())).redact(text)
+
+
+@cache
+def _token_counter() -> TokenCounter:
+    from qcode.providers.tokens import TokenCounter  # loads with the first prompt that may not fit
+
+    return TokenCounter()
 
 
 def _web_search(search: tuple[SearchService, str], gate: FetchGate) -> WebSearch:

@@ -19,7 +19,7 @@ from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.driver import Driver
 from qcode.agent.models.client import Connected, Models, Preparation, PromptLimits, Reached, Wiring, refused_turn
 from qcode.agent.permissions import Permissions
-from qcode.agent.reports import context_report, earlier_usage, turn_usage
+from qcode.agent.reports import ContextReport, TurnUsage, context_report, earlier_usage, turn_usage
 from qcode.agent.sessions.session import Session
 from qcode.agent.telemetry import Watching
 from qcode.agent.toolbox import Background
@@ -50,7 +50,6 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import Block, Message, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reports import ContextReport, TurnUsage
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
@@ -66,7 +65,10 @@ __all__ = ["Connected", "Conversation", "PromptLimits", "Wiring"]
 
 
 class Conversation:
-    """The real `protocol.approvals.Conversation`. Owns its session file and provider until `close`."""
+    """One session with one model, one turn at a time. Owns its session file and provider until `close`.
+
+    `effort` is how much the model is asked to think from the next turn on; None: the model's default.
+    """
 
     def __init__(
         self, wiring: Wiring, connected: Connected, session: Session, messages: tuple[Message, ...] = ()
@@ -115,6 +117,7 @@ class Conversation:
 
     @property
     def model(self) -> str:
+        """`provider/model`."""
         return self._connected.name
 
     @property
@@ -128,6 +131,7 @@ class Conversation:
 
     @property
     def messages(self) -> tuple[Message, ...]:
+        """The committed transcript."""
         return tuple(self._transcript.messages)
 
     def attach(self, blocks: tuple[Block, ...]) -> None:
@@ -136,15 +140,21 @@ class Conversation:
 
     @property
     def takes_images(self) -> bool:
+        """Whether images may be sent: False if the model is known to take none."""
         return self._connected.model.facts.images is not False
 
     @property
     def thinks(self) -> bool:
+        """Whether the model is known to think."""
         return self._connected.model.facts.thinking
 
     async def submit(
         self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
     ) -> AsyncGenerator[TurnEvent, None]:
+        """Run one turn; the last event is always `TurnEnded`. Closing the iterator cancels the turn.
+
+        `attached` are the images of this prompt.
+        """
         if self._driver is not None:
             raise RuntimeError("a turn is already running")
         try:
@@ -209,6 +219,7 @@ class Conversation:
             self._transcript.session.sync()
 
     def answer(self, call_id: str, answer: Answer) -> None:
+        """Answer an open `ApprovalRequested`; an unknown or settled id is ignored."""
         settled = self._calls.answered(call_id, answer)
         if settled is not None and self._driver is not None:
             self._tell_mode()
@@ -217,16 +228,19 @@ class Conversation:
             self._agents.answer(call_id, answer)
 
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
+        """Add `text` to the running turn before its next step; ignored if no turn runs."""
         if self._driver is not None:
             self._driver.give(SteerQueued(text, self._waiting.steered(text, attached)))
 
     def unsteer(self, text: str) -> bool:
+        """Take back the last `steer` with this text; False if the turn has it already."""
         is_back = self._driver is not None and self._driver.withdraw(text) is not None
         if is_back:
             self._waiting.withdraw(text)
         return is_back
 
     def cancel(self) -> None:
+        """End the running turn; what was shown stays. No request is sent after this."""
         if self._driver is not None:
             if self._agents is not None:
                 self._agents.halt()
@@ -234,6 +248,7 @@ class Conversation:
             self._preparation.cancel()
 
     def clear(self) -> None:
+        """Begin a new session in the same folder with the same model."""
         self.open_session(self._wiring.new_session(self.model))
 
     @property
@@ -283,6 +298,7 @@ class Conversation:
         self._counter.context_tokens = size_messages(self._transcript.messages)
 
     def set_model(self, name: str) -> None:
+        """Switch to `provider/model` for the next turn; raise `ValueError` with one line if that cannot be."""
         connected = self._wiring.connect(name)
         if self._own is not None:
             self._models.retire(self._own.provider)

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from qcode.agent.context.project import find_project_root
 from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
 from qcode.agent.trust import TrustStore
-from qcode.config.errors import ConfigError
 from qcode.config.load import flag_layer, load
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
 from qcode.protocol.approvals import ApprovalMode
-from qcode.protocol.errors import ExitCode, InputError, QcodeError
+from qcode.protocol.errors import ConfigError, ExitCode, InputError, QcodeError
 from qcode.protocol.model import Effort
 from qcode.protocol.tools import ToolSpec
 from qcode.values import dataclass

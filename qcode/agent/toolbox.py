@@ -317,7 +317,7 @@ class Scratch:
 
 
 class Background:
-    """The real `protocol.approvals.Background`: knows which calls run that can be moved."""
+    """The running calls that need not be waited for."""
 
     def __init__(self, toolbox: Toolbox) -> None:
         self._toolbox = toolbox
@@ -325,9 +325,14 @@ class Background:
 
     @property
     def calls(self) -> tuple[str, ...]:
+        """Ids of the calls that could continue in the background, in the order they began."""
         return tuple(call_id for call_id, asked in self._asked.items() if not asked.is_set())
 
     def move(self, call_id: str) -> None:
+        """Let a call end now with its output so far; what it runs continues as a job of the session.
+
+        Raise `ValueError` with one line if it cannot; a call that is over is ignored.
+        """
         asked = self._asked.get(call_id)
         if asked is None:
             return

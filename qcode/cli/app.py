@@ -23,7 +23,7 @@ from qcode.tui.setup import AppSetup, Opening
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
-    from qcode.protocol.approvals import Conversation
+    from qcode.agent.conversation import Conversation
 
 DEMO_NOTE = (
     "This is the built-in demo model: it works offline and plays every feature. /help demo lists what to ask.",

@@ -11,9 +11,9 @@ from qcode.cli.flags import SUBCOMMANDS, option_strings, option_values
 from qcode.cli.mcp import FLAGS as MCP_FLAGS
 from qcode.cli.mcp import SWITCHES as MCP_SWITCHES
 from qcode.cli.permissions import FLAGS, KINDS, SWITCHES
-from qcode.config.errors import ConfigError
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
+from qcode.protocol.errors import ConfigError
 from qcode.providers.registry import PROVIDERS, takes_key
 from qcode.values import dataclass
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from qcode.agent.context.project import find_project_root
 from qcode.agent.models.limits import LimitStore, learned_lines
-from qcode.agent.sessions.export import About, exported, save_export
+from qcode.agent.sessions.export import EXPORT_FORMS, About, ExportForm, exported, save_export
 from qcode.agent.sessions.store import SessionStore, first_words
 from qcode.agent.trust import TrustStore
 from qcode.cli.flags import UsageError
@@ -20,7 +20,6 @@ from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
 from qcode.protocol.errors import InputError
-from qcode.protocol.library import EXPORT_FORMS, ExportForm
 from qcode.text.clean import clean, single_spaced
 
 

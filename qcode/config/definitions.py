@@ -16,12 +16,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from qcode.config.errors import ConfigError
 from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name, type_words
 from qcode.config.load import KeyPath, Layer, Value, checked, file_layer, read_toml_text, servers_of
 from qcode.config.paths import AGENTS_FOLDER, PROJECT_FOLDER
 from qcode.config.schema import find_key
 from qcode.config.settings import McpServer, Origin
+from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
 
 COMMANDS_FOLDER = "commands"

@@ -19,7 +19,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
-from qcode.config.errors import ConfigError
 from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name, type_words
 from qcode.config.paths import ConfigPaths, project_file
 from qcode.config.schema import Key, canonical, dotted, find_key, is_table, leaves, nearest
@@ -37,6 +36,7 @@ from qcode.config.settings import (
     Tools,
     Ui,
 )
+from qcode.protocol.errors import ConfigError
 from qcode.protocol.usage import Price
 from qcode.values import dataclass
 

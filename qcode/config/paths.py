@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from qcode.config.errors import ConfigError
+from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
 
 CONFIG_NAME = "config.toml"

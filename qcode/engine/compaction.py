@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from qcode.engine import caps
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
@@ -12,12 +11,8 @@ from qcode.engine.effects import Compact, CompactionSettings, Effect, Emit
 from qcode.engine.model_facts import KnownModel
 from qcode.protocol.events import Compacted, Notice
 from qcode.protocol.messages import Message
-from qcode.protocol.model import ModelRequest, RetrySettings
-from qcode.protocol.tools import ToolSpec
+from qcode.protocol.model import ModelRequest
 from qcode.values import dataclass
-
-if TYPE_CHECKING:
-    from qcode.engine.compactor import Compactor
 
 Cause: TypeAlias = Literal["threshold", "full", "asked"]
 
@@ -74,15 +69,10 @@ class CompactionScheduler:
         room = caps.fit(request.max_tokens, prompt_tokens=size.tokens, window=model.window, is_counted=size.is_counted)
         return room is None or size.tokens >= settings.share * window
 
-    def start(
-        self, messages: Sequence[Message], model: KnownModel, tools: tuple[ToolSpec, ...], retries: RetrySettings,
-        cause: Cause, size: int, focus: str,
-    ) -> Compactor:  # fmt: skip
-        from qcode.engine.compactor import Compactor
-
-        writer = (self._settings.writer if self._settings is not None else None) or model
+    def start(self, model: KnownModel) -> KnownModel:
+        """Take note that a compaction starts; return the model that writes its summary."""
         self._floor = int((model.window or DEFAULT_CONTEXT_WINDOW) * _GROWTH_SHARE)
-        return Compactor(tuple(messages), model, writer, tools, retries, cause=cause, size=size, focus=focus)
+        return (self._settings.writer if self._settings is not None else None) or model
 
     def end(self, result: CompactionResult) -> None:
         """Record the result of a compaction, which decides when the next one is due."""

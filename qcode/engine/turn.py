@@ -323,9 +323,12 @@ class Turn:
 
     def _compact(self, cause: Cause, then: AfterCompaction, focus: str = "") -> list[Effect]:
         """Compact the transcript, then continue with `then`."""
+        from qcode.engine.compactor import Compactor
+
         size, settings = self._counter.size_of(self._plain_request()).tokens, self.settings
-        compactor = self._compaction.start(
-            self._messages, self.model, settings.tools, settings.retries, cause, size, focus
+        writer, messages = self._compaction.start(self.model), tuple(self._messages)
+        compactor = Compactor(
+            messages, self.model, writer, settings.tools, settings.retries, cause=cause, size=size, focus=focus
         )
         self.phase = phase = Compacting(compactor, then)
         return [Emit(CompactionStarted(cause)), *self._from_compaction(phase, compactor.begin())]

@@ -14,7 +14,7 @@ import select
 import sys
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
-from typing import BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from qcode.agent import outcomes
 from qcode.agent.outcomes import CHANGE_APPROACH, NOBODY, NOBODY_ANSWERS, denial_line, shortfall, summary
@@ -30,7 +30,7 @@ from qcode.headless.lines import (
 )
 from qcode.headless.output import OutputLostError, Pipe
 from qcode.headless.stderr import Margin, Meter, Progress, elapsed, remark
-from qcode.protocol.approvals import Answer, Conversation
+from qcode.protocol.approvals import Answer
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, InputError
 from qcode.protocol.events import (
     ApiCalls,
@@ -50,6 +50,9 @@ from qcode.protocol.reply import Outcome, StopReason, TextDelta
 from qcode.protocol.usage import Usage
 from qcode.text.clean import clean
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.conversation import Conversation
 
 LAST_WORDS = 0.25
 """Seconds a reader has to take the result of a turn that was cut short."""

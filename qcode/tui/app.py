@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable, Coroutine
 
+    from qcode.agent.conversation import Conversation
     from qcode.agent.keys.connect import KeysService
     from qcode.agent.settings import Setting
-    from qcode.protocol.approvals import Conversation
     from qcode.tui.turns import State
 
 __all__ = ["AppSetup", "QcodeApp"]

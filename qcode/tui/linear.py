@@ -13,10 +13,10 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from qcode.agent.settings import Setting
-from qcode.protocol.approvals import NO_OPTIONS, Answer, ApprovalMode, Conversation, TurnOptions
+from qcode.protocol.approvals import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
 from qcode.protocol.events import ApprovalRequested, Level, ToolFinished, TurnEnded, TurnEvent
 from qcode.protocol.model import Effort
 from qcode.text.clean import ensure_visible
@@ -34,6 +34,9 @@ from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal.driver import BELL
 from qcode.tui.turns import close_events
 from qcode.tui.welcome import welcome_lines
+
+if TYPE_CHECKING:
+    from qcode.agent.conversation import Conversation
 
 _COMMANDS = frozenset(
     {

@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from qcode.agent.context.file_index import FileIndex
     from qcode.agent.context.memory import Memory
     from qcode.agent.context.pictures import Picture
+    from qcode.agent.conversation import Conversation
     from qcode.agent.keys.connect import KeysService
+    from qcode.agent.mcp.servers import Servers
     from qcode.agent.models.offered import ModelsService
     from qcode.agent.offered_tools import OfferedTool
     from qcode.agent.permissions import Permissions
     from qcode.agent.settings import SettingsService
     from qcode.config.definitions import CustomCommand
-    from qcode.protocol.approvals import ApprovalMode, Conversation
+    from qcode.protocol.approvals import ApprovalMode
     from qcode.protocol.events import Notice
-    from qcode.protocol.servers import ToolServers
     from qcode.protocol.tools import ToolOutcome
 
 from qcode.tui.failures import Report, plain_report
@@ -125,7 +126,7 @@ class AppSetup:
     is_restricted: Callable[[], bool] = lambda: False
     has_sandbox: Callable[[], bool] | None = None
     warm_up: Callable[[], None] | None = None
-    servers: ToolServers | None = None
+    servers: Servers | None = None
     notices: tuple[Notice, ...] = ()
     painted: Callable[[], None] | None = None
     controls: Controls | None = None

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qcode.agent.context.attachments import shell_block
-from qcode.protocol.approvals import Conversation
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import one_line
 from qcode.tui.setup import AppSetup
 from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView
+
+if TYPE_CHECKING:
+    from qcode.agent.conversation import Conversation
 
 _MOST_KEPT = 16_000
 _STOPPED = "stopped by the person"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from qcode.protocol.approvals import Answer, Conversation
+from qcode.protocol.approvals import Answer
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import ApprovalRequested, TurnEnded, TurnEvent
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
@@ -20,6 +20,9 @@ from qcode.tui.presenter import Presenter
 from qcode.tui.prompt.queue import Submission
 from qcode.tui.setup import AppSetup
 from qcode.tui.status import StatusLine
+
+if TYPE_CHECKING:
+    from qcode.agent.conversation import Conversation
 
 State: TypeAlias = Literal["idle", "working", "asking"]
 

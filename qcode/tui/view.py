@@ -21,7 +21,7 @@ from textual.timer import Timer
 from textual.widgets.text_area import Selection
 
 from qcode.agent.settings import Setting
-from qcode.protocol.approvals import ApprovalMode, Conversation, TurnOptions
+from qcode.protocol.approvals import ApprovalMode, TurnOptions
 from qcode.protocol.events import Level
 from qcode.protocol.messages import Image
 from qcode.protocol.model import Effort
@@ -65,6 +65,7 @@ from qcode.tui.turns import Turns
 from qcode.tui.welcome import welcome_lines
 
 if TYPE_CHECKING:
+    from qcode.agent.conversation import Conversation
     from qcode.tui.screens.connect import Connected
 
 

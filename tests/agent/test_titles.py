@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.conversation import Connected
+from qcode.agent.reports import TurnUsage
 from qcode.agent.sessions.library import title_of
 from qcode.engine.model_facts import KnownModel
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.reply import StopReason
-from qcode.protocol.reports import TurnUsage
 from qcode.protocol.usage import Price, Usage
 from tests.agent.test_conversation import Talk, talk
 from tests.fakes.scripted import Hang, ScriptedProvider, fails, text_reply

@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from qcode.agent.conversation import Conversation
 from qcode.headless import HeadlessSetup, OutputFormat, run_headless
-from qcode.protocol.approvals import NO_OPTIONS, Answer, ApprovalMode, Background, TurnOptions
+from qcode.protocol.approvals import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
 from qcode.protocol.events import ApiCalls, ReplyFinished, TurnEnded, TurnEvent
-from qcode.protocol.library import Library
 from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant
 from qcode.protocol.model import Effort
 from qcode.protocol.reply import Outcome, StopReason
-from qcode.protocol.reports import Reports
-from qcode.protocol.rewinding import Rewinds
 from qcode.protocol.usage import Usage
 
 
@@ -34,7 +32,7 @@ class UntilCancelled:
 Step: TypeAlias = TurnEvent | UntilCancelled | Exception
 
 
-class Scripted:
+class Scripted(Conversation):
     """Plays `steps`; remembers answers and whether it was cancelled or closed."""
 
     session_id = "s-1"
@@ -59,22 +57,6 @@ class Scripted:
 
     def unsteer(self, text: str) -> bool:
         raise AssertionError("nobody types in pipe mode")
-
-    @property
-    def background(self) -> Background:
-        raise AssertionError("nobody moves calls in pipe mode")
-
-    @property
-    def library(self) -> Library:
-        raise AssertionError("pipe mode opens no other session")
-
-    @property
-    def rewinds(self) -> Rewinds:
-        raise AssertionError("nothing is taken back in pipe mode")
-
-    @property
-    def reports(self) -> Reports:
-        raise AssertionError("pipe mode reports by its result")
 
     def compact(self, focus: str = "") -> AsyncGenerator[TurnEvent]:
         raise AssertionError("nobody asks for a compaction in pipe mode")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
+from qcode.agent.reports import TurnUsage
 from qcode.protocol.events import ApiCalls
-from qcode.protocol.reports import TurnUsage
 from qcode.protocol.usage import Usage
 from qcode.tui.terminal.driver import Announcer
 from tests.tui.harness import SETUP, Running, drive

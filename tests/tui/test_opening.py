@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from textual import events
 from textual.pilot import Pilot
 
-from qcode.protocol.approvals import Conversation
+from qcode.agent.conversation import Conversation
 from qcode.protocol.messages import Text, assistant, user
 from qcode.tui.app import QcodeApp
 from qcode.tui.screens.connect import ConnectScreen

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from textual.pilot import Pilot
 
+from qcode.agent.mcp.servers import ServerQuestion, ServerStatus, ServerTool
 from qcode.protocol.events import ApprovalRequested, Notice
-from qcode.protocol.servers import ServerQuestion, ServerStatus, ServerTool
 from qcode.tui.panels.approval import GUARD_SECONDS
 from qcode.tui.widgets import HangingText
 from tests.tui.harness import Running, at_work, drive, make_app

@@ -24,16 +24,16 @@ from qcode.tools.workspace import UNRECORDED, Workspace
 
 if TYPE_CHECKING:
     from qcode.agent.checkpoints.blobs import Blobs
-    from qcode.agent.checkpoints.rewind import Rewinder
+    from qcode.agent.checkpoints.rewind import FileDiff, OwnMessage, Rewinder, RewindPlan, RewindReport, What
     from qcode.agent.checkpoints.watch import Watch
-    from qcode.protocol.rewinding import FileDiff, OwnMessage, RewindPlan, RewindReport, What
 
 _T = TypeVar("_T")
 
 
 class Checkpoints:
-    """For one workspace, session after session: `follow` is called with each. The real `protocol.rewinding.Rewinds`.
+    """For one workspace, session after session: `follow` is called with each.
 
+    Plans and steps raise `ValueError` with one line for the user if they cannot be, also while a turn runs.
     `moved` is called when the session is at another point; while `is_busy` nothing goes back or forth.
     """
 
@@ -73,25 +73,29 @@ class Checkpoints:
         self._recorder.close()
 
     def own_messages(self) -> tuple[OwnMessage, ...]:
+        """Return the messages that the conversation can be taken back to, the first one first."""
         return self._rewinder.own_messages()
 
     async def plan_undo(self) -> RewindPlan:
+        """Plan to take back the last turn, or a compaction that was asked for after it."""
         return await self._work(self._rewinder.plan_undo)
 
     async def plan_redo(self) -> RewindPlan:
         return await self._work(self._rewinder.plan_redo)
 
     async def plan_rewind(self, number: int, what: What) -> RewindPlan:
+        """Plan to go back to before the message `number`."""
         return await self._work(lambda: self._rewinder.plan_rewind(number, what))
 
     async def perform(self, plan: RewindPlan, overwrite: Collection[str] = ()) -> RewindReport:
-        """Perform a plan to its end, also where nobody waits for it any more."""
+        """Perform a plan to its end, also if the caller is cancelled; doubtful files only if `overwrite` has them."""
         try:
             return await self._work(lambda: self._rewinder.perform(plan, overwrite))
         finally:
             self._moved()
 
     async def file_changes(self) -> tuple[FileDiff, ...]:
+        """Return what the session changed in files that were not put back."""
         from qcode.agent.checkpoints.rewind import session_diffs
 
         return await self._work(lambda: session_diffs(self._session, self._recorder.blobs, self._workspace.show))

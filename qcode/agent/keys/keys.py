@@ -95,7 +95,7 @@ class Keys:
             return {}
 
     def _stored(self, spec: ProviderSpec) -> Secret | None:
-        if self.store is None or self.place_of(spec) is None:
+        if self.place_of(spec) is None or self.store is None:
             return None
         try:
             key = self.store.get(registry.key_name(spec))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from qcode.agent.mcp.connection import Connection, one_line
 from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, Place
@@ -21,7 +22,6 @@ from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.agent.mcp.tools import MOST_TOOLS, Listed, Offered, bounded_text, offered, outcome_of, shown_name, split_name
 from qcode.agent.trust import Piece
 from qcode.protocol.events import Level, Notice
-from qcode.protocol.servers import ServerQuestion, ServerState, ServerStatus, ServerTool
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.text.clean import visible, visible_json
 from qcode.text.json import JsonObject
@@ -34,6 +34,48 @@ WAIT_S = 10.0
 _CLOSING_S = 2.0
 _SILENT_S = 1.0
 _UNTRUSTED = "this folder is not trusted"
+
+
+ServerState: TypeAlias = Literal["off", "restricted", "waiting", "refused", "starting", "ready", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTool:
+    """A tool as its server describes it. `name` is what a model calls, `problem` why it is not offered, if so."""
+
+    name: str
+    description: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """One server. `what` is its command line or address without secrets, `origin` the file that names it.
+
+    `problem` is one line, `log` the last lines it wrote to its standard error; both are foreign text.
+    """
+
+    name: str
+    state: ServerState
+    what: str
+    origin: str
+    tools: tuple[ServerTool, ...] = ()
+    problem: str = ""
+    log: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerQuestion:
+    """Something of a server that waits for the user: may it run, or may its changed tools be offered.
+
+    `key` changes with the question, so that an answer can never be taken for another question. `detail` is the whole
+    of it, with nothing invisible in it.
+    """
+
+    key: str
+    server: str
+    question: str
+    detail: str
 
 
 @dataclass(slots=True)
@@ -56,7 +98,7 @@ class _Server:
 
 
 class Servers:
-    """The real `protocol.servers.ToolServers`. Owns every process it starts until `close`, or `kill`.
+    """The servers of one session. Owns every process it starts until `close`, or `kill`.
 
     Where nobody watches its questions, notices say how to approve. `complaints` are what was wrong with the files that
     name servers.
@@ -85,12 +127,14 @@ class Servers:
     # What front ends see
 
     def statuses(self) -> tuple[ServerStatus, ...]:
+        """Return every server, in the order of the configuration."""
         return tuple(self._status(server) for server in self._servers.values())
 
     def questions(self) -> tuple[ServerQuestion, ...]:
         return tuple(self._question(server) for server in self._servers.values() if _waits(server))
 
     def answer(self, key: str, *, is_allowed: bool) -> None:
+        """Settle a question: a yes for good, a no for this session. A key that is not open is ignored."""
         server = next((one for one in self._servers.values() if _waits(one) and self._question(one).key == key), None)
         if server is None:
             return
@@ -108,6 +152,7 @@ class Servers:
         self._changed()
 
     def ask_again(self, server: str) -> None:
+        """Ask again what was refused in this session."""
         found = self._servers.get(server)
         if found is None or not found.is_refused:
             return
@@ -117,6 +162,7 @@ class Servers:
         self._changed()
 
     def restart(self, server: str) -> None:
+        """Start a server again, whatever its state."""
         found = self._servers.get(server)
         if found is None or found.state in ("off", "restricted", "waiting", "refused"):
             return
@@ -126,6 +172,10 @@ class Servers:
         self._changed()
 
     def start(self, on_change: Callable[[], None] | None = None) -> None:
+        """Start them all, once, on the running loop.
+
+        `on_change` is called there after each change; whoever gives it asks the user the open questions.
+        """
         if not self._is_started:
             self._is_started = True
             if on_change is not None:

@@ -14,10 +14,9 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from qcode.config.definitions import read_mcp_file
-from qcode.config.errors import ConfigError
 from qcode.config.paths import MCP_FILE
 from qcode.config.settings import McpServer, Settings
-from qcode.protocol.errors import ExitCode, QcodeError
+from qcode.protocol.errors import ConfigError, ExitCode, QcodeError
 from qcode.text.clean import visible
 from qcode.values import dataclass
 

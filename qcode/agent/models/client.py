@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from qcode.agent.models.limits import LimitStore
 from qcode.agent.permissions import Origins
@@ -43,6 +43,7 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.providers.local import LocalWindow, WindowQuestion
+    from qcode.providers.tokens import TokenCounter
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class Wiring:
     effort: Effort | None = None
     debug_log: DebugLog | None = None
     mentioned: Callable[[str, Spans], tuple[tuple[Block, ...], tuple[str, ...]]] = lambda typed, foreign: ((), ())
-    tokens: TokenCounting | None = None
+    tokens: Callable[[], TokenCounter] | None = None
     sessions: SessionStore | None = None
     summarizer: Callable[[], Connected | None] = lambda: None
     instruction_chars: Callable[[], int] = lambda: 0
@@ -148,7 +149,7 @@ class Reached:
 
     def counter(self) -> PromptCounter:
         tokens = self.wiring.tokens
-        return PromptCounter(tokens.count if tokens is not None else None)
+        return PromptCounter(None if tokens is None else lambda text: tokens().count(text))
 
 
 ASK_TIMEOUT_S = 10.0
@@ -225,17 +226,10 @@ def refused_turn(prompt: str, why: str) -> tuple[TurnEvent, ...]:
     return TurnStarted(prompt), ended
 
 
-class TokenCounting(Protocol):
-    """Counts tokens with a vocabulary. `load` blocks and says whether there is one; `count` never blocks."""
-
-    def load(self) -> bool: ...
-    def count(self, text: str) -> int | None: ...
-
-
 class Preparation:
     """For one model. `window` is what its server said so far, None where it did not."""
 
-    def __init__(self, name: str, question: WindowQuestion | None, tokens: TokenCounting | None) -> None:
+    def __init__(self, name: str, question: WindowQuestion | None, tokens: Callable[[], TokenCounter] | None) -> None:
         self.window: int | None = None
         self._name = name
         self._question = question
@@ -281,7 +275,7 @@ class Preparation:
             return
 
         async def counted() -> None:
-            await run_aside(lambda: tokens.load() and counter.size_of(request, enough=0))
+            await run_aside(lambda: tokens().load() and counter.size_of(request, enough=0))
 
         self._counting = asyncio.ensure_future(counted())
         await _over(self._counting)

@@ -9,19 +9,22 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from textual.screen import Screen
 
 from qcode.agent.settings import Setting
-from qcode.protocol.approvals import ApprovalMode, Conversation, TurnOptions
+from qcode.protocol.approvals import ApprovalMode, TurnOptions
 from qcode.protocol.events import Level
 from qcode.protocol.model import Effort
-from qcode.protocol.servers import ServerStatus
 from qcode.tools.dialog import TodoItem
 from qcode.tui.prompt.menu import Choice
 from qcode.tui.setup import AppSetup
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.conversation import Conversation
+    from qcode.agent.mcp.servers import ServerStatus
 
 Result = TypeVar("Result")
 Scroll: TypeAlias = Literal["page_up", "page_down", "home", "end"]

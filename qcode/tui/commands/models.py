@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from qcode.agent.models.offered import ModelsService
-from qcode.protocol.approvals import Conversation
 from qcode.protocol.events import Level
 from qcode.protocol.model import EFFORTS, Effort
 from qcode.tui.commands.command import Command, CommandHost, nearest
 
 if TYPE_CHECKING:
+    from qcode.agent.conversation import Conversation
     from qcode.tui.screens.models import Chosen
 
 AUTO = "auto"

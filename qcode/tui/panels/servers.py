@@ -5,14 +5,18 @@ Each question is asked once; `/mcp` asks again after it was put off. Nothing is 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from qcode.protocol.approvals import Answer
 from qcode.protocol.events import ApprovalRequested
 from qcode.protocol.messages import ToolCall
-from qcode.protocol.servers import ServerStatus, ToolServers
 from qcode.text.clean import one_line
 from qcode.text.numbers import count_text
 from qcode.tui.layout import Widgets
 from qcode.tui.turns import Turns
+
+if TYPE_CHECKING:
+    from qcode.agent.mcp.servers import Servers, ServerStatus
 
 HOW_TO = (
     "No tool servers are set. Name one in your config.toml:\n\n"
@@ -25,7 +29,7 @@ _LONGEST_LOG = 12
 class ServerWatch:
     """Shows the servers of one app. `refresh` is called in the app after each change."""
 
-    def __init__(self, servers: ToolServers | None, widgets: Widgets, turns: Turns) -> None:
+    def __init__(self, servers: Servers | None, widgets: Widgets, turns: Turns) -> None:
         self._servers = servers
         self._widgets = widgets
         self._turns = turns

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from qcode.agent.context.clipboard import Clip
 from qcode.agent.context.file_index import Found
 from qcode.agent.context.pictures import Picture, picture_of
-from qcode.protocol.approvals import Conversation
 from qcode.protocol.errors import InputError
 from qcode.protocol.events import Level
 from qcode.tui.prompt.menu import recent_paths
 from qcode.tui.setup import AppSetup
+
+if TYPE_CHECKING:
+    from qcode.agent.conversation import Conversation
 
 
 class Attaching:

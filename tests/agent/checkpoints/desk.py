@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from qcode.agent.checkpoints.checkpoints import Recorder
-from qcode.agent.checkpoints.rewind import Rewinder
+from qcode.agent.checkpoints.rewind import Rewinder, RewindPlan, RewindReport
 from qcode.agent.checkpoints.watch import Watch
 from qcode.agent.sessions.store import SessionStore
 from qcode.protocol.messages import Text, assistant, user
-from qcode.protocol.rewinding import RewindPlan, RewindReport
 from qcode.tools.workspace import Workspace
 
 

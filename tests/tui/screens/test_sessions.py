@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.context.attachments import shell_block
+from qcode.agent.reports import ContextReport, TurnUsage
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.messages import Message, Text, assistant
-from qcode.protocol.reports import ContextReport, TurnUsage
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import age_text
