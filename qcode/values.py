@@ -1,8 +1,8 @@
-"""`dataclass(slots=True)`, frozen or not, made in a tenth of the time.
+"""A replacement for `dataclass(slots=True)`, frozen or not, that creates a class in a tenth of the time.
 
-Every start makes their classes before anything is sent, and the standard decorator compiles six methods for each.
-Here all but `__init__` are shared, and that is compiled with the first instance. To a type checker it is the
-standard one, and `fields`, `replace`, `asdict`, patterns, copying and pickling work as with that.
+Hundreds of these classes are created at every start, and the standard decorator compiles six methods for each. Here
+all but `__init__` are shared, and that is compiled with the first instance. Type checkers see the standard decorator;
+`fields`, `replace`, `asdict`, patterns, copying and pickling work as usual.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, slots: bool, frozen: bool = False) -> Callable[[type[ValueT]], type[ValueT]]:
-        """Make a class of values, which has slots. Fields come by position or name; only a frozen value has a hash."""
+        """Make a class with slots; a frozen one has a hash. Fields are given by position or by name."""
         if not slots:
             raise TypeError("a value has slots")
         return lambda cls: _value_class(cls, is_frozen=frozen)
 
 
 def _value_class(cls: type[ValueT], *, is_frozen: bool) -> type[ValueT]:
-    # Without a text the standard decorator would work out a signature to write there.
+    # Without a docstring the standard decorator would compute a signature for it.
     cls.__doc__ = cls.__doc__ or cls.__name__
     made = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     for name, method in _methods(made, is_frozen=is_frozen).items():
@@ -66,7 +66,7 @@ def _methods(cls: type[Any], *, is_frozen: bool) -> dict[str, Callable[..., Any]
 
 
 def _getter(names: list[str]) -> Callable[[object], tuple[object, ...]]:
-    """Return what takes these attributes of a value as a tuple."""
+    """Return a function that returns these attributes of a value as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda value: tuple(getattr(value, name) for name in names)
@@ -81,7 +81,7 @@ def _refuse_to_delete(value: object, name: str) -> None:
 
 
 def _initialiser(cls: type[Any], fields: tuple[dataclasses.Field[Any], ...]) -> Callable[..., None]:
-    """Return the `__init__` of `cls`, which writes through the slots, for the class refuses to be written to."""
+    """Return the `__init__` of `cls`, which sets the slots directly, because the class refuses assignment."""
     names: dict[str, object] = {"_missing": dataclasses.MISSING}
     parameters, lines = ["self"], []
     for field in fields:

@@ -2,7 +2,7 @@
 
 Old tool output is dropped first; if that is not enough, a summary is requested, and the transcript must have shrunk in
 the end. At most two requests, each within the output limit and the window of the model that writes the summary. A
-failure changes nothing. The summary stands for everything before the last turns, and beside it what must not depend on
+failure changes nothing. A summary stands for everything before the last turns, and beside it what must not depend on
 a model: the user's prompts, files changed, open todos. When a compaction is due is decided in `compaction`, and this
 loads with the first.
 """

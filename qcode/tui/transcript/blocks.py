@@ -200,7 +200,7 @@ class _Walk:
         return lines
 
     def _take_task(self, index: int) -> str:
-        """Remove the checkbox of a task item from its text and return it; empty if it is no task item."""
+        """Remove the checkbox of a task item from its text and return it; empty for any other item."""
         inline = self.tokens[index + 2] if self.tokens[index + 1].type == "paragraph_open" else None
         if inline is None or not inline.children or inline.children[0].type != "text":
             return ""

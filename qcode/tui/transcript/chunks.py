@@ -1,8 +1,8 @@
 """Splits streaming Markdown into chunks that are rendered once, and renders the growing chunk at a constant cost.
 
-A chunk is a top-level fenced block, a list item, or the text between blank lines. Where it ends depends only on
-complete lines, so streamed text is split exactly like complete text. Example: "# Title\\n\\nSome text\\n- one\\n- two"
-has the chunks "# Title", "Some text", "- one" and "- two".
+A chunk is a top-level fenced block, a list item, or the text between blank lines. Its end depends only on complete
+lines, so streamed text is split exactly like complete text. Example: "# Title\\n\\nSome text\\n- one\\n- two" has the
+chunks "# Title", "Some text", "- one" and "- two".
 
 A long chunk that still grows is divided at a place that most likely changes nothing. When it is finished, it is
 rendered as a whole, which replaces the guess.
@@ -306,7 +306,7 @@ class GrowingParagraph:
 
 
 def _place_before(source: str, start: int, end: int) -> int | None:
-    """Return the last place to divide: a space between words, else a space before a word, else inside a word."""
+    """Return the last place to divide, preferring a space between words, then a space before a word."""
     for pattern in (_BETWEEN_WORDS, _BEFORE_WORD, _INSIDE_WORD):
         found = [match.start() + 1 for match in pattern.finditer(source, start, end)]
         if found:

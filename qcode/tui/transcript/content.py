@@ -24,7 +24,7 @@ class Content:
     """The entries of a transcript. `take_changed` returns the first entry that must be laid out again.
 
     While a new attempt replaces a reply, `held` is the rest of the old text; the new attempt precedes it, starting at
-    the index `held_at`. `arrivals` counts additions, so that a user who scrolled away can be told. With
+    the index `held_at`. `arrivals` counts additions, for the label that reports new text below. With
     `folds_at_once` False, finished reasoning stays unfolded, because the user may be reading it.
     """
 

@@ -47,7 +47,7 @@ def parse_diff(diff: str) -> list[Row]:
 
 
 def _outside(line: str) -> Iterator[Row]:
-    """Yield the row of a line between hunks: the new file name, or a line that is no header."""
+    """Yield the row of a line between hunks: the new file name, or any text that is not a header."""
     if line.startswith("+++ ") and line != "+++ /dev/null":
         yield Row("file", tidy(line[4:].split("\t")[0]).removeprefix("b/"))
     elif not line.startswith(("--- ", "+++ ", "\\", "diff --git", "index ")) and line:

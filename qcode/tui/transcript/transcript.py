@@ -58,7 +58,7 @@ class SearchingPane(MarkingPane):
         self._opened = []
 
     def search(self, text: str) -> Found:
-        """Search for `text` and show the nearest match at or above the start of the search, else the last match."""
+        """Search for `text` and show the nearest match at or above the start of the search, or the last match."""
         search = self._search
         if search is None:
             self.begin_search()

@@ -15,7 +15,7 @@ from qcode.agent.subagent_kinds import KINDS
 from qcode.agent.toolbox import Toolbox
 from qcode.config.settings import Tools
 from qcode.engine.model_facts import KnownModel
-from qcode.protocol.approvals import Answer, ApprovalMode
+from qcode.protocol.approvals import ApprovalMode, CallApproval, Decision
 from qcode.protocol.events import AgentEvent, ApprovalRequested, ToolFinished, TurnEnded, TurnEvent
 from qcode.protocol.messages import typed_text
 from qcode.protocol.model import ModelFacts, ModelRequest
@@ -77,13 +77,13 @@ class Stage:
     def run(self, on_event: Callable[[TurnEvent], None] = lambda event: None) -> list[TurnEvent]:
         return asyncio.run(self.play(on_event))
 
-    def answering(self, answer: Answer, asked: list[ApprovalRequested]) -> Callable[[TurnEvent], None]:
+    def answering(self, decision: Decision, asked: list[CallApproval]) -> Callable[[TurnEvent], None]:
         """Return what answers every question so, and keeps it."""
 
         def answer_it(event: TurnEvent) -> None:
             if isinstance(event, ApprovalRequested):
-                asked.append(event)
-                self.conversation.answer(event.call.call_id, answer)
+                asked.append(event.approval)
+                self.conversation.answer(event.approval.id, decision)
 
         return answer_it
 

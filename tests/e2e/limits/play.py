@@ -12,7 +12,7 @@ from qcode.agent.sessions.store import SessionStore
 from qcode.agent.toolbox import Toolbox
 from qcode.config.settings import Tools
 from qcode.engine.model_facts import KnownModel
-from qcode.protocol.approvals import Answer
+from qcode.protocol.approvals import Allow
 from qcode.protocol.events import ApprovalRequested, TurnEnded, TurnEvent
 from qcode.protocol.messages import Message
 from qcode.protocol.tools import ToolSpec
@@ -129,7 +129,7 @@ class _Stage:
                 cancel = None
                 conversation.cancel()
             elif isinstance(event, ApprovalRequested):
-                conversation.answer(event.call.call_id, Answer(is_allowed=True))
+                conversation.answer(event.approval.id, Allow())
         if watching is not None:
             assert watching.done(), "the turn ended before it was cancelled"
         return events
