@@ -30,7 +30,6 @@ from qcode.agent.sandbox import SessionSandbox
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, Kind, offered_agent, own_kind
-from qcode.agent.telemetry import DebugLog
 from qcode.agent.toolbox import FetchGate, Scratch, Toolbox, hosted_tools, search_key
 from qcode.agent.trust import TrustService, TrustStore
 from qcode.config.paths import AGENTS_FOLDER, MCP_FILE, PROJECT_FOLDER, may_exist
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from qcode.agent.models.offered import ModelsService
     from qcode.agent.sessions.library import Library
     from qcode.agent.settings import SettingsService
+    from qcode.agent.telemetry import DebugLog
     from qcode.providers.tokens import TokenCounter
     from qcode.tools.web_search import SearchService, WebSearch
 
@@ -399,8 +399,12 @@ class Agent:
 
     def _debug_log(self) -> DebugLog | None:
         path = self.context.options.debug_log
+        if path is None:
+            return None
+        from qcode.agent.telemetry import DebugLog
+
         try:
-            return DebugLog(path, self._redact) if path is not None else None
+            return DebugLog(path, self._redact)
         except OSError as error:
             raise InputError(f"--debug-log {path} cannot be written: {error.strerror}") from None
 

@@ -21,7 +21,6 @@ from qcode.agent.models.client import Connected, Models, Preparation, PromptLimi
 from qcode.agent.permissions import Permissions
 from qcode.agent.reports import ContextReport, TurnUsage, context_report, earlier_usage, turn_usage
 from qcode.agent.sessions.session import Session
-from qcode.agent.telemetry import Watching
 from qcode.agent.toolbox import Background
 from qcode.engine.caps import caps_for
 from qcode.engine.counting import size_messages
@@ -59,6 +58,7 @@ from qcode.tools.subagent import Agent as AgentTool
 if TYPE_CHECKING:
     from qcode.agent.sessions.library import Library
     from qcode.agent.subagents import Agents
+    from qcode.agent.telemetry import Watching
 
 __all__ = ["Connected", "Conversation", "PromptLimits", "Wiring"]
 
@@ -84,8 +84,11 @@ class Conversation:
         self._models = Models(wiring)
         self._waiting = Waiting(wiring.mentioned)
         self._own: Connected | None = None
-        self._watching = Watching(wiring.debug_log, lambda: self.model)
-        self._seen = self._watching.seen
+        self._watching: Watching | None = None
+        if wiring.debug_log is not None:
+            from qcode.agent.telemetry import Watching
+
+            self._watching = Watching(wiring.debug_log, lambda: self.model)
         self._preparation = Preparation(self.model, self._connected.window, self._wiring.tokens)
         self._is_opening = False
         self._checkpoints = Checkpoints(
@@ -217,6 +220,10 @@ class Conversation:
                 self._own = None
             self._transcript.session.sync()
 
+    def _seen(self, event: TurnEvent) -> TurnEvent:
+        """Log an event, if that is wanted, and return it."""
+        return event if self._watching is None else self._watching.seen(event)
+
     def answer(self, approval_id: str, decision: Decision) -> None:
         """Decide an open approval; an unknown or settled id is ignored."""
         settled = self._calls.answered(approval_id, decision)
@@ -336,7 +343,8 @@ class Conversation:
         self._transcript.session.close()
         self._checkpoints.close()
         self._wiring.toolbox.close()
-        self._watching.close()
+        if self._watching is not None:
+            self._watching.close()
 
     async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
         return await self._calls.judge(self.policy, call, arguments, repeats)

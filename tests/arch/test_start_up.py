@@ -38,7 +38,7 @@ ON_FIRST_USE = tuple(
         "agent.answer_schema", "agent.checkpoints.blobs", "agent.checkpoints.rewind", "agent.checkpoints.watch",
         "agent.choices", "agent.context.attachments", "agent.crash", "agent.keys.connect", "agent.keys.ring",
         "agent.keys.store", "agent.mcp", "agent.sessions.library", "agent.sessions.loader", "agent.settings",
-        "agent.subagents", "config.definitions", "config.edit", "config.lines", "engine.compactor",
+        "agent.subagents", "agent.telemetry", "config.definitions", "config.edit", "config.lines", "engine.compactor",
         "providers.text_calls", "safety.addresses", "safety.git_repository", "safety.launcher", "safety.sandbox",
         "safety.shell.judge", "safety.shell.parser", "tools.editing.match", "tools.editing.normalize",
         "tools.files.pictures", "tools.files.walk", "tools.web_search",

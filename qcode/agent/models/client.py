@@ -21,7 +21,6 @@ from qcode.agent.permissions import Origins
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, Kind
-from qcode.agent.telemetry import DebugLog, LoggedProvider
 from qcode.agent.toolbox import Toolbox
 from qcode.config.settings import ModelSettings, Output
 from qcode.engine.caps import OutputSettings, room_for_prompt
@@ -42,6 +41,7 @@ from qcode.safety.policy import Policy
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
+    from qcode.agent.telemetry import DebugLog
     from qcode.providers.local import LocalWindow, WindowQuestion
     from qcode.providers.tokens import TokenCounter
 
@@ -145,7 +145,11 @@ class Reached:
     def provider(self) -> Provider:
         """The provider, with what is asked of it in the debug log."""
         log, provider = self.wiring.debug_log, self.connected.provider
-        return provider if log is None else LoggedProvider(provider, log)
+        if log is None:
+            return provider
+        from qcode.agent.telemetry import LoggedProvider
+
+        return LoggedProvider(provider, log)
 
     def counter(self) -> PromptCounter:
         tokens = self.wiring.tokens
