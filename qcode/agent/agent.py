@@ -13,34 +13,26 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qcode.agent.context.attachments import mentions
 from qcode.agent.context.environment import read_environment
 from qcode.agent.context.memory import Memory
 from qcode.agent.context.system_prompt import Briefing, build_agent_prompt, build_system_prompt
 from qcode.agent.conversation import Connected, Conversation, PromptLimits, Wiring
-from qcode.agent.mcp.identity import Place
-from qcode.agent.mcp.pins import Pins
-from qcode.agent.mcp.servers import Servers
-from qcode.agent.mcp.spec import header_values, named_servers
 from qcode.agent.models.client import facts_of, output_settings
 from qcode.agent.models.limits import LimitStore
 from qcode.agent.models.selection import Selection, address_of, begin_with, named, provider_failures
 from qcode.agent.options import LATEST, Options, RunContext
 from qcode.agent.permissions import Permissions, origins_of, policy_of, why_not_read
 from qcode.agent.sandbox import SessionSandbox
-from qcode.agent.sessions.library import Library
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, Kind, offered_agent, own_kind
-from qcode.agent.telemetry import DebugLog
 from qcode.agent.toolbox import FetchGate, Scratch, Toolbox, hosted_tools, search_key
 from qcode.agent.trust import TrustService, TrustStore
-from qcode.config.caps import output_override
-from qcode.config.definitions import load_custom_agents
+from qcode.config.paths import AGENTS_FOLDER, MCP_FILE, PROJECT_FOLDER, may_exist
 from qcode.engine.caps import OutputSettings
 from qcode.engine.model_facts import KnownModel
 from qcode.protocol.approvals import ApprovalMode, Spans
@@ -50,17 +42,18 @@ from qcode.protocol.model import RetrySettings
 from qcode.protocol.provider import Provider
 from qcode.providers import registry
 from qcode.providers.connection import Timeouts, is_local
-from qcode.providers.local import WindowQuestion, can_tell
-from qcode.providers.tokens import TokenCounter
-from qcode.safety.git_repository import overrides
 from qcode.safety.paths import SandboxScope
 from qcode.safety.policy import Policy
-from qcode.tools.web_search import SearchService, WebSearch
 
 if TYPE_CHECKING:
     from qcode.agent.keys.connect import KeysService
+    from qcode.agent.mcp.servers import Servers
     from qcode.agent.models.offered import ModelsService
+    from qcode.agent.sessions.library import Library
     from qcode.agent.settings import SettingsService
+    from qcode.agent.telemetry import DebugLog
+    from qcode.providers.tokens import TokenCounter
+    from qcode.tools.web_search import SearchService, WebSearch
 
 MAX_TURNS_UNATTENDED = 100
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
@@ -197,7 +190,7 @@ class Agent:
             sessions=self._store if options.keeps_session else None,
             summarizer=self._summarizer,
             instruction_chars=lambda: len(self.memory.read().text),
-            tokens=TokenCounter(),
+            tokens=_token_counter,
             kinds=kinds,
             tuned=self._tuned,
             check=context.schema.complaint if context.schema is not None else None,
@@ -242,10 +235,10 @@ class Agent:
             scratch=scratch,
             one_way=context.exit_tools,
             servers=self._servers(),
-            shell_settings=lambda command: overrides() if policy().only_reads(command) else {},
+            shell_settings=lambda command: _git_overrides() if policy().only_reads(command) else {},
             sandbox=sandbox,
             gate=gate,
-            search=None if search is None else WebSearch(*search, gate),
+            search=None if search is None else _web_search(search, gate),
             agent=offered_agent(kinds, has_small=context.settings.small_model is not None),
         )
 
@@ -260,9 +253,16 @@ class Agent:
     def _servers(self) -> Servers | None:
         """Return the tool servers of this run, none of them started; None where there is nothing to say about any."""
         context = self.context
-        named = named_servers(
-            context.settings, context.options.mcp_configs, context.root, is_trusted=context.is_trusted
-        )
+        files = context.options.mcp_configs
+        in_project = context.is_trusted and may_exist(context.root / MCP_FILE)
+        if not (context.settings.mcp_servers or files or in_project):
+            return None
+        from qcode.agent.mcp.identity import Place
+        from qcode.agent.mcp.pins import Pins
+        from qcode.agent.mcp.servers import Servers
+        from qcode.agent.mcp.spec import header_values, named_servers
+
+        named = named_servers(context.settings, files, context.root, is_trusted=context.is_trusted)
         if not named.specs and not named.complaints:
             return None
         self._secrets.update(value for value in header_values(named.specs, context.env) if value)
@@ -292,8 +292,12 @@ class Agent:
             spec, base_url=address, api_key=key, key_source=key_source, timeouts=timeouts, base_url_source=source
         )
         connected = self._connected(provider, spec.protocol, selection.name, selection.model)
-        is_askable = is_local(provider.host) and can_tell(spec.name, provider.host)
-        if spec.protocol in ("demo", "bedrock") or not is_askable or connected.model.window is not None:
+        is_known = spec.protocol in ("demo", "bedrock") or connected.model.window is not None
+        if is_known or not is_local(provider.host):
+            return connected
+        from qcode.providers.local import WindowQuestion, can_tell
+
+        if not can_tell(spec.name, provider.host):
             return connected
         # Where nobody else says how large its context is, a server nearby is asked.
         question = WindowQuestion(spec.name, provider.host, selection.model, key=key, headers=spec.headers)
@@ -301,7 +305,7 @@ class Agent:
 
     def _connected(self, provider: Provider, protocol: str, name: str, model: str) -> Connected:
         settings, options = self.context.settings, self.context.options
-        override = output_override(settings, name)
+        output = settings.output_for(name)
 
         def system(mode: ApprovalMode) -> str:
             return build_system_prompt(
@@ -326,7 +330,7 @@ class Agent:
             provider,
             KnownModel(provider.name, model, facts),
             system,
-            output_settings(settings.output_for(name), override.tokens if override else None),
+            output_settings(output, output.max_tokens),
             RetrySettings(network.max_retries, network.retry_after_max_s),
             hosted=hosted_tools(settings, protocol, provider.host, model, facts),
             agent_system=lambda role: build_agent_prompt(Briefing(name, self.environment, self.instructions), role),
@@ -389,12 +393,18 @@ class Agent:
         conversation = self._conversation
         if not self.context.is_attended or conversation is None:
             return (), ()
+        from qcode.agent.context.attachments import mentions
+
         return mentions(typed, self.context.folder, foreign, lambda path: why_not_read(conversation.policy, path))
 
     def _debug_log(self) -> DebugLog | None:
         path = self.context.options.debug_log
+        if path is None:
+            return None
+        from qcode.agent.telemetry import DebugLog
+
         try:
-            return DebugLog(path, self._redact) if path is not None else None
+            return DebugLog(path, self._redact)
         except OSError as error:
             raise InputError(f"--debug-log {path} cannot be written: {error.strerror}") from None
 
@@ -428,10 +438,34 @@ class Agent:
         return Redactor((*self._secrets, *self.context.keys.known())).redact(text)
 
 
+@cache
+def _token_counter() -> TokenCounter:
+    from qcode.providers.tokens import TokenCounter  # loads with the first prompt that may not fit
+
+    return TokenCounter()
+
+
+def _web_search(search: tuple[SearchService, str], gate: FetchGate) -> WebSearch:
+    from qcode.tools.web_search import WebSearch  # few have a key for one
+
+    return WebSearch(*search, gate)
+
+
+def _git_overrides() -> dict[str, str]:
+    from qcode.safety.git_repository import overrides  # loads with the first command
+
+    return overrides()
+
+
 def kinds_of(context: RunContext) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
     """Return the kinds there are, and a line for each file that cannot be used."""
     if not context.settings.tools.agents:
         return (), ()
+    folders = (context.paths.config_dir, *((context.root / PROJECT_FOLDER,) if context.is_trusted else ()))
+    if not any(may_exist(folder / AGENTS_FOLDER) for folder in folders):
+        return KINDS, ()
+    from qcode.config.definitions import load_custom_agents
+
     taken = tuple(kind.name for kind in KINDS)
     found = load_custom_agents(context.paths.config_dir, context.root, is_trusted=context.is_trusted, taken=taken)
     own = (

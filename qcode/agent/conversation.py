@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from qcode.agent.approvals import JudgedCalls
 from qcode.agent.checkpoints.checkpoints import Checkpoints
@@ -18,10 +20,7 @@ from qcode.agent.driver import Driver
 from qcode.agent.models.client import Connected, Models, Preparation, PromptLimits, Reached, Wiring, refused_turn
 from qcode.agent.permissions import Permissions
 from qcode.agent.reports import ContextReport, TurnUsage, context_report, earlier_usage, turn_usage
-from qcode.agent.sessions.library import Library
 from qcode.agent.sessions.session import Session
-from qcode.agent.subagents import Agents, Parent
-from qcode.agent.telemetry import Watching
 from qcode.agent.toolbox import Background
 from qcode.engine.caps import caps_for
 from qcode.engine.counting import size_messages
@@ -54,6 +53,12 @@ from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
 from qcode.tools.dialog import ExitPlanMode
 from qcode.tools.subagent import NAME as AGENT
+from qcode.tools.subagent import Agent as AgentTool
+
+if TYPE_CHECKING:
+    from qcode.agent.sessions.library import Library
+    from qcode.agent.subagents import Agents
+    from qcode.agent.telemetry import Watching
 
 __all__ = ["Connected", "Conversation", "PromptLimits", "Wiring"]
 
@@ -73,21 +78,23 @@ class Conversation:
         self.effort = wiring.effort
         self._driver: Driver | None = None
         self._agents: Agents | None = None
+        self._talks_to = Reached(wiring, connected)
         self.background = Background(wiring.toolbox)
         self._turn: Turn | None = None
         self._models = Models(wiring)
         self._waiting = Waiting(wiring.mentioned)
         self._own: Connected | None = None
-        self._watching = Watching(wiring.debug_log, lambda: self.model)
-        self._seen = self._watching.seen
+        self._watching: Watching | None = None
+        if wiring.debug_log is not None:
+            from qcode.agent.telemetry import Watching
+
+            self._watching = Watching(wiring.debug_log, lambda: self.model)
         self._preparation = Preparation(self.model, self._connected.window, self._wiring.tokens)
         self._is_opening = False
         self._checkpoints = Checkpoints(
             wiring.toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy
         )
         self._calls = JudgedCalls(wiring.toolbox, self._checkpoints.watched, wiring.approved, self.permissions)
-        root, small = wiring.toolbox.workspace.root, self._models.small
-        self.library = Library(self, wiring.sessions, root, small, lambda used: self._usage.append(used))
         self._begin(session, messages)
 
     def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
@@ -98,6 +105,13 @@ class Conversation:
         price = self._connected.model.facts.price
         ever = (stored.paid for _, stored in sorted(session.line.stored.items()))
         self._usage = earlier_usage(ever, self.model, price)
+
+    @cached_property
+    def library(self) -> Library:
+        from qcode.agent.sessions.library import Library  # loads with the first look at other sessions
+
+        root, small = self._wiring.toolbox.workspace.root, self._models.small
+        return Library(self, self._wiring.sessions, root, small, lambda used: self._usage.append(used))
 
     @property
     def session_id(self) -> str:
@@ -175,8 +189,8 @@ class Conversation:
         settings = self._turn_settings(writer, options)
         turn = Turn(settings, self._known_model(), self._transcript.messages, self._counter, number=self._turns)
         summaries = None if writer is None else Reached(self._wiring, writer).provider
+        self._talks_to = self._reached
         self._turn, self._driver = turn, Driver(turn, self._reached.provider, self, writer=summaries)
-        self._agents = self._agents_of(turn, self._driver)
         await self._checkpoints.settle()
         complaints = self._waiting.complaints
         complaints += problem
@@ -205,6 +219,10 @@ class Conversation:
                 self._use(self._own)
                 self._own = None
             self._transcript.session.sync()
+
+    def _seen(self, event: TurnEvent) -> TurnEvent:
+        """Log an event, if that is wanted, and return it."""
+        return event if self._watching is None else self._watching.seen(event)
 
     def answer(self, approval_id: str, decision: Decision) -> None:
         """Decide an open approval; an unknown or settled id is ignored."""
@@ -325,15 +343,16 @@ class Conversation:
         self._transcript.session.close()
         self._checkpoints.close()
         self._wiring.toolbox.close()
-        self._watching.close()
+        if self._watching is not None:
+            self._watching.close()
 
     async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
         return await self._calls.judge(self.policy, call, arguments, repeats)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         judged = self._calls.take(call, arguments)
-        if self._agents is not None and judged.name == AGENT:
-            return await self._agents.run(call, judged.arguments)
+        if judged.name == AGENT and self._wiring.toolbox.agent is not None:
+            return await self._sub_agents(self._wiring.toolbox.agent).run(call, judged.arguments)
         with self.background.running(call.call_id, judged.name) as goes_on:
             return await self._calls.run(self.policy, judged, output, self._connected.model.name, goes_on)
 
@@ -358,13 +377,19 @@ class Conversation:
     def _reached(self) -> Reached:
         return Reached(self._wiring, self._connected)
 
-    def _agents_of(self, turn: Turn, driver: Driver) -> Agents | None:
-        """Return the sub-agents of a turn; None where the model is not offered any."""
-        toolbox, session = self._wiring.toolbox, self._transcript.session
-        if toolbox.agent is None:
-            return None
-        parent = Parent(turn, driver, self._reached, toolbox, session, self._checkpoints, self.permissions)
-        return Agents(toolbox.agent, self._wiring.kinds, parent, lambda: self._models.writer()[0])
+    def _sub_agents(self, tool: AgentTool) -> Agents:
+        """Return the sub-agents of the turn that runs."""
+        if self._agents is None:
+            from qcode.agent.subagents import Agents, Parent  # loads with the first of them
+
+            assert self._turn is not None
+            assert self._driver is not None
+            toolbox, session = self._wiring.toolbox, self._transcript.session
+            parent = Parent(
+                self._turn, self._driver, self._talks_to, toolbox, session, self._checkpoints, self.permissions
+            )
+            self._agents = Agents(tool, self._wiring.kinds, parent, lambda: self._models.writer()[0])
+        return self._agents
 
     async def _prepare(self, turn: Turn, first: UserSubmitted | CompactRequested) -> tuple[str, ...]:
         """Find out what the first request of a turn has to fit into; return warnings for the person."""

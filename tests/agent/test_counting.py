@@ -40,7 +40,7 @@ def counting(base: Path, counter: TokenCounter | None) -> Talk:
     old = it.conversation
     model = replace(old._connected.model, facts=ModelFacts(context_window=WINDOW))
     connected = replace(old._connected, model=model)
-    wiring = replace(old._wiring, tokens=counter)
+    wiring = replace(old._wiring, tokens=None if counter is None else lambda: counter)
     it.conversation = Conversation(wiring, connected, old.session)
     return it
 

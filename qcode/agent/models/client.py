@@ -14,14 +14,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field, replace
 from decimal import Decimal
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from qcode.agent.models.limits import LimitStore
 from qcode.agent.permissions import Origins
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, Kind
-from qcode.agent.telemetry import DebugLog, LoggedProvider
 from qcode.agent.toolbox import Toolbox
 from qcode.config.settings import ModelSettings, Output
 from qcode.engine.caps import OutputSettings, room_for_prompt
@@ -37,10 +36,14 @@ from qcode.protocol.provider import Provider
 from qcode.protocol.reply import Outcome
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
-from qcode.providers.local import LocalWindow, WindowQuestion
 from qcode.providers.sdk import run_aside
 from qcode.safety.policy import Policy
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.telemetry import DebugLog
+    from qcode.providers.local import LocalWindow, WindowQuestion
+    from qcode.providers.tokens import TokenCounter
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ class Wiring:
     effort: Effort | None = None
     debug_log: DebugLog | None = None
     mentioned: Callable[[str, Spans], tuple[tuple[Block, ...], tuple[str, ...]]] = lambda typed, foreign: ((), ())
-    tokens: TokenCounting | None = None
+    tokens: Callable[[], TokenCounter] | None = None
     sessions: SessionStore | None = None
     summarizer: Callable[[], Connected | None] = lambda: None
     instruction_chars: Callable[[], int] = lambda: 0
@@ -142,11 +145,15 @@ class Reached:
     def provider(self) -> Provider:
         """The provider, with what is asked of it in the debug log."""
         log, provider = self.wiring.debug_log, self.connected.provider
-        return provider if log is None else LoggedProvider(provider, log)
+        if log is None:
+            return provider
+        from qcode.agent.telemetry import LoggedProvider
+
+        return LoggedProvider(provider, log)
 
     def counter(self) -> PromptCounter:
         tokens = self.wiring.tokens
-        return PromptCounter(tokens.count if tokens is not None else None)
+        return PromptCounter(None if tokens is None else lambda text: tokens().count(text))
 
 
 ASK_TIMEOUT_S = 10.0
@@ -223,17 +230,10 @@ def refused_turn(prompt: str, why: str) -> tuple[TurnEvent, ...]:
     return TurnStarted(prompt), ended
 
 
-class TokenCounting(Protocol):
-    """Counts tokens with a vocabulary. `load` blocks and says whether there is one; `count` never blocks."""
-
-    def load(self) -> bool: ...
-    def count(self, text: str) -> int | None: ...
-
-
 class Preparation:
     """For one model. `window` is what its server said so far, None where it did not."""
 
-    def __init__(self, name: str, question: WindowQuestion | None, tokens: TokenCounting | None) -> None:
+    def __init__(self, name: str, question: WindowQuestion | None, tokens: Callable[[], TokenCounter] | None) -> None:
         self.window: int | None = None
         self._name = name
         self._question = question
@@ -279,7 +279,7 @@ class Preparation:
             return
 
         async def counted() -> None:
-            await run_aside(lambda: tokens.load() and counter.size_of(request, enough=0))
+            await run_aside(lambda: tokens().load() and counter.size_of(request, enough=0))
 
         self._counting = asyncio.ensure_future(counted())
         await _over(self._counting)
