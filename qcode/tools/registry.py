@@ -1,4 +1,4 @@
-"""The tools that come with qcode, in the order in which a model sees them, and which of them a model is offered."""
+"""The built-in tools in the order in which a model sees them, and the selection for each model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BUILTIN: tuple[Tool, ...] = (
     AskPerson(),
 )
 
-# OpenAI trains these on the patch form (its prompting guides for GPT-4.1 and GPT-5); all others replace passages.
+# OpenAI trains these on the patch format (its prompting guides for GPT-4.1 and GPT-5); all others replace passages.
 _PATCHING = re.compile(r"(?:^|[/.:])(?:chatgpt|codex|gpt-|o\d)", re.IGNORECASE)
 
 
