@@ -54,6 +54,7 @@ class AskPerson:
             "additionalProperties": False,
         },
         asks_person=True,
+        is_for_sub_agents=False,
         safety="harmless",
     )
 
@@ -109,6 +110,7 @@ class ExitPlanMode:
             "additionalProperties": False,
         },
         asks_person=True,
+        is_for_sub_agents=False,
         safety="harmless",
     )
 
@@ -171,6 +173,7 @@ class Todo:
             "additionalProperties": False,
         },
         is_read_only=True,
+        is_for_sub_agents=False,
         safety="harmless",
     )
 

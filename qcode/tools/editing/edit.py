@@ -109,6 +109,7 @@ class Edit(ChangeTool):
             "required": ["path", "old_text", "new_text"],
             "additionalProperties": False,
         },
+        edits_by="passage",
         safety=WRITES_PATH,
     )
 
@@ -232,6 +233,7 @@ class MultiEdit(ChangeTool):
             "required": ["path", "edits"],
             "additionalProperties": False,
         },
+        edits_by="passage",
         safety=WRITES_PATH,
     )
 

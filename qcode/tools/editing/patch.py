@@ -54,6 +54,7 @@ class ApplyPatch(ChangeTool):
             "required": ["input"],
             "additionalProperties": False,
         },
+        edits_by="patch",
         safety=Files("write", _paths),
     )
 
