@@ -11,7 +11,7 @@ import pytest
 from qcode.protocol.approvals import Answer, ApprovalMode
 from qcode.protocol.events import ApprovalRequested, ToolFinished, ToolStarted, TurnEvent
 from qcode.text.json import Json, JsonObject
-from tests.agent.test_conversation import Talk, talk
+from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import Call, call_reply, calls_reply, text_reply
 
 PLAN = "# Goal\n\n1. write a.txt"
