@@ -1,8 +1,8 @@
-"""`dataclass(frozen=True, slots=True)`, made in a tenth of the time.
+"""A replacement for `dataclass(frozen=True, slots=True)` that creates a class in a tenth of the time.
 
-Every start makes their classes before anything is sent, and the standard decorator compiles six methods for each.
-Here five are shared and the sixth, `__init__`, is compiled with the first instance. To a type checker it is the
-standard one, and `fields`, `replace`, `asdict`, patterns, copying and pickling work as with that.
+Hundreds of these classes are created at every start, and the standard decorator compiles six methods for each. Here
+five methods are shared, and `__init__` is compiled with the first instance. Type checkers see the standard decorator;
+`fields`, `replace`, `asdict`, patterns, copying and pickling work as usual.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, frozen: bool, slots: bool) -> Callable[[type[ValueT]], type[ValueT]]:
-        """Make a class of values; both flags have to be True. Fields come by position or name."""
+        """Make a frozen class with slots; both flags must be True. Fields are given by position or by name."""
         if not (frozen and slots):
             raise TypeError("a value is frozen and has slots")
         return _value_class
 
 
 def _value_class(cls: type[ValueT]) -> type[ValueT]:
-    # Without a text the standard decorator would work out a signature to write there.
+    # Without a docstring the standard decorator would compute a signature for it.
     cls.__doc__ = cls.__doc__ or cls.__name__
     made = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     for name, method in _methods(made).items():
@@ -67,7 +67,7 @@ def _methods(cls: type[Any]) -> dict[str, Callable[..., Any]]:
 
 
 def _getter(names: list[str]) -> Callable[[object], tuple[object, ...]]:
-    """Return what takes these attributes of a value as a tuple."""
+    """Return a function that returns these attributes of a value as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda value: tuple(getattr(value, name) for name in names)
@@ -82,7 +82,7 @@ def _refuse_to_delete(value: object, name: str) -> None:
 
 
 def _initialiser(cls: type[Any], fields: tuple[dataclasses.Field[Any], ...]) -> Callable[..., None]:
-    """Return the `__init__` of `cls`, which writes through the slots, for the class refuses to be written to."""
+    """Return the `__init__` of `cls`, which sets the slots directly, because the class refuses assignment."""
     names: dict[str, object] = {"_missing": dataclasses.MISSING}
     parameters, lines = ["self"], []
     for field in fields:

@@ -43,10 +43,9 @@ from qcode.engine.effects import (
 )
 from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
-from qcode.protocol.approvals import NO_OPTIONS, Answer, ApprovalMode, Spans, TurnOptions
+from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, CallApproval, Decision, Spans, TurnOptions
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import (
-    ApprovalRequested,
     Notice,
     SteeringAdded,
     ToolFinished,
@@ -225,14 +224,14 @@ class Conversation:
                 self._own = None
             self._transcript.session.sync()
 
-    def answer(self, call_id: str, answer: Answer) -> None:
-        """Answer an open `ApprovalRequested`; an unknown or settled id is ignored."""
-        settled = self._calls.answered(call_id, answer)
+    def answer(self, approval_id: str, decision: Decision) -> None:
+        """Decide an open approval; an unknown or settled id is ignored."""
+        settled = self._calls.answered(approval_id, decision)
         if settled is not None and self._driver is not None:
             self._tell_mode()
             self._driver.give(settled)
         elif self._agents is not None:
-            self._agents.answer(call_id, answer)
+            self._agents.answer(approval_id, decision)
 
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         """Add `text` to the running turn before its next step; ignored if no turn runs."""
@@ -350,7 +349,7 @@ class Conversation:
         self._toolbox.close()
         self._watching.close()
 
-    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | ApprovalRequested:
+    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
         return await self._calls.judge(self.policy, call, arguments, repeats)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:

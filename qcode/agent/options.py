@@ -29,12 +29,9 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.agent.answer_schema import AnswerSchema
 
-MODES: tuple[ApprovalMode, ...] = ("plan", "default", "accept-edits", "auto", "bypass")
 LATEST = ""
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
-FORMATS: tuple[OutputFormat, ...] = ("text", "json", "stream-json")
 InputFormat: TypeAlias = Literal["text", "stream-json"]
-INPUT_FORMATS: tuple[InputFormat, ...] = ("text", "stream-json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +91,6 @@ class Options:
             "ui.theme": self.theme,
         }
         return {name: value for name, value in given.items() if value is not None}
-
-    def pipe_flags(self) -> tuple[str, ...]:
-        """Return the flags that were given and mean nothing in the app."""
-        given = {
-            "-o": self.output_format != "text",
-            "--input-format": self.input_format != "text",
-            "--json-schema": self.json_schema is not None,
-        }
-        return tuple(flag for flag, is_given in given.items() if is_given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,12 @@ from qcode.agent.toolbox import Toolbox
 from qcode.engine.effects import Append, ApprovalAnswered, Compact, CompactionSettings, TurnSettings, UserSubmitted
 from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
-from qcode.protocol.approvals import Answer
+from qcode.protocol.approvals import CallApproval, Decision, RepeatedCall, ToolApproval
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import (
     AgentEvent,
     ApprovalRequested,
+    Notice,
     ReplyFinished,
     ResultsCommitted,
     ToolCallProgress,
@@ -82,9 +83,9 @@ class Agents:
                 self._running.remove(run)
         return outcome_of(ended, most=parent.toolbox.max_output_chars, folder=lambda: parent.toolbox.workspace.scratch)
 
-    def answer(self, call_id: str, answer: Answer) -> bool:
-        """Pass on an answer; return whether somebody here had asked."""
-        return any(run.answer(call_id, answer) for run in self._running)
+    def answer(self, approval_id: str, decision: Decision) -> bool:
+        """Pass on a decision; return whether a sub-agent had asked."""
+        return any(run.answer(approval_id, decision) for run in self._running)
 
     def halt(self) -> None:
         """The turn is being cancelled: all end, and what they have used is counted before it does."""
@@ -180,10 +181,10 @@ class AgentRun:
         """Let nothing more be asked for; what the request under way has used is counted."""
         self._driver.halt()
 
-    def answer(self, call_id: str, answer: Answer) -> bool:
-        """Pass on an answer to a question of this one; return whether it was its."""
-        inner = self._open.pop(call_id, None)
-        settled = None if inner is None else self._calls.answered(inner, answer)
+    def answer(self, approval_id: str, decision: Decision) -> bool:
+        """Pass on a decision; return whether this sub-agent had asked."""
+        inner = self._open.pop(approval_id, None)
+        settled = None if inner is None else self._calls.answered(inner, decision)
         if settled is not None:
             self._driver.give(settled)
         return settled is not None
@@ -195,13 +196,18 @@ class AgentRun:
     async def _tell(self, event: TurnEvent) -> None:
         show = self._parent.driver.show
         if isinstance(event, ApprovalRequested):
-            named = self._named(event.call)
-            self._open[named.call_id] = event.call.call_id
-            await show(replace(event, call=named, agent=self._task.description))
+            approval = event.approval
+            # No sub-agent is offered the tools that ask the user, and a call of what is not offered is rejected.
+            assert isinstance(approval, (ToolApproval, RepeatedCall))
+            named = self._named(approval.call)
+            self._open[named.call_id] = approval.id
+            await show(ApprovalRequested(replace(approval, call=named, agent=self._task.description)))
         elif not isinstance(event, _UNSHOWN):
             await show(AgentEvent(self._call_id, self._renamed(event)))
         if isinstance(event, UsageUpdated):
             await show(self._parent.turn.usage)
+        for warning in self._calls.take_warnings():
+            await show(Notice("warning", warning))
 
     def _renamed(self, event: TurnEvent) -> TurnEvent:
         match event:
@@ -226,7 +232,7 @@ class AgentRun:
 
     # What the driver asks for
 
-    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | ApprovalRequested:
+    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
         return await self._calls.judge(self._policy, call, arguments, repeats)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:

@@ -12,7 +12,7 @@ from qcode.agent.crash import keep_out
 from qcode.agent.keys.connect import Checked, Row, check, login_lines, read_key, row_of, rows_of, store
 from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
 from qcode.agent.models.selection import address_of, known_specs, needs_key
-from qcode.cli.flags import UsageError
+from qcode.cli.arguments import UsageError
 from qcode.cli.terminal import Left, ask, ask_unseen, put, say
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from qcode.agent.options import Options
-from qcode.cli.flags import SUBCOMMANDS, UsageError, parse, wanted_format
+from qcode.cli.arguments import UsageError, parse, pipe_flags, wanted_format
+from qcode.cli.flags import SUBCOMMANDS, VERSION, help_text
 from qcode.cli.signals import Stopped, hold, release, stopping
 from qcode.cli.terminal import OutputLost, put, say
 from qcode.protocol.errors import ExitCode, QcodeError
@@ -56,13 +57,9 @@ def _guarded(given: list[str]) -> int:
 def _dispatch(given: list[str]) -> int:
     before = given[: given.index("--")] if "--" in given else given
     if "-h" in before or "--help" in before:
-        from qcode.usage import HELP
-
-        put(HELP)
+        put(help_text())
         return ExitCode.OK
     if "--version" in before:
-        from qcode.usage import VERSION
-
         put(f"{VERSION}\n")
         return ExitCode.OK
     if given and given[0] in SUBCOMMANDS:
@@ -90,7 +87,7 @@ def _is_pipe(options: Options) -> bool:
     """Return whether a run is pipe mode; raise `UsageError` for a flag that would mean nothing in the app."""
     if options.is_pipe or options.input_format != "text" or not _is_terminal(0) or not _is_terminal(1):
         return True
-    if flags := options.pipe_flags():
+    if flags := pipe_flags(options):
         raise UsageError(f"{flags[0]} is for pipe mode: add -p")
     return False
 

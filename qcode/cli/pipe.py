@@ -19,8 +19,8 @@ from qcode.agent.agent import Agent
 from qcode.agent.context.attachments import attachments, foreign_mentions
 from qcode.agent.options import Options, OutputFormat, RunContext
 from qcode.agent.permissions import flags_allowing, policy_of, why_not_read
+from qcode.cli.arguments import UsageError
 from qcode.cli.context import run_context, with_chosen_session
-from qcode.cli.flags import UsageError
 from qcode.cli.signals import Stopped, release
 from qcode.cli.terminal import put, say, working_folder
 from qcode.cli.trust_question import note_for_pipes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qcode.agent.context.project import find_project_root
 from qcode.agent.trust import Standing, TrustStore, remember
-from qcode.cli.flags import UsageError
+from qcode.cli.arguments import UsageError
 from qcode.cli.terminal import Left, ask, put, working_folder
 from qcode.cli.trust_question import brought, indented
 from qcode.protocol.errors import ExitCode, QcodeError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
-from typing import Literal, TypeAlias, TypeVar, cast
+from typing import Literal, TypeAlias, TypeVar, cast, get_args
 
 from qcode.config import kinds
 from qcode.config.kinds import Kind
@@ -18,7 +18,7 @@ from qcode.protocol.usage import Price
 from qcode.values import dataclass
 
 ProviderType: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini", "bedrock"]
-PROVIDER_TYPES: tuple[ProviderType, ...] = ("openai", "openai-responses", "anthropic", "gemini", "bedrock")
+PROVIDER_TYPES: tuple[ProviderType, ...] = get_args(ProviderType)
 
 _T = TypeVar("_T")
 
@@ -86,7 +86,7 @@ class Permissions:
 
     mode: ApprovalMode = key(  # the call makes the field itself
         "default",
-        kinds.choice("plan", "default", "accept-edits", "auto", "bypass"),
+        kinds.choice(*get_args(ApprovalMode)),
         flag="--permission-mode",
         is_project_allowed=False,
     )
@@ -138,9 +138,7 @@ class ProviderSettings:
     `network` is complete: the provider's own values over those of `[network]`. `headers` may hold secrets.
     """
 
-    type: Literal["openai", "openai-responses", "anthropic", "gemini", "bedrock"] = key(
-        "openai", kinds.choice(*PROVIDER_TYPES), is_project_allowed=False
-    )
+    type: ProviderType = key("openai", kinds.choice(*PROVIDER_TYPES), is_project_allowed=False)
     base_url: str | None = key(None, kinds.url(), flag="--base-url", is_project_allowed=False)
     api_key_env: str | None = key(None, kinds.variable(), is_project_allowed=False)
     headers: Mapping[str, str] = key(_NO_TEXTS, kinds.text(), is_secret=True, is_project_allowed=False)

@@ -1,4 +1,4 @@
-"""What a compaction keeps: which messages stay verbatim, and what replaces the others. Pure.
+"""The content of a compacted transcript: which messages stay verbatim, and what replaces the others. Pure.
 
 Old tool output is dropped first. If that is not enough, a summary replaces everything before the last turns: the
 model's own words, and verbatim copies of what must not depend on a model (the user's prompts, changed files, open

@@ -52,7 +52,7 @@ class ToolEnded:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAnswered:
-    """The verdict on a call, from a rule or the user. The model is told the `reason` of a denial.
+    """The verdict on a call, from a rule or the user. The `reason` of a denial is sent to the model.
 
     If `text` is set, it is the result of the call, which then does not run: the user's answer to a question.
     """

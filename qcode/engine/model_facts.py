@@ -17,7 +17,7 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HostKnowledge:
-    """What a host taught about a model. `output` and `window` are limits in tokens that override the catalog.
+    """Facts learned from a host. `output` and `window` are limits in tokens that override the catalog.
 
     `refuses_marks`: the host rejects the signatures in this history. This is a fact about the history, not the model.
     """

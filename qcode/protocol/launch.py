@@ -19,7 +19,7 @@ class Launch:
     If this raises `OSError`, the program must not be started.
     """
     data: bytes = b""
-    """What the program reads from an inherited file descriptor. At most 4 kB; empty: no descriptor."""
+    """Input that the program reads from an inherited file descriptor, at most 4 kB. Empty: no descriptor."""
     data_at: int = 0
     """The item of `argv` that is replaced by the number of that descriptor."""
     finish: Callable[[], tuple[str, ...]] | None = None

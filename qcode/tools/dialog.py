@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias, cast
 
-from qcode.protocol.events import Choice
+from qcode.protocol.approvals import Choice
 from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible, visible_rows
 from qcode.text.json import JsonObject

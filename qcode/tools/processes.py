@@ -169,6 +169,7 @@ def _popen(launch: Launch, cwd: Path, environment: Mapping[str, str], output: in
             with os.fdopen(writing, "wb", buffering=0) as pipe:
                 pipe.write(launch.data)
         if launch.restrict is not None:
+            _keep_from_programs()
             launch.restrict()
         return subprocess.Popen(
             argv,
@@ -179,10 +180,20 @@ def _popen(launch: Launch, cwd: Path, environment: Mapping[str, str], output: in
             env=dict(environment),
             start_new_session=True,  # a process group of its own, and no terminal
             pass_fds=inherited,
+            # A restricted thread may not list its descriptors; `subprocess` would close every number there can be.
+            close_fds=launch.restrict is None or bool(inherited),
         )
     finally:
         for descriptor in inherited:
             os.close(descriptor)
+
+
+def _keep_from_programs() -> None:
+    """Let no program inherit a descriptor but the three usual ones; those that Python opened say so already."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  # numbers
+        with contextlib.suppress(OSError):
+            if int(name) > 2:
+                os.set_inheritable(int(name), False)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, settle: Callable[[ValueT], object], value: ValueT) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from qcode.protocol.events import Choice
+from qcode.protocol.approvals import Choice
 from qcode.protocol.launch import Launch
 from qcode.protocol.tools import Files, Refused, ToolOutcome, ToolSpec
 from qcode.text.json import JsonObject

@@ -18,8 +18,8 @@ from qcode.agent.sandbox import SessionSandbox
 from qcode.agent.toolbox import Scratch
 from qcode.agent.trust import TrustStore
 from qcode.cli import context as cli_context
+from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
-from qcode.cli.flags import parse
 from qcode.config.settings import ModelSettings
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.events import Notice, TurnEnded, TurnEvent

@@ -51,7 +51,12 @@ def test_version_and_help_load_nothing_of_the_product_but_their_text(flag: str) 
     loaded = loaded_after(
         f"import sys; sys.argv = ['qcode', {flag!r}]\nfrom qcode.__main__ import main\nassert main() == 0"
     )
-    assert {name for name in loaded if name.startswith("qcode")} == {"qcode", "qcode.__main__", "qcode.usage"}
+    assert {name for name in loaded if name.startswith("qcode")} == {
+        "qcode",
+        "qcode.__main__",
+        "qcode.cli",
+        "qcode.cli.flags",
+    }
     assert among(loaded, *SDKS, *HEAVY, "textual", "rich", "asyncio", "argparse") == set()
 
 
@@ -130,8 +135,8 @@ def test_the_warm_up_loads_the_sdk_where_one_is_needed_and_no_other(
         f"os.environ.update(HOME={str(tmp_path)!r}, HTTPS_PROXY={proxy!r})\n"
         "os.environ.update(OPENAI_API_KEY='k' * 20, ANTHROPIC_API_KEY='k' * 20, GEMINI_API_KEY='k' * 20)\n"
         f"os.chdir({str(tmp_path)!r})\n"
-        "from qcode.cli import app, context, flags\n"
-        f"run = context.run_context(flags.parse(['-m', {model!r}, '--trust']), "
+        "from qcode.cli import app, arguments, context\n"
+        f"run = context.run_context(arguments.parse(['-m', {model!r}, '--trust']), "
         f"__import__('pathlib').Path({str(tmp_path)!r}), is_attended=True)\n"
         "door = app.Door(run, app.begin_with(run), app.AppSetup('1', '~'))\n"
         "conversation, setup = door.open()\n"
@@ -165,8 +170,8 @@ def test_the_keyring_loads_only_where_a_key_has_to_come_from_it(
         "from pathlib import Path\n"
         "from qcode.protocol import errors\n"
         "from qcode.agent.agent import Agent\n"
-        "from qcode.cli import context, flags\n"
-        "run = context.run_context(flags.parse(['-m', 'openai/x']), Path.cwd(), is_attended=False)\n"
+        "from qcode.cli import arguments, context\n"
+        "run = context.run_context(arguments.parse(['-m', 'openai/x']), Path.cwd(), is_attended=False)\n"
         "try:\n    Agent.begin(run)\n"
         "except errors.QcodeError as error:\n    assert error.exit_code == 41"
     )

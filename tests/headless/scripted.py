@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from qcode.agent.conversation import Conversation
 from qcode.headless import HeadlessSetup, OutputFormat, run_headless
-from qcode.protocol.approvals import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
+from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, Decision, TurnOptions
 from qcode.protocol.events import ApiCalls, ReplyFinished, TurnEnded, TurnEvent
 from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant
 from qcode.protocol.model import Effort
@@ -46,7 +46,7 @@ class Scripted(Conversation):
     def __init__(self, *steps: Step) -> None:
         self.steps = steps
         self.prompts: list[str] = []
-        self.answers: dict[str, Answer] = {}
+        self.answers: dict[str, Decision] = {}
         self.options = NO_OPTIONS
         self.is_cancelled = False
         self.is_closed = False
@@ -83,8 +83,8 @@ class Scripted(Conversation):
         await self._cancelled.wait()
         return ended(step.text, outcome=Outcome.CANCELLED)
 
-    def answer(self, call_id: str, answer: Answer) -> None:
-        self.answers[call_id] = answer
+    def answer(self, approval_id: str, decision: Decision) -> None:
+        self.answers[approval_id] = decision
 
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         raise AssertionError("pipe mode steers nothing")

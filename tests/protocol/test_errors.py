@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.cli.flags import UsageError
+from qcode.cli.arguments import UsageError
 from qcode.config.errors import ConfigError
 from qcode.protocol.errors import (
     CredentialError,

@@ -6,6 +6,7 @@ import asyncio
 import re
 from pathlib import Path
 
+from qcode.protocol.approvals import ToolApproval
 from qcode.protocol.events import (
     ApprovalRequested,
     Retry,
@@ -50,7 +51,7 @@ def _script() -> Script:
         TextDelta(0, "string\n3. an f-string instead of `+`"),
         reply("", edit, stop=StopReason.TOOL_USE),
         UsageUpdated(Usage(11_800, 640), None, 12_440, 200_000),
-        ApprovalRequested(edit, "Change greeting.py (+3 -2 lines)?", _DIFF, "edit(greeting.py)"),
+        ApprovalRequested(ToolApproval(edit, "Change greeting.py (+3 -2 lines)?", _DIFF, "edit(greeting.py)")),
         UntilAnswered("c2"),
     ]
 

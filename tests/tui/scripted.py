@@ -14,7 +14,7 @@ from qcode.agent.reports import TurnUsage
 from qcode.agent.sessions.export import ExportForm
 from qcode.agent.sessions.library import Library, SessionInfo
 from qcode.agent.toolbox import Background
-from qcode.protocol.approvals import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
+from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, Decision, TurnOptions
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, ReplyFinished, StepStarted, TurnEnded, TurnEvent, TurnStarted
 from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant, user
@@ -68,7 +68,7 @@ class ScriptedConversation(Conversation):
         self.mode = mode
         self.messages = messages
         self.prompts: list[str] = []
-        self.answers: list[tuple[str, Answer]] = []
+        self.answers: list[tuple[str, Decision]] = []
         self.steered: list[str] = []
         self.joined: set[str] = set()
         self.kept: tuple[Block, ...] = ()
@@ -123,8 +123,8 @@ class ScriptedConversation(Conversation):
     def rewinds(self) -> ScriptedRewinds:
         return ScriptedRewinds()
 
-    def answer(self, call_id: str, answer: Answer) -> None:
-        self.answers.append((call_id, answer))
+    def answer(self, approval_id: str, decision: Decision) -> None:
+        self.answers.append((approval_id, decision))
         self._answered.set()
 
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:

@@ -21,6 +21,7 @@ from qcode.agent.mcp.pins import Change, Pins, changes_of, detail_of, key_of, pi
 from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.agent.mcp.tools import MOST_TOOLS, Listed, Offered, bounded_text, offered, outcome_of, shown_name, split_name
 from qcode.agent.trust import Piece
+from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, misfit
 from qcode.protocol.events import Level, Notice
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.text.clean import visible, visible_json
@@ -61,20 +62,6 @@ class ServerStatus:
     tools: tuple[ServerTool, ...] = ()
     problem: str = ""
     log: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerQuestion:
-    """Something of a server that waits for the user: may it run, or may its changed tools be offered.
-
-    `key` changes with the question, so that an answer can never be taken for another question. `detail` is the whole
-    of it, with nothing invisible in it.
-    """
-
-    key: str
-    server: str
-    question: str
-    detail: str
 
 
 @dataclass(slots=True)
@@ -129,15 +116,18 @@ class Servers:
         """Return every server, in the order of the configuration."""
         return tuple(self._status(server) for server in self._servers.values())
 
-    def questions(self) -> tuple[ServerQuestion, ...]:
-        return tuple(self._question(server) for server in self._servers.values() if _waits(server))
+    def approvals(self) -> tuple[ServerApproval, ...]:
+        return tuple(self._approval(server) for server in self._servers.values() if _waits(server))
 
-    def answer(self, key: str, *, is_allowed: bool) -> None:
-        """Settle a question: a yes for good, a no for this session. A key that is not open is ignored."""
-        server = next((one for one in self._servers.values() if _waits(one) and self._question(one).key == key), None)
+    def answer(self, approval_id: str, decision: Decision) -> None:
+        """Decide an approval: a yes holds for good, a no for this session. An unknown or settled id is ignored."""
+        waiting = (server for server in self._servers.values() if _waits(server))
+        server = next((server for server in waiting if self._approval(server).id == approval_id), None)
         if server is None:
             return
-        if not is_allowed:
+        if not isinstance(decision, (Allow, Deny)):
+            self._notice("warning", misfit(self._approval(server), decision))
+        if not isinstance(decision, Allow):
             server.is_refused = True
             if server.state == "waiting":
                 server.state = "refused"
@@ -390,10 +380,10 @@ class Servers:
         spec = server.spec
         return ServerStatus(spec.name, server.state, spec.what, spec.origin, tools, server.problem, log)
 
-    def _question(self, server: _Server) -> ServerQuestion:
+    def _approval(self, server: _Server) -> ServerApproval:
         spec = server.spec
         if server.state == "waiting":
-            return ServerQuestion(
+            return ServerApproval(
                 key_of(spec, "run", files=server.files),
                 spec.name,
                 f"{_why_asked(spec, self._pins)} Start it, now and later?",
@@ -401,7 +391,7 @@ class Servers:
             )
         text = f"{_counted(len(server.changes))} of the server {spec.name} changed. Offer them to models?"
         detail = "\n\n".join(change.shown() for change in server.changes)
-        return ServerQuestion(key_of(spec, "tools", server.changes), spec.name, text, detail)
+        return ServerApproval(key_of(spec, "tools", server.changes), spec.name, text, detail)
 
     def _notice(self, level: Level, text: str, *, is_unattended: bool = False) -> None:
         if text not in self._said and not (is_unattended and self._is_attended):

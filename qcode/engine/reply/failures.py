@@ -1,4 +1,4 @@
-"""What follows a broken stream, a full context window, or a truncated call.
+"""The handling of a broken stream, a full context window, and a truncated call.
 
 Broken stream: the request is changed if the error names a reason, sent again with backoff, or its shown text is
 continued, at most three times. None of this uses up a continuation of `recovery`; at the end the reply keeps its text.

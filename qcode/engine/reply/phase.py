@@ -35,7 +35,7 @@ class JudgedCall:
 class ReplyResult:
     """The result of a reply. `message` is None if there is nothing to store.
 
-    `limit` is the limit of the prompt that ended it, None if none did.
+    `limit` is the limit of the prompt that ended it, or None.
     """
 
     ending: Ending

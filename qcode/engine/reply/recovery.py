@@ -1,4 +1,4 @@
-"""What to do after an attempt: one total, pure function from a reply's shape and budget to a decision.
+"""The decision after an attempt: one total, pure function from a reply's shape and budget.
 
 The first truncation is escalated, never rejected; text is continued; an incomplete call is never run. `reply` carries
 out the decisions and keeps the budget; the reasons for the order are in docs/decisions.
@@ -40,7 +40,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Commit the reply. `is_cut`: it stays truncated, and the user is told why."""
+    """Commit the reply. `is_cut`: it stays truncated, and a notice says why."""
 
     is_cut: bool = False
     why: Termination = "completed"

@@ -82,7 +82,7 @@ class Reply:
 
     @property
     def phase(self) -> ReplyPhase:
-        """What the reply waits for. After `NeedsRoom`, call `resume` or `abort_without_room`."""
+        """The current phase. After `NeedsRoom`, call `resume` or `abort_without_room`."""
         return self._state.phase
 
     @property

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qcode.agent.subagent_kinds import KINDS
-from qcode.protocol.approvals import Answer
+from qcode.protocol.approvals import CallApproval, Decision
 from qcode.protocol.events import AgentEvent, ApprovalRequested, ToolFinished, TurnEvent
 from qcode.protocol.messages import typed_text
 from qcode.protocol.model import ModelFacts, ModelRequest
@@ -65,13 +65,13 @@ class AgentStage(Stage[ByPrompt]):
     def run(self, on_event: Callable[[TurnEvent], None] = lambda event: None) -> list[TurnEvent]:
         return asyncio.run(self.play("go", on_event))
 
-    def answering(self, answer: Answer, asked: list[ApprovalRequested]) -> Callable[[TurnEvent], None]:
+    def answering(self, decision: Decision, asked: list[CallApproval]) -> Callable[[TurnEvent], None]:
         """Return what answers every question so, and keeps it."""
 
         def answer_it(event: TurnEvent) -> None:
             if isinstance(event, ApprovalRequested):
-                asked.append(event)
-                self.conversation.answer(event.call.call_id, answer)
+                asked.append(event.approval)
+                self.conversation.answer(event.approval.id, decision)
 
         return answer_it
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.options import Options
-from qcode.protocol.approvals import Answer, ApprovalMode
+from qcode.protocol.approvals import Allow, ApprovalMode, CallApproval, Deny, ToolApproval
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import AgentEvent, ApprovalRequested, ReplyFinished, ToolStarted, UsageUpdated
 from qcode.protocol.messages import ToolResult, user
@@ -73,8 +73,8 @@ def test_exploring_never_changes_anything_in_any_mode(tmp_path: Path, mode: Appr
         Call("fetch", {"url": "https://example.com/"}, "4"),
     )
     one = stage(tmp_path, {"": [starting("look"), DONE], "look": [hostile, text_reply("No.")]}, mode=mode)
-    asked: list[ApprovalRequested] = []
-    events = one.run(one.answering(Answer(is_allowed=True), asked))
+    asked: list[CallApproval] = []
+    events = one.run(one.answering(Allow(), asked))
     assert not asked
     assert [finished.state for finished in inner_results(events)] == ["denied", "rejected", "rejected", "rejected"]
     assert not (one.work / "stolen").exists()
@@ -86,17 +86,17 @@ def test_exploring_never_changes_anything_in_any_mode(tmp_path: Path, mode: Appr
 )
 def test_a_general_one_has_the_rights_of_the_mode(tmp_path: Path, mode: ApprovalMode, state: str) -> None:
     one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]}, mode=mode)
-    asked: list[ApprovalRequested] = []
-    events = one.run(one.answering(Answer(is_allowed=False), asked))
+    asked: list[CallApproval] = []
+    events = one.run(one.answering(Deny(), asked))
     assert [finished.state for finished in inner_results(events)] == ["denied" if state == "asked" else state]
     assert len(asked) == (state == "asked")
 
 
 def test_a_folder_that_is_not_trusted_and_a_rule_that_denies_hold_inside(tmp_path: Path) -> None:
     scripts = {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]}
-    asked: list[ApprovalRequested] = []
+    asked: list[CallApproval] = []
     one = stage(tmp_path, scripts, mode="bypass", is_trusted=False)
-    one.run(one.answering(Answer(is_allowed=False), asked))
+    one.run(one.answering(Deny(), asked))
     assert len(asked) == 1
     one = stage(tmp_path, scripts, mode="bypass", rules=Rules.of(deny=["edit(a.txt)"]))
     events = one.run()
@@ -126,8 +126,8 @@ def test_a_sub_agent_that_only_reads_is_never_offered_a_change(tmp_path: Path, k
         Call("shell", {"command": "ls", "unconfined": True}, "2"),
     )
     one = stage(tmp_path, {"": [starting("do", kind=kind), DONE], "do": [hostile, text_reply("Ok.")]}, mode=mode)
-    asked: list[ApprovalRequested] = []
-    events = one.run(one.answering(Answer(is_allowed=False), asked))
+    asked: list[CallApproval] = []
+    events = one.run(one.answering(Deny(), asked))
     assert asked == []
     assert [finished.state for finished in inner_results(events)] == ["denied", "denied"]
 
@@ -138,7 +138,7 @@ def test_an_open_question_of_a_sub_agent_is_denied_when_plan_mode_begins(tmp_pat
     def switching(event: object) -> None:
         if isinstance(event, ApprovalRequested):
             one.conversation.set_mode("plan")
-            one.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+            one.conversation.answer(event.approval.id, Allow())
 
     events = one.run(switching)
     assert [finished.state for finished in inner_results(events)] == ["denied"]
@@ -151,16 +151,18 @@ def test_its_question_says_who_asks_and_always_holds_for_the_conversation(tmp_pa
         tmp_path,
         {"": [starting("do", kind="general"), touch, DONE], "do": [touch, touch, text_reply("Ok.")]},
     )
-    asked: list[ApprovalRequested] = []
-    events = one.run(one.answering(Answer(is_allowed=True, scope="always"), asked))
-    assert [(question.agent, question.call.call_id) for question in asked] == [("do do", "agent_0/call_1")]
+    asked: list[CallApproval] = []
+    events = one.run(one.answering(Allow("session"), asked))
+    (approval,) = asked
+    assert isinstance(approval, ToolApproval)
+    assert (approval.agent, approval.id) == ("do do", "agent_0/call_1")
     assert [finished.state for finished in inner_results(events)] == ["done", "done"]
     assert results(events)[-1].state == "done"
 
 
 def test_a_denial_inside_is_one_of_the_turn(tmp_path: Path) -> None:
     one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
-    events = one.run(one.answering(Answer(is_allowed=False, reason="no"), []))
+    events = one.run(one.answering(Deny("no"), []))
     assert [(one.call.call_id, one.reason) for one in ended(events).denials] == [("agent_0/call_1", "no")]
 
 
@@ -308,7 +310,7 @@ def test_a_question_that_is_open_when_the_turn_is_cancelled_runs_nothing(tmp_pat
     def give_up(event: object) -> None:
         if isinstance(event, ApprovalRequested):
             one.conversation.cancel()
-            one.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+            one.conversation.answer(event.approval.id, Allow())
 
     assert ended(one.run(give_up)).outcome is Outcome.CANCELLED
     assert not (one.work / "a.txt").exists()

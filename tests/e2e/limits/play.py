@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qcode.agent.options import Options
-from qcode.protocol.approvals import Answer
+from qcode.protocol.approvals import Allow
 from qcode.protocol.events import ApprovalRequested, TurnEnded, TurnEvent
 from qcode.protocol.messages import Message
 from qcode.protocol.provider import Provider
@@ -111,7 +111,7 @@ class _Play:
                 cancel = None
                 conversation.cancel()
             elif isinstance(event, ApprovalRequested):
-                conversation.answer(event.call.call_id, Answer(is_allowed=True))
+                conversation.answer(event.approval.id, Allow())
         if watching is not None:
             assert watching.done(), "the turn ended before it was cancelled"
         return events

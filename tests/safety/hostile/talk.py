@@ -10,7 +10,7 @@ from typing import Literal
 from qcode.agent.conversation import Conversation
 from qcode.agent.sandbox import SessionSandbox
 from qcode.agent.toolbox import Scratch
-from qcode.protocol.approvals import Answer, ApprovalMode
+from qcode.protocol.approvals import Allow, ApprovalMode, CallApproval, Deny
 from qcode.protocol.events import ApprovalRequested, ToolFinished, ToolStarted, TurnEvent
 from qcode.protocol.messages import ToolResult
 from qcode.safety.paths import SandboxScope
@@ -32,7 +32,7 @@ class Played:
     """What came of it. `sent` is everything the model was told, `shown` everything a person could see."""
 
     events: list[TurnEvent]
-    asked: list[ApprovalRequested]
+    asked: list[CallApproval]
     sent: str
     shown: str
     session: str
@@ -50,7 +50,7 @@ def play(
     is_trusted: bool = True,
     sandbox: Literal["auto", "off"] = "off",
     find: Callable[[], Sandbox | None] = find_sandbox,
-    says_yes: Callable[[ApprovalRequested], bool] = lambda asked: False,
+    says_yes: Callable[[CallApproval], bool] = lambda asked: False,
     on_event: Callable[[TurnEvent], None] = lambda event: None,
 ) -> Played:
     """Have a model make all the calls, `_BATCH` in a reply; what is asked gets the answer of `says_yes`.
@@ -77,7 +77,7 @@ def play(
 
 
 async def _played(
-    conversation: Conversation, says_yes: Callable[[ApprovalRequested], bool], on_event: Callable[[TurnEvent], None]
+    conversation: Conversation, says_yes: Callable[[CallApproval], bool], on_event: Callable[[TurnEvent], None]
 ) -> Played:
     played = Played([], [], "", "", "")
     async for event in conversation.submit("Go."):
@@ -86,8 +86,8 @@ async def _played(
         if isinstance(event, ToolStarted):
             played.started.add(event.call.call_id)
         if isinstance(event, ApprovalRequested):
-            played.asked.append(event)
-            conversation.answer(event.call.call_id, Answer(says_yes(event)))
+            played.asked.append(event.approval)
+            conversation.answer(event.approval.id, Allow() if says_yes(event.approval) else Deny())
     await conversation.close()
     played.shown = "\n".join(map(repr, played.events))
     return played

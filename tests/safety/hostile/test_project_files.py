@@ -10,8 +10,8 @@ import pytest
 
 from qcode.agent.agent import Agent
 from qcode.agent.models.selection import named
+from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
-from qcode.cli.flags import parse
 from qcode.config.definitions import CustomCommand, load_custom_commands
 from qcode.protocol.approvals import TurnOptions
 from qcode.protocol.events import Notice, TurnEvent
