@@ -13,10 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from qcode.agent.options import Options, RunContext
-from qcode.agent.permissions import Permissions, permissions_of
+from qcode.agent.permissions import TRIED_KINDS, Permissions, TriedKind, permissions_of, verdict_on
 from qcode.cli.arguments import UsageError, parse_subcommand
 from qcode.cli.context import run_context
-from qcode.cli.flags import SUBCOMMANDS
 from qcode.cli.terminal import put, working_folder
 from qcode.safety.policy import Policy
 from qcode.safety.sandbox.detection import find_sandbox
@@ -25,8 +24,6 @@ from qcode.safety.verdict import SandboxSupport, Verdict
 from qcode.text.clean import visible
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
-
-KINDS = SUBCOMMANDS["permissions"].actions["check"]
 
 _USE = (
     "use: qcode permissions [list], or check shell CMD | read PATH | write PATH | fetch URL | --jsonl (lines on stdin)"
@@ -44,24 +41,27 @@ def run_permissions(rest: Sequence[str]) -> int:
         return 0
     if words[0] != "check":
         raise UsageError(_USE)
-    asked = words[1:]
-    if has_lines and asked:
+    if has_lines and words[1:]:
         raise UsageError(f"with --jsonl the calls come on standard input; {_USE}")
-    if not has_lines and (len(asked) != 2 or asked[0] not in KINDS):
-        what = (
-            f"there is no kind {asked[0]!r}" if asked and asked[0] not in KINDS else "a kind and one value are needed"
-        )
+    if not has_lines:
+        return _check(options, words[1:])
+    judge = _judge(_context(options))
+    for line in sys.stdin.buffer:
+        if line.strip():
+            put(json.dumps(_answer(judge, line)) + "\n")
+    return 0
+
+
+def _check(options: Options, asked: Sequence[str]) -> int:
+    kind = next((one for one in TRIED_KINDS if [one] == list(asked[:1])), None)
+    if kind is None or len(asked) != 2:
+        what = f"there is no kind {asked[0]!r}" if asked and kind is None else "a kind and one value are needed"
         quoting = "; put a command with blanks in quotes" if len(asked) > 2 else ""
         raise UsageError(f"{what}{quoting}; {_USE}")
     judge = _judge(_context(options))
-    if has_lines:
-        for line in sys.stdin.buffer:
-            if line.strip():
-                put(json.dumps(_answer(judge, line)) + "\n")
-        return 0
-    verdict = judge(asked[0], _as_text(asked[1]))
+    verdict = judge(kind, _as_text(asked[1]))
     put(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.rule)}]\n")
-    if asked[0] == "write" and verdict.is_allowed and not judge.has_mode:
+    if kind == "write" and verdict.is_allowed and not judge.has_mode:
         put("this holds in every mode; default mode asks before each change all the same\n")
     if verdict.verdict == "ask" and verdict.proposed_rule:
         put(f"the rule that would allow it: {visible(verdict.proposed_rule)}\n")
@@ -110,13 +110,11 @@ class Judge:
     policy: Policy
     has_mode: bool
 
-    def __call__(self, kind: str, value: str) -> Verdict:
-        if kind == "shell":
-            return self.policy.judge_command(value)
-        if kind == "fetch":
-            return self.policy.judge_url(value)
-        policy = self.policy if self.has_mode else self.policy.with_mode("accept-edits")
-        return policy.judge_file(value, "read" if kind == "read" else "write")
+    def __call__(self, kind: TriedKind, value: str) -> Verdict:
+        is_path = kind in ("read", "write")
+        return verdict_on(
+            self.policy.with_mode("accept-edits") if is_path and not self.has_mode else self.policy, kind, value
+        )
 
 
 def _answer(judge: Judge, line: bytes) -> JsonObject:
@@ -127,8 +125,8 @@ def _answer(judge: Judge, line: bytes) -> JsonObject:
     if not isinstance(asked, dict):
         return {"error": 'the line is no object such as {"kind": "shell", "value": "ls"}'}
     kind, value = asked.get("kind"), asked.get("value")
-    if kind not in KINDS:
-        return {"error": f"kind must be one of {', '.join(KINDS)}"}
+    if kind not in TRIED_KINDS:
+        return {"error": f"kind must be one of {', '.join(TRIED_KINDS)}"}
     if not isinstance(value, str):
         return {"error": "value must be a text"}
     verdict = judge(kind, value)

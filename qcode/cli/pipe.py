@@ -9,7 +9,7 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +21,8 @@ from qcode.agent.options import Options, OutputFormat, RunContext
 from qcode.agent.permissions import flags_allowing, policy_of, why_not_read
 from qcode.cli.arguments import UsageError
 from qcode.cli.context import run_context, with_chosen_session
-from qcode.cli.signals import Stopped, release
 from qcode.cli.terminal import put, say, working_folder
-from qcode.cli.trust_question import note_for_pipes
+from qcode.cli.trust import note_for_pipes
 from qcode.config.definitions import CustomCommands, load_custom_commands
 from qcode.headless.lines import HeadlessSetup, unbegun
 from qcode.headless.run import joined, read_standard_input, run_headless, standard_input
@@ -44,9 +43,10 @@ class _Begun:
     turn: TurnOptions
 
 
-def run_pipe(options: Options) -> int:
-    """Run one prompt and return the exit code."""
+def run_pipe(options: Options, release: Callable[[], None]) -> int:
+    """Run one prompt and return the exit code; `release` lets through the signals that were held until now."""
     with _reported(options.output_format, options):
+        release()
         begun = _begin(options, working_folder(options.cwd))
     return asyncio.run(_run(begun))
 
@@ -60,9 +60,8 @@ def report_usage(error: UsageError, wanted: OutputFormat) -> None:
 def _reported(wanted: OutputFormat, options: Options) -> Iterator[None]:
     """Write a result where what is inside fails, and let the failure go on to the one line for a person."""
     try:
-        release()
         yield
-    except (KeyboardInterrupt, Stopped):
+    except KeyboardInterrupt:
         put(unbegun(None, _setup(options), wanted))
         raise
     except QcodeError as failure:

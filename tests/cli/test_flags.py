@@ -13,7 +13,6 @@ from qcode.agent.options import Options
 from qcode.cli.arguments import parse
 from qcode.cli.flags import FLAGS, SUBCOMMANDS, Flag, help_text
 from qcode.config.schema import KEYS
-from tests.cli.reference import PAGE, page
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
@@ -83,7 +82,3 @@ def test_a_page_shows_no_command_with_a_flag_that_does_not_exist(page: Path) -> 
     commands = re.findall(r"\bqcode(?: [^`\n|]*)? --[^`\n|]*", page.read_text(encoding="utf-8"))
     found = {name for command in commands for name in re.findall(r"(?<![-\w])--[a-z][-a-z]*", command)}
     assert found - NAMES - OF_SUBCOMMANDS - OF_EXPORT == set()
-
-
-def test_the_page_of_flags_is_made_of_the_table() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m tests.cli.reference"

@@ -40,7 +40,7 @@ def test_the_variables_are_named() -> None:
 
 
 def test_the_example_of_the_page_can_be_loaded(folders: Folders) -> None:
-    example = PAGE.split("```toml\n", 1)[1].split("```", 1)[0]
+    example = PAGE.split("```toml config\n", 1)[1].split("```", 1)[0]
     assert tomllib.loads(example)
     settings = folders.user(example).load()
     assert settings.output_for("local/qwen3-coder").max_continuations == 5
