@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 from qcode.safety.paths import Ground, PathJudge, anchored, home_of
@@ -34,6 +35,7 @@ _HARM = ("writes", "runs")
 """How the table begins its reason to refuse an option that does more than read."""
 
 NO_SANDBOX = "shell:no-sandbox"
+_UNCONFINED = "a rule lets the whole command run outside the sandbox"
 
 
 class _NeedsSandbox(Complaint):
@@ -71,6 +73,17 @@ class Judge:
             return Verdict("ask", str(found), found.rule)
         return Verdict("allow", "it only reads", SHELL_READS)
 
+    def unconfined(self, part: Part) -> Verdict:
+        """Judge a part that runs outside the sandbox, because a rule allows another part of the command.
+
+        A loop around a part whose words are literal only repeats it.
+        """
+        words = (*part.command.words, *part.command.inputs)
+        forms = self.forms if any(word.is_open or word.has_glob for word in words) else frozenset()
+        judge = replace(self, probes=replace(self.probes, sandbox=SandboxSupport), forms=forms)
+        verdict = judge.part(part)
+        return verdict if verdict.is_allowed else replace(verdict, reason=f"{_UNCONFINED}: {verdict.reason}")
+
     def inputs(self, part: Part) -> Verdict:
         """Judge only the files that a simple command reads through `<`."""
         try:
@@ -88,7 +101,7 @@ class Judge:
         if command.words[0] != Word(name):
             raise Complaint("the name of the program is quoted or spelled in an unusual way")
         if "read-only" not in support.levels and self.forms:
-            raise _NeedsSandbox(f"it holds a {min(self.forms)}, and no sandbox works here")
+            raise _NeedsSandbox(f"a {min(self.forms)} runs unasked only in a sandbox")
         if name == "cd":
             self._cd(target_of_cd(command), folder, reads)
             return
@@ -120,7 +133,7 @@ class Judge:
             return ()
         if name == "git":
             if not has_sandbox:
-                raise _NeedsSandbox("git runs unasked only in a sandbox, and none works here")
+                raise _NeedsSandbox("git runs unasked only in a sandbox")
             return self._git(words, folder)
         program = _row(name)
         if program is None:
@@ -244,7 +257,7 @@ def _table_roles(name: str, program: Program, words: tuple[Word, ...], *, has_sa
     if not has_sandbox:
         is_core = program.core and all(name in program.core_options for name, _ in arguments.options)
         if not is_core or arguments.by_role("tree", "names"):
-            raise _NeedsSandbox(f"this form of {program.name} runs unasked only in a sandbox, and none works here")
+            raise _NeedsSandbox(f"this form of {program.name} runs unasked only in a sandbox")
     if program.name in ("test", "["):
         roles = test_roles(name, arguments.by_role("test"))
         if isinstance(roles, str):
