@@ -21,35 +21,31 @@ from qcode.agent.context.environment import read_environment
 from qcode.agent.context.memory import Memory
 from qcode.agent.context.system_prompt import Prompts
 from qcode.agent.conversation import Conversation
-from qcode.agent.mcp.identity import Place
-from qcode.agent.mcp.pins import Pins
-from qcode.agent.mcp.servers import Servers
-from qcode.agent.mcp.spec import header_values, named_servers
 from qcode.agent.models.client import Clients
 from qcode.agent.models.selection import Selection, begin_with, provider_failures
 from qcode.agent.options import LATEST, Options, RunContext
 from qcode.agent.permissions import Permissions, origins_of, policy_of
 from qcode.agent.sandbox import SessionSandbox
-from qcode.agent.sessions.library import Library
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, Kind, offered_agent, own_kind
-from qcode.agent.telemetry import DebugLog
 from qcode.agent.toolbox import FetchGate, Scratch, Toolbox, search_key
 from qcode.agent.trust import TrustService
-from qcode.config.definitions import load_custom_agents
+from qcode.config.paths import AGENTS_FOLDER, MCP_FILE, PROJECT_FOLDER, may_exist
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, InputError, QcodeError
 from qcode.protocol.messages import Message
-from qcode.safety.git_repository import overrides
 from qcode.safety.paths import SandboxScope
 from qcode.safety.policy import Policy
-from qcode.tools.web_search import SearchService, WebSearch
 
 if TYPE_CHECKING:
     from qcode.agent.keys.connect import KeysService
+    from qcode.agent.mcp.servers import Servers
     from qcode.agent.models.offered import ModelsService
+    from qcode.agent.sessions.library import Library
     from qcode.agent.settings import SettingsService
+    from qcode.agent.telemetry import DebugLog
+    from qcode.tools.web_search import SearchService, WebSearch
 
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 
@@ -195,10 +191,10 @@ class Agent:
             scratch=scratch,
             one_way=context.exit_tools,
             servers=self._servers(),
-            shell_settings=lambda command: overrides() if permissions.policy.only_reads(command) else {},
+            shell_settings=lambda command: _git_overrides() if permissions.policy.only_reads(command) else {},
             sandbox=sandbox,
             gate=gate,
-            search=None if search is None else WebSearch(*search, gate),
+            search=None if search is None else _web_search(search, gate),
             agent=offered_agent(kinds, has_small=context.settings.small_model is not None),
         )
 
@@ -213,9 +209,16 @@ class Agent:
     def _servers(self) -> Servers | None:
         """Return the tool servers of this run, none of them started; None where there is nothing to say about any."""
         context = self.context
-        named = named_servers(
-            context.settings, context.options.mcp_configs, context.root, is_trusted=context.is_trusted
-        )
+        files = context.options.mcp_configs
+        in_project = context.is_trusted and may_exist(context.root / MCP_FILE)
+        if not (context.settings.mcp_servers or files or in_project):
+            return None
+        from qcode.agent.mcp.identity import Place
+        from qcode.agent.mcp.pins import Pins
+        from qcode.agent.mcp.servers import Servers
+        from qcode.agent.mcp.spec import header_values, named_servers
+
+        named = named_servers(context.settings, files, context.root, is_trusted=context.is_trusted)
         if not named.specs and not named.complaints:
             return None
         self._secrets.update(value for value in header_values(named.specs, context.env) if value)
@@ -254,8 +257,12 @@ class Agent:
 
     def _debug_log(self) -> DebugLog | None:
         path = self.context.options.debug_log
+        if path is None:
+            return None
+        from qcode.agent.telemetry import DebugLog
+
         try:
-            return DebugLog(path, self._redact) if path is not None else None
+            return DebugLog(path, self._redact)
         except OSError as error:
             raise InputError(f"--debug-log {path} cannot be written: {error.strerror}") from None
 
@@ -285,10 +292,27 @@ def _header_secrets(settings: Settings) -> set[str]:
     return {part for value in secret for part in (value, value.split()[-1])}
 
 
+def _web_search(search: tuple[SearchService, str], gate: FetchGate) -> WebSearch:
+    from qcode.tools.web_search import WebSearch  # few have a key for one
+
+    return WebSearch(*search, gate)
+
+
+def _git_overrides() -> dict[str, str]:
+    from qcode.safety.git_repository import overrides  # loads with the first command
+
+    return overrides()
+
+
 def kinds_of(context: RunContext) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
     """Return the kinds there are, and a line for each file that cannot be used."""
     if not context.settings.tools.agents:
         return (), ()
+    folders = (context.paths.config_dir, *((context.root / PROJECT_FOLDER,) if context.is_trusted else ()))
+    if not any(may_exist(folder / AGENTS_FOLDER) for folder in folders):
+        return KINDS, ()
+    from qcode.config.definitions import load_custom_agents
+
     taken = tuple(kind.name for kind in KINDS)
     found = load_custom_agents(context.paths.config_dir, context.root, is_trusted=context.is_trusted, taken=taken)
     own = (

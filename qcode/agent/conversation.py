@@ -10,22 +10,19 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from qcode.agent.approvals import JudgedCalls
 from qcode.agent.checkpoints.checkpoints import Checkpoints
-from qcode.agent.context.attachments import mentions
 from qcode.agent.driver import Driver
 from qcode.agent.models.client import Clients, ModelClient, Preparation, refused_turn
 from qcode.agent.options import RunContext
 from qcode.agent.permissions import Permissions, why_not_read
 from qcode.agent.reports import ContextReport, TurnUsage, context_report, earlier_usage, turn_usage
-from qcode.agent.sessions.library import Library
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, Kind
-from qcode.agent.subagents import Agents, Parent
-from qcode.agent.telemetry import Watching
 from qcode.agent.toolbox import Background, Toolbox
 from qcode.agent.trust import TrustStore
 from qcode.engine.caps import caps_for
@@ -59,6 +56,12 @@ from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
 from qcode.tools.dialog import ExitPlanMode
 from qcode.tools.subagent import NAME as AGENT
+from qcode.tools.subagent import Agent as AgentTool
+
+if TYPE_CHECKING:
+    from qcode.agent.sessions.library import Library
+    from qcode.agent.subagents import Agents
+    from qcode.agent.telemetry import Watching
 
 MAX_TURNS_UNATTENDED = 100
 
@@ -88,6 +91,7 @@ class Conversation:
         self._context = context
         self._clients = clients
         self._client = client
+        self._answering = client
         self._own: ModelClient | None = None
         self._toolbox = toolbox
         self._store = store
@@ -96,15 +100,16 @@ class Conversation:
         self._agents: Agents | None = None
         self._turn: Turn | None = None
         self._waiting = Waiting(self._mentioned)
-        self._watching = Watching(clients.log, lambda: self.model)
-        self._seen = self._watching.seen
+        self._watching: Watching | None = None
+        if clients.log is not None:
+            from qcode.agent.telemetry import Watching
+
+            self._watching = Watching(clients.log, lambda: self.model)
         self._preparation = Preparation()
         self._is_opening = False
         self._checkpoints = Checkpoints(toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy)
         self._approved = partial(TrustStore(context.paths.state_dir).accepting, context.root)
         self._calls = JudgedCalls(toolbox, self._checkpoints.watched, self._approved, permissions)
-        kept = store if context.options.keeps_session else None
-        self.library = Library(self, kept, context.folder, clients, lambda used: self._usage.append(used))
         self._begin(session, tuple(messages))
 
     def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
@@ -114,6 +119,13 @@ class Conversation:
         self._turns = 0
         ever = (stored.paid for _, stored in sorted(session.line.stored.items()))
         self._usage = earlier_usage(ever, self.model, self._client.price)
+
+    @cached_property
+    def library(self) -> Library:
+        from qcode.agent.sessions.library import Library  # loads with the first look at other sessions
+
+        kept = self._store if self._context.options.keeps_session else None
+        return Library(self, kept, self._context.folder, self._clients, lambda used: self._usage.append(used))
 
     @property
     def session_id(self) -> str:
@@ -194,7 +206,6 @@ class Conversation:
             turn,
             Driver(turn, self._client.logged, self, writer=None if writer is None else writer.logged),
         )
-        self._agents = self._agents_of(turn, self._driver)
         await self._checkpoints.settle()
         complaints = self._waiting.complaints
         complaints += self._clients.problems
@@ -223,6 +234,10 @@ class Conversation:
                 self._use(self._own)
                 self._own = None
             self._transcript.session.sync()
+
+    def _seen(self, event: TurnEvent) -> TurnEvent:
+        """Log an event, if that is wanted, and return it."""
+        return event if self._watching is None else self._watching.seen(event)
 
     def answer(self, approval_id: str, decision: Decision) -> None:
         """Decide an open approval; an unknown or settled id is ignored."""
@@ -347,15 +362,16 @@ class Conversation:
         self._transcript.session.close()
         self._checkpoints.close()
         self._toolbox.close()
-        self._watching.close()
+        if self._watching is not None:
+            self._watching.close()
 
     async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
         return await self._calls.judge(self.policy, call, arguments, repeats)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         judged = self._calls.take(call, arguments)
-        if self._agents is not None and judged.name == AGENT:
-            return await self._agents.run(call, judged.arguments)
+        if judged.name == AGENT and self._toolbox.agent is not None:
+            return await self._sub_agents(self._toolbox.agent).run(call, judged.arguments)
         with self.background.running(call.call_id, judged.name) as goes_on:
             return await self._calls.run(self.policy, judged, output, self._client.model.name, goes_on)
 
@@ -380,17 +396,30 @@ class Conversation:
         """Attach the files that a prompt names. An unattended prompt holds piped text and is not searched."""
         if not self._context.is_attended:
             return (), ()
+        from qcode.agent.context.attachments import mentions
+
         return mentions(typed, self._context.folder, foreign, lambda path: why_not_read(self.policy, path))
 
-    def _agents_of(self, turn: Turn, driver: Driver) -> Agents | None:
-        """Return the sub-agents of a turn; None where the model is not offered any."""
-        toolbox, session = self._toolbox, self._transcript.session
-        if toolbox.agent is None:
-            return None
-        parent = Parent(
-            turn, driver, self._client, toolbox, session, self._checkpoints, self.permissions, self._approved
-        )
-        return Agents(toolbox.agent, self._kinds, parent, self._clients)
+    def _sub_agents(self, tool: AgentTool) -> Agents:
+        """Return the sub-agents of the turn that runs."""
+        if self._agents is None:
+            from qcode.agent.subagents import Agents, Parent  # loads with the first of them
+
+            assert self._turn is not None
+            assert self._driver is not None
+            toolbox, session = self._toolbox, self._transcript.session
+            parent = Parent(
+                self._turn,
+                self._driver,
+                self._answering,
+                toolbox,
+                session,
+                self._checkpoints,
+                self.permissions,
+                self._approved,
+            )
+            self._agents = Agents(tool, self._kinds, parent, self._clients)
+        return self._agents
 
     async def _prepare(self, turn: Turn, first: UserSubmitted | CompactRequested) -> tuple[str, ...]:
         """Find out what the first request of a turn has to fit into; return warnings for the person."""

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
+from functools import cache
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
@@ -24,10 +25,8 @@ from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import ToolSpec
-from qcode.safety.git_repository import GitConfig
-from qcode.safety.launcher import BashSyntax
 from qcode.safety.policy import Policy
-from qcode.safety.probes import Probes
+from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules, parse_rule, read_rules, why_not_allow
 from qcode.safety.verdict import Verdict
 from qcode.text.json import Json, JsonObject, parse_object
@@ -435,8 +434,26 @@ def policy_of(context: RunContext) -> Policy:
         added=context.options.add_dirs,
         own=own,
         search_path=search_path,
-        probes=Probes(BashSyntax(search_path, forbidden), GitConfig(context.folder, context.env, forbidden)),
+        probes=_probes(context, search_path, forbidden),
     )
+
+
+def _probes(context: RunContext, search_path: str, forbidden: tuple[Path, ...]) -> Probes:
+    """Return the probes that start programs; they load with the first question."""
+
+    @cache
+    def syntax() -> Callable[[str], str]:
+        from qcode.safety.launcher import BashSyntax
+
+        return BashSyntax(search_path, forbidden)
+
+    @cache
+    def repository() -> Callable[[], Repository]:
+        from qcode.safety.git_repository import GitConfig
+
+        return GitConfig(context.folder, context.env, forbidden)
+
+    return Probes(lambda command: syntax()(command), lambda: repository()())
 
 
 _RULE_EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from qcode.agent.options import RunContext
-from qcode.config.errors import ConfigError
 from qcode.config.lines import parse_key
 from qcode.config.load import file_layer, load
 from qcode.config.schema import Key, find_key
 from qcode.config.settings import Origin, Settings
 from qcode.config.show import Shown, show
+from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
 
 AT_ONCE = frozenset({"ui.theme", "ui.bell", "ui.title", "ui.show_thinking", "permissions.mode"})

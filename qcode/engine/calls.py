@@ -11,7 +11,7 @@ import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from qcode.engine import synthetic
@@ -21,6 +21,7 @@ from qcode.protocol.events import Denial, Signal, ToolFinished, ToolPayloadRepai
 from qcode.protocol.messages import Block, ToolCall, ToolResult
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.text.json import parse_object
+from qcode.values import dataclass
 
 MAX_SAME_CALLS = 3
 

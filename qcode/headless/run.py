@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from qcode.agent import outcomes
-from qcode.agent.context.attachments import decoded
 from qcode.agent.outcomes import CHANGE_APPROACH, NOBODY, NOBODY_ANSWERS, denial_line, shortfall, summary
 from qcode.headless.interrupts import Interrupts
 from qcode.headless.lines import (
@@ -398,6 +397,10 @@ def read_standard_input(stream: TextIO | None, *, has_prompt: bool, note: Callab
         data = _read(descriptor)
     except OSError as error:
         raise InputError(f"standard input cannot be read: {error.strerror}") from None
+    if not data:
+        return ""
+    from qcode.agent.context.attachments import decoded
+
     return decoded(data, "standard input")
 
 

@@ -10,19 +10,19 @@ import asyncio
 import codecs
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
-from qcode.protocol.launch import Launch
-from qcode.protocol.tools import Refused
+from qcode.protocol.tools import Launch, Refused
 from qcode.tools.output import MOST_STORED
 from qcode.tools.processes import Ended, run_program
+from qcode.values import dataclass
 
 MOST_JOBS = 10
 MAX_JOB_S = 24 * 3_600.0
 
 
-@dataclass
+@dataclass(slots=True)
 class Job:
     """One command in the background. `ended` is None while it runs; `unread` is its output since it was last read.
 

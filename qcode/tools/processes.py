@@ -21,8 +21,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from qcode.protocol.launch import Launch
-from qcode.protocol.tools import Refused
+from qcode.protocol.tools import Launch, Refused
 from qcode.tools.workspace import Workspace
 from qcode.values import ValueT, dataclass
 

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from qcode.protocol.launch import Launch
-from qcode.protocol.tools import Refused, Runs, ToolOutcome, ToolSpec
+from qcode.protocol.tools import Launch, Refused, Runs, ToolOutcome, ToolSpec
 from qcode.text.clean import visible, visible_lines
 from qcode.text.json import JsonObject
 from qcode.tools.arguments import Arguments, check

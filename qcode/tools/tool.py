@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from qcode.protocol.approvals import Choice
-from qcode.protocol.launch import Launch
-from qcode.protocol.tools import Files, Refused, ToolOutcome, ToolSpec
+from qcode.protocol.tools import Files, Launch, Refused, ToolOutcome, ToolSpec
 from qcode.text.json import JsonObject
 from qcode.tools.disk import explain
 from qcode.tools.workspace import Workspace

@@ -8,7 +8,7 @@ sub-agent in the card of the call that started it; `replay` shows the messages o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Protocol, TypeAlias
 
@@ -50,6 +50,7 @@ from qcode.text.numbers import count_text, duration_text, tokens_text
 from qcode.tui.shell_lines import line_state, without_code
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView, main_argument, plan_of
+from qcode.values import dataclass
 
 
 class StatusView(Protocol):

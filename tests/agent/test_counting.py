@@ -34,7 +34,7 @@ class Watched(TokenCounter):
 
 
 def counting(base: Path, counter: TokenCounter | None) -> Talk:
-    model = Model(facts=ModelFacts(context_window=WINDOW), tokens=counter)
+    model = Model(facts=ModelFacts(context_window=WINDOW), tokens=None if counter is None else lambda: counter)
     return talk(base, text_reply("Read."), model=model)
 
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qcode.config.edit import change, is_changeable, read_typed, with_value, without_value
-from qcode.config.errors import ConfigError
 from qcode.config.schema import KEYS, find_key
 from qcode.config.settings import MEANINGS
+from qcode.protocol.errors import ConfigError
 
 FILE = """\
 # mine

@@ -64,7 +64,7 @@ class Model:
     output: OutputSettings | None = None
     retries: RetrySettings | None = None
     question: WindowQuestion | None = None
-    tokens: TokenCounter | None = None
+    tokens: Callable[[], TokenCounter] | None = None
 
     def client(self, provider: Provider, limits: LimitStore) -> ModelClient:
         return ModelClient(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise, zip_longest
 from pathlib import Path
@@ -21,7 +21,7 @@ from qcode.agent.sessions.history import Change, FileMove, FileState, Line, Move
 from qcode.agent.sessions.session import Session
 from qcode.protocol.messages import typed_text
 from qcode.protocol.tools import Refused
-from qcode.tools import disk
+from qcode.tools import disk, text_file
 from qcode.tools.disk import Loaded, explain
 from qcode.values import dataclass
 
@@ -438,3 +438,34 @@ class Restorer:
                 if Path(path).is_relative_to(base) and Path(path) != base:
                     return base, Path(path).relative_to(base).parts
         raise Refused(f"{path} is outside the folders of this session")
+
+
+def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -> tuple[FileDiff, ...]:
+    """Return a diff for each file that was changed and not put back; changes of others since are part of it."""
+    first: dict[str, FileState | None] = {}
+    for _, change in session.line.live_changes(0):
+        first.setdefault(change.path, change.before)
+    found = (_diff(path, before, blobs, show(Path(path))) for path, before in first.items())
+    return tuple(one for one in found if one is not None)
+
+
+def _diff(path: str, before: FileState | None, blobs: Blobs, shown: str) -> FileDiff | None:
+    try:
+        now = look(path)
+    except Odd as odd:
+        return FileDiff(shown, "", str(odd))
+    if (now is None) == (before is None) and (now is None or now.is_same(before)):
+        return None
+    old = None if before is None else blobs.get(before.digest)
+    if before is not None and old is None:
+        return FileDiff(shown, "", "changed; what it was before was not kept")
+    try:
+        new = Path(path).read_bytes() if now is not None else None
+        left = text_file.decode(old, shown) if old is not None else None
+        right = text_file.decode(new if new is not None else b"", shown)
+    except (Refused, OSError):
+        return FileDiff(shown, "", "changed; it is no text")
+    diff = text_file.diff_of(shown, left, right)
+    if now is None:
+        return FileDiff(shown, diff, "deleted")
+    return FileDiff(shown, diff, "" if diff else "a new empty file" if before is None else "only its form changed")

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
 
 from qcode.agent.context.system_prompt import Prompts
 from qcode.agent.models.limits import LimitStore
 from qcode.agent.models.selection import Selection, address_of, named
 from qcode.agent.options import RunContext
-from qcode.agent.telemetry import DebugLog, LoggedProvider
 from qcode.agent.toolbox import Toolbox, hosted_tools
-from qcode.config.caps import output_override
 from qcode.config.settings import ModelSettings, Output
 from qcode.engine.caps import OutputSettings, room_for_prompt
 from qcode.engine.counting import PromptCounter
@@ -33,10 +33,21 @@ from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Price, Usage
 from qcode.providers import registry
 from qcode.providers.connection import Timeouts, is_local
-from qcode.providers.local import LocalWindow, WindowQuestion, can_tell
 from qcode.providers.sdk import run_aside
-from qcode.providers.tokens import TokenCounter
 from qcode.safety.policy import Policy
+
+if TYPE_CHECKING:
+    from qcode.agent.telemetry import DebugLog
+    from qcode.providers.local import LocalWindow, WindowQuestion
+    from qcode.providers.tokens import TokenCounter
+
+
+@cache
+def token_counter() -> TokenCounter:
+    """Return the token counter of the process; it loads with the first prompt that may not fit."""
+    from qcode.providers.tokens import TokenCounter
+
+    return TokenCounter()
 
 
 class ModelClient:
@@ -57,11 +68,15 @@ class ModelClient:
         retries: RetrySettings | None = None,
         hosted: tuple[ToolSpec, ...] = (),
         question: WindowQuestion | None = None,
-        tokens: TokenCounter | None = None,
+        tokens: Callable[[], TokenCounter] | None = None,
         log: DebugLog | None = None,
     ) -> None:
         self.provider = provider
-        self.logged: Provider = provider if log is None else LoggedProvider(provider, log)
+        self.logged = provider
+        if log is not None:
+            from qcode.agent.telemetry import LoggedProvider
+
+            self.logged = LoggedProvider(provider, log)
         self.model = model
         self.prompts = prompts
         self.output = output or OutputSettings()
@@ -107,7 +122,8 @@ class ModelClient:
         return await with_nearest_models(error, self.provider, self.model.name)
 
     def counter(self) -> PromptCounter:
-        return PromptCounter(self.tokens.count if self.tokens is not None else None)
+        tokens = self.tokens
+        return PromptCounter(None if tokens is None else lambda text: tokens().count(text))
 
 
 ASK_TIMEOUT_S = 10.0
@@ -151,7 +167,6 @@ class Clients:
         self._prompts = prompts
         self._secrets = secrets if secrets is not None else set()
         self._limits = LimitStore(context.paths.state_dir)
-        self._tokens = TokenCounter()
         self._open: list[ModelClient] = []
         self._borrowed: dict[str, ModelClient] = {}
         self._small: ModelClient | None = None
@@ -174,15 +189,19 @@ class Clients:
             spec, base_url=address, api_key=key, key_source=key_source, timeouts=timeouts, base_url_source=source
         )
         client = self._client(provider, selection)
-        is_askable = is_local(provider.host) and can_tell(spec.name, provider.host)
-        if spec.protocol not in ("demo", "bedrock") and is_askable and client.model.window is None:
+        is_known = spec.protocol in ("demo", "bedrock") or client.model.window is not None
+        if is_known or not is_local(provider.host):
+            return client
+        from qcode.providers.local import WindowQuestion, can_tell
+
+        if can_tell(spec.name, provider.host):
             # If nobody else says how large its context is, a server nearby is asked.
             client.question = WindowQuestion(spec.name, provider.host, selection.model, key=key, headers=spec.headers)
         return client
 
     def _client(self, provider: Provider, selection: Selection) -> ModelClient:
         settings, name = self._context.settings, selection.name
-        override = output_override(settings, name)
+        output = settings.output_for(name)
         network = settings.network_for(provider.name)
         facts = facts_of(provider.name, selection.model, settings.models.get(name))
         if facts.text_tool_calls:
@@ -194,10 +213,10 @@ class Clients:
             KnownModel(provider.name, selection.model, facts),
             self._prompts,
             self._limits,
-            output=output_settings(settings.output_for(name), override.tokens if override else None),
+            output=output_settings(output, output.max_tokens),
             retries=RetrySettings(network.max_retries, network.retry_after_max_s),
             hosted=hosted_tools(settings, selection.spec.protocol, provider.host, selection.model, facts),
-            tokens=self._tokens,
+            tokens=token_counter,
             log=self.log,
         )
         self._open.append(client)
@@ -297,14 +316,18 @@ class Preparation:
             settling.result()
 
     async def count(
-        self, request: ModelRequest, window: int | None, counter: PromptCounter, tokens: TokenCounter | None
+        self,
+        request: ModelRequest,
+        window: int | None,
+        counter: PromptCounter,
+        tokens: Callable[[], TokenCounter] | None,
     ) -> None:
         """Have the prompt counted beside the loop if its bytes leave open whether it fits."""
         if tokens is None or counter.bound_of(request) <= room_for_prompt(request.max_tokens, window):
             return
 
         async def counted() -> None:
-            await run_aside(lambda: tokens.load() and counter.size_of(request, enough=0))
+            await run_aside(lambda: tokens().load() and counter.size_of(request, enough=0))
 
         await self._over(asyncio.ensure_future(counted()))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from qcode.protocol.tools import ToolSpec
@@ -26,6 +26,7 @@ from qcode.providers.text_calls.forms import (
     WrittenCall,
     opens_call,
 )
+from qcode.values import dataclass
 
 State: TypeAlias = Literal["open", "closed", "broken", "strange"]
 

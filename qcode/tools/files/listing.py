@@ -7,7 +7,7 @@ git ignores (`walk`, which loads with the first call).
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from qcode.text.json import JsonObject
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.tool import READS_PATH, Preview, ToolContext, answered
 from qcode.tools.workspace import Place, Workspace, printable
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.tools.files import walk
