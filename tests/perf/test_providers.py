@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -103,10 +103,10 @@ class Race:
         return statistics.median(times[0]), statistics.median(times[1])
 
     def cpu_of_a_reply(self, runs: int) -> tuple[float, float]:
-        long, short = (self._cpu(chunks, runs) for chunks in (CHUNKS, 1))
+        long, short = (self.cpu_of_a_run(chunks, runs) for chunks in (CHUNKS, 1))
         return long[0] - short[0], long[1] - short[1]
 
-    def _cpu(self, chunks: int, runs: int) -> tuple[float, float]:
+    def cpu_of_a_run(self, chunks: int, runs: int) -> tuple[float, float]:
         with Flood(self._rival.protocol, chunks) as host:
             times: tuple[list[float], list[float]] = ([], [])
             for run in range(runs + 1):
@@ -142,6 +142,17 @@ def test_a_one_shot_reaches_the_wire_as_fast_as_a_script_of_twenty_lines(rival: 
     ours, theirs = Race(rival, tmp_path).times_to_the_wire(runs=7)
     tell(f"{rival.protocol}, start to wire", "s", ours, theirs)
     assert ours <= 1.25 * theirs
+
+
+MAX_EMPTY_PROGRAMS = 17.0
+"""What a one-shot may cost, in runs of an empty program. 21.6 before modules and patterns loaded with their first use."""
+
+
+def test_a_one_shot_costs_few_runs_of_an_empty_program(tmp_path: Path) -> None:
+    empty = replace(RIVALS[0], script="print('nothing')")
+    ours, theirs = Race(empty, tmp_path).cpu_of_a_run(1, runs=15)
+    tell("qcode -p hi beside an empty program", "s of CPU", ours, theirs)
+    assert ours <= MAX_EMPTY_PROGRAMS * theirs
 
 
 @each_rival
