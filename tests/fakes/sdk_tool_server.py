@@ -1,7 +1,7 @@
 """A tool server made with the server side of the `mcp` package: over its standard streams, or over HTTP.
 
-`python -m tests.fakes.sdk_tool_server` serves on standard streams, `HttpToolServer` in a thread on loopback. The package
-takes a second to import: tests that do not need a real server start `tests.fakes.tool_server` instead.
+`python -m tests.fakes.sdk_tool_server` serves on standard streams, `HttpToolServer` in a thread on loopback. The
+package takes a second to import: tests that do not need a real server start `tests.fakes.tool_server` instead.
 """
 
 from __future__ import annotations
