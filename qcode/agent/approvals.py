@@ -41,7 +41,7 @@ from qcode.safety.verdict import Level
 from qcode.text.clean import visible, visible_lines, visible_rows
 from qcode.text.diff import diff_lines
 from qcode.text.json import JsonObject
-from qcode.tools.dialog import EXIT_PLAN_MODE as EXIT_PLAN_MODE
+from qcode.tools.dialog import EXIT_PLAN_MODE
 from qcode.tools.tool import Preview
 from qcode.values import dataclass
 

@@ -17,6 +17,7 @@ from qcode.agent.approvals import JudgedCalls
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.driver import Driver
 from qcode.agent.models.client import Connected, Reached
+from qcode.agent.outcomes import answer_shortfall
 from qcode.agent.permissions import Permissions
 from qcode.agent.sessions.session import Session
 from qcode.agent.subagent_kinds import MOST_STEPS, Kind
@@ -42,7 +43,7 @@ from qcode.protocol.events import (
     inner_id,
 )
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
-from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
+from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.protocol.tools import Refused, ToolOutcome
 from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
@@ -260,7 +261,7 @@ class AgentRun:
 
 def outcome_of(ended: TurnEnded, *, most: int, folder: Callable[[], Path]) -> ToolOutcome:
     """Return the result; more than `most` characters are shortened in the middle, with the whole in a file."""
-    why = _shortfall(ended)
+    why = answer_shortfall(ended)
     summary = f"{summary_of(ended)}: {why}" if why else summary_of(ended)
     if not ended.text.strip():
         return failed(f"The sub-agent gave no answer: {why or 'its last reply had no text.'}", summary)
@@ -277,21 +278,3 @@ def summary_of(ended: TurnEnded) -> str:
     steps = "1 step" if ended.replies == 1 else f"{ended.replies} steps"
     tokens = (ended.usage.input or 0) + (ended.usage.output or 0)
     return f"{steps}, {tokens:,} tokens" if tokens else steps
-
-
-def _shortfall(ended: TurnEnded) -> str:
-    """Return why there is no finished answer, empty where there is one."""
-    match ended.outcome:
-        case Outcome.END_TURN:
-            return ""
-        case Outcome.MAX_TOKENS:
-            return "the output limit cut it, also after going on."
-        case Outcome.MAX_TURN_REQUESTS:
-            return f"a limit was reached ({ended.limit})."
-        case Outcome.REFUSAL:
-            return "the provider refused it or filtered it."
-        case Outcome.CANCELLED:
-            return "it was cancelled."
-        case Outcome.ERROR:
-            error = ended.error
-            return " ".join(error.message.split()) if error is not None else "it failed."

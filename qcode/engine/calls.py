@@ -254,7 +254,7 @@ class CallRound:
     @property
     def _adds_by(self) -> str:
         """The tool with which the model can append to an existing file, named in the split guidance."""
-        return next((name for name in ("edit", "apply_patch") if name in self.tools), "edit")
+        return next((name for name, spec in self.tools.items() if spec.edits_by), "edit")
 
     def _reject(self, index: int, text: str) -> list[Effect]:
         return self._settle(index, ToolOutcome(text, is_error=True, summary="not run"), "rejected")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from textual.geometry import Offset
 
-from qcode.tui.transcript.content import Content, Level, Thoughts
+from qcode.tui.transcript.content import Content, Thoughts
 from qcode.tui.transcript.entries import Foldable, Prompted
 from qcode.tui.transcript.line import Line, join
 from qcode.tui.transcript.pane import Place
@@ -21,6 +21,7 @@ from qcode.tui.transcript.selection import MarkingPane
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
+    from qcode.protocol.events import Level
     from qcode.tui.transcript.cards import CardUpdate
 
 
