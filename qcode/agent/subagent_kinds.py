@@ -1,6 +1,6 @@
 """The kinds of sub-agents: the purpose of each, the tools it is offered, its prompt; and the tool that starts them.
 
-Apart from `subagents`: `Wiring` names the kinds, and the sub-agents use the client that is made of it.
+Apart from `subagents`, which needs a turn and a client: the agent lists kinds without either.
 """
 
 from __future__ import annotations

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 from pathlib import Path
 
 from qcode.agent.approvals import JudgedCalls
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.driver import Driver
-from qcode.agent.models.client import Connected, Reached
+from qcode.agent.models.client import Clients, ModelClient
 from qcode.agent.outcomes import answer_shortfall
 from qcode.agent.permissions import Permissions
 from qcode.agent.sessions.session import Session
@@ -56,15 +56,13 @@ MOST_AT_ONCE = 4
 
 
 class Agents:
-    """`small` gives the model for plain work, None where there is no other; it may raise `ValueError`."""
+    """The sub-agents of one turn. `clients` has the model for plain work, if there is one."""
 
-    def __init__(
-        self, tool: Agent, kinds: tuple[Kind, ...], parent: Parent, small: Callable[[], Connected | None]
-    ) -> None:
+    def __init__(self, tool: Agent, kinds: tuple[Kind, ...], parent: Parent, clients: Clients) -> None:
         self._tool = tool
         self._kinds = {kind.name: kind for kind in kinds}
         self._parent = parent
-        self._small = small
+        self._clients = clients
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
         self._running: list[AgentRun] = []
 
@@ -73,12 +71,12 @@ class Agents:
         try:
             task = self._tool.task(arguments)
             kind = self._kinds[task.kind]
-            reached = self._reached(task.model or kind.model)
+            client = self._client(task.model or kind.model)
         except (Refused, ValueError) as error:
             return failed(str(error))
         parent = self._parent
         async with self._room:
-            run = AgentRun(parent, call, task, kind, reached, self._settings(reached))
+            run = AgentRun(parent, call, task, kind, client, self._settings(client))
             self._running.append(run)
             try:
                 ended = await run.whole()
@@ -100,19 +98,18 @@ class Agents:
         for run in self._running:
             run.deny_changes()
 
-    def _reached(self, model: str) -> Reached:
-        """Return the model of a sub-agent: one of those the person chose."""
-        parent = self._parent.reached
-        small = self._small() if model == SMALL else None
+    def _client(self, model: str) -> ModelClient:
+        """Return the model of a sub-agent: one of those the user chose."""
+        small = self._clients.small() if model == SMALL else None
         if small is None:
-            return parent
-        if self._parent.turn.settings.max_budget_usd is not None and small.model.facts.price is None:
+            return self._parent.client
+        if self._parent.turn.settings.max_budget_usd is not None and small.price is None:
             raise ValueError(f"agent: the price of {small.name} is not known, so no budget can be held; use model same")
-        return Reached(parent.wiring, small)
+        return small
 
-    def _settings(self, reached: Reached) -> TurnSettings:
+    def _settings(self, client: ModelClient) -> TurnSettings:
         settings = self._parent.turn.settings
-        is_same = reached.connected is self._parent.reached.connected
+        is_same = client is self._parent.client
         return TurnSettings("", (), settings.effort if is_same else None, max_budget_usd=settings.max_budget_usd)
 
 
@@ -121,49 +118,50 @@ _UNSHOWN = (TextDelta, ReasoningDelta, ToolCallProgress, ToolOutput)
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The turn that starts sub-agents, and what they share with it. `permissions` gives the rights of the moment."""
+    """The turn that starts sub-agents, and what they share with it.
+
+    `permissions` gives the rights of the moment, `approved` wraps the run of a call that the user approved.
+    """
 
     turn: Turn
     driver: Driver
-    reached: Reached
+    client: ModelClient
     toolbox: Toolbox
     session: Session
     checkpoints: Checkpoints
     permissions: Permissions
+    approved: Callable[[frozenset[str]], AbstractContextManager[None]]
 
 
 class AgentRun:
-    """The `Services` of its own driver. `reached` is the model it works with, `window` how much its server gives."""
+    """The `Services` of its own driver. `client` is the model it works with."""
 
     def __init__(
-        self, parent: Parent, call: ToolCall, task: Task, kind: Kind, reached: Reached, settings: TurnSettings
+        self, parent: Parent, call: ToolCall, task: Task, kind: Kind, client: ModelClient, settings: TurnSettings
     ) -> None:
         self._parent = parent
         self._call_id = call.call_id
         self._task = task
         self._kind = kind
-        self._reached = reached
+        self._client = client
         self._toolbox = parent.toolbox.beside(lambda path, access: self._policy.judge_file(path, access))
-        self._calls = JudgedCalls(
-            self._toolbox, parent.checkpoints.watched, reached.wiring.approved, parent.permissions
-        )
+        self._calls = JudgedCalls(self._toolbox, parent.checkpoints.watched, parent.approved, parent.permissions)
         self._open: dict[str, str] = {}
-        specs = kind.offered(reached.tools(self._toolbox, self._policy))
+        specs = kind.offered(client.tools(self._toolbox, self._policy))
         settings = replace(
             settings,
-            system=reached.connected.agent_system(kind.role),
+            system=client.prompts.agent(client.name, kind.role),
             tools=specs,
-            output=reached.connected.output,
-            retries=reached.connected.retries,
+            output=client.output,
+            retries=client.retries,
             max_turns=MOST_STEPS,
             compaction=CompactionSettings(None),
             check=None,
         )
-        is_same = reached.connected is parent.reached.connected
-        model = parent.turn.model if is_same else reached.known()
+        model = parent.turn.model if client is parent.client else client.known()
         tally = parent.turn.tally.inside(settings, model.facts.price, call.call_id)
-        self._turn = Turn(settings, model, (), reached.counter(), tally=tally)
-        self._driver = Driver(self._turn, reached.provider, self)
+        self._turn = Turn(settings, model, (), client.counter(), tally=tally)
+        self._driver = Driver(self._turn, client.logged, self)
 
     @property
     def _policy(self) -> Policy:
@@ -240,7 +238,7 @@ class AgentRun:
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         judged = self._calls.take(call, arguments)
-        return await self._calls.run(self._policy, judged, output, self._reached.connected.model.name)
+        return await self._calls.run(self._policy, judged, output, self._client.model.name)
 
     def append(self, effect: Append) -> None:
         self._parent.session.append_inner(self._call_id, effect.message, effect.attempts)
@@ -249,14 +247,14 @@ class AgentRun:
         """What it goes on with is held by its turn; its file has all of it."""
 
     def learn(self, effect: Learn) -> None:
-        self._reached.learn(effect)
+        self._client.learn(effect)
 
     def about_to_run(self, call: ToolCall) -> None:
         self._parent.session.intend_inner(self._call_id, call)
         self._parent.session.sync()
 
     async def explain(self, error: ProviderError) -> ProviderError:
-        return await self._reached.explain(error)
+        return await self._client.explain(error)
 
 
 def outcome_of(ended: TurnEnded, *, most: int, folder: Callable[[], Path]) -> ToolOutcome:

@@ -11,7 +11,7 @@ from qcode.protocol.approvals import Allow
 from qcode.protocol.events import ApprovalRequested, ToolFinished, ToolOutput, ToolStarted, TurnEvent
 from qcode.protocol.reply import Outcome
 from qcode.tools.jobs import MOST_JOBS
-from tests.agent.test_conversation import Talk, ended, talk
+from tests.fakes.conversation import Talk, ended, talk
 from tests.fakes.scripted import Steps, call_reply, text_reply
 
 COMMAND = "echo begun; until [ -e go ]; do sleep 0.01; done; echo done"

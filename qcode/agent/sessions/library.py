@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from qcode.agent.models.client import Connected
+from qcode.agent.models.client import Clients
 from qcode.agent.reports import TurnUsage
 from qcode.agent.sessions.history import Entry
 from qcode.agent.sessions.loader import assemble
@@ -68,7 +68,7 @@ class Library:
     """The sessions of a folder. `store` None: no sessions are kept in this run.
 
     Methods raise `ValueError` with one line for the user. Only `make_title` may be called while a turn runs.
-    `small_model` gives the model for small tasks, None where there is none; `count` is told what it used.
+    `clients` has the model that makes titles; `count` is told what it used.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class Library:
         opener: Opener,
         store: SessionStore | None,
         folder: Path,
-        small_model: Callable[[], Connected | None],
+        clients: Clients,
         count: Callable[[TurnUsage], None],
     ) -> None:
         self._opener = opener
         self._known = store
         self._folder = folder
-        self._small_model = small_model
+        self._clients = clients
         self._count = count
         self._tried: set[str] = set()
 
@@ -124,14 +124,14 @@ class Library:
         """
         session = self._opener.session
         messages = [entry.message for entry in self._history()] if self._is_to_be_named(session) else []
-        small = self._small_model() if is_worth_a_title(messages) else None
+        small = self._clients.small() if is_worth_a_title(messages) else None
         if small is None or small.provider.name == _DEMO:
             return None
         self._tried.add(session.session_id)
-        naming = await ask_for_title(small.provider, small.model.name, small.model.output_limit, messages)
+        naming = await ask_for_title(small.logged, small.model.name, small.model.output_limit, messages)
         if naming.title and not session.title and session is self._opener.session:
             session.set_title(naming.title)
-        cost = cost_of(naming.usage, small.model.facts.price)
+        cost = cost_of(naming.usage, small.price)
         used = TurnUsage("(a name for the session)", small.name, naming.usage, cost, ApiCalls(initial=1))
         self._count(used)
         return used
