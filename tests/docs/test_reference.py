@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from qcode.protocol.errors import ExitCode
 from qcode.providers.registry import PROVIDERS
 from qcode.tui.commands.table import COMMANDS
 from scripts import reference
-from tests.docs.blocks import PAGES, ROOT
+from tests.docs.blocks import PAGES, ROOT, Place
 
+FORMATS = (ROOT / "docs" / "output-formats.md").read_text(encoding="utf-8")
 COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 SOURCE = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "qcode").rglob("*.py"))
 SLASH = {f"/{name}" for command in COMMANDS for name in command.names}
@@ -53,6 +55,32 @@ def test_environment_variables_of_the_pages_are_read_by_the_program() -> None:
     addresses = {name for spec in PROVIDERS.values() for name in spec.base_url_variables}
     pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     assert {name for name in addresses if f"`{name}`" not in pages} == set()
+
+
+def test_json_fields_of_the_page_are_those_of_the_program(tmp_path: Path) -> None:
+    done = Place(tmp_path).bash("qcode -p hello -o stream-json")
+    init, *_, result = (json.loads(line) for line in done.stdout.splitlines())
+    rows = {name: row[1] for row in rows_of("field") for name in re.findall(r"`(\w+)`", row[0])}
+    assert set(rows) == set(result)
+    for name in ("usage", "api_calls"):
+        assert set(result[name]) <= set(re.findall(r"`(\w+)`", rows[name]))
+    (fields,) = (row[1] for row in rows_of("`system` subtype") if row[0] == "`init`")
+    assert {"type", "subtype", *re.findall(r"`(\w+)`", fields)} == set(init)
+
+
+def test_subtypes_of_the_page_are_those_of_the_program() -> None:
+    named = {field for row in rows_of("`subtype`") for field in re.findall(r"`(\w+)`", row[0])}
+    outcomes = (ROOT / "qcode" / "agent" / "outcomes.py").read_text(encoding="utf-8")
+    assert named == {"success", *re.findall(r'"(error_\w+)"', outcomes)}
+    lines = (ROOT / "qcode" / "headless" / "lines.py").read_text(encoding="utf-8")
+    written = re.findall(r'"subtype": "(\w+)"', lines)
+    assert sorted(row[0].strip("`") for row in rows_of("`system` subtype")) == sorted(written)
+
+
+def rows_of(head: str) -> list[list[str]]:
+    """Return the cells of the table of the formats whose first column is `head`."""
+    (table,) = [part for part in FORMATS.split("\n\n") if part.startswith(f"| {head} |")]
+    return [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
