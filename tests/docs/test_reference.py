@@ -15,7 +15,7 @@ from qcode.protocol.errors import ExitCode
 from qcode.providers.registry import PROVIDERS
 from qcode.tui.commands.table import COMMANDS
 from scripts import reference
-from tests.docs.blocks import PAGES, ROOT, Place
+from tests.docs.blocks import PAGES, ROOT, Place, blocks_of
 
 FORMATS = (ROOT / "docs" / "output-formats.md").read_text(encoding="utf-8")
 COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
@@ -100,12 +100,28 @@ def test_config_keys_of_a_page_exist(page: Path) -> None:
 
 
 def test_quoted_messages_of_the_pages_are_in_the_program() -> None:
-    page = (ROOT / "docs" / "guide" / "output-limits.md").read_text(encoding="utf-8")
-    source = re.sub(r'"\s*f?"', "", SOURCE)
+    source = re.sub(r'\\n|"\s*f?"', "", SOURCE)
+    quoted = [message for page in PAGES for message in re.findall(r"^\| \*(.*?)\* \|", page.read_text(), re.MULTILINE)]
+    blocks = [block for page in PAGES for block in blocks_of(page) if block.info == "quote"]
+    quoted += [line for block in blocks for line in block.text.splitlines() if re.match(r" {0,2}\w[^/]*$", line)]
+    assert len(quoted) > 12
     missing = []
-    for message in re.findall(r"^\| \*(.*?)\* \|", page, re.MULTILINE):
-        for part in re.split(r"…|[0-9][0-9,]*(?: requests)?|`\w+`", message):
+    for message in quoted:
+        for part in re.split(r"…|[0-9][0-9,]*(?: requests)?|`\w+`| {2,}", message):
             words = part.strip(" .:;(),")
             if words and words not in source:
                 missing.append(words)
     assert missing == []
+
+
+def test_figures_of_the_readme_are_in_the_pages_that_prove_them() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").split("## Five reasons")[1].split("## ")[0]
+    proofs = {
+        name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("performance.md", "guide/safety.md")
+    }
+    for figure in re.findall(r"\d\.\d\d s", readme):
+        assert figure in proofs["performance.md"]
+    for figure in re.findall(r"\d{2,3},\d{3}", readme):
+        assert figure in proofs["guide/safety.md"]
+    protocols = {spec.protocol for spec in PROVIDERS.values()} - {"demo"}
+    assert (len(protocols), len(PROVIDERS) - 1) == (5, 20), "README: five wire protocols, 20 known providers"
