@@ -13,7 +13,7 @@ from typing import assert_never
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode
 from qcode.protocol.events import ApiCalls, Notice, TurnEnded
 from qcode.protocol.reply import Limit, Outcome
-from qcode.text.clean import one_line, visible
+from qcode.text.clean import one_line, single_spaced, visible
 from qcode.text.numbers import count_text
 
 _BY_OUTCOME: Mapping[Outcome, ExitCode] = {
@@ -48,7 +48,7 @@ _LIMIT_SUBTYPES: Mapping[Limit | None, str] = {
 
 
 def exit_code(ended: TurnEnded) -> ExitCode:
-    """Return the exit code of a turn that ended so; a cancelled turn counts as interrupted (130)."""
+    """Return the exit code of a turn; a cancelled one counts as interrupted (130)."""
     if ended.outcome is Outcome.ERROR:
         return _error_code(ended)
     if is_denied(ended):
@@ -57,12 +57,12 @@ def exit_code(ended: TurnEnded) -> ExitCode:
 
 
 def is_denied(ended: TurnEnded) -> bool:
-    """Whether the turn came to its end on denials alone, with no answer."""
+    """Whether the turn ended on denials alone, with no answer."""
     return ended.outcome is Outcome.END_TURN and bool(ended.denials) and not ended.is_answered
 
 
 def subtype(ended: TurnEnded) -> str:
-    """Return the `subtype` of the result: `success` exactly where the exit code is 0."""
+    """Return the `subtype` of the result: `success` exactly if the exit code is 0."""
     if is_denied(ended):
         return "error_during_execution"
     if ended.outcome is Outcome.MAX_TURN_REQUESTS:
@@ -92,21 +92,27 @@ def _error_code(ended: TurnEnded) -> ExitCode:
 
 
 NOBODY = "nobody can approve this call in a run that is not interactive, and no rule allows it; it was not run"
-"""What the model is told of a call that needs an approval."""
+"""The result of a call that needs an approval, in a run without a user."""
 
 NOBODY_ANSWERS = (
     "Nobody can answer here: this run is not interactive. Decide yourself what is most likely wanted, go on, and say "
     "in your answer what you assumed."
 )
-"""What the model is told that asks the person something."""
+"""The result of a question of the model, in a run without a user."""
 
 CHANGE_APPROACH = (
     "Not run: this same call has brought the same result several times in a row, and would again. Change the approach, "
     "or say in your answer what is in the way."
 )
-"""What the model is told that goes round in circles."""
+"""The result of a repeated call, in a run without a user."""
 
-_FLAGS = {Limit.TURNS: "--max-turns", Limit.TOOL_CALLS: "--max-tool-calls", Limit.COST: "--max-budget-usd"}
+_LIMITS = {
+    Limit.TURNS: ("--max-turns", "limit of model replies"),
+    Limit.TOOL_CALLS: ("--max-tool-calls", "limit of tool calls"),
+    Limit.COST: ("--max-budget-usd", "cost limit"),
+}
+BROKE_OFF = "The turn broke off without an ending; what was shown is kept. Send the prompt again."
+"""The notice of the app if a conversation yields no `TurnEnded`."""
 
 
 def shortfall(ended: TurnEnded, note: str) -> str:
@@ -127,7 +133,7 @@ def shortfall(ended: TurnEnded, note: str) -> str:
 
 
 def denial_line(asked: int, flags: str, hopeless: int) -> str:
-    """Return the last line of stderr after `asked` calls nobody could approve; it ends with the flags themselves.
+    """Return the last line of stderr after `asked` calls that needed an approval; it ends with the flags themselves.
 
     `hopeless` is how many of them no flag would have allowed.
     """
@@ -145,16 +151,7 @@ def denial_line(asked: int, flags: str, hopeless: int) -> str:
 
 def summary(ended: TurnEnded) -> str:
     """Return what the turn took, in one line: requests by cause, tokens, money."""
-    calls = ended.api_calls
-    causes = {
-        "initial": calls.initial,
-        "escalation": calls.escalations,
-        "continuation": calls.continuations,
-        "repair": calls.repairs,
-        "retry": calls.retries,
-    }
-    parts = " + ".join(_count(number, word) for word, number in causes.items() if number)
-    text = f"{calls.total} API call{'' if calls.total == 1 else 's'}" + (f" ({parts})" if parts else "")
+    text = _requests(ended.api_calls)
     for number, what in ((ended.usage.input, "in"), (ended.usage.output, "out")):
         if number is not None:
             text += f", {number:,} tokens {what}"
@@ -178,34 +175,22 @@ def _still_cut(ended: TurnEnded) -> str:
 
 
 def _denied(ended: TurnEnded) -> str:
-    """Say why as far as a rule said so; that nobody could approve is told by the line about flags."""
+    """Return the reason if a rule gave one; a missing approval is reported by `denial_line`."""
     reasons = dict.fromkeys(denial.reason for denial in ended.denials if denial.reason and denial.reason != NOBODY)
     why = f": {visible(next(iter(reasons)))}" if reasons else ""
     return f"the turn ended on denied calls, without an answer{why}"
 
 
 def _limit(ended: TurnEnded) -> str:
-    flag = _FLAGS[ended.limit or Limit.TURNS]
+    flag, _ = _LIMITS[ended.limit or Limit.TURNS]
     replies = "1 model reply" if ended.replies == 1 else f"{ended.replies} model replies"
     return f"stopped after {replies}: the limit of {flag} was reached"
 
 
-def _count(number: int, word: str) -> str:
-    plural = {"initial": "initial", "retry": "retries"}.get(word, f"{word}s")
-    return f"{number} {word if number == 1 else plural}"
-
-
-_LIMITS = {
-    Limit.TURNS: "the limit of model replies was reached (--max-turns)",
-    Limit.TOOL_CALLS: "the limit of tool calls was reached (--max-tool-calls)",
-    Limit.COST: "the cost limit was reached (--max-budget-usd)",
-}
-
-
 def ending_notice(event: TurnEnded, *, has_said_why: bool) -> Notice | None:
-    """Return what to say about an ending, None where there is nothing to add.
+    """Return the notice about an ending, None if there is nothing to add.
 
-    `has_said_why`: a reply of this turn already carried its own sentence about being cut or refused.
+    `has_said_why`: a reply of this turn was already reported as truncated or refused.
     """
     match event.outcome:
         case Outcome.END_TURN | Outcome.CANCELLED:
@@ -220,32 +205,47 @@ def ending_notice(event: TurnEnded, *, has_said_why: bool) -> Notice | None:
             text = "The model or its provider refused to go on. Rephrase the request, or try another model with /model."
             return None if has_said_why else Notice("warning", text)
         case Outcome.MAX_TURN_REQUESTS:
-            reason = _LIMITS[event.limit] if event.limit is not None else "a limit was reached"
+            reason = "a limit was reached"
+            if event.limit is not None:
+                flag, limit = _LIMITS[event.limit]
+                reason = f"the {limit} was reached ({flag})"
             return Notice("warning", f"The turn ended: {reason}. Send a message to go on.")
         case _:
             assert_never(event.outcome)
 
 
 def requests_note(event: TurnEnded) -> str:
-    """Return what recovery cost, such as `5 API calls (1 initial + 1 escalation + 3 continuations)`; else empty."""
-    calls = event.api_calls
-    if not calls.escalations and not calls.continuations:
+    """Return the cost of recovery, such as `5 API calls (1 initial + 1 escalation + 3 continuations)`, or empty."""
+    if not event.api_calls.escalations and not event.api_calls.continuations:
         return ""
     discarded = event.discarded_output_tokens
-    note = f"{count_text(calls.total, 'API call')} ({_causes(calls)})"
-    return note + (f", {count_text(discarded, 'discarded output token')}" if discarded else "")
+    return _requests(event.api_calls) + (f", {count_text(discarded, 'discarded output token')}" if discarded else "")
 
 
-def _causes(calls: ApiCalls) -> str:
+def _requests(calls: ApiCalls) -> str:
     parts = (
         f"{calls.initial} initial" if calls.initial else "",
-        _part(calls.escalations, "escalation"),
-        _part(calls.continuations, "continuation"),
-        _part(calls.repairs, "repair"),
-        _part(calls.retries, "retry", "retries"),
+        count_text(calls.escalations, "escalation") if calls.escalations else "",
+        count_text(calls.continuations, "continuation") if calls.continuations else "",
+        count_text(calls.repairs, "repair") if calls.repairs else "",
+        f"{calls.retries} {'retry' if calls.retries == 1 else 'retries'}" if calls.retries else "",
     )
-    return " + ".join(part for part in parts if part)
+    causes = " + ".join(filter(None, parts))
+    return count_text(calls.total, "API call") + (f" ({causes})" if causes else "")
 
 
-def _part(count: int, one: str, many: str = "") -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}" if count else ""
+def answer_shortfall(ended: TurnEnded) -> str:
+    """Return why a sub-agent has no finished answer, for the model that waits for it; empty if it has one."""
+    match ended.outcome:
+        case Outcome.END_TURN:
+            return ""
+        case Outcome.MAX_TOKENS:
+            return "the output limit cut it, also after going on."
+        case Outcome.MAX_TURN_REQUESTS:
+            return f"a limit was reached ({ended.limit})."
+        case Outcome.REFUSAL:
+            return "the provider refused it or filtered it."
+        case Outcome.CANCELLED:
+            return "it was cancelled."
+        case Outcome.ERROR:
+            return single_spaced(ended.error.message) if ended.error is not None else "it failed."

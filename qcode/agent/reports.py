@@ -8,8 +8,8 @@ from decimal import Decimal
 
 from qcode.agent.sessions.history import Entry
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, OutputSettings, caps_for
-from qcode.engine.compaction import COMPACT_AT
 from qcode.engine.counting import PromptCounter, estimate_text, size_block, size_messages
+from qcode.engine.effects import COMPACT_AT
 from qcode.engine.model_facts import KnownModel
 from qcode.engine.transcript import prepared
 from qcode.protocol.events import ApiCalls, AttemptRecord, TurnEnded

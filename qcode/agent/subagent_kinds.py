@@ -1,26 +1,24 @@
 """The kinds of sub-agents: the purpose of each, the tools it is offered, its prompt; and the tool that starts them.
 
-Apart from `subagents`: `Wiring` names the kinds, and the sub-agents use the client that is made of it.
+Apart from `subagents`, which needs a turn and a client: the agent lists kinds without either.
 """
 
 from __future__ import annotations
 
 from qcode.protocol.tools import ToolSpec
 from qcode.safety.policy import Policy
-from qcode.tools.subagent import EXPLORE, GENERAL, NAME, SAME, Agent
+from qcode.tools.subagent import EXPLORE, GENERAL, SAME, Agent
 from qcode.values import dataclass
 
 MOST_STEPS = 60
-_OF_THE_CONVERSATION = frozenset({NAME, "ask_person", "todo"})
-_EXPLORING = frozenset({"read", "ls", "glob", "grep", "shell", "web_search"})
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`purpose` is for the model that chooses, `role` for the sub-agent. `only_reads`: it has the rights of plan mode.
+    """A kind of sub-agent. `purpose` is for the model that chooses, `role` for the sub-agent.
 
-    `tools` are the only ones it is offered where it is not empty. `model` is the one it works with unless a call says
-    otherwise: `same`, or `small` where there is one.
+    `only_reads`: it has the rights of plan mode. `tools` are the only ones it is offered, if not empty. `model` is the
+    default for its calls: `same`, or `small` if there is one.
     """
 
     name: str
@@ -31,13 +29,11 @@ class Kind:
     model: str = SAME
 
     def offered(self, specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        """Return which tools of the conversation it gets: none that talk to the person or end the run."""
+        """Return the tools of the conversation that it is offered: none that ask the user or end the run."""
         return tuple(
             spec
             for spec in specs
-            if not spec.is_one_way
-            and spec.name not in _OF_THE_CONVERSATION
-            and (not self.tools or spec.name in self.tools)
+            if spec.is_for_sub_agents and not spec.is_one_way and (not self.tools or spec.name in self.tools)
         )
 
     def limited(self, policy: Policy) -> Policy:
@@ -58,7 +54,7 @@ _COMMON = (
 
 
 def own_kind(name: str, purpose: str, prompt: str, *, only_reads: bool, tools: tuple[str, ...], model: str) -> Kind:
-    """Return a kind that a person described; what it is told comes behind what every sub-agent is told."""
+    """Return a kind that the user defined; its prompt follows the prompt of every sub-agent."""
     return Kind(name, purpose, f"{_COMMON}\n\n{prompt.strip()}", only_reads, frozenset(tools), model)
 
 
@@ -69,7 +65,7 @@ KINDS: tuple[Kind, ...] = (
         f"{_COMMON}\n\nYou explore: you read files and run commands that only read. Calls that change anything are "
         "refused.",
         only_reads=True,
-        tools=_EXPLORING,
+        tools=frozenset({"read", "ls", "glob", "grep", "shell", "web_search"}),
     ),
     Kind(
         GENERAL,
@@ -83,7 +79,7 @@ KINDS: tuple[Kind, ...] = (
 
 
 def offered_agent(kinds: tuple[Kind, ...], *, has_small: bool) -> Agent | None:
-    """Return the tool that starts sub-agents of these kinds, None where there are none."""
+    """Return the tool that starts sub-agents of these kinds, None if there are none."""
     if not kinds:
         return None
     readers = tuple(kind.name for kind in kinds if kind.only_reads)

@@ -1,22 +1,23 @@
 """Sub-agents: turns inside a turn, each with its own transcript and never more rights than the conversation has.
 
-`Agents` are those of one turn: which kinds, how many at once, whose question an answer is for. `AgentRun` is one at
-work, on the same engine, driver and tools; its questions go out as questions of the conversation, its events as
-`AgentEvent`. Its result is its last reply, bounded, or one line that says why there is none. Kinds: `subagent_kinds`.
+`Agents` are those of one turn: their kinds, their number, and the routing of decisions. `AgentRun` runs one with the
+same engine, driver and tools; its approvals are asked as those of the conversation, its events go out as `AgentEvent`.
+Its result is its last reply, bounded, or one line with the reason why there is none. Kinds: `subagent_kinds`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 from pathlib import Path
 
-from qcode.agent.approvals import JudgedCalls
+from qcode.agent.approvals import PendingCalls
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.driver import Driver
-from qcode.agent.models.client import Connected, Reached
+from qcode.agent.models.client import Clients, ModelClient
+from qcode.agent.outcomes import answer_shortfall
 from qcode.agent.permissions import Permissions
 from qcode.agent.sessions.session import Session
 from qcode.agent.subagent_kinds import MOST_STEPS, Kind
@@ -42,7 +43,7 @@ from qcode.protocol.events import (
     inner_id,
 )
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
-from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
+from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.protocol.tools import Refused, ToolOutcome
 from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
@@ -55,29 +56,27 @@ MOST_AT_ONCE = 4
 
 
 class Agents:
-    """`small` gives the model for plain work, None where there is no other; it may raise `ValueError`."""
+    """The sub-agents of one turn. `clients` has the model for plain work, if there is one."""
 
-    def __init__(
-        self, tool: Agent, kinds: tuple[Kind, ...], parent: Parent, small: Callable[[], Connected | None]
-    ) -> None:
+    def __init__(self, tool: Agent, kinds: tuple[Kind, ...], parent: Parent, clients: Clients) -> None:
         self._tool = tool
         self._kinds = {kind.name: kind for kind in kinds}
         self._parent = parent
-        self._small = small
+        self._clients = clients
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
         self._running: list[AgentRun] = []
 
     async def run(self, call: ToolCall, arguments: JsonObject) -> ToolOutcome:
-        """Have a sub-agent do what a call asks for, once there is room for it; its answer is the result."""
+        """Run a sub-agent for a call, once there is room for it; its answer is the result."""
         try:
             task = self._tool.task(arguments)
             kind = self._kinds[task.kind]
-            reached = self._reached(task.model or kind.model)
+            client = self._client(task.model or kind.model)
         except (Refused, ValueError) as error:
             return failed(str(error))
         parent = self._parent
         async with self._room:
-            run = AgentRun(parent, call, task, kind, reached, self._settings(reached))
+            run = AgentRun(parent, call, task, kind, client, self._settings(client))
             self._running.append(run)
             try:
                 ended = await run.whole()
@@ -90,28 +89,27 @@ class Agents:
         return any(run.answer(approval_id, decision) for run in self._running)
 
     def halt(self) -> None:
-        """The turn is being cancelled: all end, and what they have used is counted before it does."""
+        """End all, because the turn is being cancelled; their usage is counted before the turn ends."""
         for run in self._running:
             run.halt()
 
     def deny_changes(self) -> None:
-        """Settle as a no what sub-agents ask about and may not do in the mode that holds now."""
+        """Deny the open approvals of sub-agents that the current mode forbids."""
         for run in self._running:
             run.deny_changes()
 
-    def _reached(self, model: str) -> Reached:
-        """Return the model of a sub-agent: one of those the person chose."""
-        parent = self._parent.reached
-        small = self._small() if model == SMALL else None
+    def _client(self, model: str) -> ModelClient:
+        """Return the model of a sub-agent: one of those the user chose."""
+        small = self._clients.small() if model == SMALL else None
         if small is None:
-            return parent
-        if self._parent.turn.settings.max_budget_usd is not None and small.model.facts.price is None:
+            return self._parent.client
+        if self._parent.turn.settings.max_budget_usd is not None and small.price is None:
             raise ValueError(f"agent: the price of {small.name} is not known, so no budget can be held; use model same")
-        return Reached(parent.wiring, small)
+        return small
 
-    def _settings(self, reached: Reached) -> TurnSettings:
+    def _settings(self, client: ModelClient) -> TurnSettings:
         settings = self._parent.turn.settings
-        is_same = reached.connected is self._parent.reached.connected
+        is_same = client is self._parent.client
         return TurnSettings("", (), settings.effort if is_same else None, max_budget_usd=settings.max_budget_usd)
 
 
@@ -120,56 +118,57 @@ _UNSHOWN = (TextDelta, ReasoningDelta, ToolCallProgress, ToolOutput)
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The turn that starts sub-agents, and what they share with it. `permissions` gives the rights of the moment."""
+    """The turn that starts sub-agents, and what they share with it.
+
+    `permissions` gives the rights of the moment, `approved` wraps the run of a call that the user approved.
+    """
 
     turn: Turn
     driver: Driver
-    reached: Reached
+    client: ModelClient
     toolbox: Toolbox
     session: Session
     checkpoints: Checkpoints
     permissions: Permissions
+    approved: Callable[[frozenset[str]], AbstractContextManager[None]]
 
 
 class AgentRun:
-    """The `Services` of its own driver. `reached` is the model it works with, `window` how much its server gives."""
+    """One sub-agent: the `Services` of its driver. `client` is its model."""
 
     def __init__(
-        self, parent: Parent, call: ToolCall, task: Task, kind: Kind, reached: Reached, settings: TurnSettings
+        self, parent: Parent, call: ToolCall, task: Task, kind: Kind, client: ModelClient, settings: TurnSettings
     ) -> None:
         self._parent = parent
         self._call_id = call.call_id
         self._task = task
         self._kind = kind
-        self._reached = reached
+        self._client = client
         self._toolbox = parent.toolbox.beside(lambda path, access: self._policy.judge_file(path, access))
-        self._calls = JudgedCalls(
-            self._toolbox, parent.checkpoints.watched, reached.wiring.approved, parent.permissions
-        )
+        self._calls = PendingCalls(self._toolbox, parent.checkpoints.watched, parent.approved, parent.permissions)
         self._open: dict[str, str] = {}
-        specs = kind.offered(reached.tools(self._toolbox, self._policy))
+        specs = kind.offered(client.tools(self._toolbox, self._policy))
         settings = replace(
             settings,
-            system=reached.connected.agent_system(kind.role),
+            system=client.prompts.agent(client.name, kind.role),
             tools=specs,
-            output=reached.connected.output,
-            retries=reached.connected.retries,
+            output=client.output,
+            retries=client.retries,
             max_turns=MOST_STEPS,
             compaction=CompactionSettings(None),
             check=None,
         )
-        is_same = reached.connected is parent.reached.connected
-        model = parent.turn.model if is_same else reached.known()
+        model = parent.turn.model if client is parent.client else client.known()
         tally = parent.turn.tally.inside(settings, model.facts.price, call.call_id)
-        self._turn = Turn(settings, model, (), reached.counter(), tally=tally)
-        self._driver = Driver(self._turn, reached.provider, self)
+        self._turn = Turn(settings, model, (), client.counter(), tally=tally)
+        self._driver = Driver(self._turn, client.logged, self)
 
     @property
     def _policy(self) -> Policy:
         return self._kind.limited(self._parent.permissions.policy)
 
     async def whole(self) -> TurnEnded:
-        """Work through the task; return how that ended. Cancelling ends it at once, with what it did on disk."""
+        """Run the task and return its end. Cancelling ends it at once; its messages so far are on disk."""
         ended: TurnEnded | None = None
         async with aclosing(self._driver.run(UserSubmitted(user(self._task.prompt)))) as events:
             async for event in events:
@@ -180,7 +179,7 @@ class AgentRun:
         return ended
 
     def halt(self) -> None:
-        """Let nothing more be asked for; what the request under way has used is counted."""
+        """Send no further request; the usage of the one under way is counted."""
         self._driver.halt()
 
     def answer(self, approval_id: str, decision: Decision) -> bool:
@@ -192,14 +191,14 @@ class AgentRun:
         return settled is not None
 
     def deny_changes(self) -> None:
-        """Settle as a no what is asked about and may not be done in the mode that holds now."""
+        """Deny the open approvals that the current mode forbids."""
         self._calls.deny_changes(self._policy, self._driver.give)
 
     async def _tell(self, event: TurnEvent) -> None:
         show = self._parent.driver.show
         if isinstance(event, ApprovalRequested):
             approval = event.approval
-            # No sub-agent is offered the tools that ask the user, and a call of what is not offered is rejected.
+            # No sub-agent is offered the tools that ask the user, and a call of a tool not offered is rejected.
             assert isinstance(approval, (ToolApproval, RepeatedCall))
             named = self._named(approval.call)
             self._open[named.call_id] = approval.id
@@ -232,35 +231,35 @@ class AgentRun:
     def _named(self, call: ToolCall) -> ToolCall:
         return replace(call, call_id=inner_id(self._call_id, call.call_id))
 
-    # What the driver asks for
+    # The services of its driver
 
     async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
         return await self._calls.judge(self._policy, call, arguments, repeats)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         judged = self._calls.take(call, arguments)
-        return await self._calls.run(self._policy, judged, output, self._reached.connected.model.name)
+        return await self._calls.run(self._policy, judged, output, self._client.model.name)
 
     def append(self, effect: Append) -> None:
         self._parent.session.append_inner(self._call_id, effect.message, effect.attempts)
 
     def take_compaction(self, effect: Compact) -> None:
-        """What it goes on with is held by its turn; its file has all of it."""
+        """Do nothing: its turn holds the compacted messages, and its file has all of them."""
 
     def learn(self, effect: Learn) -> None:
-        self._reached.learn(effect)
+        self._client.learn(effect)
 
     def about_to_run(self, call: ToolCall) -> None:
         self._parent.session.intend_inner(self._call_id, call)
         self._parent.session.sync()
 
     async def explain(self, error: ProviderError) -> ProviderError:
-        return await self._reached.explain(error)
+        return await self._client.explain(error)
 
 
 def outcome_of(ended: TurnEnded, *, most: int, folder: Callable[[], Path]) -> ToolOutcome:
     """Return the result; more than `most` characters are shortened in the middle, with the whole in a file."""
-    why = _shortfall(ended)
+    why = answer_shortfall(ended)
     summary = f"{summary_of(ended)}: {why}" if why else summary_of(ended)
     if not ended.text.strip():
         return failed(f"The sub-agent gave no answer: {why or 'its last reply had no text.'}", summary)
@@ -273,25 +272,7 @@ def outcome_of(ended: TurnEnded, *, most: int, folder: Callable[[], Path]) -> To
 
 
 def summary_of(ended: TurnEnded) -> str:
-    """Return in a few words how much it took."""
+    """Return the steps and tokens that it took, in a few words."""
     steps = "1 step" if ended.replies == 1 else f"{ended.replies} steps"
     tokens = (ended.usage.input or 0) + (ended.usage.output or 0)
     return f"{steps}, {tokens:,} tokens" if tokens else steps
-
-
-def _shortfall(ended: TurnEnded) -> str:
-    """Return why there is no finished answer, empty where there is one."""
-    match ended.outcome:
-        case Outcome.END_TURN:
-            return ""
-        case Outcome.MAX_TOKENS:
-            return "the output limit cut it, also after going on."
-        case Outcome.MAX_TURN_REQUESTS:
-            return f"a limit was reached ({ended.limit})."
-        case Outcome.REFUSAL:
-            return "the provider refused it or filtered it."
-        case Outcome.CANCELLED:
-            return "it was cancelled."
-        case Outcome.ERROR:
-            error = ended.error
-            return " ".join(error.message.split()) if error is not None else "it failed."

@@ -19,15 +19,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from qcode.agent.mcp.servers import Servers
 from qcode.agent.sandbox import SessionSandbox
 from qcode.config.settings import Settings
 from qcode.config.settings import Tools as ToolSettings
 from qcode.protocol.errors import ExitCode, QcodeError
-from qcode.protocol.launch import Launch
 from qcode.protocol.model import ModelFacts
-from qcode.protocol.tools import Files, Refused, ToolOutcome, ToolSpec
+from qcode.protocol.tools import Files, Launch, Refused, ToolOutcome, ToolSpec
 from qcode.providers.blocks import WEB_SEARCH
 from qcode.providers.history import opaque_origin
 from qcode.providers.registry import is_sendable
@@ -42,8 +41,11 @@ from qcode.tools.shell import MAX_COMMAND_S, Shell
 from qcode.tools.subagent import Agent
 from qcode.tools.tool import Preview, Tool, ToolContext
 from qcode.tools.web import Fetch, Gate, Target
-from qcode.tools.web_search import SERVICES, SearchService, WebSearch
 from qcode.tools.workspace import PathJudge, Workspace
+
+if TYPE_CHECKING:
+    from qcode.agent.mcp.servers import Servers
+    from qcode.tools.web_search import SearchService, WebSearch
 
 DEFAULT_MAX_OUTPUT_CHARS = 30_000
 _CONFINEMENTS: Mapping[Level, str] = {
@@ -151,9 +153,9 @@ class Toolbox:
         """Return whether commands can be confined here; the first time this runs a few short processes."""
         return self._sandbox is not None and self._sandbox.sandbox is not None
 
-    def can_go_on(self, name: str) -> bool:
-        """Return whether what this tool runs can go on in the background."""
-        return self.spec(name).can_go_on
+    def is_backgroundable(self, name: str) -> bool:
+        """Whether a running call of this tool can be moved to the background."""
+        return self.spec(name).is_backgroundable
 
     def check_room_for_job(self) -> None:
         """Raise `Refused` where no more commands may run in the background."""
@@ -191,12 +193,12 @@ class Toolbox:
         level: Level | None = None,
         granted: frozenset[str] | None = None,
         *,
-        goes_on: asyncio.Event | None = None,
+        background_requested: asyncio.Event | None = None,
     ) -> ToolOutcome:
         """Run a call, as confined as `level` says. Past the time set for a tool it is stopped, as its result says.
 
-        `granted` as in `Workspace.granting`. When `goes_on` is set, a command goes on in the background and the call
-        ends.
+        `granted` as in `Workspace.granting`. When `background_requested` is set, a command continues in the background
+        and the call ends.
         """
         most = self.max_output_chars
         context = ToolContext(
@@ -205,7 +207,7 @@ class Toolbox:
             most,
             self._env,
             jobs=self._jobs,
-            goes_on=goes_on,
+            background_requested=background_requested,
             launch=lambda argv: self._launch(level, argv),
             confinement=_CONFINEMENTS[level] if level is not None else "",
             shell_settings=self._shell_settings if level != "read-only" else self._settings_without_home,
@@ -344,7 +346,7 @@ class Background:
     @contextmanager
     def running(self, call_id: str, name: str) -> Iterator[asyncio.Event | None]:
         """Give what is set where a call of this tool is to go on; None where it cannot."""
-        if not self._toolbox.can_go_on(name):
+        if not self._toolbox.is_backgroundable(name):
             yield None
             return
         self._asked[call_id] = asyncio.Event()
@@ -361,9 +363,11 @@ _GEMINI = re.compile(r"gemini-([3-9]|\d\d)")
 
 def search_key(settings: Settings, env: Mapping[str, str]) -> tuple[SearchService, str] | None:
     """Return the service that was chosen and its key; raise `QcodeError` where the key is missing."""
-    service = SERVICES.get(settings.tools.web_search)
-    if service is None:
+    if settings.tools.web_search in ("off", "host"):
         return None
+    from qcode.tools.web_search import SERVICES  # few have a key for one
+
+    service = SERVICES[settings.tools.web_search]
     key = env.get(service.key_variable, "").strip()
     if not key:
         where = settings.origin("tools.web_search")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from qcode.agent.models.selection import known_specs
 from qcode.cli.flags import FLAGS, KEY_TAKERS, SUBCOMMANDS, Flag
-from qcode.config.errors import ConfigError
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
+from qcode.protocol.errors import ConfigError
 from qcode.providers.registry import PROVIDERS, takes_key
 from qcode.values import dataclass
 

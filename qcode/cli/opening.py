@@ -57,7 +57,7 @@ def setup_of(context: RunContext, agent: Agent, first: AppSetup) -> AppSetup:
     settings, arguments = context.settings, context.options
     notices = [
         Notice("warning", text)
-        for text in (*settings.warnings, *context.keys.complaints, *agent.notices, *agent.instructions.notices)
+        for text in (*settings.warnings, *context.keys.complaints, *agent.notices, *agent.prompts.instructions.notices)
     ]
     if not context.is_trusted:
         why = why_restricted(TrustStore(context.paths.state_dir).look(context.root))

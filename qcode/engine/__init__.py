@@ -47,7 +47,7 @@ Where to look:
     reply/repetition  detection of a model that repeats itself
     reply/requests    the exact requests; their texts for the model are in `synthetic`
     caps, counting    output caps, and the size of a prompt
-    compactor         when and how the transcript is compacted; `compaction` decides what is kept
+    compaction        when the transcript is compacted; how, and what is kept, is in `compactor`
     transcript        the rules of a history that every provider accepts
     model_facts       facts about a model, and limits learned from its host
     ledger            requests, tokens and cost of a turn

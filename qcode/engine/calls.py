@@ -11,7 +11,7 @@ import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from qcode.engine import synthetic
@@ -21,6 +21,7 @@ from qcode.protocol.events import Denial, Signal, ToolFinished, ToolPayloadRepai
 from qcode.protocol.messages import Block, ToolCall, ToolResult
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.text.json import parse_object
+from qcode.values import dataclass
 
 MAX_SAME_CALLS = 3
 
@@ -182,8 +183,8 @@ class CallRound:
             self._open[index] = "running"
             arguments = parse_object(judged.call.arguments) or {}
             spec = self.tools.get(judged.call.name)
-            can_go_on = spec is not None and spec.can_go_on
-            return [Emit(ToolStarted(judged.call, can_go_on)), RunTool(judged.call, arguments)]
+            is_backgroundable = spec is not None and spec.is_backgroundable
+            return [Emit(ToolStarted(judged.call, is_backgroundable)), RunTool(judged.call, arguments)]
         self.denials.append(Denial(judged.call, answer.reason))
         text = f"Denied: {answer.reason}" if answer.reason else "Denied by the person."
         settled = self._settle(index, ToolOutcome(text, is_error=True, summary="denied"), "denied")
@@ -253,7 +254,7 @@ class CallRound:
     @property
     def _adds_by(self) -> str:
         """The tool with which the model can append to an existing file, named in the split guidance."""
-        return next((name for name in ("edit", "apply_patch") if name in self.tools), "edit")
+        return next((name for name, spec in self.tools.items() if spec.edits_by), "edit")
 
     def _reject(self, index: int, text: str) -> list[Effect]:
         return self._settle(index, ToolOutcome(text, is_error=True, summary="not run"), "rejected")

@@ -12,7 +12,6 @@ from decimal import Decimal
 from typing import TypeAlias
 
 from qcode.engine.caps import OutputSettings
-from qcode.engine.compaction import COMPACT_AT
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
 from qcode.protocol.events import AttemptRecord, TurnEvent
@@ -238,6 +237,10 @@ class TurnSettings:
     max_budget_usd: Decimal | None = None
     compaction: CompactionSettings | None = None
     check: AnswerCheck | None = None
+
+
+COMPACT_AT = 0.8
+"""Share of the context window at which a conversation is compacted without being asked."""
 
 
 @dataclass(frozen=True, slots=True)

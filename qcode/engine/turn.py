@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from qcode.engine.calls import CallLimits, CallRound
 from qcode.engine.caps import CAPPED_DEFAULT_MAX_TOKENS, DEFAULT_CONTEXT_WINDOW
-from qcode.engine.compaction import resolved
-from qcode.engine.compactor import Cause, CompactionResult, CompactionScheduler, Compactor, compaction_effects
+from qcode.engine.compaction import Cause, CompactionResult, CompactionScheduler, compaction_effects
 from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import (
     Append,
@@ -68,6 +67,9 @@ from qcode.protocol.reply import (
 )
 from qcode.protocol.usage import Price
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.engine.compactor import Compactor
 
 MAX_PAUSES = 20
 _DELTAS = frozenset({TextDelta, ReasoningDelta, ToolArgsDelta})
@@ -321,9 +323,12 @@ class Turn:
 
     def _compact(self, cause: Cause, then: AfterCompaction, focus: str = "") -> list[Effect]:
         """Compact the transcript, then continue with `then`."""
+        from qcode.engine.compactor import Compactor
+
         size, settings = self._counter.size_of(self._plain_request()).tokens, self.settings
-        compactor = self._compaction.start(
-            self._messages, self.model, settings.tools, settings.retries, cause, size, focus
+        writer, messages = self._compaction.start(self.model), tuple(self._messages)
+        compactor = Compactor(
+            messages, self.model, writer, settings.tools, settings.retries, cause=cause, size=size, focus=focus
         )
         self.phase = phase = Compacting(compactor, then)
         return [Emit(CompactionStarted(cause)), *self._from_compaction(phase, compactor.begin())]
@@ -338,6 +343,8 @@ class Turn:
         if not compactor.is_other:
             self.model = compactor.writer
         if result.parts is not None:
+            from qcode.engine.compactor import resolved
+
             self._messages = resolved(result.parts, self._messages)
             self._counter.context_tokens = result.after
         effects = [*effects, *compaction_effects(result), Emit(self.usage)]

@@ -130,6 +130,19 @@ class QcodeError(Exception):
         return ErrorInfo(_KINDS.get(self.exit_code, str(ErrorKind.INTERNAL)), " ".join(str(self).split()))
 
 
+class ConfigError(QcodeError):
+    """A setting cannot be used. The text is one line for the user and never holds a configured value.
+
+    It begins with the path `file` and `line` (from 1), as far as they are known.
+    """
+
+    exit_code = ExitCode.BAD_CONFIG
+
+    def __init__(self, message: str, *, file: object | None = None, line: int | None = None) -> None:
+        place = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
+        super().__init__(" ".join((place + message).split("\n")))
+
+
 class InputError(QcodeError):
     """An input cannot be used: a file, an image, standard input."""
 

@@ -52,10 +52,11 @@ class ToolSpec:
     """A tool. The model is sent its `name`, `description` and `parameters` (the JSON Schema of an object).
 
     `is_read_only`: a call changes nothing. `is_one_way`: a call is recorded as a signal and never run. `asks_person`:
-    the result is the user's answer. `can_go_on`: the user may move a running call to the background. `reads_when` is
-    an argument, and those of its values with which a call changes nothing. `is_hosted`: the model's host runs the tool,
-    and the result is part of the reply. `safety` is the basis of the policy's verdict; a tool without it, such as one
-    from a tool server, is never trusted.
+    the result is the user's answer. `is_backgroundable`: the user may move a running call to the background.
+    `reads_when` is an argument, and those of its values with which a call changes nothing. `is_hosted`: the model's
+    host runs the tool, and the result is part of the reply. `edits_by` is how a call changes a part of a file: a model
+    is offered one of the two ways. `is_for_sub_agents`: a sub-agent may be offered the tool, not only the conversation.
+    `safety` is the basis of the policy's verdict; a tool without it, such as one from a tool server, is never trusted.
     """
 
     name: str
@@ -64,9 +65,11 @@ class ToolSpec:
     is_read_only: bool = False
     is_one_way: bool = False
     asks_person: bool = False
-    can_go_on: bool = False
+    is_backgroundable: bool = False
     reads_when: tuple[str, tuple[str, ...]] | None = None
     is_hosted: bool = False
+    edits_by: Literal["", "passage", "patch"] = ""
+    is_for_sub_agents: bool = True
     safety: Safety | None = None
 
     @property
@@ -100,3 +103,25 @@ class ToolOutcome:
 
 class Refused(Exception):  # noqa: N818  # an answer, not a failure
     """A tool refuses a call and has changed nothing. The text is sent to the model unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A program to start and what happens before and after it. One value starts one program."""
+
+    argv: tuple[str, ...]
+    """The first item is an absolute path."""
+    restrict: Callable[[], None] | None = None
+    """Called in the thread that starts the program, just before. The thread is never used again.
+
+    If this raises `OSError`, the program must not be started.
+    """
+    data: bytes = b""
+    """Input that the program reads from an inherited file descriptor, at most 4 kB. Empty: no descriptor."""
+    data_at: int = 0
+    """The item of `argv` that is replaced by the number of that descriptor."""
+    finish: Callable[[], tuple[str, ...]] | None = None
+    """Called once when nothing of the program runs any more, also if it could not be started.
+
+    Returns lines about what it did, for the model and the user. Blocks on the disk.
+    """

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +40,7 @@ from qcode.safety.rules import (
 from qcode.safety.shell.ast import NotPlain, Word
 from qcode.safety.verdict import SHELL_PATH, SHELL_READS, Access, Level, Verdict, strictest
 from qcode.text.json import JsonObject
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.safety.shell.flow import Flow, Part

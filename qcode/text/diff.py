@@ -12,12 +12,13 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import Match, SequenceMatcher
 from itertools import accumulate
 from typing import Literal, TypeAlias, TypeVar
 
 from qcode.text.fences import unfenced
+from qcode.values import dataclass
 
 MAX_STEPS = 5_000_000
 """Steps of one comparison, about one second. 4,000 lines of which every second one changes take four million."""

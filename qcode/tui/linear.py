@@ -15,6 +15,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from qcode.agent.outcomes import BROKE_OFF
 from qcode.agent.settings import Setting
 from qcode.protocol.approvals import (
     NO_OPTIONS,
@@ -264,7 +265,7 @@ class LinearApp:
                 await asyncio.sleep(0)
         finally:
             await close_events(events)
-        self._presenter.abandon("The turn broke off without an ending; what was shown is kept.")
+        self._presenter.abandon(BROKE_OFF)
 
     def _see_todos(self, event: TurnEvent) -> None:
         """Say what changed in the model's list; its card says no more than that there was a call."""
@@ -368,7 +369,7 @@ class LineTerminal:
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
     def on_interrupt(self, stop: Callable[[], bool]) -> None:
-        """Let Ctrl+C call `stop`; where that returns False, a second one within two seconds leaves with 130."""
+        """Let Ctrl+C call `stop`; if that returns False, a second one within two seconds leaves."""
         self._stop = stop
         self._loop.add_signal_handler(signal.SIGINT, self._interrupt)
 

@@ -8,7 +8,7 @@ sub-agent in the card of the call that started it; `replay` shows the messages o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Protocol, TypeAlias
 
@@ -50,6 +50,7 @@ from qcode.text.numbers import count_text, duration_text, tokens_text
 from qcode.tui.shell_lines import line_state, without_code
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView, main_argument, plan_of
+from qcode.values import dataclass
 
 
 class StatusView(Protocol):
@@ -276,7 +277,7 @@ class Presenter:
 
     def _start_tool(self, event: ToolStarted) -> None:
         self._card(event.call, "running")
-        if event.can_go_on and self.background_key:
+        if event.is_backgroundable and self.background_key:
             self._transcript.update_card(event.call.call_id, CardUpdate(hint=f"{self.background_key}: background"))
         self._set_activity(f"running {one_line(event.call.name, 40)}")
 

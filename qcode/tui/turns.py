@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from qcode.agent.outcomes import BROKE_OFF
 from qcode.protocol.approvals import CallApproval, Decision, Deny
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import TurnEnded, TurnEvent
@@ -161,7 +162,7 @@ class Turns:
                 await asyncio.sleep(0)
         finally:
             await close_events(events)
-        self._presenter.abandon("The turn broke off without an ending; what was shown is kept. Send the prompt again.")
+        self._presenter.abandon(BROKE_OFF)
         return Outcome.ERROR
 
     def _go_on(self, outcome: Outcome) -> None:

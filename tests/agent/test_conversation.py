@@ -5,24 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from qcode.agent.conversation import Connected, Conversation, Wiring
-from qcode.agent.models.limits import LimitStore
-from qcode.agent.sessions.store import SessionStore
-from qcode.agent.toolbox import Scratch, Toolbox
-from qcode.config.settings import Tools
-from qcode.engine.caps import OutputSettings
-from qcode.engine.model_facts import KnownModel
 from qcode.protocol.approvals import (
     Allow,
     Answer,
-    ApprovalMode,
     CallApproval,
     Choice,
     Deny,
@@ -44,16 +34,13 @@ from qcode.protocol.events import (
     Waiting,
 )
 from qcode.protocol.messages import Image, Text, ToolCall, ToolResult, assistant, user
-from qcode.protocol.model import RetrySettings
 from qcode.protocol.reply import Outcome, TextDelta
-from qcode.safety.policy import Policy
-from qcode.safety.rules import Rules
 from qcode.text.json import Json, JsonObject
 from qcode.tools.files.grep import Line, Query, Search
+from tests.fakes.conversation import Talk, ended, talk
 from tests.fakes.scripted import (
     Call,
     Hang,
-    ScriptedProvider,
     begun,
     call_reply,
     calls_reply,
@@ -61,73 +48,6 @@ from tests.fakes.scripted import (
     fails,
     text_reply,
 )
-from tests.safety.judging import NO_SANDBOX
-
-
-@dataclass
-class Talk:
-    """A conversation and what surrounds it."""
-
-    conversation: Conversation
-    provider: ScriptedProvider
-    store: SessionStore
-    limits: LimitStore
-    work: Path
-
-    async def play(self, prompt: str, on_event: Callable[[TurnEvent], None] = lambda event: None) -> list[TurnEvent]:
-        events = []
-        async for event in self.conversation.submit(prompt):
-            on_event(event)
-            events.append(event)
-        return events
-
-
-def other_model(name: str, connected: Connected) -> Connected:
-    if name.startswith("nowhere/"):
-        raise ValueError(f"no model {name}")
-    if name.startswith("other/"):
-        return replace(connected, model=KnownModel("other", "m"))
-    return connected
-
-
-def talk(
-    base: Path, *replies: Sequence[object], mode: ApprovalMode = "default", max_retries: int = 5, **changes: Any
-) -> Talk:
-    """Return a conversation that gets these replies; `changes` are of its wiring."""
-    work = base / "work"
-    work.mkdir(exist_ok=True)
-    provider = ScriptedProvider(replies)  # type: ignore[arg-type]  # builders of the fake give its own steps
-    store = SessionStore(base / "state", work)
-    limits = LimitStore(base / "state")
-    scratch = Scratch()
-    policy = Policy(
-        mode=mode, rules=Rules.of(), is_trusted=True, root=work, read_only=(scratch.path,), probes=NO_SANDBOX
-    )
-    toolbox = Toolbox(
-        work,
-        (),
-        Tools(),
-        {"PATH": "/usr/bin:/bin"},
-        judge=lambda path, access: conversation.policy.judge_file(path, access),
-        scratch=scratch,
-    )
-    retries = RetrySettings(max_retries=max_retries)
-    connected = Connected(provider, KnownModel(provider.name, "m"), lambda mode: f"Be brief ({mode}).", retries=retries)
-    wiring = Wiring(
-        connect=lambda name: other_model(name, connected),
-        new_session=lambda model: store.create(model, work),
-        toolbox=toolbox,
-        policy=policy,
-        limits=limits,
-        tuned=lambda name, given: OutputSettings(override=1_000 * int(str(given["max_tokens"]))),
-    )
-    conversation = Conversation(replace(wiring, **changes), connected, store.create("test/m", work))
-    return Talk(conversation, provider, store, limits, work)
-
-
-def ended(events: Sequence[TurnEvent]) -> TurnEnded:
-    assert isinstance(events[-1], TurnEnded)
-    return events[-1]
 
 
 def test_a_turn_is_stored_as_it_is_committed(tmp_path: Path) -> None:
@@ -523,7 +443,7 @@ def test_options_hold_for_one_turn(tmp_path: Path) -> None:
         return events
 
     asyncio.run(play())
-    assert [request.max_tokens for request in it.provider.requests] == [5_000, 8_000]
+    assert [request.max_tokens for request in it.provider.requests] == [5, 8_000]
 
 
 def test_a_model_for_one_turn_is_given_back_and_one_that_cannot_be_ends_the_turn(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from qcode.protocol.approvals import Allow, CallApproval, Decision, Deny
 from qcode.protocol.events import ApprovalRequested, Notice, TurnEvent
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
-from tests.agent.test_conversation import Talk, talk
+from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import call_reply, text_reply
 from tests.fakes.tools import spec_of
 from tests.safety.judging import NO_SANDBOX

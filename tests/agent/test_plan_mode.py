@@ -11,7 +11,7 @@ import pytest
 from qcode.protocol.approvals import AcceptPlan, Allow, Answer, ApprovalMode, CallApproval, Decision, Deny, PlanApproval
 from qcode.protocol.events import ApprovalRequested, Notice, ToolFinished, ToolStarted, TurnEvent
 from qcode.text.json import Json, JsonObject
-from tests.agent.test_conversation import Talk, talk
+from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import Call, call_reply, calls_reply, text_reply
 
 PLAN = "# Goal\n\n1. write a.txt"

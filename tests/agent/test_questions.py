@@ -16,7 +16,7 @@ from qcode.protocol.messages import ToolCall
 from qcode.text.json import JsonObject
 from qcode.tools.shell import Shell
 from qcode.tools.workspace import Workspace
-from tests.agent.test_conversation import talk
+from tests.fakes.conversation import talk
 from tests.fakes.scripted import Call, calls_reply, text_reply
 from tests.protocol.test_visible import TEXTS, is_seen, read_back
 

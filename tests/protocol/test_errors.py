@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from qcode.cli.arguments import UsageError
-from qcode.config.errors import ConfigError
 from qcode.protocol.errors import (
+    ConfigError,
     CredentialError,
     ExitCode,
     InputError,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.protocol.launch import Launch
+from qcode.protocol.tools import Launch
 from qcode.safety.sandbox import kernel
 from qcode.tools.processes import run_program
 

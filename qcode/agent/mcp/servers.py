@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -27,6 +27,7 @@ from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.text.clean import visible, visible_json
 from qcode.text.json import JsonObject
 from qcode.tools.tool import Preview
+from qcode.values import dataclass
 
 WAIT_S = 10.0
 """Seconds the first turn waits for servers that are starting."""

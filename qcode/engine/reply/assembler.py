@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from qcode.engine.caps import is_at_cap
@@ -29,6 +29,7 @@ from qcode.protocol.reply import (
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
 from qcode.text.json import parse_object
+from qcode.values import dataclass
 
 DraftKind: TypeAlias = Literal["text", "reasoning", "call"]
 CallState: TypeAlias = Literal["complete", "incomplete", "malformed"]

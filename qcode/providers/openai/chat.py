@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from qcode.protocol.errors import ErrorKind, ProviderError
@@ -33,6 +33,7 @@ from qcode.providers.history import (
 )
 from qcode.providers.openai.quirks import ChatQuirks, for_model
 from qcode.text.json import Json, JsonObject, count_in, object_in, objects_in, parse_object, sendable, text_in
+from qcode.values import dataclass
 
 _BASIC_EFFORTS = {"minimal": "low", "max": "high"}
 _RESULTS_SEEN = "Understood."

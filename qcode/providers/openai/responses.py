@@ -12,7 +12,6 @@ import json
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
@@ -33,6 +32,7 @@ from qcode.providers.blocks import (
 from qcode.providers.errors import from_stream, read_object
 from qcode.providers.history import alternate, fit_call_id, has_calls, mint_call_id, results_first, said
 from qcode.text.json import Json, JsonObject, count_in, object_in, objects_in, parse_object, sendable, text_in
+from qcode.values import dataclass
 
 PROTOCOL = "openai-responses"
 

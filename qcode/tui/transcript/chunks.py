@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from qcode.tui.transcript.line import PLAIN, Line, Span, wrap
+from qcode.values import dataclass
 
 _TOP_LEVEL_FENCE = re.compile(r"( {0,3})(`{3,}(?=[^`]*$)|~{3,})(.*)")
 _TOP_LEVEL_ITEM = re.compile(r"( {0,3})(?:([-*+])|(\d{1,9})[.)])(?:\s+(\S)|\s*$)")

@@ -12,9 +12,9 @@ from qcode.tui.transcript.entries import Entry, Foldable, Held, Mark, Passage, P
 from qcode.tui.transcript.line import ink
 
 if TYPE_CHECKING:
+    from qcode.protocol.events import Level
     from qcode.tui.transcript.cards import Card, CardUpdate
 
-Level = Literal["info", "warning", "error"]
 Thoughts = Literal["folded", "expanded", "hidden"]
 
 _NOTICE_MARKS = {"info": "• ", "warning": "! ", "error": "✗ "}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
 
 from qcode.text.diff import diff_lines
 from qcode.tui.transcript.line import Line, Span, crop, ink, prefix, tidy, wrap
+from qcode.values import dataclass
 
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 _LONGEST_LINE = 600

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from time import monotonic
 
@@ -31,6 +31,7 @@ from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.entries import Entry
 from qcode.tui.transcript.line import Line, crop, ink, shown
 from qcode.tui.transcript.palette import CSS, Palette, painted_over
+from qcode.values import dataclass
 
 _FRAME = 1 / 20
 # After a slow frame the next one waits longer, so that painting takes at most this share of a core.

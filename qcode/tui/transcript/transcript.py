@@ -7,25 +7,25 @@ to match, unfolds the entries it visits, and can return to the old position; `se
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from textual.geometry import Offset
 
-from qcode import values
-from qcode.tui.transcript.content import Content, Level, Thoughts
+from qcode.tui.transcript.content import Content, Thoughts
 from qcode.tui.transcript.entries import Foldable, Prompted
 from qcode.tui.transcript.line import Line, join
 from qcode.tui.transcript.pane import Place
 from qcode.tui.transcript.search import Hit, find_all, pattern_of
 from qcode.tui.transcript.selection import MarkingPane
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
+    from qcode.protocol.events import Level
     from qcode.tui.transcript.cards import CardUpdate
 
 
-@values.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Found:
     """The number of the current match, counted from the top, and the number of matches; both 0 if there are none."""
 

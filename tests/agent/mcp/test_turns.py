@@ -9,35 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.conversation import Connected, Conversation, Wiring
+from qcode.agent.conversation import Conversation
 from qcode.agent.mcp.servers import Servers
-from qcode.agent.models.limits import LimitStore
-from qcode.agent.sessions.store import SessionStore
-from qcode.agent.toolbox import Toolbox
-from qcode.config.settings import Tools
-from qcode.engine.model_facts import KnownModel
 from qcode.protocol.approvals import Allow, CallApproval, ToolApproval
 from qcode.protocol.events import ApprovalRequested, ToolFinished, TurnEnded, TurnEvent
 from qcode.protocol.reply import Outcome
-from qcode.safety.policy import Policy
-from qcode.safety.rules import Rules
 from tests.agent.mcp.serving import Bench, until
+from tests.fakes.conversation import stage
 from tests.fakes.scripted import Reply, ScriptedProvider, call_reply, text_reply
 
 
 def talk(bench: Bench, servers: Servers, *replies: Reply) -> tuple[Conversation, ScriptedProvider]:
-    provider = ScriptedProvider(replies)
-    store = SessionStore(bench.home, bench.work)
-    policy = Policy(mode="default", rules=Rules.of(), is_trusted=True, root=bench.work)
-    connected = Connected(provider, KnownModel(provider.name, "m"), lambda mode: "Be brief.")
-    wiring = Wiring(
-        connect=lambda name: connected,
-        new_session=lambda model: store.create(model, bench.work),
-        toolbox=Toolbox(bench.work, (), Tools(), {"PATH": "/usr/bin:/bin"}, servers=servers),
-        policy=policy,
-        limits=LimitStore(bench.home),
-    )
-    return Conversation(wiring, connected, store.create("test/m", bench.work)), provider
+    it = stage(bench.base, ScriptedProvider(replies), servers=servers)
+    return it.conversation, it.provider
 
 
 def test_a_call_asks_with_its_arguments_and_a_rule_and_runs(tmp_path: Path) -> None:

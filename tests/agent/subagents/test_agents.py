@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.conversation import Connected, PromptLimits
-from qcode.engine.model_facts import KnownModel
-from qcode.protocol.approvals import Allow, ApprovalMode, CallApproval, Deny, ToolApproval
+from qcode.agent.options import Options
+from qcode.protocol.approvals import AcceptPlan, Allow, ApprovalMode, CallApproval, Deny, ToolApproval
 from qcode.protocol.errors import ErrorKind
-from qcode.protocol.events import AgentEvent, ApprovalRequested, ReplyFinished, ToolStarted, UsageUpdated
+from qcode.protocol.events import AgentEvent, ApprovalRequested, Notice, ReplyFinished, ToolStarted, UsageUpdated
 from qcode.protocol.messages import ToolResult, user
 from qcode.protocol.reply import Limit, Outcome, UsageReported
 from qcode.protocol.usage import Usage
 from qcode.safety.rules import Rules
-from tests.agent.subagents.stage import FACTS, ended, inner_results, results, stage, starting
+from tests.agent.subagents.stage import FACTS, inner_results, results, stage, starting
+from tests.fakes.conversation import Model, ended
 from tests.fakes.scripted import (
     Call,
     Hang,
@@ -160,6 +160,14 @@ def test_its_question_says_who_asks_and_always_holds_for_the_conversation(tmp_pa
     assert results(events)[-1].state == "done"
 
 
+def test_a_decision_that_is_none_about_a_call_denies_it_inside_too_and_the_user_is_told(tmp_path: Path) -> None:
+    one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
+    events = one.run(one.answering(AcceptPlan(), []))
+    assert [finished.state for finished in inner_results(events)] == ["denied"]
+    told = [event.text for event in events if isinstance(event, Notice)]
+    assert told == ["AcceptPlan does not decide a ToolApproval; it was denied."]
+
+
 def test_a_denial_inside_is_one_of_the_turn(tmp_path: Path) -> None:
     one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
     events = one.run(one.answering(Deny("no"), []))
@@ -171,7 +179,7 @@ def test_explorers_work_side_by_side_four_at_a_time(tmp_path: Path) -> None:
         hangs = [Hang() for _ in range(5)]
         scripts = {str(n): [(*begun("a"), hang, *text_reply("b")[1:])] for n, hang in enumerate(hangs)}
         one = stage(tmp_path, {"": [starting(*scripts), DONE], **scripts})
-        playing = asyncio.ensure_future(one.play())
+        playing = asyncio.ensure_future(one.play("go"))
         for hang in hangs[:4]:
             await hang.reached.wait()
         assert not one.model.parts["4"].requests
@@ -209,16 +217,16 @@ def test_what_it_uses_counts_for_the_turn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "limit"),
+    ("options", "limit"),
     [
-        (PromptLimits(max_turns=2), Limit.TURNS),
-        (PromptLimits(max_tool_calls=2), Limit.TOOL_CALLS),
-        (PromptLimits(max_budget_usd=Decimal("0.000001")), Limit.COST),
+        (Options(max_turns=2), Limit.TURNS),
+        (Options(max_tool_calls=2), Limit.TOOL_CALLS),
+        (Options(max_budget_usd=Decimal("0.000001")), Limit.COST),
     ],
 )
-def test_a_limit_of_the_prompt_ends_it_and_then_the_turn(tmp_path: Path, limits: PromptLimits, limit: Limit) -> None:
+def test_a_limit_of_the_prompt_ends_it_and_then_the_turn(tmp_path: Path, options: Options, limit: Limit) -> None:
     looks = [call_reply("ls", {"path": "."}), call_reply("glob", {"pattern": "*"}), text_reply("never")]
-    one = stage(tmp_path, {"": [starting("look"), DONE], "look": looks}, limits=limits)
+    one = stage(tmp_path, {"": [starting("look"), DONE], "look": looks}, options=options)
     end = ended(one.run())
     assert (end.outcome, end.limit) == (Outcome.MAX_TURN_REQUESTS, limit)
     assert one.model.parts["look"].left >= 1
@@ -229,7 +237,7 @@ def test_a_budget_that_is_spent_starts_no_further_one(tmp_path: Path) -> None:
     one = stage(
         tmp_path,
         {"": [starting("x", "y", kind="general"), DONE], "x": [text_reply("1")], "y": [text_reply("2")]},
-        limits=PromptLimits(max_turns=2),
+        options=Options(max_turns=2),
     )
     events = one.run()
     assert [finished.state for finished in results(events)] == ["done", "failed"]
@@ -288,7 +296,7 @@ def test_cancelling_ends_all_of_them_at_once_and_counts_what_they_used(tmp_path:
         spent = UsageReported(Usage(input=1_000))
         scripts = {str(n): [(*begun("part"), spent, hang)] for n, hang in enumerate(hangs)}
         one = stage(tmp_path, {"": [starting(*scripts)], **scripts})
-        playing = asyncio.ensure_future(one.play())
+        playing = asyncio.ensure_future(one.play("go"))
         for hang in hangs:
             await hang.reached.wait()
         one.conversation.cancel()
@@ -321,7 +329,7 @@ def test_the_small_model_is_the_one_the_person_chose(tmp_path: Path) -> None:
     one = stage(
         tmp_path,
         {"": [starting("look", model="small"), DONE]},
-        small=lambda connected: Connected(small, KnownModel("tiny", "t", FACTS), connected.system),
+        small=(small, Model("t", facts=FACTS)),
     )
     assert results(one.run())[0].outcome.content == "Small."
     assert small.requests[0].model == "t"
@@ -332,8 +340,8 @@ def test_a_model_without_a_price_is_not_used_under_a_budget(tmp_path: Path) -> N
     one = stage(
         tmp_path,
         {"": [starting("look", model="small"), DONE]},
-        small=lambda connected: Connected(small, KnownModel("tiny", "t", replace(FACTS, price=None)), connected.system),
-        limits=PromptLimits(max_budget_usd=Decimal(1)),
+        small=(small, Model("t", facts=replace(FACTS, price=None))),
+        options=Options(max_budget_usd=Decimal(1)),
     )
     outcome = results(one.run())[0].outcome
     assert outcome.is_error

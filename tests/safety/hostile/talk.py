@@ -5,17 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Literal
 
-from qcode.agent.conversation import Connected, Conversation, Wiring
-from qcode.agent.models.limits import LimitStore
+from qcode.agent.conversation import Conversation
 from qcode.agent.sandbox import SessionSandbox
-from qcode.agent.sessions.store import SessionStore
-from qcode.agent.toolbox import FetchGate, Scratch, Toolbox
-from qcode.agent.trust import TrustStore
-from qcode.config.settings import Tools
-from qcode.engine.model_facts import KnownModel
+from qcode.agent.toolbox import Scratch
 from qcode.protocol.approvals import Allow, ApprovalMode, CallApproval, Deny
 from qcode.protocol.events import ApprovalRequested, ToolFinished, ToolStarted, TurnEvent
 from qcode.protocol.messages import ToolResult
@@ -24,6 +18,7 @@ from qcode.safety.policy import Policy
 from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules
 from qcode.safety.sandbox.detection import Sandbox, find_sandbox
+from tests.fakes.conversation import Model, stage
 from tests.fakes.scripted import Call, ScriptedProvider, calls_reply, text_reply
 from tests.safety.hostile.attempts import Attempt
 from tests.safety.hostile.ground import Ground, filled
@@ -109,34 +104,24 @@ def _conversation(
     find: Callable[[], Sandbox | None],
 ) -> Conversation:
     state = ground.base.parent / "state"
-    store = SessionStore(state, ground.work)
     scratch = Scratch()
     own = (ground.home / ".config/qcode", ground.home / ".local/state/qcode", state)
-    session_sandbox = SessionSandbox(
-        sandbox, SandboxScope(ground.work, (), scratch.path, ground.home, own, "/usr/bin:/bin"), find
-    )
+    scope = SandboxScope(ground.work, (), scratch.path, ground.home, own, "/usr/bin:/bin")
+    session_sandbox = SessionSandbox(sandbox, scope, find)
     probes = Probes(lambda _: "", Repository, lambda: session_sandbox.support, session_sandbox.index.look)
     policy = Policy(
         mode, Rules.of(), is_trusted, ground.work, read_only=(scratch.path,), home=ground.home, own=own, probes=probes
     )
-    toolbox = Toolbox(
-        ground.work,
-        (),
-        Tools(),
-        {**_ENVIRONMENT, "HOME": str(ground.home)},
-        judge=lambda path, access: conversation.policy.judge_file(path, access),
+    env = {**_ENVIRONMENT, "HOME": str(ground.home)}
+    found = stage(
+        ground.base.parent,
+        provider,
+        Model(model),
+        policy=policy,
+        env=env,
+        work=ground.work,
         scratch=scratch,
         sandbox=session_sandbox,
-        gate=FetchGate(lambda: conversation.policy),
+        has_fetch=True,
     )
-    connected = Connected(provider, KnownModel(provider.name, model), lambda mode: "Be good.")
-    wiring = Wiring(
-        connect=lambda name: connected,
-        new_session=lambda model: store.create(model, ground.work),
-        toolbox=toolbox,
-        policy=policy,
-        limits=LimitStore(state),
-        approved=partial(TrustStore(state).accepting, ground.work),
-    )
-    conversation = Conversation(wiring, connected, store.create("test/m", ground.work))
-    return conversation
+    return found.conversation
