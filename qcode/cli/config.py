@@ -192,13 +192,13 @@ def _themes(rest: Sequence[str]) -> int:
 def _export(store: SessionStore, wanted: str, asked: ExportForm | None, path: Path | None) -> int:
     """Export a session that may be open elsewhere; the form is the one asked for, else that of the file's ending."""
     ending = path.suffix[1:].lower() if path is not None else ""
-    form: ExportForm = asked or next((one for one in EXPORT_FORMS if one == ending), EXPORT_FORMS[0])
+    by_ending: ExportForm = next((one for one in EXPORT_FORMS if one == ending), EXPORT_FORMS[0])
     loaded = store.load(wanted)
     for notice in loaded.notices:
         say(notice)
     history = loaded.history()
     title = loaded.title or first_words(entry.message for entry in history)
-    text = exported(history, About(loaded.session_id, title, loaded.model), form)
+    text = exported(history, About(loaded.session_id, title, loaded.model), asked or by_ending)
     if path is None:
         put(text)
         return 0
