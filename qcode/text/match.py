@@ -155,10 +155,8 @@ class Search:
             yield 1, (number for number, _ in islice(lower.having(f"/{words}"), _MAX_CANDIDATES))
         else:
             yield 0, names.beginning(words)
-            yield (
-                1,
-                (at for at, place in islice(names.having(words), _MAX_CANDIDATES) if _is_start(names.texts[at], place)),
-            )
+            inside = islice(names.having(words), _MAX_CANDIDATES)
+            yield 1, (at for at, place in inside if _is_start(names.texts[at], place))
             yield 2, (at for at, _ in names.having(words))
         yield 3, (at for at, _ in lower.having(words))
         pool, scattered = self._narrowed(words), _scattered(words).search
