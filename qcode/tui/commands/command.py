@@ -9,19 +9,21 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from textual.screen import Screen
 
 from qcode.agent.settings import Setting
-from qcode.protocol.approvals import ApprovalMode, Conversation, TurnOptions
+from qcode.protocol.approvals import ApprovalMode, TurnOptions
 from qcode.protocol.events import Level
 from qcode.protocol.model import Effort
 from qcode.protocol.servers import ServerStatus
 from qcode.tools.dialog import TodoItem
 from qcode.tui.prompt.menu import Choice
-from qcode.tui.setup import AppSetup
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.agent import Agent
 
 Result = TypeVar("Result")
 Scroll: TypeAlias = Literal["page_up", "page_down", "home", "end"]
@@ -51,10 +53,7 @@ class CommandHost(Protocol):
     """What a command may do."""
 
     @property
-    def conversation(self) -> Conversation: ...
-
-    @property
-    def setup(self) -> AppSetup: ...
+    def agent(self) -> Agent: ...
 
     @property
     def commands(self) -> tuple[Command, ...]:
