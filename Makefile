@@ -48,6 +48,8 @@ fmt: $(VENV)/.test
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
+	$(BIN)/python -m scripts.prose
 
 types: $(VENV)/.test
 	$(BIN)/mypy

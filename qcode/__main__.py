@@ -40,10 +40,10 @@ def _open_missing_streams() -> None:
 
 
 def _answer(flag: str) -> int:
-    from qcode.usage import HELP, VERSION
+    from qcode.cli.flags import VERSION, help_text
 
     try:
-        sys.stdout.write(f"{VERSION}\n" if flag == "--version" else HELP)
+        sys.stdout.write(f"{VERSION}\n" if flag == "--version" else help_text())
         sys.stdout.flush()
     except OSError as error:
         # The interpreter flushes once more at exit; it must find somebody who listens.

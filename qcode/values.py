@@ -1,8 +1,8 @@
-"""`dataclass(frozen=True, slots=True)`, made in a tenth of the time.
+"""A replacement for `dataclass(slots=True)`, frozen or not, that creates a class in a tenth of the time.
 
-Every start makes their classes before anything is sent, and the standard decorator compiles six methods for each.
-Here five are shared and the sixth, `__init__`, is compiled with the first instance. To a type checker it is the
-standard one, and `fields`, `replace`, `asdict`, patterns, copying and pickling work as with that.
+Hundreds of these classes are created at every start, and the standard decorator compiles six methods for each. Here
+all but `__init__` are shared, and that is compiled with the first instance. Type checkers see the standard decorator;
+`fields`, `replace`, `asdict`, patterns, copying and pickling work as usual.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 else:
 
-    def dataclass(*, frozen: bool, slots: bool) -> Callable[[type[ValueT]], type[ValueT]]:
-        """Make a class of values; both flags have to be True. Fields come by position or name."""
-        if not (frozen and slots):
-            raise TypeError("a value is frozen and has slots")
-        return _value_class
+    def dataclass(*, slots: bool, frozen: bool = False) -> Callable[[type[ValueT]], type[ValueT]]:
+        """Make a class with slots; a frozen one has a hash. Fields are given by position or by name."""
+        if not slots:
+            raise TypeError("a value has slots")
+        return lambda cls: _value_class(cls, is_frozen=frozen)
 
 
-def _value_class(cls: type[ValueT]) -> type[ValueT]:
-    # Without a text the standard decorator would work out a signature to write there.
+def _value_class(cls: type[ValueT], *, is_frozen: bool) -> type[ValueT]:
+    # Without a docstring the standard decorator would compute a signature for it.
     cls.__doc__ = cls.__doc__ or cls.__name__
     made = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(cls)
-    for name, method in _methods(made).items():
+    for name, method in _methods(made, is_frozen=is_frozen).items():
         if name not in cls.__dict__:
             setattr(made, name, method)
     return made
 
 
-def _methods(cls: type[Any]) -> dict[str, Callable[..., Any]]:
+def _methods(cls: type[Any], *, is_frozen: bool) -> dict[str, Callable[..., Any] | None]:
     fields = dataclasses.fields(cls)
-    if any(field.kw_only or not field.init for field in fields):
+    if any(field.kw_only for field in fields):
         raise TypeError(f"{cls.__name__}: a field of a value is given by position")
     key = _getter([field.name for field in fields if field.compare])
-    content = _getter([field.name for field in fields])
+    content = _getter([field.name for field in fields if field.init])
     shown = [field.name for field in fields if field.repr]
 
     def __init__(self: object, *args: object, **named: object) -> None:  # noqa: N807 - put into the class under this name
@@ -59,15 +59,14 @@ def _methods(cls: type[Any]) -> dict[str, Callable[..., Any]]:
     def __reduce__(self: object) -> tuple[type[Any], tuple[object, ...]]:  # noqa: N807
         return cls, content(self)
 
-    own = (__init__, __eq__, __hash__, __repr__, __reduce__)
-    return {method.__name__: method for method in own} | {
-        "__setattr__": _refuse_to_set,
-        "__delattr__": _refuse_to_delete,
-    }
+    shared = {method.__name__: method for method in (__init__, __eq__, __repr__, __reduce__)}
+    if not is_frozen:
+        return {**shared, "__hash__": None}
+    return {**shared, "__hash__": __hash__, "__setattr__": _refuse_to_set, "__delattr__": _refuse_to_delete}
 
 
 def _getter(names: list[str]) -> Callable[[object], tuple[object, ...]]:
-    """Return what takes these attributes of a value as a tuple."""
+    """Return a function that returns these attributes of a value as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda value: tuple(getattr(value, name) for name in names)
@@ -82,10 +81,12 @@ def _refuse_to_delete(value: object, name: str) -> None:
 
 
 def _initialiser(cls: type[Any], fields: tuple[dataclasses.Field[Any], ...]) -> Callable[..., None]:
-    """Return the `__init__` of `cls`, which writes through the slots, for the class refuses to be written to."""
+    """Return the `__init__` of `cls`, which sets the slots directly, because the class refuses assignment."""
     names: dict[str, object] = {"_missing": dataclasses.MISSING}
     parameters, lines = ["self"], []
     for field in fields:
+        if not field.init:
+            continue  # `__post_init__` sets it
         slot = next(base.__dict__[field.name] for base in cls.__mro__ if field.name in base.__dict__)
         names[f"_set_{field.name}"] = slot.__set__
         value = field.name

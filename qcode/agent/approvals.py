@@ -1,6 +1,6 @@
 """The calls of a turn between verdict and run: judged, shown, answered, and run as confined as they were allowed.
 
-`question_about` words what the user is asked about a call. `mask_diff` hides the contents of secret files in shown
+`approval_of` words what the user is asked about a call. `mask_diff` hides the contents of secret files in shown
 diffs: it counts the lines of each hunk, so no line of a file can pass for a header. Text the model would write is
 always shown whole.
 """
@@ -13,12 +13,25 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
-from qcode.agent.permissions import Decided, Permissions
+from qcode.agent.permissions import Permissions
 from qcode.agent.toolbox import Toolbox
 from qcode.engine.effects import ApprovalAnswered
-from qcode.protocol.approvals import Answer, ApprovalMode
-from qcode.protocol.events import ApprovalRequested
+from qcode.protocol.approvals import (
+    AcceptPlan,
+    Allow,
+    Answer,
+    ApprovalMode,
+    CallApproval,
+    Decision,
+    Deny,
+    PlanApproval,
+    Question,
+    RepeatedCall,
+    ToolApproval,
+    misfit,
+)
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import ToolOutcome
 from qcode.safety.paths import GUARDED
@@ -28,7 +41,7 @@ from qcode.safety.verdict import Level
 from qcode.text.clean import visible, visible_lines, visible_rows
 from qcode.text.diff import diff_lines
 from qcode.text.json import JsonObject
-from qcode.tools.dialog import EXIT_PLAN_MODE as EXIT_PLAN_MODE
+from qcode.tools.dialog import EXIT_PLAN_MODE
 from qcode.tools.tool import Preview
 from qcode.values import dataclass
 
@@ -86,13 +99,13 @@ class JudgedCalls:
         self._approved = approved
         self._permissions = permissions
         self._judged: dict[str, Judged] = {}
-        self._open: dict[str, ApprovalRequested] = {}
+        self._open: dict[str, CallApproval] = {}
         self._warnings: list[str] = []
 
     async def judge(
         self, policy: Policy, call: ToolCall, arguments: JsonObject, repeats: int
-    ) -> ApprovalAnswered | ApprovalRequested:
-        """Return the verdict of the rules, or the question to put to the person."""
+    ) -> ApprovalAnswered | CallApproval:
+        """Return the verdict of the rules, or what the user has to decide."""
         permissions, toolbox, call_id = self._permissions, self._toolbox, call.call_id
         if call.name == EXIT_PLAN_MODE and policy.mode != "plan":
             return ApprovalAnswered(call_id, is_allowed=True, text=_NO_PLAN_MODE.format(mode=policy.mode))
@@ -121,26 +134,57 @@ class JudgedCalls:
         if preview.is_diff:
             preview = replace(preview, detail=mask_diff(preview.detail, partial(holds_secrets, policy)))
         rule = "" if is_question or repeats else verdict.proposed_rule
-        self._open[call_id] = question = question_about(
+        self._open[call_id] = approval = approval_of(
             call, preview, rule=rule, repeats=repeats, is_question=is_question, is_keepable=permissions.can_keep
         )
-        return question
+        return approval
 
-    def answered(self, call_id: str, answer: Answer) -> ApprovalAnswered | None:
-        """Settle an open question as the person answered it; None where none of this id is open."""
-        question = self._open.pop(call_id, None)
-        if question is None:
+    def answered(self, call_id: str, decision: Decision) -> ApprovalAnswered | None:
+        """Settle an open approval as the user decided; None if none of this id is open."""
+        approval = self._open.pop(call_id, None)
+        if approval is None:
             return None
-        if question.kind == "plan":
-            return self._plan_answered(question.call, answer)
-        decided: Decided = "answered" if answer.text else "allowed" if answer.is_allowed else "denied"
-        rule = question.rule if answer.is_allowed and answer.scope != "once" else ""
-        if rule:
-            decided = "always"
-            warning = self._permissions.always(rule, question.call, is_kept=answer.scope == "folder")
-            self._warnings += [warning] if warning else []
-        self._permissions.note(question.call, decided, answer.reason or answer.text, rule)
-        return ApprovalAnswered(call_id, answer.is_allowed, answer.reason, answer.text)
+        match approval, decision:
+            case ToolApproval(), Allow(scope=scope):
+                self._note_allowed(approval, scope)
+                return ApprovalAnswered(call_id, is_allowed=True)
+            case RepeatedCall(), Allow():
+                self._permissions.note(approval.call, "allowed")
+                return ApprovalAnswered(call_id, is_allowed=True)
+            case ((RepeatedCall() | Question()), Answer(text=text)):
+                self._permissions.note(approval.call, "answered", text)
+                return ApprovalAnswered(call_id, is_allowed=True, text=text)
+            case PlanApproval(), AcceptPlan(mode=mode):
+                return self._plan_accepted(approval.call, mode)
+            case _, Deny(reason=reason):
+                return self._denied(approval, reason)
+            case _:
+                self._warnings.append(misfit(approval, decision))
+                return self._denied(approval, "")
+
+    def _note_allowed(self, approval: ToolApproval, scope: Literal["once", "session", "folder"]) -> None:
+        """Note a yes, and add the proposed rule if the user wants it to hold for longer."""
+        if scope == "once" or not approval.rule:
+            self._permissions.note(approval.call, "allowed")
+            return
+        warning = self._permissions.always(approval.rule, approval.call, is_kept=scope == "folder")
+        self._warnings += [warning] if warning else []
+        self._permissions.note(approval.call, "always", rule=approval.rule)
+
+    def _denied(self, approval: CallApproval, reason: str) -> ApprovalAnswered:
+        self._permissions.note(approval.call, "denied", reason)
+        if isinstance(approval, PlanApproval):
+            said = f". They say: {reason}" if reason else ". Ask what to change, or end your reply"
+            reason = f"{_KEEP_PLANNING}{said}"
+        return ApprovalAnswered(approval.id, is_allowed=False, reason=reason)
+
+    def _plan_accepted(self, call: ToolCall, mode: ApprovalMode) -> ApprovalAnswered:
+        """End plan mode in the mode that the user chose; nothing else of the call counts."""
+        mode = mode if mode in _AFTER_A_PLAN else "default"
+        self._permissions.set_mode(mode)
+        self._permissions.note(call, "approved", f"mode {mode}")
+        text = _PLAN_APPROVED.format(mode=mode, meaning=_MODES[mode])
+        return ApprovalAnswered(call.call_id, is_allowed=True, text=text)
 
     def deny_changes(self, policy: Policy, give: Callable[[ApprovalAnswered], None]) -> None:
         """Settle as a no the open questions about what plan mode does not do: the mode may have just changed."""
@@ -153,18 +197,6 @@ class JudgedCalls:
         if judged is None or not is_planning(policy) or self._toolbox.only_reads(judged.name, judged.arguments):
             return False
         return not policy.judge(self._toolbox.spec(judged.name), judged.arguments).is_allowed
-
-    def _plan_answered(self, call: ToolCall, answer: Answer) -> ApprovalAnswered:
-        """End plan mode where the person says so, in the mode the person chose: nothing of the call counts."""
-        if not answer.is_allowed:
-            self._permissions.note(call, "denied", answer.reason)
-            said = f". They say: {answer.reason}" if answer.reason else ". Ask what to change, or end your reply"
-            return ApprovalAnswered(call.call_id, is_allowed=False, reason=f"{_KEEP_PLANNING}{said}")
-        mode = answer.mode if answer.mode in _AFTER_A_PLAN else "default"
-        self._permissions.set_mode(mode)
-        self._permissions.note(call, "approved", f"mode {mode}")
-        text = _PLAN_APPROVED.format(mode=mode, meaning=_MODES[mode])
-        return ApprovalAnswered(call.call_id, is_allowed=True, text=text)
 
     def take(self, call: ToolCall, arguments: JsonObject) -> Judged:
         """Return what a call that may run stands for; each is taken once."""
@@ -209,27 +241,27 @@ class JudgedCalls:
 
     def clear(self) -> None:
         """The turn is over: nothing waits to run and no question is open."""
-        for question in self._open.values():
-            self._permissions.note(question.call, "unanswered")
+        for approval in self._open.values():
+            self._permissions.note(approval.call, "unanswered")
         self._judged.clear()
         self._open.clear()
 
 
-def question_about(
+def approval_of(
     call: ToolCall, preview: Preview, *, rule: str, repeats: int, is_question: bool, is_keepable: bool = False
-) -> ApprovalRequested:
-    """Return what to put to the user; `rule` is offered as "always" for a plain approval only."""
+) -> CallApproval:
+    """Return what to put to the user; `rule` is offered for a plain approval only."""
     shown = visible_rows(preview.detail.removesuffix("\n")) if preview.is_diff else preview.detail
     if repeats:
         name = visible(call.name)
         again = f"Run it again {preview.how}".rstrip()
         asked = f"The same {name} call has brought the same result {repeats} times in a row. {again}?"
-        return ApprovalRequested(call, asked, shown or visible_lines(preview.refusal), kind="repeat")
+        return RepeatedCall(call, asked, shown or visible_lines(preview.refusal))
     if preview.is_plan:
-        return ApprovalRequested(call, preview.question, shown, kind="plan")
+        return PlanApproval(call, preview.question, shown)
     if is_question:
-        return ApprovalRequested(call, preview.question, shown, kind="question", choices=preview.choices)
-    return ApprovalRequested(call, preview.question, shown, rule, is_keepable=is_keepable and bool(rule))
+        return Question(call, preview.question, shown, preview.choices)
+    return ToolApproval(call, preview.question, shown, rule, is_keepable=is_keepable and bool(rule))
 
 
 MASK = "[hidden]"

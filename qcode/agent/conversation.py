@@ -2,27 +2,29 @@
 
 Keeps the session file, the rules and what the host taught; each turn gets a fresh engine and driver.
 `SessionTranscript` is the order of the messages as they are sent, and where each is in the session's file.
-`Waiting` holds attachments and steering until the next request. It does not know which provider, tools and
-folders it got: they are wired from outside.
+`Waiting` holds attachments and steering until the next request.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from qcode.agent.approvals import JudgedCalls
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.driver import Driver
-from qcode.agent.models.client import Connected, Models, Preparation, PromptLimits, Reached, Wiring, refused_turn
-from qcode.agent.permissions import Permissions
-from qcode.agent.reports import context_report, earlier_usage, turn_usage
-from qcode.agent.sessions.library import Library
+from qcode.agent.models.client import Clients, ModelClient, Preparation, refused_turn
+from qcode.agent.options import RunContext
+from qcode.agent.permissions import Permissions, why_not_read
+from qcode.agent.reports import ContextReport, TurnUsage, context_report, earlier_usage, turn_usage
 from qcode.agent.sessions.session import Session
-from qcode.agent.subagents import Agents, Parent
-from qcode.agent.telemetry import Watching
-from qcode.agent.toolbox import Background
+from qcode.agent.sessions.store import SessionStore
+from qcode.agent.subagent_kinds import KINDS, Kind
+from qcode.agent.toolbox import Background, Toolbox
+from qcode.agent.trust import TrustStore
 from qcode.engine.caps import caps_for
 from qcode.engine.counting import size_messages
 from qcode.engine.effects import (
@@ -36,12 +38,11 @@ from qcode.engine.effects import (
     TurnSettings,
     UserSubmitted,
 )
-from qcode.engine.model_facts import KnownModel, Learn
+from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
-from qcode.protocol.approvals import NO_OPTIONS, Answer, ApprovalMode, Spans, TurnOptions
+from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, CallApproval, Decision, Spans, TurnOptions
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import (
-    ApprovalRequested,
     Notice,
     SteeringAdded,
     ToolFinished,
@@ -50,53 +51,81 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import Block, Message, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reports import ContextReport, TurnUsage
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
 from qcode.tools.dialog import ExitPlanMode
 from qcode.tools.subagent import NAME as AGENT
+from qcode.tools.subagent import Agent as AgentTool
 
-__all__ = ["Connected", "Conversation", "PromptLimits", "Wiring"]
+if TYPE_CHECKING:
+    from qcode.agent.sessions.library import Library
+    from qcode.agent.subagents import Agents
+    from qcode.agent.telemetry import Watching
+
+MAX_TURNS_UNATTENDED = 100
 
 
 class Conversation:
-    """The real `protocol.approvals.Conversation`. Owns its session file and provider until `close`."""
+    """One session with one model, one turn at a time. Owns its session file and provider until `close`.
+
+    `effort` is how much the model is asked to think from the next turn on; None: the model's default.
+    """
 
     def __init__(
-        self, wiring: Wiring, connected: Connected, session: Session, messages: tuple[Message, ...] = ()
+        self,
+        context: RunContext,
+        clients: Clients,
+        client: ModelClient,
+        toolbox: Toolbox,
+        permissions: Permissions,
+        store: SessionStore,
+        session: Session,
+        messages: Sequence[Message] = (),
+        kinds: tuple[Kind, ...] = KINDS,
     ) -> None:
-        self._wiring = wiring
-        self._connected = connected
-        self.permissions = Permissions(wiring.policy, wiring.origins)
-        self.effort = wiring.effort
+        """`messages` are those known of a session whose file does not have them; `kinds` are of sub-agents."""
+        self.permissions = permissions
+        self.effort = context.options.effort
+        self.background = Background(toolbox)
+        self._context = context
+        self._clients = clients
+        self._client = client
+        self._answering = client
+        self._own: ModelClient | None = None
+        self._toolbox = toolbox
+        self._store = store
+        self._kinds = kinds
         self._driver: Driver | None = None
         self._agents: Agents | None = None
-        self.background = Background(wiring.toolbox)
         self._turn: Turn | None = None
-        self._models = Models(wiring)
-        self._waiting = Waiting(wiring.mentioned)
-        self._own: Connected | None = None
-        self._watching = Watching(wiring.debug_log, lambda: self.model)
-        self._seen = self._watching.seen
-        self._preparation = Preparation(self.model, self._connected.window, self._wiring.tokens)
+        self._waiting = Waiting(self._mentioned)
+        self._watching: Watching | None = None
+        if clients.log is not None:
+            from qcode.agent.telemetry import Watching
+
+            self._watching = Watching(clients.log, lambda: self.model)
+        self._preparation = Preparation()
         self._is_opening = False
-        self._checkpoints = Checkpoints(
-            wiring.toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy
-        )
-        self._calls = JudgedCalls(wiring.toolbox, self._checkpoints.watched, wiring.approved, self.permissions)
-        root, small = wiring.toolbox.workspace.root, self._models.small
-        self.library = Library(self, wiring.sessions, root, small, lambda used: self._usage.append(used))
-        self._begin(session, messages)
+        self._checkpoints = Checkpoints(toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy)
+        self._approved = partial(TrustStore(context.paths.state_dir).accepting, context.root)
+        self._calls = JudgedCalls(toolbox, self._checkpoints.watched, self._approved, permissions)
+        self._begin(session, tuple(messages))
 
     def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
-        """Go on with a session; `messages` are what is known where its file does not have them."""
+        """Continue with a session; `messages` are those known of one whose file does not have them."""
         self._transcript = SessionTranscript(session, messages)
-        self._counter = self._reached.counter()
+        self._counter = self._client.counter()
         self._turns = 0
-        price = self._connected.model.facts.price
         ever = (stored.paid for _, stored in sorted(session.line.stored.items()))
-        self._usage = earlier_usage(ever, self.model, price)
+        self._usage = earlier_usage(ever, self.model, self._client.price)
+
+    @cached_property
+    def library(self) -> Library:
+        from qcode.agent.sessions.library import Library  # loads with the first look at other sessions
+
+        kept = self._store if self._context.options.keeps_session else None
+        return Library(self, kept, self._context.folder, self._clients, lambda used: self._usage.append(used))
 
     @property
     def session_id(self) -> str:
@@ -104,7 +133,8 @@ class Conversation:
 
     @property
     def model(self) -> str:
-        return self._connected.name
+        """`provider/model`."""
+        return self._client.name
 
     @property
     def mode(self) -> ApprovalMode:
@@ -117,6 +147,7 @@ class Conversation:
 
     @property
     def messages(self) -> tuple[Message, ...]:
+        """The committed transcript."""
         return tuple(self._transcript.messages)
 
     def attach(self, blocks: tuple[Block, ...]) -> None:
@@ -125,24 +156,30 @@ class Conversation:
 
     @property
     def takes_images(self) -> bool:
-        return self._connected.model.facts.images is not False
+        """Whether images may be sent: False if the model is known to take none."""
+        return self._client.model.facts.images is not False
 
     @property
     def thinks(self) -> bool:
-        return self._connected.model.facts.thinking
+        """Whether the model is known to think."""
+        return self._client.model.facts.thinking
 
     async def submit(
         self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
     ) -> AsyncGenerator[TurnEvent, None]:
+        """Run one turn; the last event is always `TurnEnded`. Closing the iterator cancels the turn.
+
+        `attached` are the images of this prompt.
+        """
         if self._driver is not None:
             raise RuntimeError("a turn is already running")
         try:
-            borrowed = self._models.borrow(options.model, self._connected)
+            borrowed = self._clients.borrow(options.model, self._client)
         except ValueError as refusal:
             for event in refused_turn(prompt, str(refusal)):
                 yield self._seen(event)
             return
-        self._own = self._connected if borrowed is not self._connected else None
+        self._own = self._client if borrowed is not self._client else None
         self._use(borrowed)
         message = Message("user", (*self._waiting.taken(prompt, attached, options.foreign), Text(prompt)))
         async with aclosing(self._run(UserSubmitted(message), prompt, options)) as events:
@@ -162,15 +199,16 @@ class Conversation:
             raise RuntimeError("a turn is already running")
         self._turns += 1
         self._is_opening = isinstance(first, UserSubmitted)
-        writer, problem = self._models.writer()
+        writer = self._clients.small()
         settings = self._turn_settings(writer, options)
-        turn = Turn(settings, self._known_model(), self._transcript.messages, self._counter, number=self._turns)
-        summaries = None if writer is None else Reached(self._wiring, writer).provider
-        self._turn, self._driver = turn, Driver(turn, self._reached.provider, self, writer=summaries)
-        self._agents = self._agents_of(turn, self._driver)
+        turn = Turn(settings, self._client.known(), self._transcript.messages, self._counter, number=self._turns)
+        self._turn, self._driver = (
+            turn,
+            Driver(turn, self._client.logged, self, writer=None if writer is None else writer.logged),
+        )
         await self._checkpoints.settle()
         complaints = self._waiting.complaints
-        complaints += problem
+        complaints += self._clients.problems
         try:
             complaints += await self._prepare(turn, first)
             async with aclosing(self._driver.run(first)) as events:
@@ -178,7 +216,7 @@ class Conversation:
                     if isinstance(event, TurnEnded):
                         self._transcript.session.sync()
                         self._usage.append(turn_usage(prompt, self.model, event))
-                    for source in (self._transcript.session, self._checkpoints, self._wiring.toolbox, self._calls):
+                    for source in (self._transcript.session, self._checkpoints, self._toolbox, self._calls):
                         for warning in source.take_warnings():
                             yield self._seen(Notice("warning", warning))
                     if isinstance(event, ToolFinished):
@@ -197,25 +235,33 @@ class Conversation:
                 self._own = None
             self._transcript.session.sync()
 
-    def answer(self, call_id: str, answer: Answer) -> None:
-        settled = self._calls.answered(call_id, answer)
+    def _seen(self, event: TurnEvent) -> TurnEvent:
+        """Log an event, if that is wanted, and return it."""
+        return event if self._watching is None else self._watching.seen(event)
+
+    def answer(self, approval_id: str, decision: Decision) -> None:
+        """Decide an open approval; an unknown or settled id is ignored."""
+        settled = self._calls.answered(approval_id, decision)
         if settled is not None and self._driver is not None:
             self._tell_mode()
             self._driver.give(settled)
         elif self._agents is not None:
-            self._agents.answer(call_id, answer)
+            self._agents.answer(approval_id, decision)
 
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
+        """Add `text` to the running turn before its next step; ignored if no turn runs."""
         if self._driver is not None:
             self._driver.give(SteerQueued(text, self._waiting.steered(text, attached)))
 
     def unsteer(self, text: str) -> bool:
+        """Take back the last `steer` with this text; False if the turn has it already."""
         is_back = self._driver is not None and self._driver.withdraw(text) is not None
         if is_back:
             self._waiting.withdraw(text)
         return is_back
 
     def cancel(self) -> None:
+        """End the running turn; what was shown stays. No request is sent after this."""
         if self._driver is not None:
             if self._agents is not None:
                 self._agents.halt()
@@ -223,7 +269,10 @@ class Conversation:
             self._preparation.cancel()
 
     def clear(self) -> None:
-        self.open_session(self._wiring.new_session(self.model))
+        """Begin a new session in the same folder with the same model."""
+        context = self._context
+        is_kept = context.options.keeps_session
+        self.open_session(self._store.create(self.model, context.folder, is_kept=is_kept))
 
     @property
     def rewinds(self) -> Checkpoints:
@@ -236,14 +285,19 @@ class Conversation:
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """Every tool the model is offered now: in plan mode also the one that ends it, where somebody can answer."""
-        tools = self._reached.tools(self._wiring.toolbox, self.policy)
-        return (*tools, ExitPlanMode.spec) if self.mode == "plan" and self._wiring.is_attended else tools
+        tools = self._client.tools(self._toolbox, self.policy)
+        return (*tools, ExitPlanMode.spec) if self.mode == "plan" and self._context.is_attended else tools
 
     def context(self) -> ContextReport:
-        connected, specs = self._connected, self.tools
-        system, briefed = connected.system(self.mode), self._wiring.instruction_chars()
+        client = self._client
         return context_report(
-            self._known_model(), system, briefed, specs, self._transcript.messages, self._counter, connected.output
+            client.known(),
+            client.system(self.mode),
+            client.prompts.instruction_chars,
+            self.tools,
+            self._transcript.messages,
+            self._counter,
+            client.output,
         )
 
     def usage(self) -> tuple[TurnUsage, ...]:
@@ -272,18 +326,17 @@ class Conversation:
         self._counter.context_tokens = size_messages(self._transcript.messages)
 
     def set_model(self, name: str) -> None:
-        connected = self._wiring.connect(name)
+        """Switch to `provider/model` for the next turn; raise `ValueError` with one line if that cannot be."""
+        client = self._clients.named(name)
         if self._own is not None:
-            self._models.retire(self._own.provider)
-            self._own = connected
-            return
-        self._models.retire(self._connected.provider)
-        self._use(connected)
+            self._own = client
+        else:
+            self._use(client)
 
     def trust_folder(self) -> None:
         """Let rules and modes hold from the next call on: the person trusts the folder."""
         self.permissions.trust_folder()
-        self._wiring.toolbox.trust_folder()
+        self._toolbox.trust_folder()
 
     def set_mode(self, mode: ApprovalMode) -> None:
         self.permissions.set_mode(mode)
@@ -292,7 +345,7 @@ class Conversation:
     def _tell_mode(self) -> None:
         """Let a running turn tell the model the mode from its next step on, and drop questions it does not allow."""
         if self._turn is not None and self._driver is not None:
-            system = self._connected.system(self.mode)
+            system = self._client.system(self.mode)
             self._turn.settings = replace(self._turn.settings, system=system, tools=self.tools)
             self._calls.deny_changes(self.policy, self._driver.give)
         if self._agents is not None:
@@ -300,27 +353,27 @@ class Conversation:
 
     async def close(self) -> None:
         """Release the session file and every connection; nothing may be submitted after this."""
-        await self._wiring.toolbox.end_servers()
+        await self._toolbox.end_servers()
         self.release()
-        await self._models.close()
-        await self._connected.provider.close()
+        await self._clients.close()
 
     def release(self) -> None:
         """Let go of all files, for a program that ends now and takes its connections with it; safe to call twice."""
         self._transcript.session.close()
         self._checkpoints.close()
-        self._wiring.toolbox.close()
-        self._watching.close()
+        self._toolbox.close()
+        if self._watching is not None:
+            self._watching.close()
 
-    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | ApprovalRequested:
+    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
         return await self._calls.judge(self.policy, call, arguments, repeats)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         judged = self._calls.take(call, arguments)
-        if self._agents is not None and judged.name == AGENT:
-            return await self._agents.run(call, judged.arguments)
+        if judged.name == AGENT and self._toolbox.agent is not None:
+            return await self._sub_agents(self._toolbox.agent).run(call, judged.arguments)
         with self.background.running(call.call_id, judged.name) as goes_on:
-            return await self._calls.run(self.policy, judged, output, self._connected.model.name, goes_on)
+            return await self._calls.run(self.policy, judged, output, self._client.model.name, goes_on)
 
     def append(self, effect: Append) -> None:
         self._transcript.append(effect, is_own=self._is_opening)
@@ -330,67 +383,79 @@ class Conversation:
         self._transcript.compact(effect)
 
     def learn(self, effect: Learn) -> None:
-        self._reached.learn(effect)
+        self._client.learn(effect)
 
     def about_to_run(self, call: ToolCall) -> None:
         self._transcript.session.intend(call)
         self._transcript.session.sync()
 
     async def explain(self, error: ProviderError) -> ProviderError:
-        return await self._reached.explain(error)
+        return await self._client.explain(error)
 
-    @property
-    def _reached(self) -> Reached:
-        return Reached(self._wiring, self._connected)
+    def _mentioned(self, typed: str, foreign: Spans) -> tuple[tuple[Block, ...], tuple[str, ...]]:
+        """Attach the files that a prompt names. An unattended prompt holds piped text and is not searched."""
+        if not self._context.is_attended:
+            return (), ()
+        from qcode.agent.context.attachments import mentions
 
-    def _agents_of(self, turn: Turn, driver: Driver) -> Agents | None:
-        """Return the sub-agents of a turn; None where the model is not offered any."""
-        toolbox, session = self._wiring.toolbox, self._transcript.session
-        if toolbox.agent is None:
-            return None
-        parent = Parent(turn, driver, self._reached, toolbox, session, self._checkpoints, self.permissions)
-        return Agents(toolbox.agent, self._wiring.kinds, parent, lambda: self._models.writer()[0])
+        return mentions(typed, self._context.folder, foreign, lambda path: why_not_read(self.policy, path))
+
+    def _sub_agents(self, tool: AgentTool) -> Agents:
+        """Return the sub-agents of the turn that runs."""
+        if self._agents is None:
+            from qcode.agent.subagents import Agents, Parent  # loads with the first of them
+
+            assert self._turn is not None
+            assert self._driver is not None
+            toolbox, session = self._toolbox, self._transcript.session
+            parent = Parent(
+                self._turn,
+                self._driver,
+                self._answering,
+                toolbox,
+                session,
+                self._checkpoints,
+                self.permissions,
+                self._approved,
+            )
+            self._agents = Agents(tool, self._kinds, parent, self._clients)
+        return self._agents
 
     async def _prepare(self, turn: Turn, first: UserSubmitted | CompactRequested) -> tuple[str, ...]:
         """Find out what the first request of a turn has to fit into; return warnings for the person."""
-        preparation = self._preparation
-        warning = await preparation.ask()
-        await preparation.settle(self._wiring.toolbox.settle())
+        preparation, client = self._preparation, self._client
+        warning = await preparation.ask(client)
+        await preparation.settle(self._toolbox.settle())
         turn.settings = settings = replace(turn.settings, tools=self.tools)
-        turn.model = model = self._known_model()
+        turn.model = model = client.known()
         cap = caps_for(settings.output, model.output_limit).first
         said = (first.message,) if isinstance(first, UserSubmitted) else ()
         request = ModelRequest(model.name, settings.system, (*self._transcript.messages, *said), settings.tools, cap)
-        await preparation.count(request, model, self._counter)
+        await preparation.count(request, model.window, self._counter, client.tokens)
         return (warning,) if warning else ()
 
-    def _known_model(self) -> KnownModel:
-        return self._reached.known(self._preparation.window)
-
-    def _use(self, connected: Connected) -> None:
-        """Go on with another model, and say so in the session; nothing happens where it is the one in use."""
-        if connected is self._connected:
+    def _use(self, client: ModelClient) -> None:
+        """Continue with another model, and say so in the session; nothing happens if it is the one in use."""
+        if client is self._client:
             return
-        self._connected = connected
-        self._counter = self._reached.counter()
-        self._preparation = Preparation(self.model, self._connected.window, self._wiring.tokens)
-        self._transcript.session.switch_model(connected.name)
+        self._client = client
+        self._counter = client.counter()
+        self._transcript.session.switch_model(client.name)
 
-    def _turn_settings(self, writer: Connected | None, options: TurnOptions) -> TurnSettings:
-        wiring, connected = self._wiring, self._connected
-        output = wiring.tuned(connected.name, options.output) if options.output else connected.output
-        limits = wiring.prompt_limits
+    def _turn_settings(self, writer: ModelClient | None, options: TurnOptions) -> TurnSettings:
+        client, context, run = self._client, self._context, self._context.options
+        is_limited = run.max_turns is None and not context.is_attended
         return TurnSettings(
-            connected.system(self.mode),
+            client.system(self.mode),
             self.tools,
             self.effort,
-            output,
-            connected.retries,
-            limits.max_turns,
-            limits.max_tool_calls,
-            limits.max_budget_usd,
+            self._clients.output_of(client, options.output),
+            client.retries,
+            MAX_TURNS_UNATTENDED if is_limited else run.max_turns,
+            run.max_tool_calls,
+            run.max_budget_usd,
             CompactionSettings(None if writer is None else writer.model),
-            wiring.check,
+            context.schema.complaint if context.schema is not None else None,
         )
 
 

@@ -34,6 +34,7 @@ from qcode.engine.effects import (
 )
 from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
+from qcode.protocol.approvals import CallApproval
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import ApprovalRequested, ToolOutput, TurnEvent
 from qcode.protocol.messages import ToolCall
@@ -50,8 +51,8 @@ QUEUED_EVENTS = 512
 class Services(Protocol):
     """What a turn needs from its surroundings. All but `judge` and `run_tool` must return at once."""
 
-    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | ApprovalRequested:
-        """Return the verdict of the rules, or the question to put to the person; `repeats` as in `AskApproval`."""
+    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
+        """Return the verdict of the rules, or what the user has to decide; `repeats` as in `AskApproval`."""
         ...
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
@@ -264,7 +265,8 @@ class Driver:
         except Exception as error:  # noqa: BLE001 - the driver's edge: what cannot be judged is not run
             reason = f"the call could not be judged ({type(error).__name__}: {error})"
             verdict = ApprovalAnswered(effect.call.call_id, is_allowed=False, reason=reason)
-        await self._inputs.put(_Show(verdict) if isinstance(verdict, ApprovalRequested) else verdict)
+        settled = verdict if isinstance(verdict, ApprovalAnswered) else _Show(ApprovalRequested(verdict))
+        await self._inputs.put(settled)
 
     async def _wait(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -10,18 +10,18 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from qcode.agent.context.project import find_project_root
 from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
 from qcode.agent.trust import TrustStore
-from qcode.config.errors import ConfigError
 from qcode.config.load import flag_layer, load
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
 from qcode.protocol.approvals import ApprovalMode
-from qcode.protocol.errors import ExitCode, InputError, QcodeError
+from qcode.protocol.errors import ConfigError, ExitCode, InputError, QcodeError
 from qcode.protocol.model import Effort
 from qcode.protocol.tools import ToolSpec
 from qcode.values import dataclass
@@ -29,12 +29,9 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.agent.answer_schema import AnswerSchema
 
-MODES: tuple[ApprovalMode, ...] = ("plan", "default", "accept-edits", "auto", "bypass")
 LATEST = ""
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
-FORMATS: tuple[OutputFormat, ...] = ("text", "json", "stream-json")
 InputFormat: TypeAlias = Literal["text", "stream-json"]
-INPUT_FORMATS: tuple[InputFormat, ...] = ("text", "stream-json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +92,6 @@ class Options:
         }
         return {name: value for name, value in given.items() if value is not None}
 
-    def pipe_flags(self) -> tuple[str, ...]:
-        """Return the flags that were given and mean nothing in the app."""
-        given = {
-            "-o": self.output_format != "text",
-            "--input-format": self.input_format != "text",
-            "--json-schema": self.json_schema is not None,
-        }
-        return tuple(flag for flag, is_given in given.items() if is_given)
-
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
@@ -155,7 +143,7 @@ class RunContext:
             is_trusted = options.is_trusted or TrustStore(paths.state_dir).is_trusted(root)
         settings = load(paths, env, options.flags(), root, is_trusted, settings_file=options.settings_file)
         patience_s = ATTENDED_S if is_attended else UNATTENDED_S
-        keys = Keys(env, key_store(paths.state_dir, env, patience_s=patience_s, on_wait=on_wait))
+        keys = Keys(env, partial(key_store, paths.state_dir, env, patience_s=patience_s, on_wait=on_wait))
         return cls(options, env, paths, settings, keys, folder, root, is_attended, is_trusted, exit_tools, schema)
 
 

@@ -13,7 +13,7 @@ from typing import assert_never
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode
 from qcode.protocol.events import ApiCalls, Notice, TurnEnded
 from qcode.protocol.reply import Limit, Outcome
-from qcode.text.clean import one_line, visible
+from qcode.text.clean import one_line, single_spaced, visible
 from qcode.text.numbers import count_text
 
 _BY_OUTCOME: Mapping[Outcome, ExitCode] = {
@@ -106,7 +106,13 @@ CHANGE_APPROACH = (
 )
 """What the model is told that goes round in circles."""
 
-_FLAGS = {Limit.TURNS: "--max-turns", Limit.TOOL_CALLS: "--max-tool-calls", Limit.COST: "--max-budget-usd"}
+_LIMITS = {
+    Limit.TURNS: ("--max-turns", "limit of model replies"),
+    Limit.TOOL_CALLS: ("--max-tool-calls", "limit of tool calls"),
+    Limit.COST: ("--max-budget-usd", "cost limit"),
+}
+BROKE_OFF = "The turn broke off without an ending; what was shown is kept. Send the prompt again."
+"""What the app says if a conversation yields no `TurnEnded`."""
 
 
 def shortfall(ended: TurnEnded, note: str) -> str:
@@ -145,16 +151,7 @@ def denial_line(asked: int, flags: str, hopeless: int) -> str:
 
 def summary(ended: TurnEnded) -> str:
     """Return what the turn took, in one line: requests by cause, tokens, money."""
-    calls = ended.api_calls
-    causes = {
-        "initial": calls.initial,
-        "escalation": calls.escalations,
-        "continuation": calls.continuations,
-        "repair": calls.repairs,
-        "retry": calls.retries,
-    }
-    parts = " + ".join(_count(number, word) for word, number in causes.items() if number)
-    text = f"{calls.total} API call{'' if calls.total == 1 else 's'}" + (f" ({parts})" if parts else "")
+    text = _requests(ended.api_calls)
     for number, what in ((ended.usage.input, "in"), (ended.usage.output, "out")):
         if number is not None:
             text += f", {number:,} tokens {what}"
@@ -185,21 +182,9 @@ def _denied(ended: TurnEnded) -> str:
 
 
 def _limit(ended: TurnEnded) -> str:
-    flag = _FLAGS[ended.limit or Limit.TURNS]
+    flag, _ = _LIMITS[ended.limit or Limit.TURNS]
     replies = "1 model reply" if ended.replies == 1 else f"{ended.replies} model replies"
     return f"stopped after {replies}: the limit of {flag} was reached"
-
-
-def _count(number: int, word: str) -> str:
-    plural = {"initial": "initial", "retry": "retries"}.get(word, f"{word}s")
-    return f"{number} {word if number == 1 else plural}"
-
-
-_LIMITS = {
-    Limit.TURNS: "the limit of model replies was reached (--max-turns)",
-    Limit.TOOL_CALLS: "the limit of tool calls was reached (--max-tool-calls)",
-    Limit.COST: "the cost limit was reached (--max-budget-usd)",
-}
 
 
 def ending_notice(event: TurnEnded, *, has_said_why: bool) -> Notice | None:
@@ -220,7 +205,10 @@ def ending_notice(event: TurnEnded, *, has_said_why: bool) -> Notice | None:
             text = "The model or its provider refused to go on. Rephrase the request, or try another model with /model."
             return None if has_said_why else Notice("warning", text)
         case Outcome.MAX_TURN_REQUESTS:
-            reason = _LIMITS[event.limit] if event.limit is not None else "a limit was reached"
+            reason = "a limit was reached"
+            if event.limit is not None:
+                flag, limit = _LIMITS[event.limit]
+                reason = f"the {limit} was reached ({flag})"
             return Notice("warning", f"The turn ended: {reason}. Send a message to go on.")
         case _:
             assert_never(event.outcome)
@@ -228,24 +216,36 @@ def ending_notice(event: TurnEnded, *, has_said_why: bool) -> Notice | None:
 
 def requests_note(event: TurnEnded) -> str:
     """Return what recovery cost, such as `5 API calls (1 initial + 1 escalation + 3 continuations)`; else empty."""
-    calls = event.api_calls
-    if not calls.escalations and not calls.continuations:
+    if not event.api_calls.escalations and not event.api_calls.continuations:
         return ""
     discarded = event.discarded_output_tokens
-    note = f"{count_text(calls.total, 'API call')} ({_causes(calls)})"
-    return note + (f", {count_text(discarded, 'discarded output token')}" if discarded else "")
+    return _requests(event.api_calls) + (f", {count_text(discarded, 'discarded output token')}" if discarded else "")
 
 
-def _causes(calls: ApiCalls) -> str:
+def _requests(calls: ApiCalls) -> str:
     parts = (
         f"{calls.initial} initial" if calls.initial else "",
-        _part(calls.escalations, "escalation"),
-        _part(calls.continuations, "continuation"),
-        _part(calls.repairs, "repair"),
-        _part(calls.retries, "retry", "retries"),
+        count_text(calls.escalations, "escalation") if calls.escalations else "",
+        count_text(calls.continuations, "continuation") if calls.continuations else "",
+        count_text(calls.repairs, "repair") if calls.repairs else "",
+        f"{calls.retries} {'retry' if calls.retries == 1 else 'retries'}" if calls.retries else "",
     )
-    return " + ".join(part for part in parts if part)
+    causes = " + ".join(filter(None, parts))
+    return count_text(calls.total, "API call") + (f" ({causes})" if causes else "")
 
 
-def _part(count: int, one: str, many: str = "") -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}" if count else ""
+def answer_shortfall(ended: TurnEnded) -> str:
+    """Return why a sub-agent has no finished answer, for the model that waits for it; empty if it has one."""
+    match ended.outcome:
+        case Outcome.END_TURN:
+            return ""
+        case Outcome.MAX_TOKENS:
+            return "the output limit cut it, also after going on."
+        case Outcome.MAX_TURN_REQUESTS:
+            return f"a limit was reached ({ended.limit})."
+        case Outcome.REFUSAL:
+            return "the provider refused it or filtered it."
+        case Outcome.CANCELLED:
+            return "it was cancelled."
+        case Outcome.ERROR:
+            return single_spaced(ended.error.message) if ended.error is not None else "it failed."

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
+from functools import cache
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
@@ -24,11 +25,10 @@ from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import ToolSpec
-from qcode.safety.git_repository import GitConfig
-from qcode.safety.launcher import BashSyntax
 from qcode.safety.policy import Policy
-from qcode.safety.probes import Probes
+from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules, parse_rule, read_rules, why_not_allow
+from qcode.safety.verdict import Verdict
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.tools.processes import passed_on
 from qcode.values import dataclass
@@ -69,16 +69,6 @@ class Decision:
     decided: Decided
     reason: str = ""
     rule: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """The verdict on something that was tried and not run."""
-
-    verdict: RuleEffect
-    reason: str
-    rule: str
-    proposed_rule: str = ""
 
 
 MOST_DECISIONS = 2_000
@@ -228,17 +218,9 @@ class Permissions:
             raise ValueError(f"{kept.path} cannot be written: {error.strerror}") from None
         self._own[self._own.index(own)] = replace(own, scope="folder")
 
-    def check(self, kind: TriedKind, value: str) -> Tried:
+    def check(self, kind: TriedKind, value: str) -> Verdict:
         """Return what would happen to a command, path or address. Runs none of it; may block."""
-        policy = self.policy
-        if kind == "shell":
-            verdict = policy.judge_command(value)
-        elif kind == "fetch":
-            verdict = policy.judge_url(value)
-        else:
-            verdict = policy.judge_file(value, kind)
-        proposed = verdict.proposed_rule if verdict.verdict == "ask" else ""
-        return Tried(verdict.verdict, verdict.reason, verdict.rule, proposed)
+        return verdict_on(self.policy, kind, value)
 
     def _found(self, number: int) -> _Own:
         own = next((one for one in self._own if one.number == number), None)
@@ -417,6 +399,17 @@ def _arguments(call: ToolCall) -> JsonObject:
     return parse_object(call.arguments) or {}
 
 
+def verdict_on(policy: Policy, kind: TriedKind, value: str) -> Verdict:
+    """Return what a policy says of a command, path or address. Runs none of it; may block."""
+    match kind:
+        case "shell":
+            return policy.judge_command(value)
+        case "fetch":
+            return policy.judge_url(value)
+        case _:
+            return policy.judge_file(value, kind)
+
+
 def why_not_read(policy: Policy, path: Path) -> str:
     """Return why the model may not read `path` without asking, empty if it may."""
     verdict = policy.judge_file(str(path), "read")
@@ -441,8 +434,26 @@ def policy_of(context: RunContext) -> Policy:
         added=context.options.add_dirs,
         own=own,
         search_path=search_path,
-        probes=Probes(BashSyntax(search_path, forbidden), GitConfig(context.folder, context.env, forbidden)),
+        probes=_probes(context, search_path, forbidden),
     )
+
+
+def _probes(context: RunContext, search_path: str, forbidden: tuple[Path, ...]) -> Probes:
+    """Return the probes that start programs; they load with the first question."""
+
+    @cache
+    def syntax() -> Callable[[str], str]:
+        from qcode.safety.launcher import BashSyntax
+
+        return BashSyntax(search_path, forbidden)
+
+    @cache
+    def repository() -> Callable[[], Repository]:
+        from qcode.safety.git_repository import GitConfig
+
+        return GitConfig(context.folder, context.env, forbidden)
+
+    return Probes(lambda command: syntax()(command), lambda: repository()())
 
 
 _RULE_EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")

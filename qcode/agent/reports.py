@@ -4,19 +4,60 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 
 from qcode.agent.sessions.history import Entry
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, OutputSettings, caps_for
-from qcode.engine.compaction import COMPACT_AT
 from qcode.engine.counting import PromptCounter, estimate_text, size_block, size_messages
+from qcode.engine.effects import COMPACT_AT
 from qcode.engine.model_facts import KnownModel
 from qcode.engine.transcript import prepared
 from qcode.protocol.events import ApiCalls, AttemptRecord, TurnEnded
 from qcode.protocol.messages import Message, ToolResult, typed_text
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reports import ContextReport, TurnUsage
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Price, Usage, cost_of
+from qcode.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ContextReport:
+    """Tokens by what they are for. `is_counted`: the provider counted the prompt; otherwise all of it is an estimate.
+
+    `reserve` is what the next reply may take at first. What is left is free.
+    """
+
+    model: str
+    window: int
+    system: int
+    instructions: int
+    tools: int
+    messages: int
+    tool_output: int
+    reserve: int
+    is_counted: bool = False
+    is_window_known: bool = True
+    compacts_at: float = 0.8
+
+    @property
+    def used(self) -> int:
+        return self.system + self.instructions + self.tools + self.messages + self.tool_output
+
+    @property
+    def free(self) -> int:
+        return max(0, self.window - self.used - self.reserve)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnUsage:
+    """What one turn used. `cost` None: the price is not known."""
+
+    prompt: str
+    model: str
+    usage: Usage
+    cost: Decimal | None
+    api_calls: ApiCalls
+    discarded_output_tokens: int = 0
 
 
 def context_report(

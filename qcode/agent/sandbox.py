@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from qcode.protocol.launch import Launch
+from qcode.protocol.tools import Launch
 from qcode.safety.paths import SandboxScope
 from qcode.safety.verdict import Level, SandboxSupport
 

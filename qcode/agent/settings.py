@@ -10,12 +10,12 @@ from pathlib import Path
 
 from qcode.agent.choices import Choices
 from qcode.agent.options import RunContext
-from qcode.config.errors import ConfigError
 from qcode.config.lines import parse_key
 from qcode.config.load import file_layer, load
 from qcode.config.schema import Key, find_key
 from qcode.config.settings import Origin, Settings
 from qcode.config.show import Shown, show
+from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
 
 AT_ONCE = frozenset({"ui.theme", "ui.bell", "ui.title", "ui.show_thinking", "permissions.mode"})
@@ -49,9 +49,6 @@ def outcome_text(setting: Setting, *, is_now: bool) -> str:
     if setting.above:
         return f"Written, but {setting.above} goes before your file: {setting.name} is still {setting.shown}."
     return f"{setting.name} = {setting.shown}, {'now' if is_now else 'from the next start on'}."
-
-
-_FILE_MODES = ("plan", "default", "accept-edits", "auto")
 
 
 class SettingsService:
@@ -111,7 +108,6 @@ class SettingsService:
 
     def _setting(self, row: Shown, settings: Settings, own: Mapping[tuple[str, ...], object]) -> Setting:
         from qcode.config.edit import is_changeable
-        from qcode.config.settings import MEANINGS
 
         path = parse_key(row.key)
         key = find_key(path)
@@ -124,7 +120,7 @@ class SettingsService:
             _value(settings, path) if "*" not in key.path else None,
             str(row.origin),
             self._whose(row.origin),
-            MEANINGS.get(row.key, ""),
+            key.meta.meaning,
             "" if given is None or not is_open else _typed(given),
             _choices(key),
             "" if is_open else self._why(key),
@@ -160,6 +156,4 @@ def _typed(value: object) -> str:
 
 
 def _choices(key: Key) -> tuple[str, ...]:
-    if isinstance(key.default, bool):
-        return ("true", "false")
-    return _FILE_MODES if key.path == ("permissions", "mode") else key.kind.choices
+    return ("true", "false") if isinstance(key.default, bool) else key.choices

@@ -1,18 +1,16 @@
 """The kinds of sub-agents: the purpose of each, the tools it is offered, its prompt; and the tool that starts them.
 
-Apart from `subagents`: `Wiring` names the kinds, and the sub-agents use the client that is made of it.
+Apart from `subagents`, which needs a turn and a client: the agent lists kinds without either.
 """
 
 from __future__ import annotations
 
 from qcode.protocol.tools import ToolSpec
 from qcode.safety.policy import Policy
-from qcode.tools.subagent import EXPLORE, GENERAL, NAME, SAME, Agent
+from qcode.tools.subagent import EXPLORE, GENERAL, SAME, Agent
 from qcode.values import dataclass
 
 MOST_STEPS = 60
-_OF_THE_CONVERSATION = frozenset({NAME, "ask_person", "todo"})
-_EXPLORING = frozenset({"read", "ls", "glob", "grep", "shell", "web_search"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +33,7 @@ class Kind:
         return tuple(
             spec
             for spec in specs
-            if not spec.is_one_way
-            and spec.name not in _OF_THE_CONVERSATION
-            and (not self.tools or spec.name in self.tools)
+            if spec.is_for_sub_agents and not spec.is_one_way and (not self.tools or spec.name in self.tools)
         )
 
     def limited(self, policy: Policy) -> Policy:
@@ -69,7 +65,7 @@ KINDS: tuple[Kind, ...] = (
         f"{_COMMON}\n\nYou explore: you read files and run commands that only read. Calls that change anything are "
         "refused.",
         only_reads=True,
-        tools=_EXPLORING,
+        tools=frozenset({"read", "ls", "glob", "grep", "shell", "web_search"}),
     ),
     Kind(
         GENERAL,

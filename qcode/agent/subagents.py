@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 from pathlib import Path
 
 from qcode.agent.approvals import JudgedCalls
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.driver import Driver
-from qcode.agent.models.client import Connected, Reached
+from qcode.agent.models.client import Clients, ModelClient
+from qcode.agent.outcomes import answer_shortfall
 from qcode.agent.permissions import Permissions
 from qcode.agent.sessions.session import Session
 from qcode.agent.subagent_kinds import MOST_STEPS, Kind
@@ -24,11 +25,12 @@ from qcode.agent.toolbox import Toolbox
 from qcode.engine.effects import Append, ApprovalAnswered, Compact, CompactionSettings, TurnSettings, UserSubmitted
 from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
-from qcode.protocol.approvals import Answer
+from qcode.protocol.approvals import CallApproval, Decision, RepeatedCall, ToolApproval
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import (
     AgentEvent,
     ApprovalRequested,
+    Notice,
     ReplyFinished,
     ResultsCommitted,
     ToolCallProgress,
@@ -41,7 +43,7 @@ from qcode.protocol.events import (
     inner_id,
 )
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
-from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
+from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.protocol.tools import Refused, ToolOutcome
 from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
@@ -54,15 +56,13 @@ MOST_AT_ONCE = 4
 
 
 class Agents:
-    """`small` gives the model for plain work, None where there is no other; it may raise `ValueError`."""
+    """The sub-agents of one turn. `clients` has the model for plain work, if there is one."""
 
-    def __init__(
-        self, tool: Agent, kinds: tuple[Kind, ...], parent: Parent, small: Callable[[], Connected | None]
-    ) -> None:
+    def __init__(self, tool: Agent, kinds: tuple[Kind, ...], parent: Parent, clients: Clients) -> None:
         self._tool = tool
         self._kinds = {kind.name: kind for kind in kinds}
         self._parent = parent
-        self._small = small
+        self._clients = clients
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
         self._running: list[AgentRun] = []
 
@@ -71,12 +71,12 @@ class Agents:
         try:
             task = self._tool.task(arguments)
             kind = self._kinds[task.kind]
-            reached = self._reached(task.model or kind.model)
+            client = self._client(task.model or kind.model)
         except (Refused, ValueError) as error:
             return failed(str(error))
         parent = self._parent
         async with self._room:
-            run = AgentRun(parent, call, task, kind, reached, self._settings(reached))
+            run = AgentRun(parent, call, task, kind, client, self._settings(client))
             self._running.append(run)
             try:
                 ended = await run.whole()
@@ -84,9 +84,9 @@ class Agents:
                 self._running.remove(run)
         return outcome_of(ended, most=parent.toolbox.max_output_chars, folder=lambda: parent.toolbox.workspace.scratch)
 
-    def answer(self, call_id: str, answer: Answer) -> bool:
-        """Pass on an answer; return whether somebody here had asked."""
-        return any(run.answer(call_id, answer) for run in self._running)
+    def answer(self, approval_id: str, decision: Decision) -> bool:
+        """Pass on a decision; return whether a sub-agent had asked."""
+        return any(run.answer(approval_id, decision) for run in self._running)
 
     def halt(self) -> None:
         """The turn is being cancelled: all end, and what they have used is counted before it does."""
@@ -98,19 +98,18 @@ class Agents:
         for run in self._running:
             run.deny_changes()
 
-    def _reached(self, model: str) -> Reached:
-        """Return the model of a sub-agent: one of those the person chose."""
-        parent = self._parent.reached
-        small = self._small() if model == SMALL else None
+    def _client(self, model: str) -> ModelClient:
+        """Return the model of a sub-agent: one of those the user chose."""
+        small = self._clients.small() if model == SMALL else None
         if small is None:
-            return parent
-        if self._parent.turn.settings.max_budget_usd is not None and small.model.facts.price is None:
+            return self._parent.client
+        if self._parent.turn.settings.max_budget_usd is not None and small.price is None:
             raise ValueError(f"agent: the price of {small.name} is not known, so no budget can be held; use model same")
-        return Reached(parent.wiring, small)
+        return small
 
-    def _settings(self, reached: Reached) -> TurnSettings:
+    def _settings(self, client: ModelClient) -> TurnSettings:
         settings = self._parent.turn.settings
-        is_same = reached.connected is self._parent.reached.connected
+        is_same = client is self._parent.client
         return TurnSettings("", (), settings.effort if is_same else None, max_budget_usd=settings.max_budget_usd)
 
 
@@ -119,49 +118,50 @@ _UNSHOWN = (TextDelta, ReasoningDelta, ToolCallProgress, ToolOutput)
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The turn that starts sub-agents, and what they share with it. `permissions` gives the rights of the moment."""
+    """The turn that starts sub-agents, and what they share with it.
+
+    `permissions` gives the rights of the moment, `approved` wraps the run of a call that the user approved.
+    """
 
     turn: Turn
     driver: Driver
-    reached: Reached
+    client: ModelClient
     toolbox: Toolbox
     session: Session
     checkpoints: Checkpoints
     permissions: Permissions
+    approved: Callable[[frozenset[str]], AbstractContextManager[None]]
 
 
 class AgentRun:
-    """The `Services` of its own driver. `reached` is the model it works with, `window` how much its server gives."""
+    """The `Services` of its own driver. `client` is the model it works with."""
 
     def __init__(
-        self, parent: Parent, call: ToolCall, task: Task, kind: Kind, reached: Reached, settings: TurnSettings
+        self, parent: Parent, call: ToolCall, task: Task, kind: Kind, client: ModelClient, settings: TurnSettings
     ) -> None:
         self._parent = parent
         self._call_id = call.call_id
         self._task = task
         self._kind = kind
-        self._reached = reached
+        self._client = client
         self._toolbox = parent.toolbox.beside(lambda path, access: self._policy.judge_file(path, access))
-        self._calls = JudgedCalls(
-            self._toolbox, parent.checkpoints.watched, reached.wiring.approved, parent.permissions
-        )
+        self._calls = JudgedCalls(self._toolbox, parent.checkpoints.watched, parent.approved, parent.permissions)
         self._open: dict[str, str] = {}
-        specs = kind.offered(reached.tools(self._toolbox, self._policy))
+        specs = kind.offered(client.tools(self._toolbox, self._policy))
         settings = replace(
             settings,
-            system=reached.connected.agent_system(kind.role),
+            system=client.prompts.agent(client.name, kind.role),
             tools=specs,
-            output=reached.connected.output,
-            retries=reached.connected.retries,
+            output=client.output,
+            retries=client.retries,
             max_turns=MOST_STEPS,
             compaction=CompactionSettings(None),
             check=None,
         )
-        is_same = reached.connected is parent.reached.connected
-        model = parent.turn.model if is_same else reached.known()
+        model = parent.turn.model if client is parent.client else client.known()
         tally = parent.turn.tally.inside(settings, model.facts.price, call.call_id)
-        self._turn = Turn(settings, model, (), reached.counter(), tally=tally)
-        self._driver = Driver(self._turn, reached.provider, self)
+        self._turn = Turn(settings, model, (), client.counter(), tally=tally)
+        self._driver = Driver(self._turn, client.logged, self)
 
     @property
     def _policy(self) -> Policy:
@@ -182,10 +182,10 @@ class AgentRun:
         """Let nothing more be asked for; what the request under way has used is counted."""
         self._driver.halt()
 
-    def answer(self, call_id: str, answer: Answer) -> bool:
-        """Pass on an answer to a question of this one; return whether it was its."""
-        inner = self._open.pop(call_id, None)
-        settled = None if inner is None else self._calls.answered(inner, answer)
+    def answer(self, approval_id: str, decision: Decision) -> bool:
+        """Pass on a decision; return whether this sub-agent had asked."""
+        inner = self._open.pop(approval_id, None)
+        settled = None if inner is None else self._calls.answered(inner, decision)
         if settled is not None:
             self._driver.give(settled)
         return settled is not None
@@ -197,13 +197,18 @@ class AgentRun:
     async def _tell(self, event: TurnEvent) -> None:
         show = self._parent.driver.show
         if isinstance(event, ApprovalRequested):
-            named = self._named(event.call)
-            self._open[named.call_id] = event.call.call_id
-            await show(replace(event, call=named, agent=self._task.description))
+            approval = event.approval
+            # No sub-agent is offered the tools that ask the user, and a call of what is not offered is rejected.
+            assert isinstance(approval, (ToolApproval, RepeatedCall))
+            named = self._named(approval.call)
+            self._open[named.call_id] = approval.id
+            await show(ApprovalRequested(replace(approval, call=named, agent=self._task.description)))
         elif not isinstance(event, _UNSHOWN):
             await show(AgentEvent(self._call_id, self._renamed(event)))
         if isinstance(event, UsageUpdated):
             await show(self._parent.turn.usage)
+        for warning in self._calls.take_warnings():
+            await show(Notice("warning", warning))
 
     def _renamed(self, event: TurnEvent) -> TurnEvent:
         match event:
@@ -228,12 +233,12 @@ class AgentRun:
 
     # What the driver asks for
 
-    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | ApprovalRequested:
+    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
         return await self._calls.judge(self._policy, call, arguments, repeats)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         judged = self._calls.take(call, arguments)
-        return await self._calls.run(self._policy, judged, output, self._reached.connected.model.name)
+        return await self._calls.run(self._policy, judged, output, self._client.model.name)
 
     def append(self, effect: Append) -> None:
         self._parent.session.append_inner(self._call_id, effect.message, effect.attempts)
@@ -242,19 +247,19 @@ class AgentRun:
         """What it goes on with is held by its turn; its file has all of it."""
 
     def learn(self, effect: Learn) -> None:
-        self._reached.learn(effect)
+        self._client.learn(effect)
 
     def about_to_run(self, call: ToolCall) -> None:
         self._parent.session.intend_inner(self._call_id, call)
         self._parent.session.sync()
 
     async def explain(self, error: ProviderError) -> ProviderError:
-        return await self._reached.explain(error)
+        return await self._client.explain(error)
 
 
 def outcome_of(ended: TurnEnded, *, most: int, folder: Callable[[], Path]) -> ToolOutcome:
     """Return the result; more than `most` characters are shortened in the middle, with the whole in a file."""
-    why = _shortfall(ended)
+    why = answer_shortfall(ended)
     summary = f"{summary_of(ended)}: {why}" if why else summary_of(ended)
     if not ended.text.strip():
         return failed(f"The sub-agent gave no answer: {why or 'its last reply had no text.'}", summary)
@@ -271,21 +276,3 @@ def summary_of(ended: TurnEnded) -> str:
     steps = "1 step" if ended.replies == 1 else f"{ended.replies} steps"
     tokens = (ended.usage.input or 0) + (ended.usage.output or 0)
     return f"{steps}, {tokens:,} tokens" if tokens else steps
-
-
-def _shortfall(ended: TurnEnded) -> str:
-    """Return why there is no finished answer, empty where there is one."""
-    match ended.outcome:
-        case Outcome.END_TURN:
-            return ""
-        case Outcome.MAX_TOKENS:
-            return "the output limit cut it, also after going on."
-        case Outcome.MAX_TURN_REQUESTS:
-            return f"a limit was reached ({ended.limit})."
-        case Outcome.REFUSAL:
-            return "the provider refused it or filtered it."
-        case Outcome.CANCELLED:
-            return "it was cancelled."
-        case Outcome.ERROR:
-            error = ended.error
-            return " ".join(error.message.split()) if error is not None else "it failed."

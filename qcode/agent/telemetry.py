@@ -14,7 +14,7 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -23,6 +23,7 @@ from qcode.protocol.events import ContinuationAttempt, ReplyFinished, TurnEnded,
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReplyEvent, StopReason
+from qcode.values import dataclass
 
 
 class DebugLog:
@@ -158,21 +159,19 @@ def _is_cut(reply: ReplyFinished) -> bool:
 
 
 class Watching:
-    """`log` is None where none is wanted, `model` gives the name of the one in use. It changes nothing that passes."""
+    """Feeds `log` and the counts; `model` gives the name of the model in use. It changes nothing that passes."""
 
-    def __init__(self, log: DebugLog | None, model: Callable[[], str]) -> None:
+    def __init__(self, log: DebugLog, model: Callable[[], str]) -> None:
         self.metrics = RecoveryMetrics()
         self._log = log
         self._model = model
 
     def seen(self, event: TurnEvent) -> TurnEvent:
         self.metrics.observe(event, self._model(), time.monotonic())
-        if self._log is not None:
-            self._log.event(event)
-            if isinstance(event, TurnEnded):
-                self._log.metrics(self.metrics.as_json())
+        self._log.event(event)
+        if isinstance(event, TurnEnded):
+            self._log.metrics(self.metrics.as_json())
         return event
 
     def close(self) -> None:
-        if self._log is not None:
-            self._log.close()
+        self._log.close()

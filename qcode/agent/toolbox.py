@@ -19,15 +19,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from qcode.agent.mcp.servers import Servers
 from qcode.agent.sandbox import SessionSandbox
 from qcode.config.settings import Settings
 from qcode.config.settings import Tools as ToolSettings
 from qcode.protocol.errors import ExitCode, QcodeError
-from qcode.protocol.launch import Launch
 from qcode.protocol.model import ModelFacts
-from qcode.protocol.tools import Files, Refused, ToolOutcome, ToolSpec
+from qcode.protocol.tools import Files, Launch, Refused, ToolOutcome, ToolSpec
 from qcode.providers.blocks import WEB_SEARCH
 from qcode.providers.history import opaque_origin
 from qcode.providers.registry import is_sendable
@@ -42,8 +41,11 @@ from qcode.tools.shell import MAX_COMMAND_S, Shell
 from qcode.tools.subagent import Agent
 from qcode.tools.tool import Preview, Tool, ToolContext
 from qcode.tools.web import Fetch, Gate, Target
-from qcode.tools.web_search import SERVICES, SearchService, WebSearch
 from qcode.tools.workspace import PathJudge, Workspace
+
+if TYPE_CHECKING:
+    from qcode.agent.mcp.servers import Servers
+    from qcode.tools.web_search import SearchService, WebSearch
 
 DEFAULT_MAX_OUTPUT_CHARS = 30_000
 _CONFINEMENTS: Mapping[Level, str] = {
@@ -315,7 +317,7 @@ class Scratch:
 
 
 class Background:
-    """The real `protocol.approvals.Background`: knows which calls run that can be moved."""
+    """The running calls that need not be waited for."""
 
     def __init__(self, toolbox: Toolbox) -> None:
         self._toolbox = toolbox
@@ -323,9 +325,14 @@ class Background:
 
     @property
     def calls(self) -> tuple[str, ...]:
+        """Ids of the calls that could continue in the background, in the order they began."""
         return tuple(call_id for call_id, asked in self._asked.items() if not asked.is_set())
 
     def move(self, call_id: str) -> None:
+        """Let a call end now with its output so far; what it runs continues as a job of the session.
+
+        Raise `ValueError` with one line if it cannot; a call that is over is ignored.
+        """
         asked = self._asked.get(call_id)
         if asked is None:
             return
@@ -356,9 +363,11 @@ _GEMINI = re.compile(r"gemini-([3-9]|\d\d)")
 
 def search_key(settings: Settings, env: Mapping[str, str]) -> tuple[SearchService, str] | None:
     """Return the service that was chosen and its key; raise `QcodeError` where the key is missing."""
-    service = SERVICES.get(settings.tools.web_search)
-    if service is None:
+    if settings.tools.web_search in ("off", "host"):
         return None
+    from qcode.tools.web_search import SERVICES  # few have a key for one
+
+    service = SERVICES[settings.tools.web_search]
     key = env.get(service.key_variable, "").strip()
     if not key:
         where = settings.origin("tools.web_search")

@@ -19,6 +19,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from qcode.agent.context.instructions import NAMES
 from qcode.config.paths import PROJECT_FOLDER
 from qcode.config.state_file import read_own, write_own
 from qcode.text.clean import visible, visible_rows
@@ -371,6 +372,36 @@ def _setting_lines(table: Mapping[str, object], prefix: str = "") -> Iterator[st
             yield from _setting_lines(value, f"{name}.")
         else:
             yield f"{name} = {json.dumps(value, default=str, ensure_ascii=False)}"
+
+
+_MOST_BROUGHT = 20
+_OTHERS = (
+    *((name, "instructions, given to the model") for name in NAMES),
+    (".mcp.json", "tool servers of the project"),
+)
+
+
+def brought(folder: Path, root: Path, standing: Standing) -> Iterator[tuple[str, str]]:
+    """Yield what a trusted run would use as name and kind, from the root down to the folder."""
+    real = folder.resolve()
+    places = [place for place in (real, *real.parents) if place == root or root in place.parents]
+    for place in reversed(places):
+        for name, what in _OTHERS:
+            is_used_here = name in NAMES or place == root
+            if is_used_here and os.path.lexists(place / name):
+                yield visible(str((place / name).relative_to(root))), what
+    names = list(standing.pieces)
+    for name in names[:_MOST_BROUGHT]:
+        yield visible(name), "settings of the project" if name == SETTINGS else _kind_of(name)
+    if len(names) > _MOST_BROUGHT:
+        yield "...", f"and {len(names) - _MOST_BROUGHT:,} more files in .qcode"
+    if standing.problem:
+        yield ".qcode", f"{standing.problem}: trust in it cannot be kept"
+
+
+def _kind_of(name: str) -> str:
+    parts = name.split("/")
+    return f"one of its {parts[1]}" if len(parts) > 2 else "a file for qcode"
 
 
 def remember(root: Path, state_dir: Path, pieces: Mapping[str, Piece] | None = None) -> str:

@@ -7,12 +7,13 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from qcode.agent.crash import keep_out
 from qcode.agent.keys.connect import Checked, Row, check, login_lines, read_key, row_of, rows_of, store
 from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
 from qcode.agent.models.selection import address_of, known_specs, needs_key
-from qcode.cli.flags import UsageError
+from qcode.cli.arguments import UsageError
 from qcode.cli.terminal import Left, ask, ask_unseen, put, say
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
@@ -76,7 +77,7 @@ def _keys(paths: ConfigPaths, *, is_attended: bool) -> Keys:
         say("waiting for the keyring, which may have to be unlocked")
 
     patience_s = ATTENDED_S if is_attended else UNATTENDED_S
-    return Keys(os.environ, key_store(paths.state_dir, os.environ, patience_s=patience_s, on_wait=on_wait))
+    return Keys(os.environ, partial(key_store, paths.state_dir, os.environ, patience_s=patience_s, on_wait=on_wait))
 
 
 def _spec(desk: Desk, name: str | None, command: str) -> ProviderSpec:

@@ -1,4 +1,4 @@
-"""Completion scripts for bash, zsh and fish, made from the parsers' own flags and their choices."""
+"""Completion scripts for bash, zsh and fish, made from the table of flags and subcommands."""
 
 from __future__ import annotations
 
@@ -7,29 +7,12 @@ from dataclasses import field
 from pathlib import Path
 
 from qcode.agent.models.selection import known_specs
-from qcode.cli.flags import SUBCOMMANDS, option_strings, option_values
-from qcode.cli.mcp import FLAGS as MCP_FLAGS
-from qcode.cli.mcp import SWITCHES as MCP_SWITCHES
-from qcode.cli.permissions import FLAGS, KINDS, SWITCHES
-from qcode.config.errors import ConfigError
+from qcode.cli.flags import FLAGS, KEY_TAKERS, SUBCOMMANDS, Flag
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
+from qcode.protocol.errors import ConfigError
 from qcode.providers.registry import PROVIDERS, takes_key
 from qcode.values import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """What can follow: `values` are flags that take one, with those there are (None: any); `after` goes by the word
-    before, the first of them being the command's own name."""
-
-    values: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
-    switches: tuple[str, ...] = ()
-    after: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        return (*self.values, *self.switches)
 
 
 def key_takers(environ: Mapping[str, str]) -> list[str]:
@@ -49,26 +32,26 @@ def script(shell: str, takers: Sequence[str]) -> str:
     return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](_commands(tuple(takers)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What can follow: the flags, and words that go by the word before, the first of those being the command's name."""
+
+    flags: tuple[Flag, ...]
+    after: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for flag in self.flags for name in flag.names)
+
+
 def _commands(takers: tuple[str, ...]) -> dict[str, _Words]:
     """Return what can follow each subcommand."""
-    known = {
-        "auth": _Words(
-            switches=("--no-check", "--json"),
-            after={"auth": ("login", "status", "logout"), **dict.fromkeys(("login", "status", "logout"), takers)},
-        ),
-        "config": _Words(after={"config": ("path", "show")}),
-        "mcp": _Words(MCP_FLAGS, MCP_SWITCHES, {"mcp": ("list", "show", "approve")}),
-        "models": _Words(after={"models": ("forget",)}),
-        "permissions": _Words(FLAGS, SWITCHES, {"permissions": ("list", "check"), "check": KINDS}),
-        "sessions": _Words(after={"sessions": ("list", "show", "export", "delete")}),
-        "trust": _Words(after={"trust": ("show", "accept", "forget", "list")}),
-    }
-    return {name: known.get(name, _Words()) for name in SUBCOMMANDS}
-
-
-def _main() -> _Words:
-    values = option_values()
-    return _Words(values, tuple(flag for flag in option_strings() if flag not in values))
+    found = {}
+    for name, command in SUBCOMMANDS.items():
+        after = {name: tuple(command.actions), **command.actions}
+        known = {word: takers if words == KEY_TAKERS else words for word, words in after.items() if words}
+        found[name] = _Words(command.flags, known)
+    return found
 
 
 def _bash(commands: Mapping[str, _Words]) -> str:
@@ -103,17 +86,22 @@ compdef _qcode qcode
 def _cases(commands: Mapping[str, _Words]) -> str:
     """Return what sets `found`: by the subcommand, if there is one, then by the word before and the word itself."""
     rows = ["  case $command in"]
-    for name, words in (*commands.items(), ("*", _main())):
+    for name, words in (*commands.items(), ("*", _Words(FLAGS))):
         rows += [f"    {name})", *_branch(words), "      ;;"]
     return "\n".join([*rows, "  esac"])
 
 
 def _branch(words: _Words) -> list[str]:
     rows = ["      case $prev in"]
-    rows += [f'        {flag}) found="{" ".join(values)}" ;;' for flag, values in words.values.items() if values]
-    free = "|".join(flag for flag, values in words.values.items() if values is None)
+    rows += [
+        f'        {name}) found="{" ".join(flag.choices)}" ;;'
+        for flag in words.flags
+        if flag.choices
+        for name in flag.names
+    ]
+    free = "|".join(name for flag in words.flags if flag.takes_value and not flag.choices for name in flag.names)
     rows += [f"        {free}) ;;"] if free else []
-    rows += ["        *)", "          case $cur in", f'            -*) found="{" ".join(words.flags)}" ;;']
+    rows += ["        *)", "          case $cur in", f'            -*) found="{" ".join(words.names)}" ;;']
     if words.after:
         rows += ["            *)", "              case $prev in"]
         rows += [f'                {word}) found="{" ".join(following)}" ;;' for word, following in words.after.items()]
@@ -130,16 +118,15 @@ def _fish(commands: Mapping[str, _Words]) -> str:
             done = f"; and not __fish_seen_subcommand_from {' '.join(following)}"
             lines.append(f"complete -c qcode -f -n '{seen}{inner}{done}' -a '{' '.join(following)}'")
         lines += _fish_flags(words, seen)
-    return "\n".join([*lines, *_fish_flags(_main(), f"not __fish_seen_subcommand_from {' '.join(commands)}")]) + "\n"
+    lines += _fish_flags(_Words(FLAGS), f"not __fish_seen_subcommand_from {' '.join(commands)}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _fish_flags(words: _Words, condition: str) -> list[str]:
     lines = []
     for flag in words.flags:
-        kind = f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"
-        line = f"complete -c qcode -n '{condition}' {kind}"
-        if flag in words.values:
-            found = words.values[flag]
-            line += f" -x -a '{' '.join(found)}'" if found else " -r"
-        lines.append(line)
+        value = f" -x -a '{' '.join(flag.choices)}'" if flag.choices else " -r" if flag.takes_value else ""
+        for name in flag.names:
+            kind = f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
+            lines.append(f"complete -c qcode -n '{condition}' {kind}{value}")
     return lines

@@ -11,16 +11,16 @@ from pathlib import Path
 
 from qcode.agent.context.project import find_project_root
 from qcode.agent.models.limits import LimitStore, learned_lines
-from qcode.agent.sessions.export import About, exported, save_export
+from qcode.agent.options import Options
+from qcode.agent.sessions.export import EXPORT_FORMS, About, ExportForm, exported, save_export
 from qcode.agent.sessions.store import SessionStore, first_words
 from qcode.agent.trust import TrustStore
-from qcode.cli.flags import UsageError
+from qcode.cli.arguments import UsageError
 from qcode.cli.terminal import put, say, working_folder
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
 from qcode.protocol.errors import InputError
-from qcode.protocol.library import EXPORT_FORMS, ExportForm
 from qcode.text.clean import clean, single_spaced
 
 
@@ -87,10 +87,8 @@ def _doctor(rest: Sequence[str]) -> int:
         raise UsageError("use: qcode doctor")
     from qcode.agent.doctor import report
     from qcode.cli.context import run_context
-    from qcode.cli.flags import parse
-    from qcode.cli.terminal import working_folder
 
-    context = run_context(parse([]), working_folder(None), is_attended=False)
+    context = run_context(Options(), working_folder(None), is_attended=False)
     return _out(*(clean(line) for line in report(context)))
 
 

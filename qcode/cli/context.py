@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qcode.agent.options import LATEST, Options, RunContext
 from qcode.cli.terminal import ask, say
-from qcode.cli.trust_question import is_trusted
+from qcode.cli.trust import is_trusted
 from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.text.clean import single_spaced
 

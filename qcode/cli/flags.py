@@ -1,251 +1,271 @@
-"""The command line as a value: what was typed, checked as far as that can be done without looking anywhere else."""
+"""The flags and subcommands of the command line, each declared once, and the text of `--help`.
+
+The parser (`arguments`), the completion scripts, the flags that pipe mode alone takes and the tests of the pages all
+read this table. `--help` prints from here before anything else is loaded, so this imports nothing.
+"""
 
 from __future__ import annotations
 
-import argparse
-import difflib
-from collections.abc import Sequence
-from decimal import Decimal, InvalidOperation
-from pathlib import Path
-from typing import NoReturn
+from qcode import __version__
 
-from qcode.agent.options import FORMATS, INPUT_FORMATS, LATEST, MODES, Options, OutputFormat
-from qcode.protocol.errors import ExitCode, QcodeError
-from qcode.protocol.model import EFFORTS
+VERSION = f"qcode {__version__}"
 
-SUBCOMMANDS = ("auth", "config", "doctor", "mcp", "models", "permissions", "sessions", "themes", "trust")
+KEY_TAKERS = ("PROVIDER",)
+"""What follows an action that takes a provider; the completion scripts put the names there."""
 
-_CHOSEN = "\0"
-"""`-r` without an id: no id that can be typed is equal to it, the empty one least of all."""
+_VALUES = ("text", "path", "paths", "rules", "positive", "natural", "money", "choice")
+_COLUMN = 34
 
 
-class UsageError(QcodeError):
-    """The command line is wrong."""
+class Flag:
+    """A flag: how it is typed, what it sets, and its line of the help.
 
-    exit_code = ExitCode.USAGE
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(self._with_nearest(message))
-
-    def _with_nearest(self, message: str) -> str:
-        prefix = "unrecognized arguments: "
-        if not message.startswith(prefix):
-            return message
-        unknown = message.removeprefix(prefix).split(" ")[0].split("=")[0]
-        if not unknown.startswith("-"):
-            return f'more than one prompt was given ("{unknown}"): put the prompt in quotes'
-        if not unknown.startswith("--") and len(unknown) > 2:
-            return f'there is no flag {unknown}; a prompt that begins with "-" goes behind --, as the last argument'
-        flags = [flag for action in self._actions for flag in action.option_strings]
-        nearest = difflib.get_close_matches(unknown, flags, n=1, cutoff=0.5)
-        hint = f"; did you mean {nearest[0]}?" if nearest else ""
-        return f"there is no flag {unknown}{hint}"
-
-
-def parse(argv: Sequence[str]) -> Options:
-    """Return what `argv` (without the program's name) says, or raise `UsageError`."""
-    before, after = _split_at_dashes(argv)
-    given = _parser().parse_intermixed_args(before)
-    texts = [text for text in (given.print, given.prompt, *after) if text]
-    if len(texts) > 1:
-        raise UsageError("more than one prompt was given: put the prompt in quotes")
-    _refuse_contradictions(given)
-    _refuse_unfit_formats(given, has_prompt=bool(texts))
-    chooses = given.resume == _CHOSEN
-    resume = LATEST if given.continue_ or chooses else given.resume
-    return Options(
-        prompt=_as_text(texts[0]) if texts else None,
-        is_pipe=given.print is not None,
-        is_verbose=given.verbose,
-        model=given.model,
-        base_url=given.base_url,
-        output_format=given.output_format,
-        input_format=given.input_format,
-        json_schema=_as_text(given.json_schema),
-        include_partial_messages=given.include_partial_messages,
-        files=tuple(given.file),
-        max_output_tokens=given.max_output_tokens,
-        max_continuations=given.max_continuations,
-        can_escalate=not given.no_escalation,
-        max_turns=given.max_turns,
-        max_tool_calls=given.max_tool_calls,
-        max_budget_usd=given.max_budget_usd,
-        mode="bypass" if given.yolo else given.permission_mode,
-        allowed=_rules(given.allowed_tools),
-        disallowed=_rules(given.disallowed_tools),
-        exit_tools=given.exit_tools,
-        resume=resume,
-        chooses_session=chooses,
-        forks=given.fork_session,
-        keeps_session=not given.no_session,
-        system_prompt=_as_text(given.system_prompt),
-        append_system_prompt=_as_text(given.append_system_prompt),
-        add_dirs=tuple(given.add_dir),
-        cwd=given.cwd,
-        is_trusted=given.trust,
-        effort=given.reasoning_effort,
-        settings_file=given.settings,
-        mcp_configs=tuple(given.mcp_config),
-        theme=given.theme,
-        debug_log=given.debug_log,
-        completion=given.completion,
-    )
-
-
-def _refuse_contradictions(given: argparse.Namespace) -> None:
-    if given.yolo and given.permission_mode not in (None, "bypass"):
-        raise UsageError("--yolo and --permission-mode contradict each other")
-    if given.continue_ and given.resume is not None:
-        raise UsageError("-c and -r contradict each other: -c is the latest session, -r ID a certain one")
-    if given.resume is not None and not given.resume.strip():
-        raise UsageError("the id after -r is empty: name a session, or use -c for the latest")
-    if given.model is not None and not given.model.strip():
-        raise UsageError("the name after -m is empty: use -m PROVIDER/MODEL")
-    if given.fork_session and not given.continue_ and given.resume is None:
-        raise UsageError("--fork-session needs -c or -r: there is no session to copy")
-
-
-def _formatter(prog: str) -> argparse.HelpFormatter:
-    return argparse.HelpFormatter(prog, width=80)
-
-
-def _refuse_unfit_formats(given: argparse.Namespace, *, has_prompt: bool) -> None:
-    if given.input_format == "stream-json":
-        if given.output_format != "stream-json":
-            raise UsageError("--input-format stream-json needs -o stream-json: every line in has its result line out")
-        if has_prompt:
-            raise UsageError("with --input-format stream-json prompts are lines on standard input, none is typed")
-    if given.include_partial_messages and given.output_format != "stream-json":
-        raise UsageError("--include-partial-messages needs -o stream-json")
-
-
-def _parser() -> _Parser:
-    # The help is a text of its own; without a width argparse would measure the terminal for each flag.
-    parser = _Parser(prog="qcode", add_help=False, allow_abbrev=False, formatter_class=_formatter)
-    add = parser.add_argument
-    add("prompt", nargs="?")
-    add("-p", "--print", "--prompt", dest="print", nargs="?", const="", default=None)
-    add("-v", "--verbose", action="store_true")
-    add("-m", "--model")
-    add("--base-url")
-    add("-o", "--output-format", choices=FORMATS, default="text")
-    add("--input-format", choices=INPUT_FORMATS, default="text")
-    add("--include-partial-messages", action="store_true")
-    add("--json-schema")
-    add("-f", "--file", type=Path, action="append", default=[])
-    add("--max-output-tokens", type=_positive)
-    add("--max-continuations", type=_natural)
-    add("--no-escalation", action="store_true")
-    add("--max-turns", type=_positive)
-    add("--max-tool-calls", type=_natural)
-    add("--max-budget-usd", type=_money)
-    add("--permission-mode", choices=MODES)
-    add("--allowed-tools", action="append", default=[])
-    add("--disallowed-tools", action="append", default=[])
-    add("--yolo", action="store_true")
-    add("--exit-tools", type=Path)
-    add("-c", "--continue", dest="continue_", action="store_true")
-    add("-r", "--resume", nargs="?", const=_CHOSEN, default=None)
-    add("--fork-session", action="store_true")
-    add("--no-session", action="store_true")
-    add("--system-prompt")
-    add("--append-system-prompt")
-    add("--add-dir", type=Path, action="append", default=[])
-    add("-C", "--cwd", type=Path)
-    add("--trust", action="store_true")
-    add("--reasoning-effort", choices=EFFORTS)
-    add("--settings", type=Path)
-    add("--mcp-config", type=Path, action="append", default=[])
-    add("--theme")
-    add("--debug-log", type=Path)
-    add("--completion", choices=("bash", "zsh", "fish"))
-    return parser
-
-
-def option_strings() -> tuple[str, ...]:
-    """Return every flag the parser takes, for completion scripts and the test of the help text."""
-    return tuple(flag for action in _parser()._actions for flag in action.option_strings)
-
-
-def option_values() -> dict[str, tuple[str, ...] | None]:
-    """Return each flag that takes a value with the values there are; None where it is a text or a path."""
-    return {
-        flag: None if action.choices is None else tuple(str(choice) for choice in action.choices)
-        for action in _parser()._actions
-        if action.nargs is None
-        for flag in action.option_strings
-    }
-
-
-def wanted_format(argv: Sequence[str]) -> OutputFormat:
-    """Return the output format that a command line asks for, also one that is wrong otherwise."""
-    before, _ = _split_at_dashes(argv)
-    found: OutputFormat = "text"
-    for flag, value in zip(before, [*before[1:], ""], strict=True):
-        name, _, joined = flag.partition("=")
-        wanted = joined if name == "--output-format" and joined else flag[2:] if flag[:2] == "-o" else ""
-        wanted = value if flag in ("-o", "--output-format") else wanted
-        found = next((one for one in FORMATS if one == wanted), found)
-    return found
-
-
-def _as_text(given: str | None) -> str | None:
-    """Read as UTF-8 what the locale could not decode; bytes that are no UTF-8 become U+FFFD, not an error later."""
-    return None if given is None else given.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _split_at_dashes(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What stands behind `--` is a prompt, whatever it begins with."""
-    if "--" not in argv:
-        return list(argv), []
-    at = list(argv).index("--")
-    return list(argv[:at]), list(argv[at + 1 :])
-
-
-def _rules(given: Sequence[str]) -> tuple[str, ...]:
-    """Split `shell(git log *), read` at commas outside brackets; a flag may be given more than once.
-
-    Inside the brackets of a shell rule quotes count, so that `shell(echo '), ')` is one rule.
+    `typed` is its spellings, a short one first, and what stands for a value. `kind` is `on` or `off` for a switch, one
+    of `_VALUES` for a flag with a value (`paths` and `rules` may be repeated), `optional` if a value may follow,
+    `shown` if it is answered before anything is parsed. `field` is the field of `Options` it sets, by default the long
+    name; empty if there is more to it. In `help`, `{choices}` stands for `choices`; with `has_default` the first of
+    them is the default. `is_for_pipe`: it means nothing in the app.
     """
-    rules: list[str] = []
-    for text in given:
-        depth, start, quote = 0, 0, ""
-        for index, char in enumerate(text):
-            if quote:
-                quote = "" if char == quote else quote
-            elif char in "'\"" and depth and text[start:].lstrip().startswith("shell("):
-                quote = char
-            elif char == "(":
-                depth += 1
-            elif char == ")":
-                depth -= 1
-            elif char == "," and depth <= 0:
-                rules.append(text[start:index].strip())
-                start = index + 1
-        # A rule whose bracket stays open is kept: it is refused later, and must not be lost in silence.
-        rules.append(text[start:].strip())
-    return tuple(rule for rule in rules if rule)
+
+    def __init__(
+        self,
+        typed: str,
+        kind: str,
+        help: str = "",
+        *,
+        field: str | None = None,
+        choices: tuple[str, ...] = (),
+        has_default: bool = False,
+        is_for_pipe: bool = False,
+    ) -> None:
+        words = typed.replace(",", "").split()
+        self.typed = typed
+        self.names = tuple(word for word in words if word.startswith("-"))
+        self.key = next(name for name in self.names if name.startswith("--"))[2:].replace("-", "_")
+        self.kind = kind
+        self.help = help
+        self.field = self.key if field is None else field
+        self.choices = choices
+        self.has_default = has_default
+        self.is_for_pipe = is_for_pipe
+
+    @property
+    def takes_value(self) -> bool:
+        return self.kind in _VALUES
+
+    def line(self) -> str:
+        """Return what the help says of it, one line or several."""
+        typed = f"{'' if len(self.names) > 1 else '    '}  {self.typed}"
+        return f"{typed:<{_COLUMN - 1}} {self.meaning}".replace("\n", "\n" + " " * _COLUMN) + "\n"
+
+    @property
+    def meaning(self) -> str:
+        if not self.choices:
+            return self.help
+        first, *middle, last = self.choices
+        return self.help.format(
+            choices=", ".join((f"{first} (default)" if self.has_default else first, *middle, f"or {last}"))
+        )
 
 
-def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number from 1 upwards')
-    return int(text)
+class Subcommand:
+    """A subcommand: its actions, each with the words that may follow it, and its flags."""
+
+    def __init__(self, actions: dict[str, tuple[str, ...]] | None = None, flags: tuple[Flag, ...] = ()) -> None:
+        self.actions = actions or {}
+        self.flags = flags
 
 
-def _natural(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number from 0 upwards')
-    return int(text)
+SECTIONS: dict[str, tuple[Flag, ...]] = {
+    "Prompt and output": (
+        Flag("-p, --print, --prompt [TEXT]", "optional", "pipe mode; the text may also be positional", field=""),
+        Flag(
+            "-f, --file PATH",
+            "paths",
+            "attach a file or image (repeatable); @path in the prompt does the same",
+            field="files",
+        ),
+        Flag(
+            "-o, --output-format FORMAT",
+            "choice",
+            "{choices}",
+            choices=("text", "json", "stream-json"),
+            has_default=True,
+            is_for_pipe=True,
+        ),
+        Flag("--include-partial-messages", "on", "stream-json: add a line for each piece of text"),
+        Flag(
+            "--input-format FORMAT",
+            "choice",
+            "{choices}: each line on stdin is a prompt; with -o stream-json",
+            choices=("text", "stream-json"),
+            has_default=True,
+            is_for_pipe=True,
+        ),
+        Flag(
+            "--json-schema JSON|@FILE",
+            "text",
+            "the answer is JSON that is valid under this schema, or the exit code is 1",
+            is_for_pipe=True,
+        ),
+        Flag("-v, --verbose", "on", "say on stderr what happens and what it took", field="is_verbose"),
+    ),
+    "Model": (
+        Flag(
+            "-m, --model PROVIDER/MODEL",
+            "text",
+            "openai (and compatible servers), openai-responses, anthropic, gemini, bedrock,\n"
+            "demo, a named server such as ollama or openrouter, or a provider from the\n"
+            "config; a bare model name works where it is unique",
+        ),
+        Flag("--base-url URL", "text", "endpoint of the chosen provider"),
+        Flag(
+            "--reasoning-effort LEVEL",
+            "choice",
+            "{choices}",
+            field="effort",
+            choices=("none", "minimal", "low", "medium", "high", "max"),
+        ),
+        Flag("--system-prompt TEXT", "text", "replace the system prompt"),
+        Flag("--append-system-prompt TEXT", "text", "add to the system prompt"),
+    ),
+    "Output limits": (
+        Flag("--max-output-tokens N", "positive", "output cap of every request (turns escalation off)"),
+        Flag("--max-continuations N", "natural", "how often a cut reply is continued (default 3; 0: never)"),
+        Flag(
+            "--no-escalation",
+            "off",
+            "continue a cut reply instead of asking again with a larger cap",
+            field="can_escalate",
+        ),
+    ),
+    "Limits of one prompt": (
+        Flag("--max-turns N", "positive", "model replies (default: 100 in pipe mode, unlimited in the app)"),
+        Flag("--max-tool-calls N", "natural", "tool calls (default: unlimited)"),
+        Flag("--max-budget-usd X", "money", "money; an error where the price of the model is unknown"),
+    ),
+    "Permissions": (
+        Flag(
+            "--permission-mode MODE",
+            "choice",
+            "{choices}",
+            field="mode",
+            choices=("plan", "default", "accept-edits", "auto", "bypass"),
+        ),
+        Flag(
+            "--allowed-tools RULES",
+            "rules",
+            "rules that need no approval, such as 'shell(git log *)' (repeatable)",
+            field="allowed",
+        ),
+        Flag("--disallowed-tools RULES", "rules", "rules that are never allowed (repeatable)", field="disallowed"),
+        Flag("--yolo", "on", "the same as --permission-mode bypass", field=""),
+        Flag("--exit-tools FILE", "path", "JSON list of tools whose calls are reported as signals and never run"),
+        Flag("--add-dir DIR", "paths", "a further folder the tools may work in (repeatable)", field="add_dirs"),
+        Flag(
+            "--trust",
+            "on",
+            "trust this folder for this run: its settings and instructions are used",
+            field="is_trusted",
+        ),
+    ),
+    "Sessions": (
+        Flag("-c, --continue", "on", "go on with the latest session of this folder", field=""),
+        Flag("-r, --resume [ID]", "optional", "go on with a session; without ID, choose one (in the app)", field=""),
+        Flag("--fork-session", "on", "with -c or -r: go on in a copy", field="forks"),
+        Flag("--no-session", "off", "keep nothing on disk", field="keeps_session"),
+    ),
+    "Other": (
+        Flag("-C, --cwd DIR", "path", "work in DIR"),
+        Flag("--settings FILE", "path", "a further config file (TOML)", field="settings_file"),
+        Flag("--mcp-config FILE", "paths", "tool servers from a file, JSON or TOML (repeatable)", field="mcp_configs"),
+        Flag("--theme NAME", "text", "theme of the app"),
+        Flag("--debug-log FILE", "path", "write a log of requests and decisions, without keys"),
+        Flag(
+            "--completion SHELL", "choice", "print the completion script for {choices}", choices=("bash", "zsh", "fish")
+        ),
+        Flag("--version", "shown", "print the version"),
+        Flag("-h, --help", "shown", "print this text"),
+    ),
+}
+
+FLAGS: tuple[Flag, ...] = tuple(flag for flags in SECTIONS.values() for flag in flags)
 
 
-def _money(text: str) -> Decimal:
-    try:
-        amount = Decimal(text)
-    except InvalidOperation:
-        amount = Decimal(-1)
-    if not amount.is_finite() or amount <= 0:
-        raise argparse.ArgumentTypeError(f'"{text}" is not an amount in USD above 0')
-    return amount
+def _shared(*names: str) -> tuple[Flag, ...]:
+    """Return flags of a run that a subcommand takes as well."""
+    return tuple(next(flag for flag in FLAGS if name in flag.names) for name in names)
+
+
+SUBCOMMANDS: dict[str, Subcommand] = {
+    "auth": Subcommand(
+        {"login": KEY_TAKERS, "status": KEY_TAKERS, "logout": KEY_TAKERS},
+        (Flag("--no-check", "on"), Flag("--json", "on")),
+    ),
+    "config": Subcommand({"path": (), "show": ()}),
+    "doctor": Subcommand(),
+    "mcp": Subcommand({"list": (), "show": (), "approve": ()}, _shared("--cwd", "--mcp-config", "--trust")),
+    "models": Subcommand({"forget": ()}),
+    "permissions": Subcommand(
+        {"list": (), "check": ("shell", "read", "write", "fetch")},
+        (
+            *_shared("--cwd", "--permission-mode", "--allowed-tools", "--disallowed-tools", "--add-dir", "--settings"),
+            Flag("--jsonl", "on"),
+            *_shared("--trust", "--yolo"),
+        ),
+    ),
+    "sessions": Subcommand({"list": (), "show": (), "export": (), "delete": ()}),
+    "themes": Subcommand(),
+    "trust": Subcommand({"show": (), "accept": (), "forget": (), "list": ()}),
+}
+
+_USAGE = """\
+qcode: a coding assistant for the terminal that never loses a reply to an output limit
+
+Usage:
+  qcode [PROMPT]                  open the app; PROMPT is sent first
+  qcode -p [PROMPT]               pipe mode: one prompt, the answer on stdout, then exit
+  command | qcode -p [PROMPT]     piped input goes before the prompt, or is the prompt
+  qcode auth login|status|logout [PROVIDER]  store, list and forget keys; login reads the key unseen or from a pipe
+  qcode sessions list [WORDS]|show ID|export ID [--format md|json|html] [-o FILE]|delete ID
+  qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show
+  qcode doctor                    what this machine gives to work with: sandbox, programs, keys, files, limits learned
+  qcode trust [show]|accept|forget [DIR]|list     what this folder brings, and what changed since you trusted it
+  qcode mcp list|show NAME|approve NAME      tool servers, and what of them waits for you; takes -C, --trust
+                                  and --mcp-config FILE; starts none
+  qcode permissions [list]        the mode and every rule that counts here, with where each comes from
+  qcode permissions check shell CMD|read PATH|write PATH|fetch URL      what would be allowed here, and why
+                                  (--jsonl: {"kind","value"} lines on stdin); takes -C, --trust, --settings,
+                                  --add-dir and the flags of Permissions; runs nothing
+
+Pipe mode is also taken where stdin or stdout is no terminal.
+
+"""
+
+_REST = """\
+Exit codes:
+    0  complete                             55  ended on denied calls, no answer
+    1  error                                56  answer incomplete, still cut; text on stdout
+    2  wrong usage or unknown name          57  refused or filtered
+   41  no or bad credential                 75  transient failure, worth running again
+   42  bad input                           130  interrupted
+   52  bad config                          141  reader went away
+   53  turn, tool-call or cost limit       143  terminated
+
+Environment:
+  ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, OPENAI_API_KEY, GEMINI_API_KEY, GOOGLE_API_KEY, and
+  the AWS chain (bedrock, with the extra of that name)
+  (each goes before a key stored with qcode auth login; auth status says which one is used)
+  ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL
+  QCODE_MODEL, QCODE_MAX_OUTPUT_TOKENS, QCODE_HOME (config, state and cache under one folder)
+  NO_COLOR, COLORTERM, VISUAL, EDITOR, HTTPS_PROXY, SSL_CERT_FILE
+
+The app asks before it uses what an unknown folder brings; pipe mode never asks and is restricted there.
+Without a key the app opens on a built-in demo model that works offline and shows how to add one.
+"""
+
+
+def help_text() -> str:
+    """Return what `--help` prints."""
+    sections = (f"{title}:\n{''.join(flag.line() for flag in flags)}\n" for title, flags in SECTIONS.items())
+    return "".join((_USAGE, *sections, _REST))

@@ -1,19 +1,24 @@
 """Dispatch of the command line: arguments, then a subcommand, pipe mode or the app.
 
-`main` turns every failure into one line on stderr and the exit code of the contract.
+`main` turns every failure into one line on stderr and the exit code of the contract. Before a loop watches signals,
+SIGTERM and SIGHUP end the program as Ctrl+C does, by an exception; they are held back while what a proper ending needs
+is loaded.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
 from qcode.agent.options import Options
-from qcode.cli.flags import SUBCOMMANDS, UsageError, parse, wanted_format
-from qcode.cli.signals import Stopped, hold, release, stopping
+from qcode.cli.arguments import UsageError, parse, pipe_flags, wanted_format
+from qcode.cli.flags import SUBCOMMANDS, VERSION, help_text
 from qcode.cli.terminal import OutputLost, put, say
 from qcode.protocol.errors import ExitCode, QcodeError
 
@@ -24,10 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with stopping():
             return _guarded(given)
+    except Stopped:
+        return ExitCode.TERMINATED
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
-    except Stopped as stop:
-        return stop.code
     except OutputLost as lost:
         if lost.is_reader_gone:
             return ExitCode.READER_GONE
@@ -56,13 +61,9 @@ def _guarded(given: list[str]) -> int:
 def _dispatch(given: list[str]) -> int:
     before = given[: given.index("--")] if "--" in given else given
     if "-h" in before or "--help" in before:
-        from qcode.usage import HELP
-
-        put(HELP)
+        put(help_text())
         return ExitCode.OK
     if "--version" in before:
-        from qcode.usage import VERSION
-
         put(f"{VERSION}\n")
         return ExitCode.OK
     if given and given[0] in SUBCOMMANDS:
@@ -90,7 +91,7 @@ def _is_pipe(options: Options) -> bool:
     """Return whether a run is pipe mode; raise `UsageError` for a flag that would mean nothing in the app."""
     if options.is_pipe or options.input_format != "text" or not _is_terminal(0) or not _is_terminal(1):
         return True
-    if flags := options.pipe_flags():
+    if flags := pipe_flags(options):
         raise UsageError(f"{flags[0]} is for pipe mode: add -p")
     return False
 
@@ -103,7 +104,7 @@ def _run(options: Options, *, is_pipe: bool) -> int:
             with _loading():
                 from qcode.cli.pipe import run_pipe
 
-            return run_pipe(options)
+            return run_pipe(options, release)
         finally:
             release()
     # Until the first screen is painted nobody looks for garbage.
@@ -132,3 +133,40 @@ def _is_terminal(descriptor: int) -> bool:
         return os.isatty(descriptor)
     except OSError:
         return False
+
+
+class Stopped(KeyboardInterrupt):
+    """The program was told to end by SIGTERM or SIGHUP; it ends as with Ctrl+C, but for the exit code."""
+
+
+_ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def hold() -> None:
+    """Keep signals waiting until `release`."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
+
+
+def release() -> None:
+    """Let signals through again, those that came meanwhile at once: this raises what they raise."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ALL)
+
+
+@contextmanager
+def stopping() -> Iterator[None]:
+    """Raise `Stopped` on SIGTERM and SIGHUP inside. What is ignored or watched already stays so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, _raise)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _raise(number: int, frame: object) -> NoReturn:
+    raise Stopped

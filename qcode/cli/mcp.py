@@ -2,71 +2,53 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import NoReturn
 
 from qcode.agent.context.project import find_project_root
 from qcode.agent.mcp.identity import Place
 from qcode.agent.mcp.pins import Pins, detail_of
 from qcode.agent.mcp.spec import ServerError, ServerSpec, named_servers
+from qcode.agent.options import Options
 from qcode.agent.trust import Piece, TrustStore
-from qcode.cli.flags import UsageError
+from qcode.cli.arguments import UsageError, parse_subcommand
 from qcode.cli.terminal import put, say, working_folder
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.text.clean import single_spaced, visible
 
-FLAGS: dict[str, tuple[str, ...] | None] = {"-C": None, "--cwd": None, "--mcp-config": None}
-"""Flags that take a value; None: any."""
-SWITCHES = ("--trust",)
-
 _USE = "use: qcode mcp list, show NAME, or approve NAME; with -C DIR, --trust, --mcp-config FILE"
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; {_USE}")
 
 
 def run_mcp(rest: Sequence[str]) -> int:
     """List, show or approve, and return 0; raise `UsageError` or `QcodeError`."""
-    parser = _Parser(prog="qcode mcp", add_help=False, allow_abbrev=False)
-    parser.add_argument("words", nargs="*")
-    parser.add_argument("-C", "--cwd", type=Path)
-    parser.add_argument("--trust", action="store_true")
-    parser.add_argument("--mcp-config", type=Path, action="append", default=[])
-    given = parser.parse_intermixed_args(list(rest))
-    match given.words:
+    options, words, _ = parse_subcommand("mcp", rest, _USE)
+    match words:
         case [] | ["list"]:
             wanted = ""
-        case ["show" | "approve", str(wanted)]:
+        case ["show" | "approve", wanted]:
             pass
         case _:
             raise UsageError(_USE)
-    specs, pins, place = _servers(given.cwd, given.mcp_config, is_trusted=given.trust)
+    specs, pins, place = _servers(options)
     if not wanted:
         put("".join(f"{line}\n" for line in _rows(specs, pins, place)) or "no tool servers are set\n")
         return 0
     spec = _named(specs, wanted)
     files = _files(spec, place)
     put(f"{_detail(spec, pins, files)}\n")
-    return _approve(spec, pins, files) if given.words[0] == "approve" else 0
+    return _approve(spec, pins, files) if words[0] == "approve" else 0
 
 
-def _servers(
-    cwd: Path | None, files: Sequence[Path], *, is_trusted: bool
-) -> tuple[tuple[ServerSpec, ...], Pins, Place]:
-    folder = working_folder(cwd)
+def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, Place]:
+    folder = working_folder(options.cwd)
     root = find_project_root(folder)
     paths = ConfigPaths.from_env(os.environ)
-    trusts = is_trusted or TrustStore(paths.state_dir).is_trusted(root)
+    trusts = options.is_trusted or TrustStore(paths.state_dir).is_trusted(root)
     settings = load(paths, os.environ, {}, root, trusts)
-    named = named_servers(settings, files, root, is_trusted=trusts)
+    named = named_servers(settings, options.mcp_configs, root, is_trusted=trusts)
     for complaint in named.complaints:
         say(complaint)
     if not trusts:

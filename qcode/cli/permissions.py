@@ -6,20 +6,16 @@ cannot be judged does not end the stream.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import NoReturn
 
-from qcode.agent.options import MODES, RunContext
-from qcode.agent.permissions import Permissions, permissions_of
+from qcode.agent.options import Options, RunContext
+from qcode.agent.permissions import TRIED_KINDS, Permissions, TriedKind, permissions_of, verdict_on
+from qcode.cli.arguments import UsageError, parse_subcommand
 from qcode.cli.context import run_context
-from qcode.cli.flags import UsageError
-from qcode.cli.flags import parse as parse_arguments
 from qcode.cli.terminal import put, working_folder
 from qcode.safety.policy import Policy
 from qcode.safety.sandbox.detection import find_sandbox
@@ -29,90 +25,52 @@ from qcode.text.clean import visible
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
-KINDS = ("shell", "read", "write", "fetch")
-FLAGS = {
-    "-C": None,
-    "--cwd": None,
-    "--permission-mode": MODES,
-    "--allowed-tools": None,
-    "--disallowed-tools": None,
-    "--add-dir": None,
-    "--settings": None,
-}
-"""Flags that take a value, with the values there are."""
-SWITCHES = ("--jsonl", "--trust", "--yolo")
-
 _USE = (
     "use: qcode permissions [list], or check shell CMD | read PATH | write PATH | fetch URL | --jsonl (lines on stdin)"
 )
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; {_USE}")
-
-
 def run_permissions(rest: Sequence[str]) -> int:
     """Answer and return 0, whatever the verdict; raise `UsageError` or `QcodeError`."""
-    given, words = _read(rest)
+    options, words, given = parse_subcommand("permissions", rest, _USE)
+    has_lines = "jsonl" in given
     if words in ([], ["list"]):
-        if given.jsonl:
+        if has_lines:
             raise UsageError(f"--jsonl is for check; {_USE}")
-        put("".join(f"{line}\n" for line in listed(permissions_of(_context(given)))))
+        put("".join(f"{line}\n" for line in listed(permissions_of(_context(options)))))
         return 0
     if words[0] != "check":
         raise UsageError(_USE)
-    asked = words[1:]
-    if given.jsonl and asked:
+    if has_lines and words[1:]:
         raise UsageError(f"with --jsonl the calls come on standard input; {_USE}")
-    if not given.jsonl and (len(asked) != 2 or asked[0] not in KINDS):
-        what = (
-            f"there is no kind {asked[0]!r}" if asked and asked[0] not in KINDS else "a kind and one value are needed"
-        )
+    if not has_lines:
+        return _check(options, words[1:])
+    judge = _judge(_context(options))
+    for line in sys.stdin.buffer:
+        if line.strip():
+            put(json.dumps(_answer(judge, line)) + "\n")
+    return 0
+
+
+def _check(options: Options, asked: Sequence[str]) -> int:
+    kind = next((one for one in TRIED_KINDS if [one] == list(asked[:1])), None)
+    if kind is None or len(asked) != 2:
+        what = f"there is no kind {asked[0]!r}" if asked and kind is None else "a kind and one value are needed"
         quoting = "; put a command with blanks in quotes" if len(asked) > 2 else ""
         raise UsageError(f"{what}{quoting}; {_USE}")
-    judge = _judge(_context(given))
-    if given.jsonl:
-        for line in sys.stdin.buffer:
-            if line.strip():
-                put(json.dumps(_answer(judge, line)) + "\n")
-        return 0
-    verdict = judge(asked[0], _as_text(asked[1]))
+    judge = _judge(_context(options))
+    verdict = judge(kind, _as_text(asked[1]))
     put(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.rule)}]\n")
-    if asked[0] == "write" and verdict.is_allowed and not judge.has_mode:
+    if kind == "write" and verdict.is_allowed and not judge.has_mode:
         put("this holds in every mode; default mode asks before each change all the same\n")
     if verdict.verdict == "ask" and verdict.proposed_rule:
         put(f"the rule that would allow it: {visible(verdict.proposed_rule)}\n")
     return 0
 
 
-def _read(rest: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    parser = _Parser(prog="qcode permissions", add_help=False, allow_abbrev=False)
-    parser.add_argument("words", nargs="*")
-    parser.add_argument("-C", "--cwd", type=Path)
-    parser.add_argument("--permission-mode", choices=MODES)
-    parser.add_argument("--allowed-tools", action="append", default=[])
-    parser.add_argument("--disallowed-tools", action="append", default=[])
-    parser.add_argument("--add-dir", action="append", default=[])
-    parser.add_argument("--settings")
-    for name in SWITCHES:
-        parser.add_argument(name, action="store_true")
-    at = list(rest).index("--") if "--" in rest else len(rest)
-    given = parser.parse_intermixed_args(list(rest[:at]))
-    return given, [*given.words, *rest[at + 1 :]]
-
-
-def _context(given: argparse.Namespace) -> RunContext:
-    """Return what a session with these flags would find."""
-    argv: list[str] = []
-    for name in ("allowed_tools", "disallowed_tools", "add_dir"):
-        argv += [f"--{name.replace('_', '-')}={value}" for value in getattr(given, name)]
-    if given.permission_mode is not None:
-        argv.append(f"--permission-mode={given.permission_mode}")
-    if given.settings is not None:
-        argv.append(f"--settings={given.settings}")
-    argv += [flag for flag, is_set in (("--trust", given.trust), ("--yolo", given.yolo)) if is_set]
-    return run_context(parse_arguments(argv), working_folder(given.cwd), is_attended=False)
+def _context(options: Options) -> RunContext:
+    """Return what a session with these options would find."""
+    return run_context(options, working_folder(options.cwd), is_attended=False)
 
 
 def _judge(context: RunContext) -> Judge:
@@ -152,13 +110,11 @@ class Judge:
     policy: Policy
     has_mode: bool
 
-    def __call__(self, kind: str, value: str) -> Verdict:
-        if kind == "shell":
-            return self.policy.judge_command(value)
-        if kind == "fetch":
-            return self.policy.judge_url(value)
-        policy = self.policy if self.has_mode else self.policy.with_mode("accept-edits")
-        return policy.judge_file(value, "read" if kind == "read" else "write")
+    def __call__(self, kind: TriedKind, value: str) -> Verdict:
+        is_path = kind in ("read", "write")
+        return verdict_on(
+            self.policy.with_mode("accept-edits") if is_path and not self.has_mode else self.policy, kind, value
+        )
 
 
 def _answer(judge: Judge, line: bytes) -> JsonObject:
@@ -169,8 +125,8 @@ def _answer(judge: Judge, line: bytes) -> JsonObject:
     if not isinstance(asked, dict):
         return {"error": 'the line is no object such as {"kind": "shell", "value": "ls"}'}
     kind, value = asked.get("kind"), asked.get("value")
-    if kind not in KINDS:
-        return {"error": f"kind must be one of {', '.join(KINDS)}"}
+    if kind not in TRIED_KINDS:
+        return {"error": f"kind must be one of {', '.join(TRIED_KINDS)}"}
     if not isinstance(value, str):
         return {"error": "value must be a text"}
     verdict = judge(kind, value)

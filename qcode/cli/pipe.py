@@ -9,28 +9,29 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qcode import __version__
 from qcode.agent.agent import Agent
-from qcode.agent.context.attachments import attachments, foreign_mentions
 from qcode.agent.options import Options, OutputFormat, RunContext
 from qcode.agent.permissions import flags_allowing, policy_of, why_not_read
+from qcode.cli.arguments import UsageError
 from qcode.cli.context import run_context, with_chosen_session
-from qcode.cli.flags import UsageError
-from qcode.cli.signals import Stopped, release
 from qcode.cli.terminal import put, say, working_folder
-from qcode.cli.trust_question import note_for_pipes
-from qcode.config.definitions import CustomCommands, load_custom_commands
+from qcode.cli.trust import note_for_pipes
 from qcode.headless.lines import HeadlessSetup, unbegun
 from qcode.headless.run import joined, read_standard_input, run_headless, standard_input
 from qcode.protocol.approvals import NO_OPTIONS, Spans, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, QcodeError
 from qcode.protocol.messages import Block
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.config.definitions import CustomCommand
 
 LEAVING_S = 0.5
 """Seconds an interrupted run has for tidying up; a name that is being looked up cannot be interrupted, for one."""
@@ -44,9 +45,10 @@ class _Begun:
     turn: TurnOptions
 
 
-def run_pipe(options: Options) -> int:
-    """Run one prompt and return the exit code."""
+def run_pipe(options: Options, release: Callable[[], None]) -> int:
+    """Run one prompt and return the exit code; `release` lets through the signals that were held until now."""
     with _reported(options.output_format, options):
+        release()
         begun = _begin(options, working_folder(options.cwd))
     return asyncio.run(_run(begun))
 
@@ -60,9 +62,8 @@ def report_usage(error: UsageError, wanted: OutputFormat) -> None:
 def _reported(wanted: OutputFormat, options: Options) -> Iterator[None]:
     """Write a result where what is inside fails, and let the failure go on to the one line for a person."""
     try:
-        release()
         yield
-    except (KeyboardInterrupt, Stopped):
+    except KeyboardInterrupt:
         put(unbegun(None, _setup(options), wanted))
         raise
     except QcodeError as failure:
@@ -92,7 +93,7 @@ def _begin(options: Options, folder: Path) -> _Begun:
     for warning in context.settings.warnings:
         say(warning)
     typed, turn = options.prompt or "", NO_OPTIONS
-    found = _custom_commands(context).typed(typed)
+    found = _custom_command(context)
     if found is not None:
         command, given = found
         typed, turn = command.expand(given), TurnOptions(output=command.output, foreign=command.foreign(given))
@@ -106,14 +107,17 @@ def _begin(options: Options, folder: Path) -> _Begun:
     return _Begun(context, agent, prompt, turn)
 
 
-def _custom_commands(context: RunContext) -> CustomCommands:
-    """Read the commands where one may be meant; what cannot be used is said on standard error."""
-    if not (context.options.prompt or "").startswith("/"):
-        return CustomCommands()
+def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
+    """Return the command that was typed, with its arguments; what cannot be used is said on standard error."""
+    typed = context.options.prompt or ""
+    if not typed.startswith("/"):
+        return None
+    from qcode.config.definitions import load_custom_commands
+
     found = load_custom_commands(context.paths.config_dir, context.root, is_trusted=context.is_trusted)
     for problem in found.problems:
         say(problem)
-    return found
+    return found.typed(typed)
 
 
 def _asked(context: RunContext, typed: str, foreign: Spans) -> tuple[str, tuple[Block, ...]]:
@@ -121,8 +125,14 @@ def _asked(context: RunContext, typed: str, foreign: Spans) -> tuple[str, tuple[
     options = context.options
     has_lines = options.input_format == "stream-json"
     piped = "" if has_lines else read_standard_input(standard_input(), has_prompt=bool(typed), note=say)
-    attached = attachments(options.files, typed, context.folder, foreign)
+    attached: tuple[Block, ...] = ()
+    if options.files or "@" in typed:
+        from qcode.agent.context.attachments import attachments
+
+        attached = attachments(options.files, typed, context.folder, foreign)
     if foreign:
+        from qcode.agent.context.attachments import foreign_mentions
+
         policy = policy_of(context)
         found, left_out = foreign_mentions(typed, context.folder, foreign, lambda path: why_not_read(policy, path))
         attached = (*attached, *found)

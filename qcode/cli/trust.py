@@ -1,16 +1,21 @@
-"""`qcode trust`: how it is with this folder, what it brings, what changed; accepts that, or takes trust back."""
+"""Whether a folder is trusted, on the terminal: the question before the app opens, and `qcode trust`.
+
+Asked only if the folder brings something that a trusted run would use; else it stays restricted until `/trust`.
+Nothing of the folder is obeyed or run to find out. What it brings is told by name, and if it was trusted before, as
+the difference to what it brought then.
+"""
 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from qcode.agent.context.project import find_project_root
-from qcode.agent.trust import Standing, TrustStore, remember
-from qcode.cli.flags import UsageError
-from qcode.cli.terminal import Left, ask, put, working_folder
-from qcode.cli.trust_question import brought, indented
+from qcode.agent.trust import Standing, TrustStore, brought, remember, why_restricted
+from qcode.cli.arguments import UsageError
+from qcode.cli.terminal import Left, ask, put, say, working_folder
 from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.text.clean import visible
 
@@ -22,6 +27,45 @@ _STATES = {
     "unpinned": "trusted before qcode kept what a folder brings: restricted until it is accepted",
     "unpinnable": "brings more than can be kept: restricted unless --trust is given",
 }
+_ANSWERS = ("1", "2", "3", "q")
+_LONGEST_COMMAND = 400
+_UNKNOWN = "qcode has not worked in this folder before:"
+_UNPINNED = "You trusted this folder before qcode kept what a folder brings:"
+_QUESTION = """\
+
+{heading}
+
+  {folder}
+
+It brings:
+
+{brings}
+
+Do you trust what is in it?
+
+  1  trust        from now on: it is used, and your rules and modes hold
+  2  once         the same, only for this run
+  3  restricted   it is ignored; the model may read here, and all else asks you
+  q  quit
+
+"""
+_CHANGE = """\
+
+What this folder brings is not what you trusted:
+
+  {folder}
+
+{changes}
+
+Do you trust it as it is now?
+
+  1  trust        from now on, as shown
+  2  once         the same, only for this run
+  3  restricted   it is ignored; the model may read here, and all else asks you
+  q  quit
+
+"""
+_CHOICE = "1, 2, 3 or q [3]: "
 
 
 def run_trust(rest: Sequence[str], state_dir: Path) -> int:
@@ -93,3 +137,58 @@ def _forget(store: TrustStore, folder: Path) -> int:
         raise QcodeError(f"trust cannot be taken back: {store.path}: {error.strerror}", ExitCode.FAILED) from None
     put(f"{visible(str(folder.resolve()))}: {'not trusted any more' if had else 'was not trusted'}\n")
     return 0
+
+
+def is_trusted(folder: Path, root: Path, state_dir: Path, *, by_flag: bool, is_attended: bool) -> bool:
+    """Decide for the project at `root`; only `is_attended` asks. Raise `Left` where the person left instead."""
+    if by_flag:
+        return True
+    standing = TrustStore(state_dir).look(root)
+    if standing.is_trusted or not is_attended:
+        return standing.is_trusted
+    text = _text(folder, root, standing)
+    if not text:
+        return False
+    answer = _answer(text)
+    if answer == "1":
+        complaint = remember(root, state_dir, standing.pieces) if not standing.problem else standing.problem
+        if complaint:
+            say(complaint)
+    return answer in ("1", "2")
+
+
+def note_for_pipes(root: Path, state_dir: Path, arguments: Sequence[str]) -> str:
+    """Return what pipe mode says where a folder that was trusted is not any more: why, and the command to run again."""
+    why = why_restricted(TrustStore(state_dir).look(root))
+    if not why:
+        return ""
+    command = visible(shlex.join(("qcode", "--trust", *arguments)))
+    again = command if len(command) <= _LONGEST_COMMAND else "the same with --trust"
+    return f"{why}. qcode trust shows it. To trust it for one run: {again}"
+
+
+def _text(folder: Path, root: Path, standing: Standing) -> str:
+    """Return the question, empty where there is nothing to ask about."""
+    shown = visible(str(root))
+    if standing.kind == "changed":
+        return _CHANGE.format(folder=shown, changes=indented(standing.differences()))
+    found = list(brought(folder, root, standing))
+    if not found:
+        return ""
+    width = max(20, *(len(name) for name, _ in found))
+    brings = "\n".join(f"  {name:<{width}} {what}" for name, what in found)
+    heading = _UNPINNED if standing.kind == "unpinned" else _UNKNOWN
+    return _QUESTION.format(heading=heading, folder=shown, brings=brings)
+
+
+def _answer(text: str) -> str:
+    answer = ask(text + _CHOICE) or "3"
+    while answer not in _ANSWERS:
+        answer = ask(_CHOICE) or "3"
+    if answer == "q":
+        raise Left
+    return answer
+
+
+def indented(text: str) -> str:
+    return "\n".join(f"  {line}".rstrip() for line in text.split("\n"))

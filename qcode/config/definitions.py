@@ -16,12 +16,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from qcode.config.errors import ConfigError
 from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name, type_words
 from qcode.config.load import KeyPath, Layer, Value, checked, file_layer, read_toml_text, servers_of
-from qcode.config.paths import PROJECT_FOLDER
+from qcode.config.paths import AGENTS_FOLDER, PROJECT_FOLDER
 from qcode.config.schema import find_key
 from qcode.config.settings import McpServer, Origin
+from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
 
 COMMANDS_FOLDER = "commands"
@@ -224,7 +224,6 @@ def is_same_folder(left: Path, right: Path) -> bool:
         return False
 
 
-AGENTS_FOLDER = "agents"
 MODELS = ("same", "small")
 _AGENT_KEYS = ("description", "prompt", "only_reads", "tools", "model")
 
@@ -306,8 +305,6 @@ def _limits(table: Mapping[str, object], fail: Callable[[str, str], ConfigError]
         raise fail("model", "model must be same or small")
     return only_reads, tuple(tools), model
 
-
-PROJECT_FILE = ".mcp.json"
 
 _STDIO = ("stdio",)
 _HTTP = ("http", "streamable-http", "streamableHttp", "streamable_http")

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from qcode.config.errors import ConfigError
 from qcode.config.kinds import type_words
 from qcode.config.lines import Places, TomlPath, find_places
 from qcode.config.load import KeyPath, checked, read_toml_text
 from qcode.config.schema import Key, dotted, quoted
+from qcode.protocol.errors import ConfigError
 
 
 def with_value(text: str, path: TomlPath, value: object) -> str:

@@ -13,14 +13,12 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
-from qcode import values
-from qcode.config.errors import ConfigError
 from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name, type_words
 from qcode.config.paths import ConfigPaths, project_file
 from qcode.config.schema import Key, canonical, dotted, find_key, is_table, leaves, nearest
@@ -38,7 +36,9 @@ from qcode.config.settings import (
     Tools,
     Ui,
 )
+from qcode.protocol.errors import ConfigError
 from qcode.protocol.usage import Price
+from qcode.values import dataclass
 
 _T = TypeVar("_T", Output, Network)
 
@@ -225,7 +225,7 @@ Scope: TypeAlias = Literal["user", "project", "extra"]
 _LARGEST = 1 << 20
 
 
-@values.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Value:
     """`items` are the origins of the items of a list that all layers join, in its order."""
 
@@ -255,13 +255,16 @@ def file_layer(file: Path, scope: Scope) -> Layer:
 
 def flag_layer(flags: Mapping[str, object]) -> Layer:
     """Check the values of flags, by the dotted name of the key they set; None means not given."""
-    from qcode.config.lines import parse_key
-
     layer = Layer()
     for name, value in flags.items():
         if value is None:
             continue
-        path = canonical(parse_key(name))
+        path = tuple(name.split("."))
+        if find_key(path) is None:
+            from qcode.config.lines import parse_key  # a quoted part
+
+            path = parse_key(name)
+        path = canonical(path)
         key = find_key(path)
         if key is None:
             raise ConfigError(f"no key {name}; the nearest is {nearest(path)}")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from qcode.config.errors import ConfigError
+from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
 
 CONFIG_NAME = "config.toml"
 PROJECT_FOLDER = ".qcode"
+AGENTS_FOLDER = "agents"
+MCP_FILE = ".mcp.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,17 @@ class ConfigPaths:
         except RuntimeError:
             raise ConfigError("QCODE_HOME begins with ~ but there is no such home folder; set a full path") from None
         return cls(root, root / "state", root / "cache")
+
+
+def may_exist(path: Path) -> bool:
+    """Return False if there is nothing at `path`; what cannot be looked at may be there."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def project_file(project_root: Path) -> Path:

@@ -41,6 +41,14 @@ _PLACEHOLDERS = {
 }
 
 
+_PRICES = {
+    "input": "USD per million input tokens; requires price.output",
+    "output": "USD per million output tokens",
+    "cache_read": "USD per million tokens read from a cache; default: the input price",
+    "cache_write": "USD per million tokens written to a cache; default: the input price",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """One key. `name` is how the documentation writes it."""
@@ -57,6 +65,11 @@ class Key:
     @property
     def kind(self) -> Kind:
         return self.meta.kind
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The only texts that a file may set, if it is a text with few values. The mode `bypass` is for a flag."""
+        return tuple(one for one in self.kind.choices if (self.path, one) != (("permissions", "mode"), "bypass"))
 
 
 def _keys_of(owner: type[Any], prefix: Path) -> Iterator[Key]:
@@ -80,19 +93,20 @@ def _all_keys() -> Iterator[Key]:
     yield from _keys_of(Sessions, ("sessions",))
     provider = ("providers", "*")
     yield from _keys_of(ProviderSettings, provider)
-    refused = {"is_project_allowed": False}
-    yield from (_inherited(one, provider, **refused) for one in _keys_of(Network, ()))
+    for one in _keys_of(Network, ()):
+        yield _inherited(one, provider, "as in [network], for this provider", is_project_allowed=False)
     yield from _keys_of(ModelSettings, ("models", "*"))
-    yield from (_inherited(one, ("models", "*", "output")) for one in _keys_of(Output, ()))
-    for name in ("input", "output", "cache_read", "cache_write"):
+    for one in _keys_of(Output, ()):
+        yield _inherited(one, ("models", "*", "output"), "as in [output], for this model")
+    for name, meaning in _PRICES.items():
         # A project that set a price could make any budget last for ever.
-        yield Key(("models", "*", "price", name), Meta(kinds.price(), is_project_allowed=False), None)
+        yield Key(("models", "*", "price", name), Meta(kinds.price(), meaning, is_project_allowed=False), None)
     yield from _keys_of(McpServer, ("mcp_servers", "*"))
 
 
-def _inherited(one: Key, prefix: Path, *, is_project_allowed: bool = True) -> Key:
+def _inherited(one: Key, prefix: Path, meaning: str, *, is_project_allowed: bool = True) -> Key:
     """Return a global key as a key of one provider or model: no flag and no default, for it falls back."""
-    return Key((*prefix, *one.path), Meta(one.kind, is_project_allowed=is_project_allowed), None)
+    return Key((*prefix, *one.path), Meta(one.kind, meaning, is_project_allowed=is_project_allowed), None)
 
 
 KEYS: tuple[Key, ...] = tuple(_all_keys())

@@ -4,26 +4,26 @@ The driver (`qcode.agent.driver`) calls `Turn.handle(input, now)` and performs t
 result of an effect comes back as the next input. Time and chance are data (`now`, `ReplyFailed.jitter`), so the same
 inputs always give the same effects, and every turn can be replayed in a test.
 
-What comes in (`effects.Input`):
+Inputs (`effects.Input`):
     UserSubmitted, CompactRequested   the first input of a turn
     ReplyEvent, ReplyFailed           the stream of the current request, or its failure
     ApprovalAnswered, ToolEnded       the verdict on a call, and its outcome
     WaitElapsed                       a backoff is over
     SteerQueued, CancelRequested      from the user, at any time
 
-What goes out (`effects.Effect`):
+Effects (`effects.Effect`):
     SendRequest, StopRequest, Wait    for the provider; at most one request streams
     AskApproval, RunTool              for the tools
     Append, Compact, Learn            for the session file and the limits learned about a host
     Emit                              an event for the front end
     EndTurn                           the last effect; every later input is ignored
 
-How a turn goes. `Turn.phase` and `Reply.phase` are values: print them to see what is waited for.
+The course of a turn. `Turn.phase` and `Reply.phase` are values: print them to see the current state.
     1. Idle -> Replying. The user's message is appended. A step begins: a `Reply` sends its first request, with an
        output cap of 8,000 tokens. If the window is nearly full, the turn is Compacting before that.
-    2. Replying. Each event goes to the current `Attempt`, which emits what may be shown. When the attempt ends, the
-       `assembler` says what it is (`ReplyShape`) and `recovery.decide(shape, budget)` says what follows: escalate,
-       continue, ask for the answer, repair or resume a call, run the calls, or finish.
+    2. Replying. Each event goes to the current `Attempt`, which emits the text that may be shown. When the attempt
+       ends, `assembler` classifies it (`ReplyShape`), and `recovery.decide(shape, budget)` decides the next action:
+       escalate, continue, ask for the answer, repair or resume a call, run the calls, or finish.
        If the stream breaks, `failures` replays it or continues its text after a Backoff, or ends the reply. If the
        window is full, the reply NeedsRoom: the turn is Compacting, and the reply resumes over the shorter history.
     3. Replying -> Calling, if the reply has calls. A `CallRound` gives each exactly one result: run, denied,
@@ -33,22 +33,22 @@ How a turn goes. `Turn.phase` and `Reply.phase` are values: print them to see wh
     5. Ended. The last reply has no calls and its answer passes the check (`Review`), or the turn was cancelled, failed
        or reached a limit. `TurnEnded` is emitted.
 
-Which file to open for which question:
-    turn              What comes next? What ends a turn, and with which outcome?
-    effects           Which inputs and effects are there? What is a turn set up with?
-    calls             Which calls run, in which order? What is the model told about the others?
-    reply/recovery    What is done about a truncated reply? One pure function, tested as a table.
-    reply/reply       How is such a decision carried out? What is shown, stored and judged?
-    reply/phase       What can a reply wait for? What is its result?
-    reply/failures    What follows a broken stream, a refused request, a full window, a truncated call?
-    reply/assembler   Which kind of reply was this attempt? Is a call complete?
-    reply/attempt     What of the stream is shown, and under which block number? What is inline thinking?
-    reply/seam        How is repeated text removed where a continuation begins?
-    reply/repetition  When is a model stopped because it repeats itself?
-    reply/requests    What exactly is sent? The texts for the model are in `synthetic`.
-    caps, counting    How many tokens may a reply have? How large is a prompt?
-    compactor         When is the transcript compacted, and how? What is kept is in `compaction`.
-    transcript        What makes a history valid for every provider?
-    model_facts       What is known about a model, and what did its host teach?
-    ledger            How many requests, tokens and dollars did the turn use?
+Where to look:
+    turn              the next step, the end of a turn and its outcome
+    effects           all inputs and effects, the settings of a turn, the check of its answer
+    calls             which calls run and in which order, and the results of those that do not
+    reply/recovery    the decision after an attempt: one pure function, tested as a table
+    reply/reply       how a decision is carried out: text that is shown, stored and judged
+    reply/phase       the phases of a reply, and its result
+    reply/failures    broken streams, refused requests, full windows, truncated calls
+    reply/assembler   the kind of reply that an attempt was, and whether its calls are complete
+    reply/attempt     the part of a stream that is shown, its block numbers, inline thinking
+    reply/seam        removal of repeated text at the start of a continuation
+    reply/repetition  detection of a model that repeats itself
+    reply/requests    the exact requests; their texts for the model are in `synthetic`
+    caps, counting    output caps, and the size of a prompt
+    compaction        when the transcript is compacted; how, and what is kept, is in `compactor`
+    transcript        the rules of a history that every provider accepts
+    model_facts       facts about a model, and limits learned from its host
+    ledger            requests, tokens and cost of a turn
 """

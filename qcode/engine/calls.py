@@ -1,8 +1,8 @@
-"""The calls of one reply: judged, approved, run or rejected, until each has its one result.
+"""The tool calls of one reply: each is approved, run or rejected, and gets exactly one result.
 
-They run one after another, or all together if none of them changes anything. A call that is incomplete or malformed
-is answered and never run. What spans replies (rejections in a row, the budget of calls) is in `CallLimits`.
-`Repetition` detects a model that makes the same call again and again and gets the same result every time.
+Calls run one after another, or in parallel if all of them only read. An incomplete or malformed call is rejected and
+never run. `CallLimits` holds the counters that span replies (rejections in a row, the call budget). `Repetition`
+detects a model that keeps making the same call and keeps getting the same result.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from qcode.engine import synthetic
@@ -21,35 +21,36 @@ from qcode.protocol.events import Denial, Signal, ToolFinished, ToolPayloadRepai
 from qcode.protocol.messages import Block, ToolCall, ToolResult
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.text.json import parse_object
+from qcode.values import dataclass
 
 MAX_SAME_CALLS = 3
 
 
 @dataclass(slots=True)
 class Repetition:
-    """The last call that ran, and how often in a row it ran with the result it had."""
+    """The last call that ran, and how many times in a row it ran with the same result."""
 
     call: tuple[str, str] | None = None
     result: str = ""
     count: int = 0
 
     def note(self, call: ToolCall, result: str) -> None:
-        """A call ran and gave this result."""
+        """Record a call that ran, and its result."""
         same = _key(call)
         is_again = same == self.call and result == self.result
         self.call, self.result, self.count = same, result, self.count + 1 if is_again else 1
 
     def repeats_of(self, call: ToolCall) -> int:
-        """Return how often in a row `call` has brought the same, or 0 where that is not yet often."""
+        """Return how often `call` gave the same result in a row, or 0 below `MAX_SAME_CALLS`."""
         return self.count if self.count >= MAX_SAME_CALLS and _key(call) == self.call else 0
 
     def forget(self) -> None:
-        """Count anew: the person has let the call run again."""
+        """Reset the count: the user approved the repeated call."""
         self.call, self.count = None, 0
 
 
 def _key(call: ToolCall) -> tuple[str, str]:
-    """Return what makes two calls the same, however their arguments are spelled."""
+    """Return a key that is equal for two calls if only the formatting of their arguments differs."""
     return call.name, json.dumps(parse_object(call.arguments), sort_keys=True)
 
 
@@ -65,7 +66,10 @@ RECORDED_TEXT = "Recorded."
 
 @dataclass(slots=True)
 class CallLimits:
-    """Counters of a turn, and of the one it is `within`. `end` says that the turn must not go on, and why."""
+    """Call counters of a turn. `within` holds those of the enclosing turn, for a sub-agent.
+
+    `end` is set once a limit ends the turn, and names the limit; `note` explains it to the user.
+    """
 
     max_calls: int | None = None
     max_repairs: int = 1
@@ -79,7 +83,7 @@ class CallLimits:
     within: CallLimits | None = None
 
     def takes_call(self) -> bool:
-        """Count a call that is to run; return False where the budget of the prompt has no room for it."""
+        """Count a call that is about to run; return False if the call budget of the prompt is used up."""
         if self.within is not None:
             is_taken = self.within.takes_call()
         else:
@@ -91,7 +95,7 @@ class CallLimits:
         return is_taken
 
     def rejected_write(self, name: str, raw: str) -> int:
-        """Count a rejected write; the same one again and again ends the turn. Return how often in a row it came."""
+        """Count a rejected write and return how often it came in a row; `MAX_SAME_REJECTIONS` ends the turn."""
         key = (name, _target(raw))
         self.rejections = self.rejections + 1 if key == self.rejected else 1
         self.rejected = key
@@ -101,7 +105,7 @@ class CallLimits:
         return self.rejections
 
     def needs_repair(self, name: str, *, is_cut: bool) -> bool:
-        """Count a reply with a call that has to be sent again; return whether the model gets another try."""
+        """Count a reply whose call must be sent again; return whether the model gets another attempt."""
         self.repairs += 1
         if self.repairs <= self.max_repairs:
             return True
@@ -111,7 +115,7 @@ class CallLimits:
         return False
 
     def ran(self, *, wrote: bool) -> None:
-        """A call ran: the row of repairs is broken, and that of rejected writes where one was written at last."""
+        """Reset the count of repairs after a call ran, and the count of rejected writes if it wrote a file."""
         self.repairs = 0
         if wrote:
             self.rejections, self.rejected = 0, None
@@ -119,7 +123,7 @@ class CallLimits:
 
 @dataclass(slots=True)
 class CallRound:
-    """Works through the calls of one reply. `results`, in the order of the calls, is complete when `is_over`."""
+    """The processing of one reply's calls. `results`, in the order of the calls, is complete when `is_over`."""
 
     calls: Sequence[JudgedCall]
     tools: Mapping[str, ToolSpec]
@@ -143,12 +147,12 @@ class CallRound:
 
     @property
     def is_one_way(self) -> bool:
-        """Every call of the reply was a signal: the model waits for nothing."""
+        """Whether every call of the reply was a signal, so the model expects no result."""
         return len(self.signals) == len(self.calls)
 
     @property
     def runs_together(self) -> bool:
-        """Whether no call changes anything, so that their order means nothing."""
+        """Whether the calls may run in parallel: all of them only read."""
         ids = {judged.call.call_id for judged in self.calls}
         return len(ids) == len(self.calls) and all(self._only_reads(judged.call) for judged in self.calls)
 
@@ -157,7 +161,7 @@ class CallRound:
         return spec is not None and spec.only_reads(parse_object(call.arguments) or {})
 
     def advance(self, elapsed: float) -> list[Effect]:
-        """Begin the calls that may be begun now, answering those that are not to be run."""
+        """Start the calls that may start now, and reject those that must not run."""
         effects: list[Effect] = []
         while self._begun < len(self.calls) and (not self._open or self.runs_together):
             index, self._begun = self._begun, self._begun + 1
@@ -165,7 +169,7 @@ class CallRound:
         return effects
 
     def answered(self, answer: ApprovalAnswered, elapsed: float) -> list[Effect]:
-        """Take the verdict on an open call; another id, or a second verdict, changes nothing."""
+        """Apply the verdict on a pending call. An unknown id or a second verdict is ignored."""
         index = self._at(answer.call_id, ("asked", "repeating"))
         if index is None:
             return []
@@ -187,7 +191,7 @@ class CallRound:
         return [*settled, *self.advance(elapsed)]
 
     def ended(self, call_id: str, outcome: ToolOutcome, elapsed: float) -> list[Effect]:
-        """Take the outcome of a call that runs."""
+        """Store the outcome of a running call."""
         index = self._at(call_id, ("running",))
         if index is None:
             return []
@@ -197,7 +201,7 @@ class CallRound:
         return [*settled, *self.advance(elapsed)]
 
     def cancel(self) -> list[Effect]:
-        """Give every call without a result its one: cancelled."""
+        """Give every call that has no result yet the result "cancelled"."""
         effects: list[Effect] = []
         for index in range(len(self.calls)):
             if index not in self._results:
@@ -232,7 +236,7 @@ class CallRound:
         return [AskApproval(call, arguments, repeats)]
 
     def _reject_broken(self, index: int, *, writes_files: bool) -> list[Effect]:
-        """Answer a call that was cut or whose JSON is wrong, and count it against its budget, once for a reply."""
+        """Reject a truncated or malformed call, and count it against its budget, once per reply."""
         judged = self.calls[index]
         name, is_cut = judged.call.name, judged.state == "incomplete"
         if is_cut and writes_files:
@@ -249,8 +253,8 @@ class CallRound:
 
     @property
     def _adds_by(self) -> str:
-        """The tool that adds to a file there is: what the model is told to split a long write with."""
-        return next((name for name in ("edit", "apply_patch") if name in self.tools), "edit")
+        """The tool with which the model can append to an existing file, named in the split guidance."""
+        return next((name for name, spec in self.tools.items() if spec.edits_by), "edit")
 
     def _reject(self, index: int, text: str) -> list[Effect]:
         return self._settle(index, ToolOutcome(text, is_error=True, summary="not run"), "rejected")
@@ -267,7 +271,7 @@ class CallRound:
         return [Emit(ToolFinished(call, outcome, state))]
 
     def _note_repetition(self) -> None:
-        """Note results in the order of the calls, whatever the order they came in."""
+        """Record results in the order of the calls, not in the order in which they arrived."""
         while self._noted in self._results:
             if self._noted in self._ran:
                 self.limits.same.note(self.calls[self._noted].call, self._results[self._noted].content)
@@ -281,6 +285,6 @@ def _unknown_tool_text(name: str, tools: Mapping[str, ToolSpec]) -> str:
 
 
 def _target(raw: str) -> str:
-    """Return what a cut write was about: its path where that came before the cut, else how the arguments begin."""
+    """Return what a truncated write targets: its path if that was received, otherwise the start of its arguments."""
     path = _PATH.search(raw)
     return path.group(0) if path else raw[:300]

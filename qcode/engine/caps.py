@@ -1,6 +1,6 @@
-"""How many output tokens a request may ask for: the first cap, the escalated one, and the fit into the window.
+"""Output caps: the cap of the first request, the escalated cap, and how both are clamped to the context window.
 
-The constants are the defaults of `[output]` in the configuration and are named there in lower case.
+The constants are the defaults of `[output]` in the configuration, where their names are lower case.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HIT_FLOOR, _HIT_SHARE = 2, 0.005
 
 @dataclass(frozen=True, slots=True)
 class OutputSettings:
-    """What the person set about output limits; `override` is a cap from a flag, a file or the environment."""
+    """The user's settings for output limits; `override` is a cap from a flag, a config file or the environment."""
 
     override: int | None = None
     can_escalate: bool = True
@@ -41,7 +41,7 @@ class OutputSettings:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """The caps of one reply, before they are fitted into the window. `escalated` is None where none would help."""
+    """The caps of one reply, before they are clamped to the window. `escalated` is None if escalation cannot help."""
 
     first: int
     escalated: int | None
@@ -53,8 +53,8 @@ class Caps:
 def caps_for(settings: OutputSettings, known_limit: int | None, *, is_silently_capped: bool = False) -> Caps:
     """Return the caps of a reply.
 
-    `known_limit` is the model's own output limit where the catalog, the configuration or the host itself named one.
-    `is_silently_capped`: this host was seen to cut far below what it was asked for, so asking for more gains nothing.
+    `known_limit` is the model's own output limit, if the catalog, the configuration or the host named one.
+    `is_silently_capped`: this host truncates far below the requested cap, so a higher cap gains nothing.
     """
     wanted = settings.override or CAPPED_DEFAULT_MAX_TOKENS
     first = wanted if known_limit is None else min(wanted, known_limit)
@@ -68,16 +68,16 @@ def caps_for(settings: OutputSettings, known_limit: int | None, *, is_silently_c
 
 
 def fit(cap: int, *, prompt_tokens: int, window: int | None, is_counted: bool) -> int | None:
-    """Clamp `cap` so that prompt and reply fit into the context window with a margin; None where no room is left.
+    """Clamp `cap` so that prompt and reply fit into the context window with a margin; None if no room is left.
 
-    `is_counted`: the provider itself counted the prompt; an estimate gets a wider margin.
+    `is_counted`: the provider counted the prompt. An estimated prompt gets a wider margin.
     """
     room = _room_for_both(window, is_counted=is_counted) - prompt_tokens
     return None if room < MIN_USEFUL_ROOM else min(cap, room)
 
 
 def room_for_prompt(cap: int, window: int | None) -> int:
-    """Return up to how many tokens a prompt leaves room for the whole of `cap`, however it was counted."""
+    """Return the largest prompt, in tokens, that leaves room for all of `cap`, even if the size is an estimate."""
     return _room_for_both(window, is_counted=False) - cap
 
 
@@ -88,9 +88,9 @@ def _room_for_both(window: int | None, *, is_counted: bool) -> int:
 
 
 def is_at_cap(output_tokens: int | None, cap: int) -> bool:
-    """Say whether reported output tokens are so close to the cap that was sent that the cap must have cut the reply.
+    """Return whether the reported output tokens are so close to the cap that the cap must have truncated the reply.
 
-    Far above the cap the server ignored it, and only its reason can tell.
+    A count far above the cap means that the server ignored the cap; then only its stop reason tells.
     """
     if output_tokens is None:
         return False
@@ -98,5 +98,5 @@ def is_at_cap(output_tokens: int | None, cap: int) -> bool:
 
 
 def is_far_below(output_tokens: int | None, cap: int) -> bool:
-    """Say whether a reply that was cut for length stopped at less than half of what was asked for."""
+    """Return whether a reply that was truncated for length stopped below half of its cap."""
     return output_tokens is not None and 2 * output_tokens < cap

@@ -1,254 +1,80 @@
-"""What a compaction keeps, word for word and in short: which messages stay, what stands for the others. Pure.
-
-Old tool output goes first. If that is not enough, a summary takes the place of everything before the last turns: the
-model's own words, and beside them what must not depend on a model: the user's prompts, files changed, open todos.
-`compactor` asks for the summary; here is everything that can be decided without one.
-"""
+"""When a conversation is compacted, and what came of it. How one is made is in `compactor`. Pure."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
-from qcode.engine.counting import estimate_text, size_messages
-from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult, user
-from qcode.protocol.tools import ToolSpec
-from qcode.text.json import JsonObject, parse_object
+from qcode.engine import caps
+from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
+from qcode.engine.counting import PromptCounter
+from qcode.engine.effects import Compact, CompactionSettings, Effect, Emit
+from qcode.engine.model_facts import KnownModel
+from qcode.protocol.events import Compacted, Notice
+from qcode.protocol.messages import Message
+from qcode.protocol.model import ModelRequest
 from qcode.values import dataclass
 
-COMPACT_AT = 0.8
-"""Share of the context window at which a conversation is compacted without being asked."""
-
-TAIL_SHARE = 0.25
-"""Share of the window that the last turns may take, word for word."""
-
-TARGET_SHARE = 0.5
-"""Leaving out old tool output is enough where at most this share of the window is left."""
-
-MIN_SHRINK = 0.9
-"""What is left must be at most this much of what was there."""
-
-MIN_OLD_TOKENS = 500
-"""Less than this is not worth a summary."""
-
-SHORT_OUTPUT_CHARS = 400
-LARGEST_IN_TAIL_SHARE = 0.15
-_SAID_CHARS, _SAID_EACH_CHARS = 12_000, 2_000
-_CALL_CHARS, _RESULT_CHARS = 600, 1_500
-_FILES, _TODO_CHARS = 100, 4_000
+Cause: TypeAlias = Literal["threshold", "full", "asked"]
 
 Part: TypeAlias = "int | Message"
-"""A message that stays, by its position, or what stands in the place of others."""
-
-_SUMMARY, _SAID, _TOUCHED, _TODOS = "conversation_summary", "person_said", "files_changed", "open_todos"
+"""The index of a message that stays, or a message that replaces others."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """A transcript as a compaction sees it: everything before `tail` may go, the rest stays word for word."""
+class CompactionResult:
+    """The result of a compaction. `parts` is None if it failed; `problem` tells the user why, or what was lost."""
 
-    messages: tuple[Message, ...]
-    tail: int
-    window: int
+    parts: tuple[Part, ...] | None
+    before: int
+    after: int
+    kind: Literal["output", "summary"] = "output"
+    problem: str = ""
+
+
+_GROWTH_SHARE = 0.1
+"""Share of the window that must fill up again before the next compaction of the same turn."""
+
+
+def compaction_effects(result: CompactionResult) -> list[Effect]:
+    """Return the effects of a finished compaction: the new transcript, and notices for the user."""
+    effects: list[Effect] = []
+    if result.parts is not None:
+        effects += [Compact(result.parts), Emit(Compacted(result.before, result.after, result.kind))]
+    if result.problem:
+        effects.append(Emit(Notice("warning", result.problem)))
+    return effects
+
+
+class CompactionScheduler:
+    """Decides when to compact within one turn. After a failed compaction, automatic compaction is disabled."""
+
+    def __init__(self, settings: CompactionSettings | None) -> None:
+        self._settings = settings
+        self._floor = 0
+        self._has_failed = False
 
     @property
-    def old(self) -> tuple[Message, ...]:
-        return self.messages[: self.tail]
+    def is_able(self) -> bool:
+        return self._settings is not None and not self._has_failed
 
+    def is_due(self, request: ModelRequest, model: KnownModel, counter: PromptCounter) -> bool:
+        """Return whether the window is so full that the conversation must be compacted before `request`."""
+        settings = self._settings
+        if settings is None or self._has_failed:
+            return False
+        window = model.window or DEFAULT_CONTEXT_WINDOW
+        size = counter.size_of(request, enough=int(settings.share * window))
+        if size.tokens < self._floor:
+            return False
+        room = caps.fit(request.max_tokens, prompt_tokens=size.tokens, window=model.window, is_counted=size.is_counted)
+        return room is None or size.tokens >= settings.share * window
 
-def shape_of(messages: Sequence[Message], window: int, *, is_asked: bool = False) -> Shape:
-    """Return where the last turns begin: as many as fit into their share, at the least the last step.
+    def start(self, model: KnownModel) -> KnownModel:
+        """Take note that a compaction starts; return the model that writes its summary."""
+        self._floor = int((model.window or DEFAULT_CONTEXT_WINDOW) * _GROWTH_SHARE)
+        return (self._settings.writer if self._settings is not None else None) or model
 
-    `is_asked`: by the person, so that a short conversation is shortened too.
-    """
-    kept = tuple(messages)
-    room = int(min(window, tokens_of(kept)) * TAIL_SHARE) if is_asked else int(window * TAIL_SHARE)
-    tail = 0
-    for at in range(len(kept) - 1, 0, -1):
-        room -= size_messages([kept[at]])
-        if room < 0 and tail:
-            break
-        if _may_begin(kept[at]):
-            tail = at
-    return Shape(kept, tail, window)
-
-
-def _may_begin(message: Message) -> bool:
-    """A history may be cut before a reply or a prompt, never between a call and its result."""
-    return message.role == "assistant" or not any(isinstance(block, ToolResult) for block in message.blocks)
-
-
-def tokens_of(messages: Iterable[Message]) -> int:
-    return size_messages(messages)
-
-
-def resolved(parts: Sequence[Part], messages: Sequence[Message]) -> list[Message]:
-    """Return the messages that `parts` stand for."""
-    return [messages[part] if isinstance(part, int) else part for part in parts]
-
-
-def without_old_output(shape: Shape) -> tuple[Part, ...]:
-    """Replace what old calls gave back by a short note, and what is huge in the last turns by its ends."""
-    parts: list[Part] = []
-    huge = int(shape.window * LARGEST_IN_TAIL_SHARE) * 4
-    for at, message in enumerate(shape.messages):
-        limit = SHORT_OUTPUT_CHARS if at < shape.tail else huge
-        blocks = tuple(_shortened(block, limit, is_old=at < shape.tail) for block in message.blocks)
-        parts.append(at if blocks == message.blocks else Message(message.role, blocks))
-    return tuple(parts)
-
-
-def _shortened(block: Block, limit: int, *, is_old: bool) -> Block:
-    if not isinstance(block, ToolResult):
-        return block
-    if is_old and (len(block.content) > limit or block.images):
-        images = f" and {len(block.images)} image(s)" if block.images else ""
-        note = f"[{len(block.content):,} characters of old output{images} left out to save room; call again if needed]"
-        return replace(block, content=note, images=()) if len(note) < len(block.content) or images else block
-    if len(block.content) <= limit:
-        return block
-    return replace(block, content=clipped(block.content, limit))
-
-
-def clipped(text: str, limit: int) -> str:
-    """Return `text` with its middle left out where it is longer than `limit` characters."""
-    if len(text) <= limit:
-        return text
-    half = max(limit // 2 - 30, 1)
-    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
-
-
-def summarized(shape: Shape, words: str, tools: Iterable[ToolSpec]) -> tuple[Part, ...]:
-    """Return the transcript with a summary, `words` of the model, in the place of everything old."""
-    sections = [
-        "Earlier parts of this conversation were replaced by this summary to make room. Take it as what was said and "
-        "done; the messages after it follow word for word.",
-        words.strip(),
-        _section(_SAID, "What the person said, word for word, the latest last:", said(shape.old)),
-        _section(_TOUCHED, "Files that were changed:", "\n".join(files_touched(shape.old, tools))),
-        _section(_TODOS, "The last list of todos:", open_todos(shape.old)),
-    ]
-    text = "\n\n".join(section for section in sections if section)
-    summary = user(f"<{_SUMMARY}>\n{text}\n</{_SUMMARY}>")
-    trimmed = without_old_output(shape)
-    return (summary, *trimmed[shape.tail :])
-
-
-def is_summary(message: Message) -> bool:
-    return message.role == "user" and message.text.startswith(f"<{_SUMMARY}>")
-
-
-def said(messages: Iterable[Message]) -> str:
-    """Return what the person said in these messages, within bounds: of much the latest is kept."""
-    texts: list[str] = []
-    for message in messages:
-        if message.role != "user":
-            continue
-        for block in message.blocks:
-            if not isinstance(block, Text):
-                continue
-            if block.text.startswith(f"<{_SUMMARY}>"):
-                texts += _within(block.text, _SAID)
-            else:
-                texts.append(f"- {clipped(block.text, _SAID_EACH_CHARS)}")
-    kept: list[str] = []
-    room = _SAID_CHARS
-    for text in reversed(texts):
-        room -= len(text)
-        if room < 0 and kept:
-            kept.append("- (earlier messages left out)")
-            break
-        kept.append(clipped(text, _SAID_CHARS))
-    return "\n".join(reversed(kept))
-
-
-def files_touched(messages: Iterable[Message], tools: Iterable[ToolSpec]) -> list[str]:
-    """Return the files that calls of writing tools named, the latest last, each once."""
-    writers = {tool.name for tool in tools if tool.writes_files}
-    found: dict[str, None] = {}
-    for message in messages:
-        names: list[str] = []
-        if is_summary(message):
-            names += [line for text in _within(message.text, _TOUCHED) for line in text.split("\n")]
-        for call in message.calls:
-            if call.name in writers:
-                names += _paths_of(parse_object(call.arguments) or {})
-        for name in names:
-            found.pop(name, None)
-            found[name] = None
-    return list(found)[-_FILES:]
-
-
-_PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
-
-
-def _paths_of(arguments: JsonObject) -> list[str]:
-    named = [value for key, value in arguments.items() if key.endswith("path") and isinstance(value, str)]
-    texts = [value for value in arguments.values() if isinstance(value, str)]
-    return named + [path for text in texts for path in _PATCHED.findall(text)]
-
-
-def open_todos(messages: Sequence[Message]) -> str:
-    """Return the last list of todos the model kept, as it wrote it."""
-    for message in reversed(messages):
-        for call in reversed(message.calls):
-            if "todo" in call.name.lower() and parse_object(call.arguments) is not None:
-                return clipped(call.arguments, _TODO_CHARS)
-        if is_summary(message):
-            return "\n".join(_within(message.text, _TODOS))
-    return ""
-
-
-def rendered(messages: Sequence[Message], most_tokens: int) -> str:
-    """Return messages as a text to be summarized, its middle left out where it is too long."""
-    pieces = [piece for message in messages for piece in _pieces(message)]
-    if estimate_text("\n".join(pieces)) <= most_tokens:
-        return "\n".join(pieces)
-    head, tail = _fitting(pieces, most_tokens // 4), _fitting(pieces[::-1], most_tokens * 3 // 4 - 16)[::-1]
-    return "\n".join([*head, "[... the middle is left out ...]", *tail])
-
-
-def _fitting(pieces: Iterable[str], most_tokens: int) -> list[str]:
-    kept: list[str] = []
-    for piece in pieces:
-        cost = estimate_text(piece) + 1
-        if cost > most_tokens:
-            kept += [clipped(piece, most_tokens)] if most_tokens > 40 else []
-            break
-        most_tokens -= cost
-        kept.append(piece)
-    return kept
-
-
-def _pieces(message: Message) -> Iterator[str]:
-    who = "Person" if message.role == "user" else "Assistant"
-    for block in message.blocks:
-        match block:
-            case Text():
-                yield f"{who}: {block.text}"
-            case ToolCall():
-                yield f"[calls {block.name} {clipped(block.arguments, _CALL_CHARS)}]"
-            case ToolResult():
-                kind = "failed" if block.is_error else "gave"
-                yield f"[{block.name} {kind}: {clipped(block.content, _RESULT_CHARS)}]"
-            case Image():
-                yield f"[{who} shows an image]"
-            case Reasoning():
-                pass
-
-
-def _section(tag: str, heading: str, body: str) -> str:
-    return f"{heading}\n<{tag}>\n{body}\n</{tag}>" if body else ""
-
-
-def _within(text: str, tag: str) -> list[str]:
-    """Return what stands between the tags; not by a pattern, which reads to the end again for each opening tag."""
-    opening, closing = f"<{tag}>\n", f"\n</{tag}>"
-    found: list[str] = []
-    start = text.find(opening)
-    while start >= 0 and (end := text.find(closing, start + len(opening))) >= 0:
-        found.append(text[start + len(opening) : end])
-        start = text.find(opening, end + len(closing))
-    return found
+    def end(self, result: CompactionResult) -> None:
+        """Record the result of a compaction, which decides when the next one is due."""
+        self._has_failed = result.parts is None
+        self._floor += result.after

@@ -1,29 +1,31 @@
-"""Compaction: when it is due (`CompactionScheduler`), and one that runs (`Compactor`).
+"""A compaction that runs: what it keeps word for word, what it puts in the place of the rest. Pure.
 
-A compaction leaves old output out, asks for a summary if that is not enough, and checks that the transcript shrank.
-At most two requests for a summary, each within the output limit and the window of the model that writes it. A failure
-changes nothing: the transcript stays as it is until there is something shorter. What is kept is in `compaction`.
+Old tool output is dropped first; if that is not enough, a summary is requested, and the transcript must have shrunk in
+the end. At most two requests, each within the output limit and the window of the model that writes the summary. A
+failure changes nothing. A summary stands for everything before the last turns, and beside it what must not depend on
+a model: the user's prompts, files changed, open todos. When a compaction is due is decided in `compaction`, and this
+loads with the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
-from qcode.engine import caps, compaction
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, OutputSettings
-from qcode.engine.compaction import Part, Shape
-from qcode.engine.counting import PromptCounter, estimate_text
-from qcode.engine.effects import Compact, Effect, Emit, Input, ReplyFailed, SendRequest, StopRequest, Wait, WaitElapsed
+from qcode.engine.compaction import Cause, CompactionResult, Part
+from qcode.engine.counting import PromptCounter, estimate_text, size_messages
+from qcode.engine.effects import Effect, Emit, Input, ReplyFailed, SendRequest, StopRequest, Wait, WaitElapsed
 from qcode.engine.ledger import Ledger
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.engine.reply.phase import ReplyResult
 from qcode.engine.reply.reply import Reply
 from qcode.engine.reply.requests import ReplyPlan
-from qcode.protocol.events import Compacted, Notice, Waiting
-from qcode.protocol.messages import Message, user
-from qcode.protocol.model import ModelRequest, RetrySettings
+from qcode.protocol.events import Waiting
+from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult, user
+from qcode.protocol.model import RetrySettings
 from qcode.protocol.reply import (
     BlockEnded,
     ReasoningDelta,
@@ -35,16 +37,15 @@ from qcode.protocol.reply import (
     UsageReported,
 )
 from qcode.protocol.tools import ToolSpec
+from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.engine.effects import CompactionSettings
+    pass
 
 MAX_SUMMARY_REQUESTS = 2
 SUMMARY_CAP = 8_000
 _MARGIN_SHARE = 0.15
-
-Cause: TypeAlias = Literal["threshold", "full", "asked"]
 
 SYSTEM = (
     "You summarize a conversation between a person and a coding assistant, so that the assistant can go on with your "
@@ -57,26 +58,16 @@ SYSTEM = (
 SHORTER = "Write at most 600 words."
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionResult:
-    """`parts` is None where it came to nothing; `problem` says why, or what else a person should know."""
-
-    parts: tuple[Part, ...] | None
-    before: int
-    after: int
-    kind: Literal["output", "summary"] = "output"
-    problem: str = ""
-
-
 _STREAMED = (
     ReplyStarted, TextDelta, ReasoningDelta, ToolCallStarted, ToolArgsDelta, BlockEnded, UsageReported, ReplyEnded
 )  # fmt: skip
 
 
 class Compactor:
-    """`writer` writes the summary; `is_other`: it is not the model of the conversation. `size` is the prompt as known.
+    """One  `writer` is the model that writes the summary; `size` is the size of the prompt in tokens.
 
-    `result` is there once it is over. Every request it made is in `ledger`.
+    `is_other`: the writer is not the model of the conversation. `result` is None until the compaction is over. `ledger`
+    counts every request it made.
     """
 
     def __init__(
@@ -95,14 +86,12 @@ class Compactor:
         self.writer = writer
         self.ledger = Ledger(writer.facts.price)
         self.is_other = (writer.provider, writer.name) != (model.provider, model.name)
-        self._shape: Shape = compaction.shape_of(
-            messages, model.window or DEFAULT_CONTEXT_WINDOW, is_asked=cause == "asked"
-        )
+        self._shape: Shape = shape_of(messages, model.window or DEFAULT_CONTEXT_WINDOW, is_asked=cause == "asked")
         self._tools = tools
         self._retries = retries
         self._cause = cause
         self._focus = focus
-        self._before = compaction.tokens_of(messages)
+        self._before = tokens_of(messages)
         self._fixed = max(0, size - self._before)
         self._reply: Reply | None = None
         self._asked = 0
@@ -112,23 +101,23 @@ class Compactor:
 
     def begin(self) -> list[Effect]:
         shape = self._shape
-        trimmed = compaction.without_old_output(shape)
+        trimmed = without_old_output(shape)
         after = self._size(trimmed)
-        is_enough = self._fixed + after <= shape.window * compaction.TARGET_SHARE and self._is_shorter(after)
+        is_enough = self._fixed + after <= shape.window * TARGET_SHARE and self._is_shorter(after)
         if is_enough and self._cause != "asked":
             return self._finish(trimmed, "output")
-        if compaction.tokens_of(shape.old) < compaction.MIN_OLD_TOKENS:
+        if tokens_of(shape.old) < MIN_OLD_TOKENS:
             if self._is_shorter(after):
                 return self._finish(trimmed, "output")
             if self._cause != "asked":
-                # Nobody asked for it and nothing could come of it: what is said is why the request does not fit.
+                # An automatic compaction that cannot help stays silent: the user learns why the request does not fit.
                 self.result = CompactionResult(None, self._before, self._before)
                 return []
             return self._fail("there is too little before the last turn")
         return self._ask()
 
     def handle(self, given: Input) -> list[Effect]:
-        """Take what the stream of the summary gives, a failure of it, or the end of a wait."""
+        """Handle an event of the summary's stream, its failure, or the end of a wait."""
         reply = self._reply
         if reply is None or self.result is not None:
             return []
@@ -143,7 +132,7 @@ class Compactor:
         return self._from_reply(effects)
 
     def cancel(self, *, is_unsent: bool) -> CompactionResult:
-        """Stop here; nothing changes."""
+        """Stop and leave the transcript unchanged."""
         if self._reply is not None and self._reply.result is None:
             self._reply.cancel(is_unsent=is_unsent)
         if self.result is None:
@@ -157,14 +146,14 @@ class Compactor:
         room = window - cap - int(window * _MARGIN_SHARE) - 2_048 - estimate_text(SYSTEM)
         asked = [f"Pay special attention to: {self._focus}"] if self._focus else []
         asked += [SHORTER] if self._asked > 1 else []
-        text = compaction.rendered(self._shape.old, max(room, 256))
+        text = rendered(self._shape.old, max(room, 256))
         prompt = "\n\n".join([f"<conversation>\n{text}\n</conversation>", "Summarize this conversation.", *asked])
         plan = ReplyPlan(SYSTEM, (user(prompt),), (), None, OutputSettings(cap, max_continuations=0), self._retries)
         self._reply = Reply(plan, self.writer, PromptCounter(), self.ledger, turn=0, step=0)
         return self._from_reply(self._reply.begin())
 
     def _from_reply(self, effects: list[Effect]) -> list[Effect]:
-        """Pass on what sends and waits; what the summary's model shows is not for a front end."""
+        """Pass on requests and waits, but no text: a front end does not show the summary being written."""
         reply = self._reply
         assert reply is not None
         passed = [kept for effect in effects if (kept := self._passed(effect)) is not None]
@@ -188,7 +177,7 @@ class Compactor:
         words = result.message.text if result.message is not None else ""
         is_whole = result.ending == "done"
         if words.strip() and (is_whole or (result.ending == "cut" and self._asked == MAX_SUMMARY_REQUESTS)):
-            parts = compaction.summarized(self._shape, words, self._tools)
+            parts = summarized(self._shape, words, self._tools)
             if self._is_shorter(self._size(parts)):
                 return self._finish(parts, "summary")
             why = "the summary was no shorter"
@@ -199,8 +188,8 @@ class Compactor:
         return self._fail(why)
 
     def _fail(self, why: str) -> list[Effect]:
-        """Leave out old output where that helps at all; else change nothing."""
-        trimmed = compaction.without_old_output(self._shape)
+        """Drop old tool output if that shortens the transcript; otherwise leave it unchanged."""
+        trimmed = without_old_output(self._shape)
         if self._is_shorter(self._size(trimmed)):
             return self._finish(trimmed, "output", f"No summary could be made ({why}); old tool output was left out.")
         text = f"The conversation could not be compacted: {why.rstrip('.')}."
@@ -213,59 +202,237 @@ class Compactor:
         return []
 
     def _size(self, parts: tuple[Part, ...]) -> int:
-        return compaction.tokens_of(compaction.resolved(parts, self._shape.messages))
+        return tokens_of(resolved(parts, self._shape.messages))
 
     def _is_shorter(self, tokens: int) -> bool:
-        return tokens < self._before and tokens <= self._before * compaction.MIN_SHRINK
+        return tokens < self._before and tokens <= self._before * MIN_SHRINK
 
 
-_GROWTH_SHARE = 0.1
-"""How much of the window must fill anew before the next compaction, where the last one could not empty it further."""
+TAIL_SHARE = 0.25
+"""Share of the window that the last turns may fill; they are kept verbatim."""
+
+TARGET_SHARE = 0.5
+"""No summary is requested if the conversation fills at most this share without its old tool output."""
+
+MIN_SHRINK = 0.9
+"""A compaction must shrink the conversation to at most this share of its size."""
+
+MIN_OLD_TOKENS = 500
+"""Fewer old tokens than this are not worth a summary."""
+
+SHORT_OUTPUT_CHARS = 400
+LARGEST_IN_TAIL_SHARE = 0.15
+_SAID_CHARS, _SAID_EACH_CHARS = 12_000, 2_000
+_CALL_CHARS, _RESULT_CHARS = 600, 1_500
+_FILES, _TODO_CHARS = 100, 4_000
+
+_SUMMARY, _SAID, _TOUCHED, _TODOS = "conversation_summary", "person_said", "files_changed", "open_todos"
 
 
-def compaction_effects(result: CompactionResult) -> list[Effect]:
-    """Return what follows from a compaction that is over: the transcript it leaves, and what a person is told."""
-    effects: list[Effect] = []
-    if result.parts is not None:
-        effects += [Compact(result.parts), Emit(Compacted(result.before, result.after, result.kind))]
-    if result.problem:
-        effects.append(Emit(Notice("warning", result.problem)))
-    return effects
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A transcript split for compaction: everything before `tail` may be replaced, the rest stays verbatim."""
 
-
-class CompactionScheduler:
-    """Decides when to compact within one turn. After a failed compaction, automatic compaction is disabled."""
-
-    def __init__(self, settings: CompactionSettings | None) -> None:
-        self._settings = settings
-        self._floor = 0
-        self._has_failed = False
+    messages: tuple[Message, ...]
+    tail: int
+    window: int
 
     @property
-    def is_able(self) -> bool:
-        return self._settings is not None and not self._has_failed
+    def old(self) -> tuple[Message, ...]:
+        return self.messages[: self.tail]
 
-    def is_due(self, request: ModelRequest, model: KnownModel, counter: PromptCounter) -> bool:
-        """Say whether the window is so full that the conversation is to be compacted before `request`."""
-        settings = self._settings
-        if settings is None or self._has_failed:
-            return False
-        window = model.window or DEFAULT_CONTEXT_WINDOW
-        size = counter.size_of(request, enough=int(settings.share * window))
-        if size.tokens < self._floor:
-            return False
-        room = caps.fit(request.max_tokens, prompt_tokens=size.tokens, window=model.window, is_counted=size.is_counted)
-        return room is None or size.tokens >= settings.share * window
 
-    def start(
-        self, messages: Sequence[Message], model: KnownModel, tools: tuple[ToolSpec, ...], retries: RetrySettings,
-        cause: Cause, size: int, focus: str,
-    ) -> Compactor:  # fmt: skip
-        writer = (self._settings.writer if self._settings is not None else None) or model
-        self._floor = int((model.window or DEFAULT_CONTEXT_WINDOW) * _GROWTH_SHARE)
-        return Compactor(tuple(messages), model, writer, tools, retries, cause=cause, size=size, focus=focus)
+def shape_of(messages: Sequence[Message], window: int, *, is_asked: bool = False) -> Shape:
+    """Split a transcript before its last turns: as many as fit into their share, at least the last step.
 
-    def end(self, result: CompactionResult) -> None:
-        """Take what a compaction came to: it decides when the next one is due."""
-        self._has_failed = result.parts is None
-        self._floor += result.after
+    `is_asked`: the user requested the compaction, so a short conversation is shortened too.
+    """
+    kept = tuple(messages)
+    room = int(min(window, tokens_of(kept)) * TAIL_SHARE) if is_asked else int(window * TAIL_SHARE)
+    tail = 0
+    for at in range(len(kept) - 1, 0, -1):
+        room -= size_messages([kept[at]])
+        if room < 0 and tail:
+            break
+        if _may_begin(kept[at]):
+            tail = at
+    return Shape(kept, tail, window)
+
+
+def _may_begin(message: Message) -> bool:
+    """Return whether a history may start with `message`: never between a call and its result."""
+    return message.role == "assistant" or not any(isinstance(block, ToolResult) for block in message.blocks)
+
+
+def tokens_of(messages: Iterable[Message]) -> int:
+    return size_messages(messages)
+
+
+def resolved(parts: Sequence[Part], messages: Sequence[Message]) -> list[Message]:
+    """Return the messages that `parts` refer to."""
+    return [messages[part] if isinstance(part, int) else part for part in parts]
+
+
+def without_old_output(shape: Shape) -> tuple[Part, ...]:
+    """Replace old tool output with a short note, and shorten very long output in the last turns in the middle."""
+    parts: list[Part] = []
+    huge = int(shape.window * LARGEST_IN_TAIL_SHARE) * 4
+    for at, message in enumerate(shape.messages):
+        limit = SHORT_OUTPUT_CHARS if at < shape.tail else huge
+        blocks = tuple(_shortened(block, limit, is_old=at < shape.tail) for block in message.blocks)
+        parts.append(at if blocks == message.blocks else Message(message.role, blocks))
+    return tuple(parts)
+
+
+def _shortened(block: Block, limit: int, *, is_old: bool) -> Block:
+    if not isinstance(block, ToolResult):
+        return block
+    if is_old and (len(block.content) > limit or block.images):
+        images = f" and {len(block.images)} image(s)" if block.images else ""
+        note = f"[{len(block.content):,} characters of old output{images} left out to save room; call again if needed]"
+        return replace(block, content=note, images=()) if len(note) < len(block.content) or images else block
+    if len(block.content) <= limit:
+        return block
+    return replace(block, content=clipped(block.content, limit))
+
+
+def clipped(text: str, limit: int) -> str:
+    """Return `text`, with its middle left out if it is longer than `limit` characters."""
+    if len(text) <= limit:
+        return text
+    half = max(limit // 2 - 30, 1)
+    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
+
+
+def summarized(shape: Shape, words: str, tools: Iterable[ToolSpec]) -> tuple[Part, ...]:
+    """Return the transcript with everything before the tail replaced by a summary; `words` is the model's text."""
+    sections = [
+        "Earlier parts of this conversation were replaced by this summary to make room. Take it as what was said and "
+        "done; the messages after it follow word for word.",
+        words.strip(),
+        _section(_SAID, "What the person said, word for word, the latest last:", said(shape.old)),
+        _section(_TOUCHED, "Files that were changed:", "\n".join(files_touched(shape.old, tools))),
+        _section(_TODOS, "The last list of todos:", open_todos(shape.old)),
+    ]
+    text = "\n\n".join(section for section in sections if section)
+    summary = user(f"<{_SUMMARY}>\n{text}\n</{_SUMMARY}>")
+    trimmed = without_old_output(shape)
+    return (summary, *trimmed[shape.tail :])
+
+
+def is_summary(message: Message) -> bool:
+    return message.role == "user" and message.text.startswith(f"<{_SUMMARY}>")
+
+
+def said(messages: Iterable[Message]) -> str:
+    """Return the user's own texts in these messages, clipped; if there is too much, the latest are kept."""
+    texts: list[str] = []
+    for message in messages:
+        if message.role != "user":
+            continue
+        for block in message.blocks:
+            if not isinstance(block, Text):
+                continue
+            if block.text.startswith(f"<{_SUMMARY}>"):
+                texts += _within(block.text, _SAID)
+            else:
+                texts.append(f"- {clipped(block.text, _SAID_EACH_CHARS)}")
+    kept: list[str] = []
+    room = _SAID_CHARS
+    for text in reversed(texts):
+        room -= len(text)
+        if room < 0 and kept:
+            kept.append("- (earlier messages left out)")
+            break
+        kept.append(clipped(text, _SAID_CHARS))
+    return "\n".join(reversed(kept))
+
+
+def files_touched(messages: Iterable[Message], tools: Iterable[ToolSpec]) -> list[str]:
+    """Return the files named in calls of writing tools, each once, the latest last."""
+    writers = {tool.name for tool in tools if tool.writes_files}
+    found: dict[str, None] = {}
+    for message in messages:
+        names: list[str] = []
+        if is_summary(message):
+            names += [line for text in _within(message.text, _TOUCHED) for line in text.split("\n")]
+        for call in message.calls:
+            if call.name in writers:
+                names += _paths_of(parse_object(call.arguments) or {})
+        for name in names:
+            found.pop(name, None)
+            found[name] = None
+    return list(found)[-_FILES:]
+
+
+_PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
+
+
+def _paths_of(arguments: JsonObject) -> list[str]:
+    named = [value for key, value in arguments.items() if key.endswith("path") and isinstance(value, str)]
+    texts = [value for value in arguments.values() if isinstance(value, str)]
+    return named + [path for text in texts for path in _PATCHED.findall(text)]
+
+
+def open_todos(messages: Sequence[Message]) -> str:
+    """Return the model's last todo list, as the JSON that the model wrote."""
+    for message in reversed(messages):
+        for call in reversed(message.calls):
+            if "todo" in call.name.lower() and parse_object(call.arguments) is not None:
+                return clipped(call.arguments, _TODO_CHARS)
+        if is_summary(message):
+            return "\n".join(_within(message.text, _TODOS))
+    return ""
+
+
+def rendered(messages: Sequence[Message], most_tokens: int) -> str:
+    """Return messages as a text for the summarizing model, with its middle left out if it is too long."""
+    pieces = [piece for message in messages for piece in _pieces(message)]
+    if estimate_text("\n".join(pieces)) <= most_tokens:
+        return "\n".join(pieces)
+    head, tail = _fitting(pieces, most_tokens // 4), _fitting(pieces[::-1], most_tokens * 3 // 4 - 16)[::-1]
+    return "\n".join([*head, "[... the middle is left out ...]", *tail])
+
+
+def _fitting(pieces: Iterable[str], most_tokens: int) -> list[str]:
+    kept: list[str] = []
+    for piece in pieces:
+        cost = estimate_text(piece) + 1
+        if cost > most_tokens:
+            kept += [clipped(piece, most_tokens)] if most_tokens > 40 else []
+            break
+        most_tokens -= cost
+        kept.append(piece)
+    return kept
+
+
+def _pieces(message: Message) -> Iterator[str]:
+    who = "Person" if message.role == "user" else "Assistant"
+    for block in message.blocks:
+        match block:
+            case Text():
+                yield f"{who}: {block.text}"
+            case ToolCall():
+                yield f"[calls {block.name} {clipped(block.arguments, _CALL_CHARS)}]"
+            case ToolResult():
+                kind = "failed" if block.is_error else "gave"
+                yield f"[{block.name} {kind}: {clipped(block.content, _RESULT_CHARS)}]"
+            case Image():
+                yield f"[{who} shows an image]"
+            case Reasoning():
+                pass
+
+
+def _section(tag: str, heading: str, body: str) -> str:
+    return f"{heading}\n<{tag}>\n{body}\n</{tag}>" if body else ""
+
+
+def _within(text: str, tag: str) -> list[str]:
+    """Return the texts between the tags. A regular expression would scan to the end again for each opening tag."""
+    opening, closing = f"<{tag}>\n", f"\n</{tag}>"
+    found: list[str] = []
+    start = text.find(opening)
+    while start >= 0 and (end := text.find(closing, start + len(opening))) >= 0:
+        found.append(text[start + len(opening) : end])
+        start = text.find(opening, end + len(closing))
+    return found

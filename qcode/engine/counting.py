@@ -1,7 +1,7 @@
-"""How large a prompt is: the provider's own count where there is one, a figure of our own for what was added since.
+"""Prompt sizes in tokens: the provider's last count, plus our own figure for the messages added since.
 
-A text is first held against its bound: no byte-level vocabulary makes more tokens of it than it has bytes. Only
-where that leaves a question open is it counted, by the function that is passed in, and else estimated.
+The upper bound of a text is its length in bytes, because no byte-level vocabulary makes more tokens of it. If the bound
+does not settle the question, the text is counted with the given tokenizer, or estimated if there is none.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ TOKENS_PER_IMAGE = 1_600
 _KEPT_COUNTS = 8
 _KEPT_TEXTS = 4_096
 MAX_ESTIMATED_SHARE = 10
-"""A prompt counts as counted while at most one part in so many of it was estimated."""
+"""A prompt counts as counted if at most 1/10 of it was estimated."""
 
 Measure: TypeAlias = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSize:
-    """`is_counted`: the provider counted it, all but what little was added since."""
+    """The size of a prompt. `is_counted`: the provider counted all of it but a small part that was added since."""
 
     tokens: int
     is_counted: bool
 
 
 def bound_text(text: str) -> int:
-    """Return what no byte-level vocabulary exceeds for `text`: its length in UTF-8."""
+    """Return an upper bound of the tokens of `text` in any byte-level vocabulary: its length in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def estimate_text(text: str) -> int:
-    """Return about how many tokens `text` is: four UTF-8 bytes each, rounded up."""
+    """Estimate the tokens of `text`: one for every four UTF-8 bytes, rounded up."""
     return -(-bound_text(text) // BYTES_PER_TOKEN)
 
 
@@ -50,7 +50,7 @@ def size_block(block: Block, measure: Measure = estimate_text) -> int:
         case Text():
             return measure(block.text)
         case Reasoning():
-            # What is encrypted or signed goes back whole, whatever of it was shown.
+            # Encrypted or signed reasoning is sent back in full, even if only a summary of it was shown.
             sealed = estimate_text(block.opaque.data) if block.opaque is not None else 0
             return max(measure(block.text), sealed)
         case ToolCall():
@@ -62,15 +62,15 @@ def size_block(block: Block, measure: Measure = estimate_text) -> int:
 
 
 def size_messages(messages: Iterable[Message], measure: Measure = estimate_text) -> int:
-    """Return the tokens of messages, with what each costs beside its texts."""
+    """Return the tokens of messages, with a fixed overhead for each."""
     return sum(TOKENS_PER_MESSAGE + sum(size_block(block, measure) for block in message.blocks) for message in messages)
 
 
 class PromptCounter:
-    """Sizes requests of one conversation; told after each reply what the provider counted.
+    """Measures the requests of one conversation. `record` stores the provider's count after each reply.
 
-    `count` returns the tokens of a text, or None where it cannot say now; it gives the same for the same text and
-    never blocks.
+    `count` returns the tokens of a text, or None if the vocabulary is not loaded yet. It is deterministic and never
+    blocks.
     """
 
     def __init__(self, count: Callable[[str], int | None] | None = None) -> None:
@@ -79,13 +79,13 @@ class PromptCounter:
         self._counts: list[tuple[tuple[Message, ...], int]] = []
         self._schemas: tuple[tuple[ToolSpec, ...], tuple[str, ...]] = ((), ())
         self.context_tokens = 0
-        """The size of the transcript as the provider last counted it, its reply included; 0 before that."""
+        """The provider's last count of the transcript, including its last reply; 0 before the first reply."""
 
     def size_of(self, request: ModelRequest, *, enough: int | None = None) -> PromptSize:
         """Return the size of `request`.
 
-        With `enough` it is exact where it matters: a prompt that might be larger than that is counted as well as it
-        can be, any other estimated.
+        With `enough`, a prompt that cannot exceed that many tokens is only estimated; a larger one is counted as
+        exactly as possible.
         """
         known, messages = self._known(request)
         measure: Measure = estimate_text
@@ -96,12 +96,12 @@ class PromptCounter:
         return PromptSize(tokens, is_counted=known is not None and added * MAX_ESTIMATED_SHARE <= known)
 
     def bound_of(self, request: ModelRequest) -> int:
-        """Return what `size_of` never exceeds, at next to no cost."""
+        """Return an upper bound of `size_of` without counting."""
         known, messages = self._known(request)
         return self._sum(request, known, messages, bound_text)
 
     def measure(self, text: str) -> int:
-        """Return the tokens of `text`: counted if that is possible now, else estimated."""
+        """Return the tokens of `text`: counted if possible, otherwise estimated."""
         if not text or self._count is None:
             return estimate_text(text)
         tokens = self._texts.get(text)
@@ -115,10 +115,10 @@ class PromptCounter:
         return tokens
 
     def record(self, request: ModelRequest, input_tokens: int | None, output_tokens: int | None = None) -> None:
-        """Remember what the provider counted for `request`; a count of None or 0 teaches nothing.
+        """Remember the provider's count for `request`; a count of None or 0 is ignored.
 
-        A few counts are kept, that of the longest history first: what a continuation was asked with is the beginning
-        of no other request, but what the first attempt was asked with is that of every later one.
+        A few counts are kept, the one for the longest history first. The messages of a first attempt are a prefix of
+        every later request, while those of a continuation are a prefix of none.
         """
         if not input_tokens:
             return
@@ -127,7 +127,7 @@ class PromptCounter:
         self._counts = sorted([(request.messages, input_tokens), *others], key=lambda count: -len(count[0]))
 
     def _known(self, request: ModelRequest) -> tuple[int | None, tuple[Message, ...]]:
-        """Return what the provider counted for the beginning of `request`, and the messages behind it."""
+        """Return the provider's count for the longest known prefix of `request`, and the messages after it."""
         for messages, tokens in self._counts:
             if request.messages[: len(messages)] == messages:
                 return tokens, request.messages[len(messages) :]
@@ -138,7 +138,7 @@ class PromptCounter:
         return fixed + size_messages(messages, measure)
 
     def _size_fixed(self, request: ModelRequest, measure: Measure) -> int:
-        """Return the size of what every request begins with: the system text and the tools."""
+        """Return the size of the part that all requests share: the system prompt and the tools."""
         tools, schemas = self._schemas
         if tools != request.tools:
             tools = request.tools

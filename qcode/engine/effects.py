@@ -1,7 +1,7 @@
-"""Inputs of a turn, the effects it asks for, its settings, and the check of its answer.
+"""The inputs of a turn, its effects, its settings, and the check of its answer.
 
-The driver performs effects in order and feeds the results back as inputs. An effect says what is wanted, never how.
-`Review` checks the answer of a turn with a function it is given (a JSON schema, say) and counts the tries.
+The driver performs the effects in order and feeds the results back as inputs. `Review` checks the final answer with a
+given function (for example, against a JSON schema) and counts the attempts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from decimal import Decimal
 from typing import TypeAlias
 
 from qcode.engine.caps import OutputSettings
-from qcode.engine.compaction import COMPACT_AT
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
 from qcode.protocol.events import AttemptRecord, TurnEvent
@@ -31,7 +30,7 @@ class UserSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class CompactRequested:
-    """The person asks for a compaction; the turn is that and nothing else. `focus` is what to pay attention to."""
+    """The user requests a compaction, which is the whole turn. `focus` says what the summary must keep."""
 
     focus: str = ""
 
@@ -52,9 +51,9 @@ class ToolEnded:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAnswered:
-    """The verdict on a call, from a rule or a person. `reason` goes to the model with a denial.
+    """The verdict on a call, from a rule or the user. The `reason` of a denial is sent to the model.
 
-    `text` is the result of the call itself, which then does not run: what a person answered to a question.
+    If `text` is set, it is the result of the call, which then does not run: the user's answer to a question.
     """
 
     call_id: str
@@ -65,7 +64,7 @@ class ApprovalAnswered:
 
 @dataclass(frozen=True, slots=True)
 class SteerQueued:
-    """What the person says while the turn runs. `attached` goes before the text."""
+    """A message from the user while the turn runs. `attached` is placed before the text."""
 
     text: str
     attached: tuple[Block, ...] = ()
@@ -77,7 +76,7 @@ class SteerQueued:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """`is_unsent`: the request asked for last has not left, and will not."""
+    """The user cancels the turn. `is_unsent`: the last `SendRequest` was not sent yet and will not be."""
 
     is_unsent: bool = False
 
@@ -102,9 +101,9 @@ Input: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class SendRequest:
-    """Stream a reply and feed its events back; at most one request is under way.
+    """Stream a reply and feed its events back; at most one request is in flight.
 
-    `is_summary`: it is for the model that writes summaries, which may be another one on another host.
+    `is_summary`: send it to the model that writes summaries, which may be a different one on a different host.
     """
 
     request: ModelRequest
@@ -113,7 +112,7 @@ class SendRequest:
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """Close the stream of the request under way; nothing it still gives may be fed back."""
+    """Close the stream of the current request and feed back none of its later events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +125,10 @@ class RunTool:
 
 @dataclass(frozen=True, slots=True)
 class AskApproval:
-    """Judge a call by the rules, ask the person where they say so, and feed `ApprovalAnswered` back.
+    """Judge a call by the rules, ask the user if they require it, and feed `ApprovalAnswered` back.
 
-    `repeats` is how often in a row the same call has just brought the same result, 0 for few: then ask in any case.
+    `repeats` is how often in a row the same call gave the same result, or 0 below the limit. If it is not 0, the user
+    is asked whatever the rules say.
     """
 
     call: ToolCall
@@ -150,7 +150,10 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Commit a message to the transcript and the session file. `attempts` is kept beside it, `mark` is for people."""
+    """Commit a message to the transcript and the session file.
+
+    `attempts` is stored with it; `mark` is a note that only the user sees.
+    """
 
     message: Message
     attempts: tuple[AttemptRecord, ...] = ()
@@ -159,14 +162,14 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Let the transcript go on with these: messages that stay, by their position in it, and what stands for others."""
+    """Replace the transcript: each part is the index of a message that stays, or a message that replaces others."""
 
     parts: tuple[int | Message, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class EndTurn:
-    """The turn is over; whatever still runs is to be stopped. `TurnEnded` was emitted just before."""
+    """The turn is over; stop whatever still runs. `TurnEnded` was emitted just before."""
 
 
 Effect: TypeAlias = SendRequest | StopRequest | RunTool | AskApproval | Wait | Emit | Append | Compact | Learn | EndTurn
@@ -177,18 +180,18 @@ MAX_ANSWER_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """Why an answer does not do: `reason` in one line for a person, `request` is what the model is sent."""
+    """Why an answer is invalid: `reason` is one line for the user, `request` is the message to the model."""
 
     reason: str
     request: str
 
 
 AnswerCheck: TypeAlias = Callable[[str], Complaint | None]
-"""Takes a whole, final answer; None where nothing is wrong with it. Pure: the same text, the same complaint."""
+"""Checks a complete final answer; returns None if it is valid. Pure."""
 
 
 class Review:
-    """The tries of one turn. `complaint` is what is wrong with the answer that was looked at last."""
+    """The checks of one turn's answers. `complaint` is about the last answer, None if it was valid."""
 
     def __init__(self, check: AnswerCheck | None) -> None:
         self.complaint: Complaint | None = None
@@ -196,7 +199,7 @@ class Review:
         self._check = check
 
     def asks_again(self, answer: str) -> bool:
-        """Look at an answer that would end the turn; return whether the model gets another try."""
+        """Check an answer that would end the turn; return whether the model gets another attempt."""
         if self._check is None:
             return False
         self.tries += 1
@@ -210,7 +213,7 @@ class Review:
 
     @property
     def error(self) -> ErrorInfo | None:
-        """What the turn ends with where its answer does not do."""
+        """The error with which the turn ends, None if its last answer is valid."""
         if self.complaint is None:
             return None
         text = f"no answer did in {MAX_ANSWER_TRIES} tries; the last one: {self.complaint.reason}"
@@ -219,8 +222,10 @@ class Review:
 
 @dataclass(frozen=True, slots=True)
 class TurnSettings:
-    """What a turn runs with. The limits are None where the person set none, `compaction` where it never compacts, and
-    `check` where any answer will do."""
+    """The settings of a turn.
+
+    A limit is None if the user set none, `compaction` is None if it is off, `check` is None if any answer is valid.
+    """
 
     system: str
     tools: tuple[ToolSpec, ...]
@@ -234,9 +239,16 @@ class TurnSettings:
     check: AnswerCheck | None = None
 
 
+COMPACT_AT = 0.8
+"""Share of the context window at which a conversation is compacted without being asked."""
+
+
 @dataclass(frozen=True, slots=True)
 class CompactionSettings:
-    """`writer` writes summaries, None: the model of the conversation. `share` of the window is when it begins."""
+    """`writer` is the model that writes summaries, None for the model of the conversation.
+
+    Compaction starts when the prompt fills `share` of the window.
+    """
 
     writer: KnownModel | None = None
     share: float = COMPACT_AT

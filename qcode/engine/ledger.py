@@ -1,4 +1,4 @@
-"""Counts what a turn used: requests by cause, tokens and cost of every one of them, discarded ones included."""
+"""Usage accounting of a turn: requests by cause, and the tokens and cost of all of them, discarded ones included."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ RequestCause: TypeAlias = Literal["initial", "escalations", "continuations", "re
 
 
 class Ledger:
-    """The sums of one turn. `cost` is None as soon as one request's cost is unknown; `spent` is what a budget is held
-    against: the same with estimates in the place of counts that never came. What a turn `within` another one uses
-    counts for both."""
+    """The totals of one turn. Usage of a sub-agent's turn is also added to the ledger it is `within`.
+
+    `cost` is None as soon as the cost of one request is unknown. `spent` is compared with a budget: it uses estimates
+    for counts that the provider did not report.
+    """
 
     def __init__(self, price: Price | None, *, within: Ledger | None = None) -> None:
         self.usage = Usage()
@@ -28,7 +30,7 @@ class Ledger:
 
     @property
     def whole(self) -> Ledger:
-        """The ledger of the prompt that all this is for."""
+        """The ledger of the outermost turn, which covers the whole prompt."""
         return self if self._within is None else self._within.whole
 
     def count(self, cause: RequestCause, requests: int = 1) -> None:
@@ -37,11 +39,11 @@ class Ledger:
             self._within.count(cause, requests)
 
     def uncount(self, cause: RequestCause) -> None:
-        """Take a `count` back: the request never left."""
+        """Undo a `count`: the request was not sent."""
         self.count(cause, -1)
 
     def add(self, usage: Usage, estimate: Usage, *, is_unused: bool = False) -> None:
-        """Add one request's usage. `is_unused`: the host never began to answer, so nothing was used."""
+        """Add the usage of one request. `is_unused`: the host sent no response, so it costs nothing."""
         if is_unused:
             self._put(usage, Decimal(0), Decimal(0))
             return
@@ -53,15 +55,15 @@ class Ledger:
         self._put(usage, cost_of(usage, self._price), cost_of(counts, self._price) or Decimal(0))
 
     def discard(self, usage: Usage) -> None:
-        """Mark usage that was added before as belonging to an attempt that was thrown away."""
+        """Count the output of an attempt, added before, as discarded."""
         self._discard(usage.output or 0)
 
     def keep(self, usage: Usage) -> None:
-        """Take a `discard` back: the attempt is what is left after all."""
+        """Undo a `discard`: the attempt is used after all."""
         self._discard(-(usage.output or 0))
 
     def take(self, other: Ledger) -> None:
-        """Add what a compaction used: all its requests, whatever their cause was there."""
+        """Add the usage of a compaction; all its requests count as `compactions`."""
         is_unknown = other.cost is None and other.api_calls.total > 0
         self._put(other.usage, None if is_unknown else other.cost or Decimal(0), other.spent)
         self.count("compactions", other.api_calls.total)

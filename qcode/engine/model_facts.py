@@ -1,8 +1,8 @@
-"""What is known of the model on its host: the facts of the catalog, and the limits that the host itself taught.
+"""Facts about a model on its host: those of the catalog, and limits learned from the host's errors.
 
 `learn_limit` reads a limit from the message of a refused request. A number counts only if the message, or the
-parameter it blames, speaks of the output cap or of the context, and only from 256 upwards, so that an error about
-something else teaches nothing.
+parameter that it names, is about the output cap or the context window, and only if it is at least 256. So an error
+about something else teaches nothing.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HostKnowledge:
-    """`output` and `window` are limits in tokens that the host named; they win over the catalog.
+    """Facts learned from a host. `output` and `window` are limits in tokens that override the catalog.
 
-    `refuses_marks`: it no longer knows the signatures in this history; that is no fact about the model.
+    `refuses_marks`: the host rejects the signatures in this history. This is a fact about the history, not the model.
     """
 
     output: int | None = None
@@ -67,7 +67,7 @@ class KnownModel:
 
     @property
     def sees_images(self) -> bool:
-        """Whether images may be sent; where nobody knows they may, and the host says."""
+        """Whether images may be sent. If it is unknown, they are sent, and the host's answer decides."""
         return self.facts.images is not False and not self.host.refuses_images
 
     def learning(self, learn: Learn) -> KnownModel:
@@ -79,25 +79,26 @@ MIN_LIMIT = 256
 _MAX_MESSAGE = 4_000
 _MAX_PARAM = 200
 _NUMBER = r"`?(?<!\d)(\d{1,3}(?:[,_]\d{3})++|\d++)`?"
-_OUTPUT_WORDS = re.compile(
+# All of these are texts: the search that first needs one compiles it, and few runs meet a refusal.
+_OUTPUT_WORDS = (
+    r"(?i)"
     r"max(?:imum)?[_ ]?(?:completion|output|new)?[_ ]?tokens|maxOutputTokens|completion tokens|output tokens"
-    r"|generat\w{1,20} tokens",
-    re.IGNORECASE,
+    r"|generat\w{1,20} tokens"
 )
-_WINDOW_WORDS = re.compile(
+_WINDOW_WORDS = (
+    r"(?i)"
     r"context(?:[_ ](?:length|window|size|limit))|max_seq_len|max_model_len|max_total_tokens"
     r"|maximum context|n_ctx|(?:prompt|input) is too long|context limit|maximum prompt length|input token count"
-    r"|input length|model token limit|inputs`? tokens \+|total (?:number of )?tokens",
-    re.IGNORECASE,
+    r"|input length|model token limit|inputs`? tokens \+|total (?:number of )?tokens"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedLimit:
-    """`output`: the largest cap the host takes; `window`: the whole context it has, in tokens.
+    """A limit in tokens: the largest output cap that the host accepts, or its whole context window.
 
-    `prompt` is how many tokens the server counted in the prompt, `total` how many in prompt and output cap together,
-    where its message says so.
+    `prompt` is the server's token count of the prompt, `total` its count of prompt and output cap together; None if the
+    message does not name them.
     """
 
     kind: Literal["output", "window"]
@@ -108,14 +109,14 @@ class LearnedLimit:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """One way servers put it.
+    """A pattern for one wording of a limit.
 
-    `group` is the number that is the limit, `prompt` the one that is the prompt's size; `is_exclusive`: the number
-    itself is already too much.
+    `group` is the regex group of the limit, `prompt` that of the prompt's size. `is_exclusive`: the number itself is
+    already too large ("less than 8192").
     """
 
     kind: Literal["output", "window", "either"]
-    pattern: re.Pattern[str]
+    pattern: str
     group: int
     prompt: int | None
     is_exclusive: bool
@@ -129,7 +130,7 @@ def _form(
     prompt: int | None = None,
     is_exclusive: bool = False,
 ) -> _Form:
-    return _Form(kind, re.compile(pattern.replace("#", _NUMBER), re.IGNORECASE), group, prompt, is_exclusive)
+    return _Form(kind, f"(?i){pattern.replace('#', _NUMBER)}", group, prompt, is_exclusive)
 
 
 _FORMS = (
@@ -163,32 +164,30 @@ _FORMS = (
     _form("either", r"supports? (?:up to |a maximum of |only )#"),
     _form("either", r"less than #", is_exclusive=True),
 )
-_DIGITS = re.compile(r"(?<![\w.])" + _NUMBER + r"(?![\w.]*\d)")
-_PROMPT = re.compile(
-    rf"{_NUMBER} (?:tokens )?(?:in|from) (?:the|your) (?:messages|prompt|input)"
+_DIGITS = r"(?<![\w.])" + _NUMBER + r"(?![\w.]*\d)"
+_PROMPT = (
+    rf"(?i){_NUMBER} (?:tokens )?(?:in|from) (?:the|your) (?:messages|prompt|input)"
     rf"|(?:request|prompt|input) (?:has|contains|is) {_NUMBER} (?:input |prompt )?tokens"
-    rf"|given: {_NUMBER} `?inputs`? tokens|^request \({_NUMBER} tokens\)",
-    re.IGNORECASE,
+    rf"|given: {_NUMBER} `?inputs`? tokens|^request \({_NUMBER} tokens\)"
 )
-_TOTAL = re.compile(
-    rf"requested (?:about |a total of )?{_NUMBER} tokens|max_total_tokens \({_NUMBER}\)|\(requested: {_NUMBER}\)",
-    re.IGNORECASE,
+_TOTAL = (
+    rf"(?i)requested (?:about |a total of )?{_NUMBER} tokens|max_total_tokens \({_NUMBER}\)|\(requested: {_NUMBER}\)"
 )
 
 
 def learn_limit(message: str, param: str | None = None, *, cap: int | None = None) -> LearnedLimit | None:
-    """Return the limit that a refusal names, or None where it names none that can be trusted.
+    """Return the limit that a refusal names, or None if it names none that can be trusted.
 
-    A message that repeats the output cap that was asked for, `cap`, speaks of it, whatever its words.
+    A message that contains the requested output cap, `cap`, is about that cap, whatever its wording.
     """
     message, param = message[:_MAX_MESSAGE], (param or "")[:_MAX_PARAM]
-    speaks_of_output = bool(_OUTPUT_WORDS.search(message)) or bool(_OUTPUT_WORDS.search(param))
-    speaks_of_output = speaks_of_output or cap in {_number(digits) for digits in _DIGITS.findall(message)}
-    speaks_of_window = bool(_WINDOW_WORDS.search(message)) or bool(_WINDOW_WORDS.search(param))
+    speaks_of_output = any(re.search(_OUTPUT_WORDS, text) for text in (message, param))
+    speaks_of_output = speaks_of_output or cap in {_number(digits) for digits in re.findall(_DIGITS, message)}
+    speaks_of_window = any(re.search(_WINDOW_WORDS, text) for text in (message, param))
     if not (speaks_of_output or speaks_of_window):
         return None
     for form in _FORMS:
-        found = form.pattern.search(message)
+        found = re.search(form.pattern, message)
         if found is None:
             continue
         if form.kind == "output" and not speaks_of_output:
@@ -206,8 +205,8 @@ def learn_limit(message: str, param: str | None = None, *, cap: int | None = Non
     return None
 
 
-def _first_number(pattern: re.Pattern[str], message: str) -> int | None:
-    found = pattern.search(message)
+def _first_number(pattern: str, message: str) -> int | None:
+    found = re.search(pattern, message)
     return None if found is None else _number(next(digits for digits in found.groups() if digits))
 
 
@@ -217,6 +216,6 @@ def _number(digits: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Learn:
-    """Remember something about this model on this host, across runs; `refuses_marks` for the running turn only."""
+    """Remember a fact about this model on this host across runs; `refuses_marks` only for the current turn."""
 
     fact: LearnedLimit | Literal["silently_capped", "refuses_prefill", "refuses_images", "refuses_marks"]

@@ -1,7 +1,7 @@
-"""What qcode itself says to a model: asking to resume, to answer now, to finish a call, and what a cut call is told.
+"""The texts that qcode itself sends to a model: resume a text, answer now, finish a call, rejections of calls.
 
-These texts live only in the request that needs them; `transcript` never stores one. Results of rejected calls are
-stored, because each call needs its one result.
+A text that asks for something exists only in the request that needs it and is never stored. Rejections are stored as
+tool results, because each call needs exactly one result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CALL_TAG = "json_so_far"
 
 
 def resume_text(text_so_far: str) -> str:
-    """Ask to go on with a text that the output limit cut; carries its last `RESUME_TAIL_CHARS` characters."""
+    """Ask for the rest of a text that the output limit truncated; quotes its last `RESUME_TAIL_CHARS` characters."""
     tail = _neutralised(text_so_far[-RESUME_TAIL_CHARS:], _TAG)
     return (
         "The output limit cut your reply off; nothing is wrong with it. Continue exactly where the text stops, with "
@@ -30,7 +30,7 @@ def resume_text(text_so_far: str) -> str:
 
 
 def broken_stream_text(text_so_far: str) -> str:
-    """Ask to go on with a text whose connection broke."""
+    """Ask for the rest of a text whose connection broke."""
     tail = _neutralised(text_so_far[-RESUME_TAIL_CHARS:], _TAG)
     return (
         "The connection broke while you were writing. Continue exactly where the text stops, with the very next "
@@ -50,7 +50,7 @@ ONE_WELL_FORMED_CALL = (
 
 
 def resumed_call_text(name: str, raw: str) -> str:
-    """Ask for the rest of a cut call's argument JSON."""
+    """Ask for the rest of the argument JSON of a truncated call."""
     tail = _neutralised(raw[-CALL_TAIL_CHARS:], _CALL_TAG)
     return (
         f"The output limit cut the arguments of your `{name}` call. Send only the raw JSON text that follows directly "
@@ -61,14 +61,14 @@ def resumed_call_text(name: str, raw: str) -> str:
 
 
 def marker_arguments(raw: str) -> str:
-    """Return the valid JSON that stands for arguments that were cut or could not be read."""
+    """Return valid JSON that replaces truncated or malformed arguments in the stored call."""
     return json.dumps({MARKER_KEY: True, "received_characters": len(raw)})
 
 
 def split_guidance(name: str, raw: str, cap: int, rejections: int, adds_by: str = "edit") -> str:
-    """Answer a cut write or edit: it was rejected, nothing was written, and how to go on.
+    """Return the result of a truncated write or edit: it was rejected, and how to split it.
 
-    `rejections` counts this one and the same ones directly before it; `adds_by` is the tool to add the rest with.
+    `rejections` counts the same rejection in a row, this one included; `adds_by` is the tool that can append.
     """
     text = (
         f"Rejected: the output limit of {cap} tokens cut this `{name}` call before its arguments were complete. It was "
@@ -85,7 +85,7 @@ def split_guidance(name: str, raw: str, cap: int, rejections: int, adds_by: str 
 
 
 def cut_call_text(name: str, cap: int) -> str:
-    """Answer any other cut call."""
+    """Return the result of any other truncated call."""
     return (
         f"Rejected: the output limit of {cap} tokens cut this `{name}` call before its arguments were complete. It was "
         "not run. Make one complete call only, with shorter arguments and no text before it."
@@ -93,7 +93,7 @@ def cut_call_text(name: str, cap: int) -> str:
 
 
 def malformed_call_text(name: str) -> str:
-    """Answer a call whose arguments are broken for another reason than a cut."""
+    """Return the result of a call whose arguments are invalid but not truncated."""
     return (
         f"The arguments of this `{name}` call are not valid JSON, so it was not run. Send the call again with one JSON "
         "object as its arguments; escape quotes, backslashes and newlines inside strings."
@@ -101,7 +101,7 @@ def malformed_call_text(name: str) -> str:
 
 
 def _progress(raw: str) -> str:
-    """Say how far the arguments got, by the last complete line of what would have been written."""
+    """Describe how far the arguments got, with the last complete line of the text to be written."""
     lines = raw.split("\\n")
     if len(lines) < 2:
         return f"It got as far as {len(raw)} characters of arguments."
@@ -111,7 +111,7 @@ def _progress(raw: str) -> str:
 
 
 def _unescaped(piece: str) -> str:
-    """Return a piece of a JSON string as the text it stands for, or as it is where that cannot be told."""
+    """Return part of a JSON string decoded, or unchanged if it cannot be decoded on its own."""
     start = re.search(r'"\w+"\s*:\s*"((?:[^"\\]|\\.)*)$', piece)
     body = start.group(1) if start else piece
     try:
@@ -122,5 +122,5 @@ def _unescaped(piece: str) -> str:
 
 
 def _neutralised(text: str, tag: str) -> str:
-    """Break every tag of that name inside `text`, so that the fence around it has one end only."""
+    """Escape every tag of that name inside `text`, so that the text cannot close the tag around it."""
     return re.sub(rf"<(\s*+/?+\s*+{tag})", r"<\\\1", text, flags=re.IGNORECASE)

@@ -1,9 +1,9 @@
-"""The rules of a transcript: what every provider accepts as a history, and parts that one host refuses.
+"""The rules for a valid history, and the removal of parts that one host refuses.
 
-Roles alternate and the first is the user's; each call of an assistant message has exactly one result in the user
-message after it, before everything else there; nothing is empty. A stored history is never changed, only what is sent.
-A host that takes no images, or no longer knows the signatures it made, would refuse every later request of the
-session: `without_part` leaves such parts out of what is sent.
+Every provider accepts this: roles alternate, starting with the user; each call of an assistant message has exactly one
+result at the start of the next user message; no block is empty. Only the copy that is sent is changed, never the
+stored history. A host that rejects images, or signatures that it made itself, would refuse every later request of the
+session: `without_part` removes such parts from the copy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def prepared(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return `messages` as a valid history; a valid one comes back equal."""
     history = _joined(_sendable(messages))
     while True:
-        # A message that holds nothing but results of calls that are not there falls away, and its neighbours meet.
+        # A message with only results of missing calls is dropped; its neighbours then have the same role.
         repaired = _joined(_answered(_from_the_first_prompt(history)))
         if repaired == history:
             return tuple(repaired)
@@ -33,7 +33,7 @@ def prepared(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def sendable_blocks(blocks: Iterable[Block]) -> tuple[Block, ...]:
-    """Return what of an assistant message can be sent: no blank text but one that is signed, no call twice."""
+    """Return the blocks of an assistant message that can be sent: no blank text unless signed, no duplicate call."""
     kept: list[Block] = []
     ids: set[str] = set()
     for block in blocks:
@@ -69,7 +69,7 @@ def _is_a_persons(block: Block) -> bool:
 
 
 def _joined(messages: Sequence[Message]) -> list[Message]:
-    """Join neighbours of one role; between two of the assistant's, calls get their results first."""
+    """Merge neighbours with the same role; missing results of calls are added between two assistant messages."""
     result: list[Message] = []
     for message in messages:
         if not result or result[-1].role != message.role:
@@ -102,7 +102,7 @@ def _answered(messages: Sequence[Message]) -> list[Message]:
 
 
 def _results_first(blocks: Sequence[Block], calls: Sequence[ToolCall]) -> tuple[Block, ...]:
-    """Return a user message's blocks with exactly one result per call, in the order of the calls, and first."""
+    """Return a user message's blocks, starting with exactly one result per call in the order of the calls."""
     given = {block.call_id: block for block in reversed(blocks) if isinstance(block, ToolResult)}
     results = [
         given.get(call.call_id) or ToolResult(call.call_id, call.name, INTERRUPTED_RESULT, is_error=True)
@@ -114,7 +114,7 @@ def _results_first(blocks: Sequence[Block], calls: Sequence[ToolCall]) -> tuple[
 
 RefusedPart: TypeAlias = Literal["images", "marks"]
 
-# Some servers answer a picture they cannot read with a 404 (no route takes it) or a 500 (no projector is loaded).
+# Some servers reject an image with a 404 (no route accepts it) or a 500 (no projector is loaded).
 _REFUSALS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.UNKNOWN_MODEL, ErrorKind.CONTEXT_OVERFLOW, ErrorKind.SERVER})
 _IMAGE_WORDS = re.compile(r"\bimages?\b|image_url|\bvision\b|multi-?modal|modalit(?:y|ies)|inline_?data", re.IGNORECASE)
 _UNSUPPORTED = re.compile(
@@ -127,20 +127,20 @@ _MARK_WORDS = re.compile(r"signature|encrypted[_ ]content|reasoning (?:item|cont
 
 
 def refused_part(error: ProviderError, request: ModelRequest) -> RefusedPart | None:
-    """Return the part of `request` that the host's own words blame, None where they blame none it holds."""
+    """Return the part of `request` that the host's error message names, None if it names none."""
     if error.kind not in _REFUSALS:
         return None
     words = f"{error.message} {error.code or ''} {error.param or ''}"
     if _MARK_WORDS.search(words) and error.kind is ErrorKind.BAD_REQUEST and has_marks(request.messages):
         return "marks"
     if _IMAGE_WORDS.search(words) and has_images(request.messages):
-        # Of a server's own failure only the plain word that it takes none counts: any other may pass.
+        # A server error counts only if it says that images are unsupported: others may be temporary.
         return "images" if error.kind is not ErrorKind.SERVER or is_lasting(error) else None
     return None
 
 
 def is_lasting(error: ProviderError) -> bool:
-    """Say whether a refused picture tells that the model takes none at all, and not that this one is bad."""
+    """Return whether the refusal means that the model accepts no images at all, not that this one is invalid."""
     return _UNSUPPORTED.search(error.message) is not None
 
 
@@ -161,7 +161,7 @@ def has_marks(messages: Iterable[Message]) -> bool:
 
 
 def without_part(messages: Iterable[Message], part: RefusedPart) -> tuple[Message, ...]:
-    """Return messages in which a text stands for each image, or in which nothing is signed."""
+    """Return messages with each image replaced by a text, or with all signatures removed."""
     change = _without_images if part == "images" else _without_mark
     return tuple(replace(message, blocks=tuple(change(block) for block in message.blocks)) for message in messages)
 
@@ -186,7 +186,7 @@ def _without_mark(block: Block) -> Block:
 
 
 def readable(messages: tuple[Message, ...], model: KnownModel) -> tuple[Message, ...]:
-    """Return a history as `model` can be sent it."""
+    """Return the history without the parts that `model` refuses."""
     if not model.sees_images and has_images(messages):
         messages = without_part(messages, "images")
     return without_part(messages, "marks") if model.host.refuses_marks else messages

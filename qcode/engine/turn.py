@@ -1,21 +1,20 @@
-"""A turn: one user message until the model is done with it. `handle(Input) -> list[Effect]`, pure.
+"""A turn: from one user message until the model is done. `handle(Input) -> list[Effect]`, pure.
 
-A turn is steps; a step is one reply and the calls it made. The reply is in `reply`, the calls in `calls`; here is
-what comes next, when the turn ends, and what it reports. Time arrives as `now`, in seconds of any clock.
-`Tally` counts what the turn has used and holds its limits. The turn of a sub-agent is `within` its caller's: what it
-uses counts for both, and the limits of the prompt hold for all of them together.
+A turn is a sequence of steps; a step is one reply and its tool calls. `reply` handles the reply and `calls` the calls;
+this module decides what comes next, when the turn ends, and what it reports. Time is passed in as `now`, in seconds.
+`Tally` holds the turn's usage and limits. A sub-agent's turn runs `within` its caller's: its usage counts for both,
+and the limits of the prompt apply to all turns together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from qcode.engine.calls import CallLimits, CallRound
 from qcode.engine.caps import CAPPED_DEFAULT_MAX_TOKENS, DEFAULT_CONTEXT_WINDOW
-from qcode.engine.compaction import resolved
-from qcode.engine.compactor import Cause, CompactionResult, CompactionScheduler, Compactor, compaction_effects
+from qcode.engine.compaction import Cause, CompactionResult, CompactionScheduler, compaction_effects
 from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import (
     Append,
@@ -69,25 +68,28 @@ from qcode.protocol.reply import (
 from qcode.protocol.usage import Price
 from qcode.values import dataclass
 
+if TYPE_CHECKING:
+    from qcode.engine.compactor import Compactor
+
 MAX_PAUSES = 20
 _DELTAS = frozenset({TextDelta, ReasoningDelta, ToolArgsDelta})
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing was given yet."""
+    """The turn has had no input yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replying:
-    """A step's reply is under way; what it waits for is in `reply.phase`."""
+    """The reply of a step is in progress; `reply.phase` says what it waits for."""
 
     reply: Reply
 
 
 @dataclass(frozen=True, slots=True)
 class Calling:
-    """The calls of `result` are judged and run."""
+    """The calls of `result` are being approved and run."""
 
     round: CallRound
     result: ReplyResult
@@ -95,7 +97,7 @@ class Calling:
 
 @dataclass(frozen=True, slots=True)
 class Compacting:
-    """The transcript is compacted; `then` says what follows, whether it could be shortened or not."""
+    """The transcript is being compacted; `then` says what follows, even if the compaction fails."""
 
     compactor: Compactor
     then: AfterCompaction
@@ -103,7 +105,7 @@ class Compacting:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The turn takes nothing more."""
+    """The turn is over and ignores every input."""
 
     outcome: Outcome
 
@@ -113,28 +115,29 @@ TurnPhase: TypeAlias = Idle | Replying | Calling | Compacting | Ended
 
 @dataclass(frozen=True, slots=True)
 class BeginStep:
-    """The window was nearly full before a step."""
+    """Compaction started before a step, because the window was nearly full."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeReply:
-    """The window was full in the middle of a reply: its phase is `NeedsRoom`."""
+    """Compaction started during a reply, because the window was full: the reply's phase is `NeedsRoom`."""
 
     reply: Reply
 
 
 @dataclass(frozen=True, slots=True)
 class EndCompaction:
-    """The user asked for the compaction; the turn is nothing else."""
+    """The user requested the compaction, which is the whole turn."""
 
 
 AfterCompaction: TypeAlias = BeginStep | ResumeReply | EndCompaction
 
 
 class Turn:
-    """`messages` is the transcript so far, `number` counts turns of the session from 1. Over once it gave `EndTurn`.
+    """One turn, over once it returned `EndTurn`. `phase` says what it waits for.
 
-    `tally` is that of a turn inside another one; of others it is their own. `phase` says what the turn waits for.
+    `messages` is the transcript so far. `number` counts the turns of the session from 1. `tally` is given for the turn
+    of a sub-agent; other turns make their own.
     """
 
     def __init__(
@@ -147,7 +150,7 @@ class Turn:
         number: int = 1,
         tally: Tally | None = None,
     ) -> None:
-        # Both may be exchanged before the first input, when more has become known.
+        # The driver may replace both before the first input, for example when a local server named its window.
         self.model = model
         self.settings = settings
         self.phase: TurnPhase = Idle()
@@ -170,7 +173,7 @@ class Turn:
         return isinstance(self.phase, Ended)
 
     def handle(self, given: Input, now: float = 0.0) -> list[Effect]:
-        """Take one input; return the effects it has, in the order to perform them. Nothing follows `EndTurn`."""
+        """Handle one input; return its effects in the order to perform them. Nothing follows `EndTurn`."""
         self._now = now
         phase = self.phase
         if isinstance(phase, Replying) and type(given) in _DELTAS:
@@ -180,7 +183,7 @@ class Turn:
         return [] if isinstance(phase, Ended) else self._dispatch(given)
 
     def withdraw(self, text: str) -> SteerQueued | None:
-        """Take back the last steering with this text; None where it has joined the turn, or never came."""
+        """Take back the last queued steering with this text; None if it was sent already, or never queued."""
         return self._steering.withdraw(text)
 
     def _dispatch(self, given: Input) -> list[Effect]:
@@ -238,7 +241,7 @@ class Turn:
         return [Emit(StepStarted(self._step)), *self._from_reply(reply, reply.begin())]
 
     def _history(self) -> tuple[Message, ...]:
-        """Return the transcript as this model can be sent it."""
+        """Return the transcript in the form that can be sent to this model."""
         return readable(prepared(self._messages), self.model)
 
     # Replies
@@ -255,7 +258,7 @@ class Turn:
                 return self._from_reply(reply, effects) if is_over else effects
 
     def _from_reply(self, reply: Reply, effects: list[Effect]) -> list[Effect]:
-        """Pass a reply's effects on, and go on with the turn where the reply is decided."""
+        """Pass on a reply's effects, and continue the turn if the reply is finished."""
         self.model = reply.model
         if isinstance(reply.phase, NeedsRoom):
             return effects + self._compact("full", ResumeReply(reply))
@@ -304,7 +307,7 @@ class Turn:
         return effects + self._finish(result)
 
     def _ask_again(self, result: ReplyResult) -> list[Effect]:
-        """Send a last answer back that does not do: one more step of the same turn, with the same limits."""
+        """Reject an invalid final answer: run one more step of the same turn, under the same limits."""
         complaint = self._review.complaint
         assert complaint is not None
         self._steering.add(SteerQueued(complaint.request))
@@ -319,16 +322,19 @@ class Turn:
     # Compaction
 
     def _compact(self, cause: Cause, then: AfterCompaction, focus: str = "") -> list[Effect]:
-        """Compact the transcript, then go on with `then`."""
+        """Compact the transcript, then continue with `then`."""
+        from qcode.engine.compactor import Compactor
+
         size, settings = self._counter.size_of(self._plain_request()).tokens, self.settings
-        compactor = self._compaction.start(
-            self._messages, self.model, settings.tools, settings.retries, cause, size, focus
+        writer, messages = self._compaction.start(self.model), tuple(self._messages)
+        compactor = Compactor(
+            messages, self.model, writer, settings.tools, settings.retries, cause=cause, size=size, focus=focus
         )
         self.phase = phase = Compacting(compactor, then)
         return [Emit(CompactionStarted(cause)), *self._from_compaction(phase, compactor.begin())]
 
     def _from_compaction(self, phase: Compacting, effects: list[Effect]) -> list[Effect]:
-        """Pass a compaction's effects on, and go on with the turn where it is over."""
+        """Pass on a compaction's effects, and continue the turn if the compaction is over."""
         compactor = phase.compactor
         result = compactor.result
         if result is None:
@@ -337,6 +343,8 @@ class Turn:
         if not compactor.is_other:
             self.model = compactor.writer
         if result.parts is not None:
+            from qcode.engine.compactor import resolved
+
             self._messages = resolved(result.parts, self._messages)
             self._counter.context_tokens = result.after
         effects = [*effects, *compaction_effects(result), Emit(self.usage)]
@@ -375,7 +383,7 @@ class Turn:
         return self._from_round(phase, current.ended(given.call_id, given.outcome, self._elapsed))
 
     def _from_round(self, phase: Calling, effects: list[Effect]) -> list[Effect]:
-        """Pass a round's effects on, and go on with the turn where every call has its result."""
+        """Pass on a round's effects, and continue the turn if every call has its result."""
         current, result = phase.round, phase.result
         if not current.is_over:
             return effects
@@ -400,7 +408,7 @@ class Turn:
         error = ErrorInfo(ErrorKind.BAD_RESPONSE, limits.note)
         return self._end(Outcome.ERROR, result, error=error)
 
-    # Going on and ending
+    # The next step, and the end
 
     def _go_on(self, result: ReplyResult) -> list[Effect]:
         """Start the next step unless a limit ends the turn."""
@@ -453,12 +461,12 @@ class Turn:
 
     @property
     def usage(self) -> UsageUpdated:
-        """What all requests so far have used, those of its sub-agents among them."""
+        """The usage of all requests so far, sub-agents included."""
         return self.tally.usage(self._counter, self.model)
 
 
 class Steering:
-    """In the order it was said. False where nothing waits."""
+    """The queue of messages that the user sent while the turn runs. False if it is empty."""
 
     def __init__(self) -> None:
         self._waiting: list[SteerQueued] = []
@@ -470,21 +478,24 @@ class Steering:
         self._waiting.append(said)
 
     def withdraw(self, text: str) -> SteerQueued | None:
-        """Take back what was said last in these words; None where it was taken already."""
+        """Remove and return the last message with this text; None if there is none."""
         for index in range(len(self._waiting) - 1, -1, -1):
             if self._waiting[index].text == text:
                 return self._waiting.pop(index)
         return None
 
     def take(self, before: Sequence[Block] = ()) -> tuple[Message, list[Effect]]:
-        """Return the message that carries all of it, behind the blocks given, and the events that say so."""
+        """Empty the queue into one message, after the blocks in `before`; return it with its events."""
         taken, self._waiting = self._waiting, []
         message = Message("user", (*before, *(block for one in taken for block in one.blocks)))
         return message, [Emit(SteeringAdded(one.text)) for one in taken]
 
 
 class Tally:
-    """`call_id` is the call of the turn `within` which this one runs."""
+    """Usage, denials, signals and limits of one turn.
+
+    For a sub-agent, `within` is the tally of the calling turn, and `call_id` is the call that started it.
+    """
 
     def __init__(
         self, settings: TurnSettings, price: Price | None, *, within: Tally | None = None, call_id: str = ""
@@ -501,7 +512,7 @@ class Tally:
         self._signals: list[Signal] = []
 
     def inside(self, settings: TurnSettings, price: Price | None, call_id: str) -> Tally:
-        """Return the tally of a sub-agent that the call `call_id` of this turn starts."""
+        """Return the tally for a sub-agent started by the call `call_id` of this turn."""
         return Tally(settings, price, within=self, call_id=call_id)
 
     @property
@@ -510,7 +521,7 @@ class Tally:
         return self._within is not None
 
     def exceeded(self, steps: int = 0) -> Limit | None:
-        """Return the limit that keeps a turn of so many steps from going on, its own or one of the prompt."""
+        """Return the limit that forbids another step after `steps` steps, None if there is room."""
         settings = self._settings
         replies = max(steps, self.ledger.api_calls.initial)
         if settings.max_turns is not None and replies >= settings.max_turns:
@@ -522,7 +533,7 @@ class Tally:
         return None
 
     def take(self, calls: CallRound) -> None:
-        """Note what came of the calls of a step beside their results."""
+        """Add the denials and signals of a step's calls."""
         self._deny(calls.denials)
         self._signals += calls.signals
 
@@ -546,7 +557,7 @@ class Tally:
         limit: Limit | None,
         error: ErrorInfo | None,
     ) -> TurnEnded:
-        """Return the last event of the turn; `result` is its last reply, `text` its answer."""
+        """Return the last event of the turn. `result` is its last reply, `text` its answer."""
         ledger = self.ledger
         return TurnEnded(
             outcome=outcome,

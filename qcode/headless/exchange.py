@@ -16,7 +16,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from qcode.agent import outcomes
 from qcode.agent.context.attachments import MAX_IMAGE_BYTES
@@ -25,12 +25,14 @@ from qcode.headless.lines import HeadlessSetup, encode, unstarted_line
 from qcode.headless.output import OutputLostError, Pipe
 from qcode.headless.run import LAST_WORDS, Run, Target
 from qcode.headless.stderr import Margin
-from qcode.protocol.approvals import Conversation
 from qcode.protocol.errors import ErrorInfo, ExitCode
 from qcode.protocol.messages import Block, Image, Text
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.tools.files.pictures import image_type
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.conversation import Conversation
 
 NOTHING_ARRIVED = "there is no prompt: no message arrived on standard input"
 Attach: TypeAlias = Callable[[tuple[Block, ...]], None]

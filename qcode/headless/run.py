@@ -14,10 +14,9 @@ import select
 import sys
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
-from typing import BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from qcode.agent import outcomes
-from qcode.agent.context.attachments import decoded
 from qcode.agent.outcomes import CHANGE_APPROACH, NOBODY, NOBODY_ANSWERS, denial_line, shortfall, summary
 from qcode.headless.interrupts import Interrupts
 from qcode.headless.lines import (
@@ -31,7 +30,16 @@ from qcode.headless.lines import (
 )
 from qcode.headless.output import OutputLostError, Pipe
 from qcode.headless.stderr import Margin, Meter, Progress, elapsed, remark
-from qcode.protocol.approvals import Answer, Conversation
+from qcode.protocol.approvals import (
+    Answer,
+    CallApproval,
+    Decision,
+    Deny,
+    PlanApproval,
+    Question,
+    RepeatedCall,
+    ToolApproval,
+)
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, InputError
 from qcode.protocol.events import (
     ApiCalls,
@@ -47,10 +55,14 @@ from qcode.protocol.events import (
     TurnStarted,
     UsageUpdated,
 )
+from qcode.protocol.messages import ToolCall
 from qcode.protocol.reply import Outcome, StopReason, TextDelta
 from qcode.protocol.usage import Usage
 from qcode.text.clean import clean
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.conversation import Conversation
 
 LAST_WORDS = 0.25
 """Seconds a reader has to take the result of a turn that was cut short."""
@@ -129,7 +141,7 @@ class Run:
         self._answer = AnswerSoFar()
         self._meter = Meter(setup.clock)
         self._progress = Progress()
-        self._asked: list[ApprovalRequested] = []
+        self._denied: list[ToolCall] = []
         self._note = ""
         self._noticed: set[str] = set()
         self._replies = 0
@@ -208,13 +220,8 @@ class Run:
         match event:
             case TurnStarted() if self._is_unwanted:
                 self._conversation.cancel()
-            case ApprovalRequested(kind="question"):
-                self._conversation.answer(event.call.call_id, Answer(True, text=NOBODY_ANSWERS))
-            case ApprovalRequested(kind="repeat"):
-                self._conversation.answer(event.call.call_id, Answer(True, text=CHANGE_APPROACH))
-            case ApprovalRequested():
-                self._asked.append(event)
-                self._conversation.answer(event.call.call_id, Answer(False, reason=NOBODY))
+            case ApprovalRequested(approval=approval):
+                self._conversation.answer(approval.id, self._decision(approval))
             case ReplyFinished():
                 self._replies += 1
                 self._note = event.note
@@ -223,6 +230,17 @@ class Run:
             case _:
                 pass
         await self._tell(event)
+
+    def _decision(self, approval: CallApproval) -> Decision:
+        """Return what is decided where no user can be asked, and remember which calls an approval was missing for."""
+        match approval:
+            case Question():
+                return Answer(NOBODY_ANSWERS)
+            case RepeatedCall():
+                return Answer(CHANGE_APPROACH)
+            case ToolApproval() | PlanApproval():
+                self._denied.append(approval.call)
+                return Deny(NOBODY)
 
     async def _tell(self, event: TurnEvent) -> None:
         """Say on stderr what matters to a person; with `-v`, what happens as well."""
@@ -244,8 +262,7 @@ class Run:
             await self._margin.say(summary(ended))
         if (text := shortfall(ended, self._note)) and text not in self._noticed:
             await self._margin.say(text)
-        calls = [request.call for request in self._asked]
-        if text := denial_line(len(calls), *self._setup.allowing(calls)):
+        if text := denial_line(len(self._denied), *self._setup.allowing(self._denied)):
             await self._margin.say_visible(text)
         self._is_concluded = True
 
@@ -304,7 +321,7 @@ class Run:
 
     def _all_denials(self, known: tuple[Denial, ...]) -> tuple[Denial, ...]:
         listed = {denial.call.call_id for denial in known}
-        ours = [Denial(request.call, NOBODY) for request in self._asked if request.call.call_id not in listed]
+        ours = [Denial(call, NOBODY) for call in self._denied if call.call_id not in listed]
         return (*known, *ours)
 
     async def _tick(self) -> None:
@@ -380,6 +397,10 @@ def read_standard_input(stream: TextIO | None, *, has_prompt: bool, note: Callab
         data = _read(descriptor)
     except OSError as error:
         raise InputError(f"standard input cannot be read: {error.strerror}") from None
+    if not data:
+        return ""
+    from qcode.agent.context.attachments import decoded
+
     return decoded(data, "standard input")
 
 

@@ -1,5 +1,5 @@
-"""The values every room speaks: frozen, slotted, without behaviour that needs a clock, a disk or a network.
+"""The frozen values that all packages share. No behaviour here needs a clock, a disk or a network.
 
-Nothing here imports another room, asyncio, os, time, random or a third-party package.
-Read `messages` first, then `reply` (what a provider says), `events` (what a front end sees).
+Imports only `text` and `values`: no asyncio, os, time or random, and no third-party package. Read `messages` first,
+then `reply` (the events of a provider) and `events` (the events for a front end).
 """

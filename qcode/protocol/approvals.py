@@ -1,26 +1,22 @@
-"""Approvals: modes, answers and rules as written; and the conversation that a front end holds.
+"""Approvals: what is asked of the user, how it is decided, modes, options of one turn, and rules as written.
 
-A front end submits to a `Conversation`, answers its questions, steers and cancels it. The real one is
-`agent.conversation.Conversation`; front ends are tested against scripted ones.
+`Approval` is a sum of small values: a front end tells them apart in one `match` and gives back a `Decision`. Each has
+an `id`, a `question` of one line, and all of what is asked about as `detail`. Both are to be painted as they are:
+nothing in them is invisible, as `text.clean` defines it.
 """
 
 from __future__ import annotations
 
 from dataclasses import field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
 
-    from qcode.protocol.events import TurnEvent
-    from qcode.protocol.library import Library
-    from qcode.protocol.messages import Block, Message
-    from qcode.protocol.model import Effort
-    from qcode.protocol.reports import Reports
-    from qcode.protocol.rewinding import Rewinds
+    from qcode.protocol.messages import ToolCall
 
 ApprovalMode: TypeAlias = Literal["plan", "default", "accept-edits", "auto", "bypass"]
 
@@ -29,19 +25,137 @@ Spans: TypeAlias = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A person's answer to `ApprovalRequested`.
+class ToolApproval:
+    """May this call run? Decided by `Allow` or `Deny`.
 
-    `scope` `always` adds the rule the request proposed for the rest of the session, `folder` keeps it for this folder
-    beyond that. `reason` goes to the model with a denial. `text` is the result of the call, which then does not run:
-    the answer to a question. `mode` is the one the person goes on in where a plan is approved; None: `default`.
+    `detail` is the exact command or unified diff. `rule` is the narrow rule that a wider `scope` than `once` adds,
+    empty if none is offered; `is_keepable`: it can also be kept for this folder. `agent` is the task of the sub-agent
+    whose call it is, in the words of the model; empty for a call of the conversation itself.
     """
 
-    is_allowed: bool
-    scope: Literal["once", "always", "folder"] = "once"
+    call: ToolCall
+    question: str
+    detail: str
+    rule: str = ""
+    is_keepable: bool = False
+    agent: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.call.call_id
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedCall:
+    """May this call run although it has just brought the same result several times?
+
+    Decided by `Allow`, `Deny` or an `Answer`, which the model gets instead of another result. Fields as in
+    `ToolApproval`.
+    """
+
+    call: ToolCall
+    question: str
+    detail: str
+    agent: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.call.call_id
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several answers. `detail` explains it and may be empty."""
+
+    label: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The model asks something. Decided by an `Answer`, one of `choices` or any text, or by `Deny`.
+
+    `detail` is what its first line leaves out.
+    """
+
+    call: ToolCall
+    question: str
+    detail: str = ""
+    choices: tuple[Choice, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return self.call.call_id
+
+
+@dataclass(frozen=True, slots=True)
+class PlanApproval:
+    """The model proposes a plan, which is Markdown. Decided by `AcceptPlan`, which ends plan mode, or by `Deny`."""
+
+    call: ToolCall
+    question: str
+    detail: str
+
+    @property
+    def id(self) -> str:
+        return self.call.call_id
+
+
+@dataclass(frozen=True, slots=True)
+class ServerApproval:
+    """May a tool server run, or may its changed tools be offered? Decided by `Allow` or `Deny`.
+
+    It belongs to no turn. `id` changes with what is asked, so that a decision can never be taken for that of another
+    question.
+    """
+
+    id: str
+    server: str
+    question: str
+    detail: str
+
+
+CallApproval: TypeAlias = ToolApproval | RepeatedCall | Question | PlanApproval
+"""What a turn waits for: each is about one call of the model."""
+
+Approval: TypeAlias = CallApproval | ServerApproval
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """Yes. `session` adds the rule of a `ToolApproval` for the rest of the session, `folder` keeps it for longer."""
+
+    scope: Literal["once", "session", "folder"] = "once"
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """No. `reason` goes to the model."""
+
     reason: str = ""
-    text: str = ""
-    mode: ApprovalMode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`text` is the result of the call, which does not run."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptPlan:
+    """End plan mode and carry the plan out in `mode`; one that no plan may choose is `default`."""
+
+    mode: ApprovalMode = "default"
+
+
+Decision: TypeAlias = Allow | Deny | Answer | AcceptPlan
+"""One that the approval does not take denies it, and a notice says so."""
+
+
+def misfit(approval: Approval, decision: Decision) -> str:
+    """Return the notice about a decision that the approval does not take."""
+    return f"{type(decision).__name__} does not decide a {type(approval).__name__}; it was denied."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,112 +173,6 @@ class TurnOptions:
 
 
 NO_OPTIONS = TurnOptions()
-
-
-class Background(Protocol):
-    """The running calls that need not be waited for."""
-
-    @property
-    def calls(self) -> tuple[str, ...]:
-        """Ids of the calls that could go on in the background, in the order they began."""
-        ...
-
-    def move(self, call_id: str) -> None:
-        """Let a call end now with its output so far, and what it runs go on as a job of the session.
-
-        Raise `ValueError` with one line where it cannot; a call that is over is ignored.
-        """
-        ...
-
-
-class Conversation(Protocol):
-    """One session with one model. One turn runs at a time.
-
-    `effort` is how much the model is asked to think from the next turn on; None: as much as it likes.
-    """
-
-    effort: Effort | None
-
-    @property
-    def session_id(self) -> str: ...
-
-    @property
-    def model(self) -> str:
-        """`provider/model`."""
-        ...
-
-    @property
-    def mode(self) -> ApprovalMode: ...
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The committed transcript."""
-        ...
-
-    @property
-    def takes_images(self) -> bool:
-        """Whether images may be sent: False where the model is known to take none."""
-        ...
-
-    @property
-    def thinks(self) -> bool:
-        """Whether the model is known to think."""
-        ...
-
-    def attach(self, blocks: tuple[Block, ...]) -> None:
-        """Put these blocks (files, output of commands) before what the person says next."""
-        ...
-
-    @property
-    def library(self) -> Library: ...
-
-    @property
-    def rewinds(self) -> Rewinds: ...
-
-    @property
-    def reports(self) -> Reports: ...
-
-    @property
-    def background(self) -> Background: ...
-
-    def submit(
-        self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
-    ) -> AsyncIterator[TurnEvent]:
-        """Run one turn; the last event is always `TurnEnded`. Closing the iterator cancels the turn.
-
-        `attached` are the images of this prompt.
-        """
-        ...
-
-    def compact(self, focus: str = "") -> AsyncIterator[TurnEvent]:
-        """Shorten what is sent of the conversation, in a turn of its own; the last event is `TurnEnded`."""
-        ...
-
-    def answer(self, call_id: str, answer: Answer) -> None:
-        """Answer an open `ApprovalRequested`; an unknown or settled id is ignored."""
-        ...
-
-    def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
-        """Add `text` to the running turn before its next step; ignored where no turn runs."""
-        ...
-
-    def unsteer(self, text: str) -> bool:
-        """Take back what `steer` added last with this text; False where the turn has it already."""
-        ...
-
-    def cancel(self) -> None:
-        """End the running turn; what was shown stays. No request is sent after this."""
-        ...
-
-    def clear(self) -> None:
-        """Begin a new session in the same folder with the same model."""
-        ...
-
-    def set_model(self, name: str) -> None:
-        """Switch to `provider/model` for the next turn; raise `ValueError` with one line where it cannot."""
-        ...
-
-    def set_mode(self, mode: ApprovalMode) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Errors that a user is told about, with the exit code of each, and failures of providers with their kinds.
+"""Errors with a message for the user and an exit code, and failures of providers with their kinds.
 
-Every `QcodeError` has one line for the user. The edge of the program prints it and returns its exit code; a front end
-shows it. A `ProviderError` is a failed request: the driver makes an event of it. Other exceptions are faults.
+The text of a `QcodeError` is one line for the user: the program prints it and returns its exit code, and a front end
+shows it. A `ProviderError` is a failed request, which the driver turns into an event. Other exceptions are bugs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from qcode.values import dataclass
 
 
 class ErrorKind(StrEnum):
-    """What a failure means for the turn. `is_transient` ones are worth the same request again."""
+    """The kind of a failure. If it `is_transient`, the same request may succeed later."""
 
     NO_CREDENTIAL = "no_credential"
     AUTH = "auth"
@@ -50,8 +50,9 @@ _TRANSIENT = frozenset(
 class ProviderError(Exception):
     """A request failed, or a stream broke. Raised by providers only; the driver turns it into `ReplyFailed`.
 
-    `message` is one line for the user: no key, no HTML page, no traceback. `retry_after` is in seconds, as the server
-    asked. `request_id`, `code` and `param` are the server's: its id of the request, its error code, the parameter.
+    `message` is one line for the user: no key, no HTML page, no traceback. `retry_after` is the wait in seconds that
+    the server asks for. `request_id`, `code` and `param` come from the server: its id of the request, its error code,
+    and the parameter it rejects.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class ProviderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
-    """A failure as a front end and a session file see it. `retry_after` is in seconds, where the server said it."""
+    """A failure as front ends and session files see it. `retry_after` is in seconds, if the server named it."""
 
     kind: str
     message: str
@@ -114,7 +115,7 @@ _KINDS = {
 
 
 class QcodeError(Exception):
-    """qcode cannot do what was asked. The text is one line for the user."""
+    """An operation failed. The text is one line for the user."""
 
     exit_code = ExitCode.FAILED
 
@@ -129,6 +130,19 @@ class QcodeError(Exception):
         return ErrorInfo(_KINDS.get(self.exit_code, str(ErrorKind.INTERNAL)), " ".join(str(self).split()))
 
 
+class ConfigError(QcodeError):
+    """A setting cannot be used. The text is one line for the user and never holds a configured value.
+
+    It begins with the path `file` and `line` (from 1), as far as they are known.
+    """
+
+    exit_code = ExitCode.BAD_CONFIG
+
+    def __init__(self, message: str, *, file: object | None = None, line: int | None = None) -> None:
+        place = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
+        super().__init__(" ".join((place + message).split("\n")))
+
+
 class InputError(QcodeError):
     """An input cannot be used: a file, an image, standard input."""
 
@@ -136,11 +150,11 @@ class InputError(QcodeError):
 
 
 class CredentialError(QcodeError):
-    """The file of keys cannot be used; the text never holds a key."""
+    """The key file cannot be used; the text never contains a key."""
 
 
 class KeyringError(QcodeError):
-    """The keyring of the system cannot be used now; the text completes "the keyring ..."."""
+    """The system keyring cannot be used; the text completes the sentence "the keyring …"."""
 
 
 class SessionError(QcodeError):

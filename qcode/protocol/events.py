@@ -1,9 +1,9 @@
-"""What a front end sees of a turn: one stream of `TurnEvent` values, nothing else.
+"""The events of a turn: one stream of `TurnEvent` values is all that a front end gets.
 
 Order within a turn: `TurnStarted`, then for each step `StepStarted`, deltas, `ReplyFinished`, and for each call
-`ToolStarted` ... `ToolFinished`; last `TurnEnded`. Text deltas are clean of seams. Block numbers are those of the
-assembled reply: a continuation goes on in the block it continues. A `Retry` that is no continuation takes back the
-deltas of the step so far; `PartialRestored` puts its text in their place.
+`ToolStarted` … `ToolFinished`; last `TurnEnded`. Text deltas contain no repetition at a seam. Block numbers are those
+of the assembled reply: a continuation keeps the number of the block that it continues. A `Retry` that is not a
+continuation takes back the deltas of the step so far; `PartialRestored` replaces them with its text.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import field
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
+from qcode.protocol.approvals import CallApproval
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.messages import Message, ToolCall
 from qcode.protocol.reply import Limit, Outcome, ReasoningDelta, StopReason, TextDelta, WebSearched
@@ -31,14 +32,14 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True)
 class StepStarted:
-    """A request for a reply is about to be sent; steps count from 1 within a turn."""
+    """The request for a reply is about to be sent. Steps are counted from 1 within a turn."""
 
     step: int
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallProgress:
-    """A call is being written; `size` is how many characters of arguments have arrived."""
+    """The model is writing a call; `size` is the number of argument characters received."""
 
     block: int
     call_id: str
@@ -50,9 +51,9 @@ class ToolCallProgress:
 class Retry:
     """Another attempt at the same reply begins.
 
-    `reason`: `max_tokens`, `transport`, `thinking`, `call` (a call is asked for again, or its rest) or `context` (the
-    window was full and the conversation was compacted). `attempt` counts from 1 within its kind.
-    `is_continuation`: keep what was shown and append; otherwise the reply starts over.
+    `reason`: `max_tokens`, `transport`, `thinking`, `call` (a call, or the rest of one, is requested again) or
+    `context` (the window was full and the conversation was compacted). `attempt` counts from 1 within its kind.
+    `is_continuation`: keep the shown text and append to it; otherwise the reply starts over.
     """
 
     is_continuation: bool
@@ -63,7 +64,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class PartialRestored:
-    """The new attempt came to nothing: `text` (and `reasoning`) is what the reply holds again, and is kept."""
+    """The new attempt failed: the reply is restored to `text` and `reasoning`."""
 
     text: str
     reasoning: str = ""
@@ -71,7 +72,7 @@ class PartialRestored:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """One request of a reply, as kept beside the stored message."""
+    """One request of a reply, stored with the message."""
 
     kind: AttemptKind
     max_tokens: int
@@ -82,10 +83,10 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True)
 class ReplyFinished:
-    """A reply is decided; exactly one per reply. `message` is what was committed, None if nothing was.
+    """The end of a reply, exactly one per reply. `message` is the committed message, None if nothing was committed.
 
-    `stop` is None where no reason ever came: the reply was cancelled, or its stream died. `parts` is of how many
-    attempts the text was joined (1: it was never cut). `note` is for people and never part of the text the model sees.
+    `stop` is None if the reply was cancelled or its stream broke. `parts` is the number of attempts that the text was
+    joined from (1 if it was not truncated). `note` is for the user and never part of the text that the model sees.
     """
 
     stop: StopReason | None
@@ -97,40 +98,15 @@ class ReplyFinished:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """One of several answers; `detail` says what it means, if more is to be said."""
-
-    label: str
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class ApprovalRequested:
-    """The turn waits for the user. `question` is one line, `preview` the exact command or unified diff.
+    """The turn waits for the user, until `Conversation.answer` is called with the id of the approval."""
 
-    Both are text to paint as it is: nothing in it is invisible, as `text.clean` defines it.
-
-    `rule` is the narrow rule that "always" would add, empty if none is offered. `kind`: `approval`, may the call
-    run; `repeat`, may it run although the same call has just brought the same result several times; `question`, the
-    model asks something, and the answer, one of `choices` or any text, is the result of the call; `plan`, `preview` is
-    a plan as Markdown, and a yes ends plan mode; `server`, of a tool server and no call at all: may it run, or may its
-    tools be offered. `agent` is what the sub-agent does whose call it is, in the words of the model that started it;
-    empty for a call of the conversation itself. `is_keepable`: "always" can also be kept for this folder.
-    """
-
-    call: ToolCall
-    question: str
-    preview: str
-    rule: str = ""
-    kind: Literal["approval", "repeat", "question", "plan", "server"] = "approval"
-    choices: tuple[Choice, ...] = ()
-    agent: str = ""
-    is_keepable: bool = False
+    approval: CallApproval
 
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A call runs. `can_go_on`: the person may let it go on in the background (`Conversation.background`)."""
+    """A call started. `can_go_on`: the user may move it to the background (`Conversation.background`)."""
 
     call: ToolCall
     can_go_on: bool = False
@@ -144,7 +120,7 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A call has its result. `state`: `done`, `failed`, `denied` (by a person or a rule), `rejected` (never run)."""
+    """A call has its result. `state`: `done`, `failed`, `denied` (by the user or a rule), `rejected` (never run)."""
 
     call: ToolCall
     outcome: ToolOutcome
@@ -153,21 +129,21 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class ResultsCommitted:
-    """All calls of a step have their results: `message` is the user message that carries them."""
+    """All calls of a step have their results, which are in `message`."""
 
     message: Message
 
 
 @dataclass(frozen=True, slots=True)
 class SteeringAdded:
-    """What the person typed meanwhile joined the transcript before the next step."""
+    """A message that the user sent during the turn was added to the transcript before the next step."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class UsageUpdated:
-    """The sum over all requests of the turn so far; `context_tokens` is the size of the transcript as last known."""
+    """The usage of all requests of the turn so far; `context_tokens` is the last known size of the transcript."""
 
     usage: Usage
     cost: Decimal | None
@@ -177,7 +153,7 @@ class UsageUpdated:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The turn waits `seconds` before trying again; `attempt` counts from 1."""
+    """The turn waits `seconds` before the next attempt. `attempt` counts from 1."""
 
     seconds: float
     why: str
@@ -186,9 +162,9 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class CompactionStarted:
-    """Older parts of the conversation are about to be shortened.
+    """Compaction of the conversation begins.
 
-    `cause`: `threshold` (the window is nearly full), `full` (there was no room to go on), `asked` (by the person).
+    `cause`: `threshold` (the window is nearly full), `full` (it had no room for the reply), `asked` (by the user).
     """
 
     cause: Literal["threshold", "full", "asked"]
@@ -196,9 +172,9 @@ class CompactionStarted:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """The conversation was shortened. Tokens are of the whole prompt, as far as known.
+    """The conversation was compacted. Token counts are for the whole prompt, as far as known.
 
-    `kind`: old tool output was left out, or a summary stands in the place of older messages.
+    `kind`: `output` (old tool output was dropped) or `summary` (a summary replaced older messages).
     """
 
     before_tokens: int
@@ -230,7 +206,10 @@ class OutputEscalated:
 
 @dataclass(frozen=True, slots=True)
 class ContinuationAttempt:
-    """`output_tokens` and `output_chars` are sums over the reply; `tokens_left` is what its budget still holds."""
+    """A continuation starts. `output_tokens` and `output_chars` are totals of the reply so far.
+
+    `tokens_left` is the rest of its budget.
+    """
 
     index: int
     output_tokens: int
@@ -254,7 +233,7 @@ class ToolPayloadRepair:
 
 @dataclass(frozen=True, slots=True)
 class ApiCalls:
-    """Requests by cause; `initial` is one for each reply. `compactions` asked for a summary of the conversation."""
+    """The number of requests by cause. `initial` counts one per reply, `compactions` requests for a summary."""
 
     initial: int = 0
     escalations: int = 0
@@ -277,7 +256,7 @@ class Denial:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A one-way tool the model called. `emitted_at` is seconds since the turn began."""
+    """A call of a one-way tool. `emitted_at` is in seconds since the start of the turn."""
 
     name: str
     arguments: JsonObject
@@ -286,10 +265,10 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class AgentEvent:
-    """Something that happened in the turn of a sub-agent; `call_id` is the call that started it.
+    """An event from the turn of a sub-agent; `call_id` is the call that started it.
 
-    Deltas are left out, and so is `ApprovalRequested`, which is an event of the conversation like any other. The ids
-    of calls inside are those of `inner_id`, so that no two of a conversation are the same.
+    Deltas are omitted. `ApprovalRequested` is never wrapped: it is an event of the conversation. Call ids inside are
+    made by `inner_id`, so they are unique in the conversation.
     """
 
     call_id: str
@@ -298,9 +277,9 @@ class AgentEvent:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """The turn is over. `text` is its answer, complete or not; `replies` the number of model replies.
+    """The turn is over. `text` is its answer, complete or not; `replies` is the number of model replies.
 
-    `is_answered`: the last reply of the turn had text. `limit` says which limit ended it, if one did.
+    `is_answered`: the last reply had text. `limit` is the limit that ended the turn, or None.
     """
 
     outcome: Outcome
@@ -351,5 +330,5 @@ TurnEvent: TypeAlias = (
 
 
 def inner_id(call_id: str, inner: str) -> str:
-    """Return the id by which a call of the sub-agent that `call_id` started is known outside of it."""
+    """Return the id of a sub-agent's call as seen from outside: `call_id` started the sub-agent."""
     return f"{call_id}/{inner}"

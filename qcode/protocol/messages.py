@@ -1,8 +1,8 @@
-"""Messages: what a transcript is made of.
+"""The messages of a transcript, and their blocks.
 
-A message holds blocks. An assistant message holds text, reasoning and tool calls; a user message holds text,
-images and tool results. Roles alternate, and every call of an assistant message has exactly one result in the
-user message after it; `engine.transcript` keeps it so.
+An assistant message contains text, reasoning and tool calls; a user message contains text, images and tool results.
+Roles alternate, and every call of an assistant message has exactly one result in the user message after it.
+`engine.transcript` ensures this.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Something a provider wants back unchanged (a signature, encrypted reasoning).
+    """Data that a provider wants back unchanged, such as a signature or encrypted reasoning.
 
-    `source` names who made it: the wire protocol (`anthropic`, `gemini`, ...), and behind an `@` the host where that
-    is not the protocol's own. It is echoed to that host and read by nobody else. `data` is JSON text.
+    `source` is the wire protocol (`anthropic`, `gemini`, …), followed by `@` and the host if it is not the default one.
+    The data is sent back to that host only and is never interpreted. `data` is JSON text.
     """
 
     source: str
@@ -32,7 +32,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Thinking as the provider shows it; without `opaque` it is unsigned and may be dropped from requests."""
+    """Reasoning as the provider shows it; without `opaque` it is unsigned and may be dropped from requests."""
 
     text: str
     opaque: Opaque | None = None
@@ -40,7 +40,7 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call the model made. `arguments` is JSON text of one object, always valid in a stored message."""
+    """A tool call. `arguments` is the JSON text of one object, always valid in a stored message."""
 
     call_id: str
     name: str
@@ -76,7 +76,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The text blocks joined as they are, without reasoning, calls or results."""
+        """The concatenated text blocks, without reasoning, calls or results."""
         return "".join(block.text for block in self.blocks if isinstance(block, Text))
 
     @property
@@ -85,13 +85,13 @@ class Message:
 
 
 def typed_text(message: Message) -> str:
-    """Return what a person typed: the last text; attached files come before it."""
+    """Return the text that the user typed, which is the last text block; attached files precede it."""
     texts = [block.text for block in message.blocks if isinstance(block, Text)]
     return texts[-1] if texts else ""
 
 
 def user(text: str) -> Message:
-    """Return a user message of one text block."""
+    """Return a user message with one text block."""
     return Message("user", (Text(text),))
 
 

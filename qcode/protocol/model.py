@@ -1,8 +1,8 @@
-"""A model as the engine needs to know it, a request to one, and how often a failed request is sent again."""
+"""The facts about a model, a request to it, and how often a failed request is retried."""
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from qcode.protocol.messages import Message
 from qcode.protocol.tools import ToolSpec
@@ -10,16 +10,16 @@ from qcode.protocol.usage import Price
 from qcode.values import dataclass
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "max"]
-EFFORTS: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "max")
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What is known of a model on one host. None means unknown, never unlimited.
+    """Facts about a model on one host. None means unknown, never unlimited.
 
-    `max_output_tokens` is the model's own output limit; `prefill`: the host continues an assistant message;
-    `inline_thinking`: thinking comes as `<think>` text; `text_tool_calls`: calls come as text;
-    `web_search`: the host can search the web for it.
+    `max_output_tokens` is the model's own output limit. `prefill`: the host can continue an assistant message.
+    `inline_thinking`: reasoning arrives as `<think>` text. `text_tool_calls`: calls arrive as text. `web_search`: the
+    host can search the web for the model.
     """
 
     context_window: int | None = None
@@ -37,8 +37,8 @@ class ModelFacts:
 class ModelRequest:
     """One request. `max_tokens` is the output cap, always positive and always sent.
 
-    `is_prefill`: the last message is the assistant's and is to be continued as it is.
-    `allows_calls` False: the model may not call tools, although their definitions may have to be sent.
+    `is_prefill`: the last message is an assistant message that the host must continue.
+    `allows_calls` False: the model must not call tools, although their definitions may have to be sent.
     """
 
     model: str
@@ -53,7 +53,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class RetrySettings:
-    """`max_retries` failures in a row are retried, unless the server asks to wait longer than `retry_after_max_s`."""
+    """Retry at most `max_retries` failures in a row, and none if the server asks to wait over `retry_after_max_s`."""
 
     max_retries: int = 5
     retry_after_max_s: float = 120.0

@@ -1,4 +1,4 @@
-"""What the runtime asks of a provider: one request in, one stream of reply events out."""
+"""The interface of a provider: one request in, one stream of reply events out."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Provider(Protocol):
     """A model host. Instances are cheap to make: the SDK loads and connects with the first request."""
 
     name: str
-    """The name a person types before the slash (`openai`, `anthropic`, `local`)."""
+    """The name before the slash in a model name (`openai`, `anthropic`, `local`)."""
 
     host: str
-    """What limits are learned for: the base URL, or the name where there is none."""
+    """The key under which limits are learned: the base URL, or the name if there is no URL."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
-        """Yield the events of one reply; raise `ProviderError` where it fails or the stream breaks.
+        """Yield the events of one reply; raise `ProviderError` if the request fails or the stream breaks.
 
         Never retries. Cancelling the task that iterates closes the connection at once.
         """

@@ -1,9 +1,10 @@
-"""What a provider reports while a reply streams, why a reply stopped, and how a turn ended.
+"""The events of a streaming reply, the reasons why a reply stopped, and the outcomes of a turn.
 
-A healthy stream is `ReplyStarted`, then blocks, then exactly one `ReplyEnded`, its last event. `ReplyEnded` is
-emitted at the end of the stream and not on the chunk that carries the reason, because usage may come after it.
-Blocks are numbered in order of appearance from 0 within one attempt. A failure is never an event: the stream raises
-a `ProviderError`, also if it ends without its terminal event. A `StopReason` is the model's, an `Outcome` is ours.
+A complete stream is `ReplyStarted`, then blocks, then exactly one `ReplyEnded` as its last event. `ReplyEnded` is
+emitted at the end of the stream, not with the chunk that carries the stop reason, because usage may follow that chunk.
+Blocks are numbered from 0 in order of appearance within one attempt. A failure is not an event: the stream raises a
+`ProviderError`, also if it ends without its terminal event. A `StopReason` comes from the provider, an `Outcome` from
+qcode.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class ToolCallStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolArgsDelta:
-    """A piece of a call's raw argument JSON; it stays raw text until the reply has ended."""
+    """A piece of a call's raw argument JSON, which is not parsed before the reply has ended."""
 
     block: int
     text: str
@@ -51,7 +52,7 @@ class ToolArgsDelta:
 
 @dataclass(frozen=True, slots=True)
 class BlockEnded:
-    """A block is complete as far as the provider says; `opaque` belongs to that block."""
+    """The provider reports a block as complete. `opaque` belongs to that block."""
 
     block: int
     opaque: Opaque | None = None
@@ -66,7 +67,7 @@ class UsageReported:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A page that a reply rests on."""
+    """A web page that a reply cites."""
 
     url: str
     title: str = ""
@@ -74,7 +75,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class WebSearched:
-    """What the host of the model searched the web for in this reply, and the pages that the reply cites."""
+    """The web searches that the model's host ran for this reply, and the pages that the reply cites."""
 
     queries: tuple[str, ...]
     sources: tuple[Source, ...] = ()
@@ -82,7 +83,10 @@ class WebSearched:
 
 @dataclass(frozen=True, slots=True)
 class ReplyEnded:
-    """`raw_stop` is the provider's own word (empty when it sent null), `detail` what it said beside it."""
+    """The end of a stream. `raw_stop` is the provider's own stop reason, empty if it sent null.
+
+    `detail` is the explanation that came with it.
+    """
 
     stop: StopReason
     raw_stop: str
@@ -103,7 +107,7 @@ ReplyEvent: TypeAlias = (
 
 
 class StopReason(StrEnum):
-    """A provider's stop reason in one vocabulary; the raw string travels beside it."""
+    """A provider's stop reason, normalized; the raw string is kept with it."""
 
     END_TURN = "end_turn"
     TOOL_USE = "tool_use"
@@ -116,7 +120,7 @@ class StopReason(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a turn ended, in the words of the Agent Client Protocol, and `error` for what it has no word for."""
+    """How a turn ended, in the terms of the Agent Client Protocol, plus `error`."""
 
     END_TURN = "end_turn"
     MAX_TOKENS = "max_tokens"
@@ -127,7 +131,7 @@ class Outcome(StrEnum):
 
 
 class Limit(StrEnum):
-    """Which limit of a turn was reached, where the outcome is `max_turn_requests`."""
+    """The limit that was reached, if the outcome is `max_turn_requests`."""
 
     TURNS = "max_turns"
     TOOL_CALLS = "max_tool_calls"

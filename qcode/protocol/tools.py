@@ -1,4 +1,4 @@
-"""A tool as the model sees it, what its calls may do, and what running one gives back."""
+"""Tools: the specification that the model sees, the effects that a call may have, and the outcome of a call."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Calls that read or write files and do nothing else.
+    """Calls that only read or write files.
 
-    `paths_of` returns the paths that a call names, at least one and each once, or one line that says why it names none.
+    `paths_of` returns the paths that a call names, at least one and without duplicates, or one line that says why the
+    call is invalid.
     """
 
     access: Literal["read", "write"]
@@ -26,8 +27,8 @@ class Files:
 class Runs:
     """Calls that run a shell command.
 
-    `command` is the argument that holds it; if it is empty, a call stands for a command that only its tool knows.
-    `unconfined` is a flag among the arguments that asks to run outside the sandbox.
+    `command` is the argument that contains the command; if it is empty, only the tool knows the command.
+    `unconfined` is the boolean argument that asks to run outside the sandbox.
     """
 
     command: str = ""
@@ -36,25 +37,26 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Fetches:
-    """Calls that reach the network. `url` is the argument that says where; empty: the search service of the session."""
+    """Calls that access the network. `url` is the argument with the address; empty for the search service."""
 
     url: str = ""
 
 
 Safety: TypeAlias = Files | Runs | Fetches | Literal["harmless"]
-"""What the calls of a tool may do. `harmless`: they touch only what the session itself made, or start what is judged
-call by call."""
+"""The effects that the calls of a tool may have. `harmless`: a call only touches the session itself, or starts calls
+that are judged one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """Name, description and parameters (JSON Schema of an object) of a tool: the model is sent these three.
+    """A tool. The model is sent its `name`, `description` and `parameters` (the JSON Schema of an object).
 
-    `is_read_only`: running it changes nothing. `is_one_way`: it is recorded as a signal and never executed.
-    `asks_person`: its result is what the person answers; it touches nothing. `can_go_on`: while it runs, the person may
-    let it go on in the background. `reads_when` is an argument and the values of it with which a call changes nothing,
-    of a tool that otherwise may. `is_hosted`: the host of the model runs it itself, and what it came to is part of the
-    reply. `safety` is what a policy judges a call by. Nobody vouches for a tool without it, such as one of a server.
+    `is_read_only`: a call changes nothing. `is_one_way`: a call is recorded as a signal and never run. `asks_person`:
+    the result is the user's answer. `can_go_on`: the user may move a running call to the background. `reads_when` is
+    an argument, and those of its values with which a call changes nothing. `is_hosted`: the model's host runs the tool,
+    and the result is part of the reply. `edits_by` is how a call changes a part of a file: a model is offered one of
+    the two ways. `is_for_sub_agents`: a sub-agent may be offered the tool, not only the conversation. `safety` is the
+    basis of the policy's verdict; a tool without it, such as one from a tool server, is never trusted.
     """
 
     name: str
@@ -66,11 +68,13 @@ class ToolSpec:
     can_go_on: bool = False
     reads_when: tuple[str, tuple[str, ...]] | None = None
     is_hosted: bool = False
+    edits_by: Literal["", "passage", "patch"] = ""
+    is_for_sub_agents: bool = True
     safety: Safety | None = None
 
     @property
     def writes_files(self) -> bool:
-        """Whether it is a write or edit, so that a cut call is answered with split guidance."""
+        """Whether calls write files, so that a truncated call is answered with split guidance."""
         return isinstance(self.safety, Files) and self.safety.access == "write"
 
     def only_reads(self, arguments: JsonObject) -> bool:
@@ -88,7 +92,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What a tool gave back: `content` for the model, `summary` one line for a person, `diff` a unified diff."""
+    """The outcome of a call: `content` for the model, `summary` as one line for the user, `diff` as unified diff."""
 
     content: str
     is_error: bool = False
@@ -98,4 +102,26 @@ class ToolOutcome:
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not a failure
-    """A tool refuses a call and changed nothing. The text goes to the model as it is."""
+    """A tool refuses a call and has changed nothing. The text is sent to the model unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A program to start and what happens before and after it. One value starts one program."""
+
+    argv: tuple[str, ...]
+    """The first item is an absolute path."""
+    restrict: Callable[[], None] | None = None
+    """Called in the thread that starts the program, just before. The thread is never used again.
+
+    If this raises `OSError`, the program must not be started.
+    """
+    data: bytes = b""
+    """Input that the program reads from an inherited file descriptor, at most 4 kB. Empty: no descriptor."""
+    data_at: int = 0
+    """The item of `argv` that is replaced by the number of that descriptor."""
+    finish: Callable[[], tuple[str, ...]] | None = None
+    """Called once when nothing of the program runs any more, also if it could not be started.
+
+    Returns lines about what it did, for the model and the user. Blocks on the disk.
+    """

@@ -1,7 +1,7 @@
-"""What a request cost in tokens and money.
+"""Token usage and cost of requests.
 
-`input` and `output` are inclusive; `cache_read` and `cache_write` are parts of `input`, `reasoning` is a part of
-`output`. None means "not reported", which is not 0.
+`cache_read` and `cache_write` are included in `input`, and `reasoning` is included in `output`. None means "not
+reported", which is different from 0.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts of one request, or of a sum of requests."""
+    """The token counts of one request, or of several."""
 
     input: int | None = None
     output: int | None = None
@@ -22,7 +22,7 @@ class Usage:
     reasoning: int | None = None
 
     def __add__(self, other: Usage) -> Usage:
-        """Sum field by field; a field neither side reports stays None."""
+        """Add field by field; a field that neither side reports stays None."""
         return Usage(
             _sum(self.input, other.input),
             _sum(self.output, other.output),
@@ -34,7 +34,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """USD per million tokens; `cache_read` and `cache_write` fall back to `input` where a host names no own price."""
+    """USD per million tokens. `cache_read` and `cache_write` default to `input`."""
 
     input: Decimal
     output: Decimal
@@ -43,7 +43,7 @@ class Price:
 
 
 def cost_of(usage: Usage, price: Price | None) -> Decimal | None:
-    """Return what `usage` costs in USD, or None where the price or a needed count is unknown."""
+    """Return the cost of `usage` in USD, or None if the price or a required count is unknown."""
     if price is None or usage.input is None or usage.output is None:
         return None
     read, write = usage.cache_read or 0, usage.cache_write or 0
@@ -55,7 +55,7 @@ def cost_of(usage: Usage, price: Price | None) -> Decimal | None:
 def cache_hit_rate(usage: Usage) -> float | None:
     """Return the share of the input that was read from a cache, from 0 to 1.
 
-    None where the host reports no caching or no input: a host that does not cache has no rate, not one of 0.
+    Return None if the host reports no cache usage or no input: the rate is then unknown, not 0.
     """
     if usage.cache_read is None or not usage.input:
         return None

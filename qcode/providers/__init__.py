@@ -1,6 +1,6 @@
-"""Model hosts: one package per wire protocol, each a pure codec and a client that does the I/O.
+"""Model hosts: one package per wire protocol, each with a pure codec and a client that does the I/O.
 
-A codec turns a `ModelRequest` into a request body and plain JSON objects into `ReplyEvent`s; it knows no SDK.
-A client lets the SDK connect and reads the stream as bytes. SDKs load with the first request, never on import.
-Start at `registry`; then `streaming` (the loop all clients share) and `openai.chat`.
+A codec turns a `ModelRequest` into a request body, and JSON objects of the stream into `ReplyEvent`s; it uses no SDK.
+A client connects with the SDK and reads the stream as bytes. SDKs are imported with the first request.
+Start at `registry`; then read `streaming` (the loop that all clients share) and `openai.chat`.
 """

@@ -1,8 +1,8 @@
 """Addresses of Azure OpenAI. Pure.
 
-A resource answers at `/openai/v1`, where a deployment's name goes in the place of a model's. With a dated
-`api-version` the deployment is a part of the address instead. Source: Azure's pages on the v1 API and its REST
-reference. `MODEL` in an address stands for the model of a request.
+A resource is served at `/openai/v1`, where the name of a deployment replaces that of a model. With a dated
+`api-version` the deployment is part of the address instead. Source: Azure's pages on the v1 API and its REST
+reference. `MODEL` in an address is replaced by the model of a request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def is_azure(address: str) -> bool:
 
 
 def versioned(address: str, environ: Mapping[str, str]) -> str:
-    """Return a resource's address with the version that the environment names, unless it has one."""
+    """Return a resource's address with the version from the environment, unless it already has one."""
     version = next((environ[name].strip() for name in VERSION_VARIABLES if environ.get(name, "").strip()), "")
     parts = urlsplit(address)
     if not version or parts.query or parts.path.rstrip("/") not in ("", "/openai"):
@@ -35,7 +35,7 @@ def versioned(address: str, environ: Mapping[str, str]) -> str:
 
 
 def complete(address: str) -> str:
-    """Return where requests go, given what the portal or other programs call the endpoint of a resource."""
+    """Return the base URL for requests, given the endpoint of a resource as the portal or other programs show it."""
     parts = urlsplit(address)
     path = _OPERATION.sub("", parts.path.rstrip("/"))
     is_dated = _DATED.match(dict(parse_qsl(parts.query)).get("api-version", "")) is not None
@@ -45,5 +45,5 @@ def complete(address: str) -> str:
 
 
 def headers(api_key: str, key_source: str) -> dict[str, str]:
-    """Return how a key is shown there, for a key that is none of Entra's tokens. An empty header is not sent."""
+    """Return the headers for a key that is not an Entra token. A header with an empty value is not sent."""
     return {} if not api_key or key_source == TOKEN_VARIABLE else {KEY_HEADER: api_key, "authorization": ""}

@@ -1,9 +1,9 @@
-"""What the decoders of all protocols share: block numbers, stop reasons, and searches that a host runs itself. Pure.
+"""The shared parts of all decoders: block numbers, stop reasons, and searches run by the host. Pure.
 
-`BlockWriter` numbers the blocks of one reply and keeps their text whole: a character outside the BMP that a server
-split into two deltas is put back together. `normalise_stop` maps a stop reason to ours; the maps are in each codec, and
-what no map knows is `UNKNOWN`. A part of a hosted search travels as reasoning: its text is for the user, and its opaque
-part holds it as the host sent it, so that it goes back unchanged to that host and to no other.
+`BlockWriter` numbers the blocks of one reply, and joins surrogate pairs that a server split into two deltas.
+`normalise_stop` maps a stop reason to ours with the table of the codec; unknown ones become `UNKNOWN`. A part of a
+hosted search is represented as reasoning: its text is for the user, and its opaque data contains the part as the host
+sent it, so that it is sent back unchanged, to that host only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Kind(Enum):
 
 
 class BlockWriter:
-    """Blocks in order of appearance from 0. Text and reasoning written by `flow` share one open block at a time."""
+    """Numbers blocks from 0 in order of appearance. Text and reasoning written by `flow` share one open block."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -47,13 +47,13 @@ class BlockWriter:
 
     @property
     def count(self) -> int:
-        """How many blocks have begun."""
+        """The number of blocks started."""
         return self._next
 
     def flow(self, kind: Kind, text: str, *, is_signed: bool = False) -> list[ReplyEvent]:
-        """Append to the open block of `kind`, beginning one where another kind is open; empty text begins none.
+        """Append to the open block of `kind`, or start one if none of this kind is open; empty text starts none.
 
-        `is_signed`: the text carries a signature, so even an empty one needs a block to hang it on.
+        `is_signed`: the text has a signature, so even empty text needs a block.
         """
         if not text and not is_signed:
             return []
@@ -66,7 +66,7 @@ class BlockWriter:
         return events + self.write(self._flowing, text)
 
     def sign(self, opaque: Opaque) -> None:
-        """Attach `opaque` to the block text is flowing into."""
+        """Attach `opaque` to the block that `flow` writes to."""
         if self._flowing is not None:
             self._opaque[self._flowing] = opaque
 
@@ -80,13 +80,13 @@ class BlockWriter:
         return block
 
     def begin_call(self, call_id: str, name: str) -> tuple[int, list[ReplyEvent]]:
-        """Begin a call; the flowing block, if any, ends before it."""
+        """Start a call; the open text or reasoning block ends first."""
         events = self.end_flow()
         block = self.begin(Kind.CALL)
         return block, [*events, ToolCallStarted(block, call_id, name)]
 
     def write(self, block: int, text: str) -> list[ReplyEvent]:
-        """Append to an open block; text for a block that has ended is dropped."""
+        """Append to an open block; text for an ended block is dropped."""
         kind = self._open.get(block)
         if kind is None:
             return []
@@ -94,11 +94,11 @@ class BlockWriter:
         return [_delta(kind, block, text)] if text else []
 
     def name(self, block: int) -> list[ReplyEvent]:
-        """Return the empty delta that says what kind of block `block` is, where it may stay without text."""
+        """Return an empty delta that announces the kind of `block`, for a block that may have no text."""
         return [_delta(self._open[block], block, "")]
 
     def end(self, block: int, opaque: Opaque | None = None) -> list[ReplyEvent]:
-        """End a block once; ending it again does nothing."""
+        """End a block. Idempotent."""
         kind = self._open.pop(block, None)
         if kind is None:
             return []
@@ -129,16 +129,16 @@ class BlockWriter:
 
 
 class PrefilledSpace:
-    """White space that was taken off the end of a prefill because the host refuses it there.
+    """White space stripped from the end of a prefill because the host rejects it there.
 
-    Where the reply begins with it, it is dropped: the text so far ends with it already.
+    If the reply starts with it, it is dropped, because the text so far already ends with it.
     """
 
     def __init__(self, space: str) -> None:
         self._space = space
 
     def cut(self, text: str) -> str:
-        """Return the next piece of the reply's text without what of the white space it repeats."""
+        """Return the next piece of the reply's text without the white space that it repeats."""
         while self._space and text:
             if text[0] != self._space[0]:
                 self._space = ""
@@ -158,17 +158,16 @@ def _delta(kind: Kind, block: int, text: str) -> ReplyEvent:
 
 
 def normalise_stop(table: Mapping[str, StopReason], raw: str, *, has_calls: bool) -> StopReason:
-    """Look `raw` up as it is, then in lower case.
+    """Look up `raw`, first unchanged, then in lower case.
 
-    A reply that ended its turn with calls in it wants them run: Gemini says so for every reply with calls, and
-    several compatible servers do.
+    `END_TURN` for a reply with calls becomes `TOOL_USE`: Gemini and several compatible servers send that.
     """
     stop = table.get(raw) or table.get(raw.lower(), StopReason.UNKNOWN)
     return StopReason.TOOL_USE if has_calls and stop is StopReason.END_TURN else stop
 
 
 class Ending:
-    """How far the stream of one reply has come, for decoders whose protocol has a stop reason and an end mark."""
+    """The end state of a stream, for decoders whose protocol has a stop reason and an end mark."""
 
     def __init__(self) -> None:
         self._raw_stop: str | None = None
@@ -176,7 +175,7 @@ class Ending:
 
     @property
     def is_complete(self) -> bool:
-        """Whether a stop reason was seen, or the end mark of a server that gives none."""
+        """Whether a stop reason was received, or the end mark of a server that sends no reason."""
         return self._raw_stop is not None or self._is_ended
 
     @property
@@ -184,7 +183,7 @@ class Ending:
         return self._is_ended
 
     def end(self) -> None:
-        """Take note of the end mark."""
+        """Record the end mark."""
         self._is_ended = True
 
 
@@ -197,7 +196,7 @@ WEB_SEARCH = ToolSpec(
     safety=Fetches(),
 )
 MOST_SEARCHES = 8
-"""Searches in one reply, where a host takes such a limit."""
+"""The limit of searches in one reply, for hosts that accept one."""
 
 _PIECE = "hosted"
 
@@ -210,7 +209,7 @@ class Searches:
         self._sources: dict[str, str] = {}
 
     def searched(self, query: str) -> str:
-        """Note a query; return the line about it for a person."""
+        """Record a query; return a line about it for the user."""
         query = " ".join(query.split())
         if not query:
             return "Searched the web.\n"
@@ -222,7 +221,7 @@ class Searches:
             self._sources[url] = self._sources.get(url) or " ".join(title.split())
 
     def events(self) -> list[WebSearched]:
-        """Return what is to be told at the end of the reply; nothing where nothing was searched."""
+        """Return the event for the end of the reply; none if there was no search."""
         if not self._queries and not self._sources:
             return []
         sources = tuple(Source(url, title) for url, title in self._sources.items())
@@ -230,17 +229,17 @@ class Searches:
 
 
 def search_mark(source: str, piece: JsonObject) -> Opaque:
-    """Return the mark that keeps a piece of a search for the protocol `source`."""
+    """Return opaque data that contains a part of a search, for the protocol `source`."""
     return Opaque(source, json.dumps({_PIECE: piece}, ensure_ascii=False))
 
 
 def piece_in(marks: JsonObject) -> JsonObject:
-    """Return the piece that marks of the own protocol hold, empty where they hold another thing."""
+    """Return the part of a search contained in opaque data of the same protocol; empty if there is none."""
     return object_in(marks.get(_PIECE))
 
 
 def own_tools(request: ModelRequest) -> tuple[ToolSpec, ...]:
-    """Return the tools that qcode runs."""
+    """Return the tools that qcode runs itself."""
     return tuple(tool for tool in request.tools if not tool.is_hosted)
 
 

@@ -1,10 +1,9 @@
-"""The model catalog: what is publicly known of a model on its host (window, output limit, price, abilities).
+"""The model catalog: public facts about a model on its host (window, output limit, price, abilities).
 
-Data: `data/models.json` (made by `scripts/build_catalog.py`) with `CORRECTIONS` on top, each with its reason: facts
-that a host enforces or documents. Loaded once, at the first look-up; no network, no SDK. A wrong limit is worse than an
-unknown one, so a name that is not clearly in the table is unknown. One model has many spellings (dates, `-latest`,
-vendor prefixes, Bedrock regions); only decorations that hosts document as such are removed, so that `gpt-5-mini` never
-becomes `gpt-5`.
+The data is `data/models.json` (made by `scripts/build_catalog.py`), overridden by `CORRECTIONS`, each with its reason.
+It is loaded once, with the first lookup; no network, no SDK. A wrong limit is worse than an unknown one, so a name that
+is not clearly in the table is unknown. A model has many spellings (dates, `-latest`, vendor prefixes, Bedrock regions);
+only affixes that hosts document are removed, so `gpt-5-mini` never becomes `gpt-5`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from qcode.values import dataclass
 DATA = Path(__file__).with_name("data") / "models.json"
 
 BUILT_IN = ("anthropic", "openai", "gemini", "bedrock")
-"""The providers that need no config, in the order in which a credential is looked for."""
+"""The providers that need no configuration, in the order in which credentials are searched for."""
 
 _DEFAULTS: Mapping[str, str] = {
     "anthropic": "claude-sonnet-5-5",
@@ -34,21 +33,21 @@ _DEFAULTS: Mapping[str, str] = {
     "demo": "demo",
 }
 
-# Models that only their maker (or a relay to it) serves: a `vendor/model` name means the same model everywhere.
+# Models served only by their vendor (or a relay to it): a `vendor/model` name is the same model everywhere.
 _CLOSED: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "anthropic": ("anthropic", ("claude-",)),
     "openai": ("openai", ("gpt-3", "gpt-4", "gpt-5", "gpt-6", "o1", "o3", "o4")),
     "google": ("gemini", ("gemini-",)),
     "x-ai": ("xai", ("grok-",)),
 }
-# OpenRouter's routing suffixes choose a host and leave the model alone (its "model variants" page).
+# OpenRouter's routing suffixes choose a host but do not change the model (its page on model variants).
 _ROUTING = frozenset({"", "nitro", "floor", "exacto"})
 _FREE = Price(Decimal(0), Decimal(0), Decimal(0), Decimal(0))
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Everything known, by provider: facts by exact name, and the exact names behind each plain one."""
+    """The catalog by provider: facts by exact name, and the exact names for each plain name."""
 
     source: str
     date: str
@@ -58,11 +57,11 @@ class _Table:
 
 
 def lookup(provider: str, model: str) -> ModelFacts | None:
-    """Return what is known of `model` at `provider`, or None; never the limits of another model.
+    """Return the facts about `model` at `provider`, or None; never those of another model.
 
-    An exact name wins. Otherwise date, `-latest`, `-preview`, Bedrock version and region are ignored, provided that
-    the rows which then match agree. A relay (`openrouter/anthropic/claude-…`) has the limits of the maker, and the
-    price too where it is OpenRouter, which passes prices through (its FAQ).
+    An exact name wins. Otherwise date, `-latest`, `-preview`, Bedrock version and region are ignored, if all rows that
+    then match agree. A relay (`openrouter/anthropic/claude-…`) has the limits of the vendor. OpenRouter also has its
+    prices, which it passes through (its FAQ).
     """
     name = canonical_provider(provider)
     found = _find(name, model)
@@ -72,7 +71,7 @@ def lookup(provider: str, model: str) -> ModelFacts | None:
 
 
 def default_model(provider: str) -> str:
-    """Return the model to use where a person named only the provider; `LookupError` where there is no such default."""
+    """Return the default model of a provider. Raise `LookupError` if it has none."""
     try:
         return _DEFAULTS[canonical_provider(provider)]
     except KeyError:
@@ -80,10 +79,10 @@ def default_model(provider: str) -> str:
 
 
 def resolve(name: str, providers: Collection[str] = BUILT_IN) -> str | tuple[str, ...]:
-    """Return `provider/model` where exactly one of `providers` has the model `name`, else the candidates.
+    """Return `provider/model` if exactly one of `providers` has the model `name`, otherwise the candidates.
 
-    Candidates are `provider/model` names too: those of several providers, else the nearest spellings, maybe none.
-    Models that only the Responses API serves resolve to `openai-responses` where that is among the providers.
+    Candidates are `provider/model` names too: those of several providers, or the nearest spellings, possibly none.
+    Models served only by the Responses API resolve to `openai-responses` if that is among the providers.
     """
     known_as: dict[str, str] = {}
     for provider in providers:
@@ -98,7 +97,7 @@ def resolve(name: str, providers: Collection[str] = BUILT_IN) -> str | tuple[str
 
 
 def nearest(provider: str, name: str, candidates: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return up to three names closest to `name`, best first: of `candidates`, or of the table where there are none."""
+    """Return up to three names closest to `name`, best first, from `candidates`, or from the table if it is empty."""
     from qcode.providers.registry import suggestions
 
     host = canonical_provider(provider)
@@ -106,14 +105,14 @@ def nearest(provider: str, name: str, candidates: Iterable[str] = ()) -> tuple[s
 
 
 def models() -> Iterator[tuple[str, ModelFacts]]:
-    """Yield every model of the table as `provider/model` with what is known of it, in order of name."""
+    """Yield every model of the table as `provider/model` with its facts, sorted by name."""
     for provider, rows in sorted(_table().facts.items()):
         for name, facts in sorted(rows.items()):
             yield f"{provider}/{name}", facts
 
 
 def catalog_source() -> str:
-    """Return where the table comes from and its date, in one line for `qcode models` and `qcode doctor`."""
+    """Return the source and date of the table in one line, for `qcode models` and `qcode doctor`."""
     table = _table()
     return f"{table.source}, {table.date}"
 
@@ -141,7 +140,7 @@ def _find(provider: str, model: str) -> ModelFacts | None:
 
 
 def _agreed(rows: Mapping[str, ModelFacts], plain: str, names: tuple[str, ...]) -> ModelFacts | None:
-    """Return the facts of the plain name itself, or those that all its spellings share; None where they differ."""
+    """Return the facts of the plain name itself, or those shared by all its spellings; None if they differ."""
     if plain in rows:
         return rows[plain]
     facts = {rows[name] for name in names}
@@ -157,7 +156,7 @@ def _find_relayed(provider: str, model: str) -> ModelFacts | None:
         return None
     found = replace(found, prefill=False)
     if provider == "openrouter" and variant == "free":
-        # A free variant is listed with a window and limits of its own (OpenRouter's "free variant" page).
+        # A free variant has a different window and different limits (OpenRouter's page on the free variant).
         return replace(found, price=_FREE, context_window=None, max_output_tokens=None)
     if variant not in _ROUTING:
         return None
@@ -206,7 +205,7 @@ def _facts(row: Mapping[str, object]) -> ModelFacts:
         max_output_tokens=_count(row.get("output")),
         price=_price(row.get("price")),
         prefill=row.get("prefill") is True,
-        # The table leaves the mark out for many a model that sees; what it does not say is not known.
+        # The table lacks this flag for many models that support images, so a missing flag means unknown.
         images=True if row.get("images") is True else None,
         thinking=row.get("thinking") is True,
     )
@@ -227,14 +226,14 @@ def _price(values: object) -> Price | None:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """Facts that replace those of the table; None leaves the table's own. `reason` says where they come from."""
+    """Facts that override the table; None keeps the value of the table. `reason` names the source."""
 
     reason: str
     output: int | None = None
     whole: ModelFacts | None = None
 
     def apply(self, facts: ModelFacts | None) -> ModelFacts:
-        """Return the corrected facts of a model the table may or may not hold."""
+        """Return the corrected facts of a model, which may be missing from the table."""
         base = self.whole or facts or ModelFacts()
         return replace(base, max_output_tokens=self.output or base.max_output_tokens)
 
@@ -277,7 +276,7 @@ _SAME_HOST = {
     "moonshotai": "moonshot",
     "mistralai": "mistral",
 }
-# Snapshots of these hosts have limits of their own, so a date or `-latest` says which model is meant.
+# Snapshots of these hosts have different limits, so a date or `-latest` is part of the model's name.
 _SNAPSHOTS_DIFFER = frozenset({"dashscope"})
 
 _DATE = re.compile(r"[-@](?:20\d{6}|20\d{2}-\d{2}-\d{2})$|@default$")
@@ -288,13 +287,13 @@ _BEDROCK_ARN = re.compile(r"^arn:aws[a-z-]*:bedrock:[^/]*:(?:foundation-model|in
 
 
 def canonical_provider(name: str) -> str:
-    """Return the name under which the table knows a provider; a name it does not know comes back as it is."""
+    """Return the name of a provider in the table; an unknown name is returned unchanged."""
     lowered = name.strip().lower()
     return _SAME_HOST.get(lowered, lowered)
 
 
 def exact_name(provider: str, model: str) -> str:
-    """Return `model` as a host's own list would spell it: lower case, without a resource path around it."""
+    """Return `model` as a host's model list spells it: lower case, without a resource path."""
     name = model.strip().lower()
     if provider == "gemini":
         return name.removeprefix("models/")
@@ -304,7 +303,7 @@ def exact_name(provider: str, model: str) -> str:
 
 
 def plain_name(provider: str, model: str) -> str:
-    """Return the name without date, `-latest`, `-preview` and Bedrock version; a Bedrock region stays."""
+    """Return the name without date, `-latest`, `-preview` and Bedrock version; a Bedrock region is kept."""
     name = exact_name(provider, model)
     if provider in _SNAPSHOTS_DIFFER:
         return name

@@ -1,4 +1,4 @@
-"""How Claude models think, by name: shared by Anthropic's own protocol and by Bedrock's. Pure.
+"""Reasoning parameters of Claude models, shared by the Anthropic and Bedrock protocols. Pure.
 
 Source: Anthropic's pages on extended thinking, adaptive thinking and effort.
 """
@@ -14,11 +14,11 @@ from qcode.providers.history import said, start_of_tool_loop
 from qcode.text.json import JsonObject
 
 MIN_THINKING_BUDGET = 1024
-"""The smallest `budget_tokens` the API takes."""
+"""The smallest `budget_tokens` that the API accepts."""
 
 _BUDGETS: dict[Effort, int] = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "max": 32_768}
 _ADAPTIVE_EFFORTS: dict[Effort, str] = {"none": "low", "minimal": "low"}
-# Models up to 4.5 think by a budget of tokens; later ones decide for themselves and take an effort instead.
+# Models up to 4.5 take a token budget for thinking; later models think adaptively and take an effort.
 _BUDGET_MODEL = re.compile(r"claude-(?:instant|v\d|[123]\b|4-[a-z]|[a-z]+-(?:3|4-[0-5](?!\d)|4-\d{8}|4$|4@))")
 _UNTHINKING_MODEL = re.compile(r"claude-(?:instant|v\d|[12]\b|3-(?!7)|3$)")
 
@@ -26,9 +26,9 @@ _UNTHINKING_MODEL = re.compile(r"claude-(?:instant|v\d|[12]\b|3-(?!7)|3$)")
 def thinking_fields(
     request: ModelRequest, effort: Effort, messages: Sequence[Message], is_signed: Callable[[Reasoning], bool]
 ) -> JsonObject:
-    """Return how much to think: an effort where the model takes one, else a budget that fits under the cap.
+    """Return the thinking parameters: an effort if the model takes one, otherwise a budget below the output cap.
 
-    `messages` are those that are sent; `is_signed` tells whether a block of thinking goes back with them.
+    `messages` are those that are sent; `is_signed` tells whether a thinking block is sent back with them.
     """
     name = request.model.lower()
     if _UNTHINKING_MODEL.search(name):
@@ -36,7 +36,7 @@ def thinking_fields(
     if "claude" in name and not _BUDGET_MODEL.search(name):
         level = _ADAPTIVE_EFFORTS.get(effort, effort)
         if effort == "none":
-            # Some of these models refuse to have thinking disabled; none refuses the lowest effort.
+            # Some of these models reject disabled thinking; all accept the lowest effort.
             return {"output_config": {"effort": level}}
         return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": level}}
     if effort == "none":
@@ -48,7 +48,10 @@ def thinking_fields(
 
 
 def _loop_lacks_thinking(messages: Sequence[Message], is_signed: Callable[[Reasoning], bool]) -> bool:
-    """With a budget, a running tool loop must begin with signed thinking; one begun by another model does not."""
+    """Return whether the running tool loop does not start with signed thinking, which a budget requires.
+
+    This happens if another model started it.
+    """
     for message in messages[start_of_tool_loop(messages) :]:
         if message.role != "assistant" or not message.calls:
             continue

@@ -1,7 +1,7 @@
-"""What a client is given to reach a host, where each part came from, and what the address of a host tells.
+"""The connection data of a host: address, key, time limits, and the origin of each, for error messages.
 
-`Connection` holds address, key and time limits, and how errors name their origin. An address tells whether the host is
-near and which proxy is on the way. Pure but for the environment; loads nothing that connects.
+The address also decides whether the host is local, and which proxy applies. Reads only the environment, and imports no
+networking code.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a request goes and with whose key: what a message may name.
+    """The origin of a request's address and key, for error messages.
 
     `key_source` and `address_source` are the variables, settings or commands that supplied the key and the address,
-    empty where none did. `sign_in` says how to get in where credentials are no key. `proxy` names the variable a proxy
-    was taken from. The key itself is here to be taken out of messages, and never shown.
+    empty if none did. `sign_in` says how to sign in if credentials are not a key. `proxy` is the variable that names
+    the proxy. The key is included only so that it can be removed from messages; it is never shown.
     """
 
     provider: str
@@ -36,11 +36,11 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Limits in seconds. Silence is time without a single byte; comments and pings end it.
+    """Limits in seconds. Silence is time without any byte received; comments and pings count as bytes.
 
     `first_event`: silence before the first event of a reply (reasoning models think for minutes). `idle`: silence
-    after it; `idle_local` where the host is this machine or its network. `trailing`: silence after the stop reason,
-    when only usage may follow: the reply is complete, so it ends well.
+    after it; `idle_local` if the host is on this machine or its network. `trailing`: silence after the stop reason,
+    when only usage may follow; the reply is then complete.
     """
 
     connect: float = 10.0
@@ -52,10 +52,10 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """All a client needs: the name it goes by, an address, a key and where both came from.
+    """Everything that a client needs: the provider's name, an address, a key, and the sources of both.
 
-    `sign_in` says how to get in where credentials are no key. `ca_file` names certificates to trust besides those
-    of the environment.
+    `sign_in` says how to sign in if credentials are not a key. `ca_file` names certificates to trust in addition to
+    those of the environment.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Connection:
 
 
 def key_words(source: str) -> str:
-    """Name a key by where it came from: a variable, or the command that stored it."""
+    """Return a description of a key by its source: a variable, or the command that stored it."""
     if is_command(source):
         return f"the key stored with {source}"
     return f"the key from {source}" if source else "the key"
@@ -107,7 +107,7 @@ def is_loopback(url: str) -> bool:
 
 
 def is_local(url: str) -> bool:
-    """Tell whether `url` is on this machine or its network: loopback, a private address, a name without a domain."""
+    """Return whether `url` is on this machine or its network: loopback, a private address, a name without a domain."""
     host = host_of(url)
     try:
         address = ipaddress.ip_address(host)
@@ -121,7 +121,7 @@ def host_of(url: str) -> str:
 
 
 def check_address(name: str, url: str) -> str:
-    """Return `url` without a trailing slash; raise `ProviderError` where it is no HTTP address."""
+    """Return `url` without a trailing slash. Raise `ProviderError` if it is not an HTTP address."""
     parts = urlsplit(url.strip())
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ProviderError(
@@ -131,13 +131,13 @@ def check_address(name: str, url: str) -> str:
 
 
 def strip_version(url: str) -> str:
-    """Return `url` without a version at its end: the Anthropic and Gemini SDKs add their own."""
+    """Return `url` without a version at its end, because the Anthropic and Gemini SDKs add one."""
     head, _, last = url.rstrip("/").rpartition("/")
     return head if last in ("v1", "v1beta", "v1alpha", "v1beta1") else url.rstrip("/")
 
 
 def proxy_variable(url: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the name of the variable a proxy for `url` is taken from, empty where there is none."""
+    """Return the name of the environment variable with the proxy for `url`, empty if there is none."""
     if is_loopback(url):
         return ""
     for name in (f"{urlsplit(url).scheme}_proxy", "all_proxy"):

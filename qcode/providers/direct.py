@@ -1,8 +1,8 @@
-"""The direct way to a host: a plain key, a plain address, no proxy, and no SDK to load.
+"""Direct requests to a host without its SDK, if it needs only a key, an address and no proxy.
 
-`DirectProvider` takes it for replies if the connection is plain, and the host's SDK for everything else. `DirectClient`
-sends one request at a time over a kept or new connection and never retries or redirects. What goes over the wire is
-`http1`'s.
+`DirectProvider` sends replies this way if the connection is plain, and uses the host's SDK for everything else.
+`DirectClient` sends one request at a time over a kept or new connection, and never retries or redirects. `http1`
+implements the protocol.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from qcode.providers.streaming import Answer, ClientT, SdkProvider
 from qcode.values import dataclass
 
 IDLE_LIMIT_S = 30.0
-"""Seconds a connection waits for the next step; what stands between forgets it soon after a minute."""
+"""Seconds for which an idle connection is kept; routers and load balancers drop it after about a minute."""
 
 _REFUSAL_BYTES = 1024 * 1024
 _REFUSAL_LIMIT_S = 10.0
@@ -49,19 +49,19 @@ _PLAIN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """A request: where to, with which headers besides those every request has, and its body, which is JSON."""
+    """A POST request: its URL, its additional headers, and its JSON body."""
 
     url: str
     headers: Mapping[str, str]
     body: bytes
 
 
-class BadHeader(Exception):  # noqa: N818 - a state of the request more than an error of ours
+class BadHeader(Exception):  # noqa: N818 - describes the request
     """A header of the request cannot be sent."""
 
 
 class Refused(Exception):  # noqa: N818
-    """The host answered with something else than a 2xx."""
+    """The host answered with a status other than 2xx."""
 
     def __init__(self, status: int, headers: Mapping[str, str], content: bytes) -> None:
         super().__init__(f"status {status}")
@@ -74,7 +74,7 @@ _FAILURES = (NotReached, BrokenOff, BadHeader, Refused)
 
 
 class DirectAnswer:
-    """An answer whose body is unread; `begun` is what came of it with the head."""
+    """A response with an unread body; `begun` is the part of the body that arrived with the head."""
 
     def __init__(self, reader: AnswerReader, begun: bytes, wire: Wire) -> None:
         self.reader = reader
@@ -83,11 +83,11 @@ class DirectAnswer:
 
     @property
     def leaves_wire_free(self) -> bool:
-        """The body has ended, nothing came after it, and the host keeps the connection open."""
+        """Whether the connection can be reused: the body ended, no data followed, and the host keeps it open."""
         return self.reader.is_done and not self.reader.has_extra and self.reader.is_persistent
 
     async def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """Yield the body as it comes, its content coding undone; raise `BrokenOff` if it is not whole."""
+        """Yield the decoded body as it arrives. Raise `BrokenOff` if it is incomplete."""
         reader = self.reader
         try:
             inflater = Inflater(reader.headers.get("content-encoding", ""))
@@ -108,7 +108,7 @@ class DirectAnswer:
 
 
 class DirectClient:
-    """Connections to one host, in one event loop. Belongs to whoever made it, who closes it."""
+    """The connections to one host, in one event loop. The creator must close it."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -117,7 +117,7 @@ class DirectClient:
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
-        """Read the certificates to trust. It blocks: call it in a thread. Raise `ProviderError`."""
+        """Load the trusted certificates. Blocks: call it in a thread. Raise `ProviderError`."""
         with self._lock:
             if self._tls is None and self._connection.base_url.startswith("https:"):
                 self._tls = tls_context(self._connection)
@@ -125,9 +125,9 @@ class DirectClient:
 
     @asynccontextmanager
     async def open(self, post: Post) -> AsyncIterator[DirectAnswer]:
-        """Send `post`; on leaving, the connection is kept for the next one or closed at once.
+        """Send `post`. On exit, the connection is kept for the next request or closed at once.
 
-        Raise `NotReached`, `BrokenOff`, `BadHeader`, or `Refused` for an answer that is no 2xx.
+        Raise `NotReached`, `BrokenOff`, `BadHeader`, or `Refused` for a status other than 2xx.
         """
         answer = await self._exchange(post.url, _written(post))
         is_free = False
@@ -144,15 +144,15 @@ class DirectClient:
                 answer.wire.abort()
 
     def close(self) -> None:
-        """Close every connection that is not in use; safe to call twice."""
+        """Close every idle connection. Idempotent."""
         while self._idle:
             self._idle.pop().abort()
 
     async def _exchange(self, url: str, request: bytes) -> DirectAnswer:
-        """Return the answer once its head is complete.
+        """Send a request and return its response once the head is complete.
 
-        A kept connection may end in the moment it is used again, as the host gives it up. If it ends without a byte of
-        an answer, the request goes out once more on a new one.
+        The host may close a kept connection just as it is used again. If it closes without sending a byte, the request
+        is sent once more over a new connection.
         """
         kept = self._idle_wire()
         if kept is not None:
@@ -181,7 +181,7 @@ class DirectClient:
         return None
 
     def _keep(self, wire: Wire, wish: str) -> None:
-        """Keep a connection, for a shorter time if the host says so, with a second for the way."""
+        """Keep a connection open, for less time if the host says so, minus a second for the network."""
         wire.idle_since = wire.loop.time()
         wire.idle_limit = IDLE_LIMIT_S
         for part in wish.split(","):
@@ -191,7 +191,7 @@ class DirectClient:
         self._idle.append(wire)
 
 
-# Names of headers have no case. A host or proxy that was written by hand may look for these as most clients send them.
+# Header names ignore case, but simple hosts and proxies may expect the spelling that most clients use.
 _AS_USUAL = {
     name.lower(): name
     for name in (
@@ -202,7 +202,7 @@ _AS_USUAL = {
 
 
 def _written(post: Post) -> bytes:
-    """Return the bytes of a request. Headers given replace ours, whatever their case; an empty one is left out."""
+    """Return the bytes of a request. Given headers replace the default ones; one with an empty value is not sent."""
     parts = urlsplit(post.url)
     headers = {
         "host": parts.netloc,
@@ -224,7 +224,7 @@ def _written(post: Post) -> bytes:
 
 
 async def _sent(wire: Wire, request: bytes) -> DirectAnswer:
-    """Send `request` and return its answer, of which the head is read; close the connection on failure."""
+    """Send `request` and return its response with its head read. Close the connection on failure."""
     try:
         wire.send(request)
         return await _begun(wire)
@@ -247,7 +247,7 @@ async def _begun(wire: Wire) -> DirectAnswer:
 
 
 async def _content(answer: DirectAnswer) -> bytes:
-    """Return what a refusal says, or as much of it as comes."""
+    """Return the body of an error response, or the part of it that arrives."""
     content = b""
     with contextlib.suppress(BrokenOff, TimeoutError):
         async with asyncio.timeout(_REFUSAL_LIMIT_S):
@@ -259,9 +259,9 @@ async def _content(answer: DirectAnswer) -> bytes:
 
 
 def is_plain(connection: Connection, variables: tuple[str, ...], environ: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether `connection` can be made directly: nothing about it is for an SDK or httpx2 to work out.
+    """Return whether `connection` can be made directly, without any setting that only an SDK or httpx2 supports.
 
-    `variables` are those from which the host's SDK would take more than key and address.
+    `variables` are environment variables that change the SDK's requests in other ways than key and address.
     """
     if not _PLAIN.fullmatch(connection.base_url) or any(environ.get(name) for name in variables):
         return False
@@ -269,10 +269,10 @@ def is_plain(connection: Connection, variables: tuple[str, ...], environ: Mappin
 
 
 class DirectProvider(SdkProvider[ClientT]):
-    """A provider that needs its SDK for what is not plain only: a proxy, other ways to sign in, listing models."""
+    """A provider that uses its SDK only if needed: for a proxy, for other ways to sign in, to list models."""
 
     sdk_variables: tuple[str, ...] = ()
-    """Environment variables that change what the SDK sends beside key and address."""
+    """Environment variables that change the SDK's requests, apart from key and address."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
@@ -284,14 +284,14 @@ class DirectProvider(SdkProvider[ClientT]):
         ...
 
     def warm_up(self) -> None:
-        """Load what the first request needs, so that it need not wait. It blocks: call it in a thread."""
+        """Import and load everything that the first request needs. Blocks: call it in a thread."""
         if self._direct is None:
             super().warm_up()
         else:
             self._direct.prepare()
 
     async def close(self) -> None:
-        """Release connections; safe to call twice and before the first request."""
+        """Release connections. Idempotent; also safe before the first request."""
         if self._direct is not None:
             self._direct.close()
         await super().close()

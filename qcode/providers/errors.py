@@ -1,8 +1,8 @@
-"""Failures as `ProviderError`: from an HTTP answer, from an error object inside a stream, from an exception.
+"""Converts failures to `ProviderError`: HTTP responses, error objects in a stream, and exceptions.
 
-Classified by status, code and type as the server sent them, never by an SDK's class, so that all protocols and
-compatible servers share one table. Messages are one line, hold no key and no page of HTML, and keep the server's own
-words: limits are learned from them. Bodies come as JSON in seven shapes, HTML, text or nothing: OpenAI and Anthropic
+Errors are classified by the server's status, code and type, never by an SDK's class, so that all protocols and
+compatible servers share one table. A message is one line without keys or HTML, and keeps the server's wording, because
+limits are learned from it. Bodies are JSON in seven shapes, HTML, text or empty: OpenAI and Anthropic
 (`error.message/type/code/param/details`), Google (`error.status/details`), Ollama (`error` is text), vLLM and Mistral
 (flat), FastAPI (`detail`), OpenRouter (`error.metadata.raw`), Amazon (flat, `__type` or a header).
 """
@@ -20,28 +20,27 @@ from qcode.providers.connection import Origin, is_command, key_words
 from qcode.text.json import Json, JsonObject, object_in, objects_in, text_in
 from qcode.values import dataclass
 
-_QUOTA = re.compile(
-    r"insufficient[_ ](quota|balance|credit|fund)|billing|credit balance|spend_limit|spending limit|out of credits"
-    r"|payment required|exceeded your current quota|quota_exceeded|too many tokens per day",
-    re.IGNORECASE,
+# Texts: most runs meet no error, so the first one compiles them.
+_QUOTA = (
+    r"(?i)insufficient[_ ](quota|balance|credit|fund)|billing|credit balance|spend_limit|spending limit|out of credits"
+    r"|payment required|exceeded your current quota|quota_exceeded|too many tokens per day"
 )
-_CONTEXT = re.compile(
-    r"context[_ ](length|size|window|limit)|maximum context|model_max_prompt_tokens|max_seq_len|prompt is too long"
+_CONTEXT = (
+    r"(?i)context[_ ](length|size|window|limit)|maximum context|model_max_prompt_tokens|max_seq_len|prompt is too long"
     r"|(input|prompt) (token count|length|tokens?)\b.{0,80}\bexceed|exceeds? the (maximum|max) number of tokens"
-    r"|too many (input )?tokens|reduce the length of|request_too_large|input is too long",
-    re.IGNORECASE,
+    r"|too many (input )?tokens|reduce the length of|request_too_large|input is too long"
 )
 _MODEL = re.compile(r"\bmodels?\b|\bdeployment\b", re.IGNORECASE)
-_NO_SUCH = re.compile(
-    r"model_not_found|(does not|doesn't|not) exist|not[ _]found|is not a valid model|unknown model|invalid model"
-    r"|model identifier is invalid|not supported",
-    re.IGNORECASE,
+_NO_SUCH = (
+    r"(?i)model_not_found|(does not|doesn't|not) exist|not[ _]found|is not a valid model|unknown model|invalid model"
+    r"|model identifier is invalid|not supported"
 )
-_BAD_KEY = re.compile(r"api[_ ]key[_ ](not valid|invalid|expired)|invalid[_ ]api[_ ]key|API_KEY_INVALID", re.IGNORECASE)
+_BAD_KEY = r"(?i)api[_ ]key[_ ](not valid|invalid|expired)|invalid[_ ]api[_ ]key|API_KEY_INVALID"
 _OVERLOAD = re.compile(r"overload|over capacity|at capacity|insufficient_system_resource", re.IGNORECASE)
 _REQUEST_IDS = ("request-id", "x-request-id", "x-amzn-requestid")
-_SECRET = re.compile(
-    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\b(?:sk|gsk|xai|pplx|nvapi|hf|r8|tgp)[-_][A-Za-z0-9*._-]{6,}|\bAIza[A-Za-z0-9_*-]{10,}"
+_KEY_SHAPES = (
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\b(?:sk|gsk|xai|pplx|nvapi|hf|r8|tgp)[-_][A-Za-z0-9*._-]{6,}"
+    r"|\bAIza[A-Za-z0-9_*-]{10,}"
 )
 
 _BY_TYPE: Mapping[str, ErrorKind] = {
@@ -87,13 +86,13 @@ _BY_AWS_TYPE: Mapping[str, ErrorKind] = {
     "validationexception": ErrorKind.BAD_REQUEST,
     "resourcenotfoundexception": ErrorKind.UNKNOWN_MODEL,
 }
-"""Amazon's words, where the status says less or something else (its API reference, "Common Errors" and Converse)."""
+"""Amazon's error names that are more precise than the status (API reference, "Common Errors" and Converse)."""
 
 
 def from_answer(
     origin: Origin, status: int, headers: Mapping[str, str], content: bytes, *, now: datetime
 ) -> ProviderError:
-    """Return the error an answer other than a 2xx stands for. `now` is aware; a `Retry-After` date counts from it."""
+    """Convert a response with a status other than 2xx. A `Retry-After` date is relative to `now`, which has a zone."""
     body = read_body(status, content)
     if not body.type and (named := headers.get("x-amzn-errortype", "")):
         body = replace(body, type=named.partition(":")[0])
@@ -110,7 +109,7 @@ def from_answer(
 
 
 def from_stream(sent: JsonObject) -> ProviderError:
-    """Return the error an object inside a 200 stream stands for, by its type; unknown ones are the server's fault."""
+    """Convert an error object in a stream with status 200, by its type; an unknown type counts as a server error."""
     body = read_object(sent)
     kind = _kind_of_type(body)
     if kind is None and body.status is not None and body.status >= 400:
@@ -127,7 +126,7 @@ def from_stream(sent: JsonObject) -> ProviderError:
 
 
 def attributed(error: ProviderError, origin: Origin) -> ProviderError:
-    """Return an error of a decoder or a parser with its provider named and its key taken out."""
+    """Return an error of a decoder or parser with the provider's name added and the key removed."""
     return ProviderError(
         error.kind,
         _compose(origin, error.kind, error.message, error.status),
@@ -140,7 +139,7 @@ def attributed(error: ProviderError, origin: Origin) -> ProviderError:
 
 
 def retry_after(headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """Return the seconds a server asks to wait: `retry-after-ms`, or `Retry-After` in seconds or as a date."""
+    """Return the wait in seconds that a server asks for: `retry-after-ms`, or `Retry-After` in seconds or as a date."""
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             seconds = float(headers.get(name, "")) * scale
@@ -151,7 +150,7 @@ def retry_after(headers: Mapping[str, str], *, now: datetime) -> float | None:
     wish = headers.get("retry-after", "")
     if not wish:
         return None
-    # Not for every start: it brings half of the email package.
+    # Imported here because it loads half of the email package.
     from email.utils import parsedate_to_datetime
 
     try:
@@ -163,10 +162,10 @@ def retry_after(headers: Mapping[str, str], *, now: datetime) -> float | None:
 
 
 def redact(text: str, key: str) -> str:
-    """Take `key`, and whatever else looks like one, out of `text`."""
+    """Remove `key`, and everything else that looks like a key, from `text`."""
     if len(key) >= 4:
         text = text.replace(key, "***")
-    return _SECRET.sub("***", text)
+    return re.sub(_KEY_SHAPES, "***", text)
 
 
 def _kind_of_status(status: int, body: ErrorBody) -> ErrorKind:
@@ -192,11 +191,11 @@ def _kind_of_status(status: int, body: ErrorBody) -> ErrorKind:
 
 
 def _kind_of_bad_request(body: ErrorBody) -> ErrorKind:
-    if _BAD_KEY.search(body.everything):
+    if re.search(_BAD_KEY, body.everything):
         return ErrorKind.AUTH
     if _is_quota(body):
         return ErrorKind.QUOTA
-    if _CONTEXT.search(body.everything):
+    if re.search(_CONTEXT, body.everything):
         return ErrorKind.CONTEXT_OVERFLOW
     if body.code == "model_not_found" or (body.param in ("", "model") and _names_no_model(body.message)):
         return ErrorKind.UNKNOWN_MODEL
@@ -205,9 +204,9 @@ def _kind_of_bad_request(body: ErrorBody) -> ErrorKind:
 
 def _names_no_model(message: str) -> bool:
     found = re.search(r"\bmodel\b", message, re.IGNORECASE)
-    if found is None or not _NO_SUCH.search(message):
+    if found is None or not re.search(_NO_SUCH, message):
         return False
-    # "temperature is not supported with this model" is about a parameter; the model it is about comes first.
+    # "temperature is not supported with this model" is about a parameter. An unknown model is named at the start.
     return "not supported" not in message.lower() or found.start() < 20
 
 
@@ -231,19 +230,19 @@ def _kind_of_type(body: ErrorBody) -> ErrorKind | None:
             return kind
     if _OVERLOAD.search(body.everything):
         return ErrorKind.OVERLOADED
-    return ErrorKind.CONTEXT_OVERFLOW if _CONTEXT.search(body.everything) else None
+    return ErrorKind.CONTEXT_OVERFLOW if re.search(_CONTEXT, body.everything) else None
 
 
 def _is_quota(body: ErrorBody) -> bool:
-    """Tell an empty account from a limit that passes.
+    """Return whether the account has no quota left, as opposed to a rate limit.
 
-    Gemini speaks of plan and billing for a limit per minute as well: there the name of the limit decides.
+    Gemini mentions plan and billing for a limit per minute too, so the name of the limit decides.
     """
     if body.quota_ids:
         return any("perday" in quota.lower() for quota in body.quota_ids)
     if body.type.upper() == "RESOURCE_EXHAUSTED" or body.retry_after is not None:
         return False
-    return _QUOTA.search(body.everything) is not None
+    return re.search(_QUOTA, body.everything) is not None
 
 
 def _compose(origin: Origin, kind: ErrorKind, message: str, status: int | None) -> str:
@@ -259,7 +258,7 @@ def _compose(origin: Origin, kind: ErrorKind, message: str, status: int | None) 
             verb = "store" if is_command(origin.key_source) else "set"
             return f"{origin.provider} refused {key_words(origin.key_source)}: {text.rstrip('.')}; {verb} a valid one"
         case ErrorKind.BAD_REQUEST | ErrorKind.CONTEXT_OVERFLOW | ErrorKind.UNKNOWN_MODEL:
-            # No status here: a limit is learned from the numbers in this line.
+            # Without the status, because limits are learned from the numbers in this line.
             return f"{origin.provider} refused the request: {text}"
         case _ if status is not None and status >= 400:
             return f"{origin.provider}: {text} ({status})"
@@ -268,7 +267,7 @@ def _compose(origin: Origin, kind: ErrorKind, message: str, status: int | None) 
 
 
 def is_error_object(sent: Mapping[str, Json]) -> bool:
-    """Tell whether an object of a stream is an error: it has an `error`, or calls itself one (vLLM, Mistral)."""
+    """Return whether an object of a stream is an error: it has an `error`, or its type says so (vLLM, Mistral)."""
     return bool(sent.get("error")) or sent.get("object") == "error"
 
 
@@ -281,7 +280,7 @@ _TAG = re.compile(r"<[^<>]+>")
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """What an error says of itself; empty where it does not. `message` is one line, never empty."""
+    """The fields of an error, empty if absent. `message` is one line and never empty."""
 
     message: str
     type: str = ""
@@ -298,7 +297,7 @@ class ErrorBody:
 
 
 def read_body(status: int, content: bytes) -> ErrorBody:
-    """Read the body of an answer with an error status."""
+    """Parse the body of a response with an error status."""
     text = content[:65_536].decode("utf-8", "replace").strip()
     try:
         sent: Json = json.loads(text)
@@ -312,7 +311,7 @@ def read_body(status: int, content: bytes) -> ErrorBody:
 
 
 def read_object(sent: JsonObject, status: int | None = None) -> ErrorBody:
-    """Read an error object, as an answer's body or an event of a stream holds it."""
+    """Parse an error object from a response body or a stream event."""
     inner = sent.get("error")
     error = inner if isinstance(inner, dict) else sent
     details = objects_in(error.get("details"))
@@ -347,8 +346,8 @@ def one_line(text: str) -> str:
 
 
 def page_title(text: str) -> str:
-    """Return the title (or first heading) of an HTML page, empty where it has none."""
-    # A table of thousands of names that no healthy run needs.
+    """Return the title or first heading of an HTML page, empty if it has none."""
+    # Imported here because it loads a table of thousands of names.
     from html import unescape
 
     for pattern in (_TITLE, _HEADING):
@@ -382,7 +381,7 @@ def _status_line(status: int | None) -> str:
 
 
 def _detail(sent: JsonObject) -> str:
-    """FastAPI: `detail` is text, or a list of `{loc, msg}`."""
+    """Return FastAPI's `detail`, which is text or a list of `{loc, msg}`."""
     detail = sent.get("detail")
     if isinstance(detail, str):
         return detail
@@ -395,7 +394,7 @@ def _detail(sent: JsonObject) -> str:
 
 
 def _retry_delay(details: list[JsonObject]) -> float | None:
-    """google.rpc.RetryInfo: `retryDelay` is seconds with an `s` behind."""
+    """Return the `retryDelay` of a google.rpc.RetryInfo, such as `"30s"`, in seconds."""
     for detail in details:
         found = re.fullmatch(r"(\d+(?:\.\d+)?)s", text_in(detail.get("retryDelay")))
         if found:
@@ -404,7 +403,7 @@ def _retry_delay(details: list[JsonObject]) -> float | None:
 
 
 def _quota_ids(details: list[JsonObject]) -> tuple[str, ...]:
-    """google.rpc.QuotaFailure: which limits were exceeded."""
+    """Return the exceeded limits of a google.rpc.QuotaFailure."""
     return tuple(
         text_in(violation.get("quotaId"))
         for detail in details
@@ -418,7 +417,7 @@ def _number(code: Json) -> int | None:
 
 
 def _shape_name(value: Json) -> str:
-    """Amazon: `com.amazon.coral.service#ThrottlingException`, or the last part alone."""
+    """Return the last part of an Amazon shape such as `com.amazon.coral.service#ThrottlingException`."""
     return text_in(value).rpartition("#")[2]
 
 

@@ -1,9 +1,9 @@
-"""What the encoders need of a transcript: roles in turn, the running tool loop, ids that fit, opaque parts. Pure.
+"""Preparation of a transcript for the encoders: alternating roles, the running tool loop, call ids, opaque data. Pure.
 
-It trusts that every call has its result (`engine.transcript` keeps it so) and repairs nothing but form.
-What a host wants back (signatures, encrypted reasoning) is kept from every other host, also of its own protocol:
-`tag_opaque` adds the host to the name of the protocol on the way out of a host that is not the protocol's own, and
-`strip_foreign_opaque` removes it on the way in, for that host only. The codec drops the others.
+Every call has its result already (`engine.transcript` ensures that); only the form is adapted here. Opaque data
+(signatures, encrypted reasoning) is sent back only to the host that made it. If that host is not the protocol's default
+host, `tag_opaque` adds the host to the protocol's name when data arrives, and `strip_foreign_opaque` removes it again
+for requests to the same host. The codec drops all other opaque data.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def _same(call_id: str) -> str:
 
 
 def alternate(messages: tuple[Message, ...], fit: Callable[[str], str] = _same) -> list[Message]:
-    """Return the messages with neighbours of one role joined, so that roles alternate, and no call id twice.
+    """Merge adjacent messages with the same role, and make call ids unique.
 
-    Some servers begin to count their calls anew in every reply; another host refuses such a history. `fit` makes an
-    id one that the host takes; ids that become the same by that are told apart. What an id becomes depends on what
-    stands before it alone, so that it never changes while a conversation grows.
+    Some servers number their calls from 1 in every reply, and other hosts reject such a history. `fit` converts an id
+    to one that the host accepts; ids that become equal are made distinct. The new id depends only on earlier messages,
+    so it does not change while the conversation grows.
     """
     joined: list[Message] = []
     for message in messages:
@@ -74,7 +74,7 @@ def _renamed(message: Message, names: dict[str, str]) -> Message:
 
 
 def start_of_tool_loop(messages: Sequence[Message]) -> int:
-    """Return the index behind the last message a person wrote: calls from there on belong to the running turn."""
+    """Return the index after the last message written by the user: later calls belong to the running turn."""
     for index in range(len(messages) - 1, -1, -1):
         blocks = messages[index].blocks
         if messages[index].role == "user" and not any(isinstance(block, ToolResult) for block in blocks):
@@ -83,18 +83,18 @@ def start_of_tool_loop(messages: Sequence[Message]) -> int:
 
 
 def results_first(blocks: tuple[Block, ...]) -> tuple[list[ToolResult], list[Text | Image]]:
-    """Split a user message into its results and the rest; every protocol wants the results first."""
+    """Split a user message into its results and the rest; every protocol requires the results first."""
     results = [block for block in blocks if isinstance(block, ToolResult)]
     return results, [block for block in blocks if isinstance(block, Text | Image)]
 
 
 def said(blocks: tuple[Block, ...]) -> list[Text | Reasoning | ToolCall]:
-    """Return what an assistant message may hold, in order."""
+    """Return the blocks that an assistant message may contain, in order."""
     return [block for block in blocks if isinstance(block, Text | Reasoning | ToolCall)]
 
 
 def without_trailing_thoughts(blocks: Iterable[Block]) -> list[Text | Reasoning | ToolCall]:
-    """Return what an assistant message may hold where thinking must lead to something: Claude refuses it at the end."""
+    """Return the blocks of an assistant message without reasoning at its end, which Claude rejects."""
     kept = said(tuple(blocks))
     while kept and (isinstance(kept[-1], Reasoning) or (isinstance(kept[-1], Text) and not kept[-1].text.strip())):
         kept.pop()
@@ -106,7 +106,7 @@ def has_calls(request: ModelRequest) -> bool:
 
 
 def stripped_prefill(request: ModelRequest) -> str:
-    """Return the white space at the end of a prefill, which Claude refuses there; empty for any other request."""
+    """Return the white space at the end of a prefill, which Claude rejects there; empty for any other request."""
     if not request.is_prefill or not request.messages or request.messages[-1].role != "assistant":
         return ""
     text = request.messages[-1].text
@@ -114,16 +114,16 @@ def stripped_prefill(request: ModelRequest) -> str:
 
 
 def called_names(request: ModelRequest) -> list[str]:
-    """Return the names of all tools the transcript holds calls of, each once, in order of first use."""
+    """Return the names of all tools called in the transcript, without duplicates, in order of first use."""
     return list(dict.fromkeys(call.name for message in request.messages for call in message.calls))
 
 
 def fit_call_id(call_id: str, *, max_length: int, is_exact: bool = False) -> str:
-    """Return `call_id`, or another made from it where a host would refuse it.
+    """Return `call_id`, or an id derived from it if the host would reject it.
 
-    Ids are minted by one host and may be sent to another when the person switches models: Anthropic takes letters,
-    digits, `_` and `-`; OpenAI at most 40 characters; Mistral exactly nine letters and digits (`is_exact`). The
-    same id always becomes the same other one, so calls and results keep together.
+    After a change of model, ids from one host are sent to another. Anthropic accepts letters, digits, `_` and `-`;
+    OpenAI at most 40 characters; Mistral exactly nine letters and digits (`is_exact`). The derived id is deterministic,
+    so calls and results still match.
     """
     if is_exact:
         if len(call_id) == max_length and call_id.isascii() and call_id.isalnum():
@@ -136,9 +136,9 @@ def fit_call_id(call_id: str, *, max_length: int, is_exact: bool = False) -> str
 
 
 def mint_call_id(tag: str, response_id: str, number: int) -> str:
-    """Return an id for a call that came without one: the same for the same reply, and unique in a conversation.
+    """Generate an id for a call without one: deterministic for a reply, and unique in the conversation.
 
-    `tag` tells replies of one conversation apart where the server numbers none; `number` counts from 1.
+    `tag` distinguishes the replies of a conversation if the server sends no response id; `number` counts from 1.
     """
     reply = re.sub(r"[^A-Za-z0-9]", "", response_id)[-12:]
     return f"call_{tag}_{reply}_{number}" if reply else f"call_{tag}_{number}"
@@ -149,9 +149,9 @@ _AMAZON = ".amazonaws.com"
 
 
 def opaque_origin(address: str) -> str:
-    """Return what tells the host at `address` from others of its protocol; empty for the protocol's own.
+    """Return an identifier of the host at `address`, empty for the default host of its protocol.
 
-    Without an address it is the protocol's own. Credentials and a query in an address are no part of its place.
+    Without an address it is the default host. Credentials and a query in the address are ignored.
     """
     parts = urlsplit(address)
     host = (parts.hostname or "").lower()
@@ -162,14 +162,14 @@ def opaque_origin(address: str) -> str:
 
 
 def strip_foreign_opaque(request: ModelRequest, place: str) -> ModelRequest:
-    """Return the request with the marks that `place` made under their protocol's name, and without any other."""
+    """Return the request with only the opaque data made by `place`, renamed to the protocol's name."""
     if not place:
         return request
     return replace(request, messages=tuple(_message_for(message, f"@{place}") for message in request.messages))
 
 
 def tag_opaque(event: ReplyEvent, place: str) -> ReplyEvent:
-    """Return an event of the codec with its mark named after the host too."""
+    """Return an event of the codec with the host added to the source of its opaque data."""
     if type(event) is not BlockEnded or event.opaque is None:
         return event
     return replace(event, opaque=replace(event.opaque, source=f"{event.opaque.source}@{place}"))

@@ -1,9 +1,9 @@
-"""HTTP/1.1 over asyncio for one request at a time: connections, the head of a request, answers from bytes.
+"""HTTP/1.1 over asyncio for one request at a time: connections, request heads, response parsing.
 
-httptools parses the answer and is imported when the first one is awaited, so a request does not wait for it. An
-answer whose end is unclear raises `ValueError`: a truncated body must not pass for a whole one. Names are looked up in
-a daemon thread, so a hanging lookup blocks neither cancellation nor exit. Addresses are tried a quarter of a second
-apart, and the first to answer wins (RFC 8305).
+httptools parses responses; it is imported while the first response is awaited, so the request does not wait for it. A
+response whose end is unclear raises `ValueError`, because a truncated body must not pass for a complete one. Host names
+are resolved in a daemon thread, so a hanging DNS lookup blocks neither cancellation nor exit. Addresses are tried a
+quarter of a second apart, and the first to connect wins (RFC 8305).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from qcode.providers.sdk import run_aside
 
 MAX_HEAD_BYTES = 256 * 1024
 MAX_LINE_BYTES = 16 * 1024
-"""Bytes of chunk sizes, extensions and trailers in a row, without a byte of the body among them."""
+"""The limit for consecutive bytes of chunk sizes, extensions and trailers without a byte of the body."""
 
 ACCEPTED = "gzip, deflate"
 """The content codings that `Inflater` decodes."""
@@ -35,8 +35,8 @@ _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 
 
-class NotReached(ConnectionError):  # noqa: N818 - a state of the connection more than an error of ours
-    """There is no connection: no name, no route, no server, no TLS. `seconds` is the limit that passed, if one did."""
+class NotReached(ConnectionError):  # noqa: N818 - describes the connection
+    """The connection failed: DNS, route, server or TLS. `seconds` is the time limit, if it was exceeded."""
 
     def __init__(self, seconds: float | None = None) -> None:
         super().__init__("not reached")
@@ -44,11 +44,11 @@ class NotReached(ConnectionError):  # noqa: N818 - a state of the connection mor
 
 
 class BrokenOff(ConnectionError):  # noqa: N818
-    """The connection, or what came over it, broke before the answer had ended."""
+    """The connection broke, or its data was invalid, before the end of the response."""
 
 
 def write_head(method: str, target: str, headers: Mapping[str, str], version: str = "1.1") -> bytes:
-    """Return the head of a request; raise `ValueError` if a header holds what HTTP forbids, without quoting it."""
+    """Return the head of a request. Raise `ValueError` for a header that HTTP forbids, without quoting its value."""
     for name, value in headers.items():
         if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
             raise ValueError("a header holds characters HTTP forbids")
@@ -57,10 +57,10 @@ def write_head(method: str, target: str, headers: Mapping[str, str], version: st
 
 
 class AnswerReader:
-    """Head and body of the answer to one request, however its bytes are cut. `ValueError` for a broken one.
+    """Parses the response to one request from bytes split anywhere. Raises `ValueError` for an invalid response.
 
-    `headers` has names in lower case and repeated values joined with a comma. Answers before the final one (1xx) and
-    trailers are skipped. The `on_…` methods are called by httptools.
+    `headers` has lower-case names; repeated values are joined with a comma. Interim responses (1xx) and trailers are
+    skipped. The `on_…` methods are called by httptools.
     """
 
     def __init__(self) -> None:
@@ -70,23 +70,23 @@ class AnswerReader:
         """0 until the head is complete."""
         self.headers: dict[str, str] = {}
         self.is_persistent = False
-        """The connection may serve another request once the body has ended."""
+        """Whether the connection may be used for another request after the body."""
         self.is_done = False
         self.has_extra = False
-        """Something nobody asked for came after the end of the body."""
+        """Whether unexpected data followed the body."""
         self._pieces: list[bytes] = []
         self._size_of_body = 0
         self._bytes_in_a_row = 0
         self.on_body = self._pieces.append
         self._parser_error = HttpParserError
         self._parser = HttpResponseParser(self)
-        # Hosts behind old proxies end lines with a bare line feed, pad chunk sizes and send a length beside chunks.
+        # Hosts behind old proxies end lines with a bare LF, pad chunk sizes, and send a length together with chunks.
         self._parser.set_dangerous_leniencies(
             lenient_chunked_length=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
 
     def feed(self, data: bytes) -> bytes:
-        """Return the bytes of the body in `data`."""
+        """Parse `data` and return the bytes of the body in it."""
         had_ended = self.is_done
         if had_ended:
             self.has_extra = self.has_extra or bool(data)
@@ -105,7 +105,7 @@ class AnswerReader:
         return body
 
     def close(self) -> None:
-        """Note that the connection has ended; raise `ValueError` if the answer had not."""
+        """Handle the end of the connection. Raise `ValueError` if the response is incomplete."""
         if not self.status:
             raise ValueError("the connection ended before the answer")
         has_end = "transfer-encoding" in self.headers or "content-length" in self.headers
@@ -153,9 +153,9 @@ class AnswerReader:
 
 
 class Inflater:
-    """Decodes gzip, also of several members, and deflate, with the wrapper of zlib or, as some hosts send it, without.
+    """Decodes gzip, with one or several members, and deflate, with the zlib header or, as some hosts send it, without.
 
-    `name` is the `Content-Encoding`. Raises `ValueError` for one nobody asked for and for damaged or truncated bodies.
+    `name` is the `Content-Encoding`. Raises `ValueError` for an unknown one, and for damaged or truncated bodies.
     """
 
     def __init__(self, name: str) -> None:
@@ -170,14 +170,14 @@ class Inflater:
         self._is_sniffed = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the body in `data`, in pieces of bounded size if it was compressed."""
+        """Yield the decoded body in `data`, in pieces of bounded size if it was compressed."""
         if self._is_plain:
             if data:
                 yield data
             return
         if not self._is_sniffed:
             self._first += data
-            # Two bytes tell whether a deflated body has a wrapper.
+            # The first two bytes tell whether a deflate body has a zlib header.
             if len(self._first) < 2:
                 return
             data = self._first
@@ -186,7 +186,7 @@ class Inflater:
                 self._inflater = zlib.decompressobj(-zlib.MAX_WBITS)
         while True:
             if self._inflater.eof:
-                # Another member begins, or there is padding, which means nothing.
+                # Another gzip member follows, or padding, which is ignored.
                 if not self._is_gzip or not data.startswith(_GZIP_MAGIC):
                     return
                 self._inflater = zlib.decompressobj(self._window)
@@ -201,25 +201,25 @@ class Inflater:
                 return
 
     def close(self) -> None:
-        """Note that the body has ended; raise `ValueError` if its coding had not."""
+        """Handle the end of the body. Raise `ValueError` if the compressed data is incomplete."""
         if self._first and not self._inflater.eof:
             raise ValueError("the compressed body is cut")
 
 
 def _is_wrapped(data: bytes) -> bool:
-    """Tell whether `data` begins with the header of zlib (RFC 1950): method 8 and a checksum over two bytes."""
+    """Return whether `data` starts with a zlib header (RFC 1950): method 8 and a checksum over two bytes."""
     return data[0] & 15 == 8 and (data[0] << 8 | data[1]) % 31 == 0
 
 
 class Wire(asyncio.Protocol):
-    """One connection as the bytes that came over it; belongs to the event loop it was made in."""
+    """One connection and the bytes received over it. Belongs to the event loop in which it was made."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.idle_since = 0.0
         self.idle_limit = 0.0
         self.has_spoken = False
-        """Whether a byte has come since the last request was sent."""
+        """Whether a byte was received since the last request was sent."""
         self._pieces: list[bytes] = []
         self._size = 0
         self._is_ended = False
@@ -230,17 +230,17 @@ class Wire(asyncio.Protocol):
 
     @property
     def is_reusable(self) -> bool:
-        """The host has neither hung up nor said something unasked."""
+        """Whether the host has neither closed the connection nor sent unexpected data."""
         return not self._is_ended and not self._pieces and self._transport is not None
 
     def send(self, data: bytes) -> None:
-        """Send `data`; what cannot be sent shows when the answer is read, which may say why."""
+        """Send `data`. A failure to send shows when the response is read, which may explain it."""
         assert self._transport is not None
         self.has_spoken = False
         self._transport.write(data)
 
     async def read(self) -> bytes:
-        """Return what came, at least one byte; empty at the end. Raise `BrokenOff`."""
+        """Return at least one received byte, or empty bytes at the end. Raise `BrokenOff`."""
         while not self._pieces:
             if self._error is not None:
                 raise BrokenOff from self._error
@@ -260,11 +260,11 @@ class Wire(asyncio.Protocol):
         return data
 
     def abort(self) -> None:
-        """Close at once, whatever is still under way; safe to call twice."""
+        """Close the connection at once and drop pending data. Idempotent."""
         if self._transport is not None:
             self._transport.abort()
 
-    # What asyncio calls
+    # Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -294,7 +294,7 @@ class Wire(asyncio.Protocol):
 
 
 async def connect(host: str, port: int, tls: ssl.SSLContext | None, limit: float | None) -> Wire:
-    """Return a connection that is ready for use; raise `NotReached` after `limit` seconds or a failure."""
+    """Return an open connection. Raise `NotReached` on failure, or after `limit` seconds."""
     try:
         async with asyncio.timeout(limit):
             sock = await _first_to_answer(await _addresses(host, port))
@@ -303,14 +303,14 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None, limit: float
             _, wire = await loop.create_connection(Wire, sock=sock, ssl=tls, server_hostname=name)
             return wire
     except TimeoutError as error:
-        # The system's own limit may be shorter; it has a number.
+        # With an errno it is the system's own time limit, which may be shorter.
         raise NotReached(limit if error.errno is None else None) from error
     except (OSError, UnicodeError) as error:
         raise NotReached from error
 
 
 async def _addresses(host: str, port: int) -> list[Address]:
-    """Return the addresses of `host`. Only a name has to be asked for, which may take long."""
+    """Return the addresses of `host`. A host name needs a DNS lookup, which may take long."""
 
     def look_up() -> list[Address]:
         return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
@@ -329,7 +329,7 @@ def _is_number(host: str) -> bool:
 
 
 async def _first_to_answer(addresses: list[Address]) -> socket.socket:
-    """Return a socket to the address that answers first; raise the failure of the first one where none does."""
+    """Return a socket to the address that connects first. If none does, raise the error of the first address."""
     waiting = list(addresses)
     trying: dict[asyncio.Task[socket.socket], int] = {}
     failures: list[tuple[int, OSError]] = []
@@ -360,7 +360,7 @@ async def _open(address: Address) -> socket.socket:
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A model may think for minutes, and what stands between forgets a connection nothing is heard of.
+        # A model may think for minutes, and routers drop a connection without traffic.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if hasattr(socket, "TCP_KEEPIDLE"):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
@@ -372,6 +372,6 @@ async def _open(address: Address) -> socket.socket:
 
 
 def _close_late(task: asyncio.Task[socket.socket]) -> None:
-    """Close what a task brings that answered as it was called off."""
+    """Close the socket of a task that connected just as it was cancelled."""
     if not task.cancelled() and task.exception() is None:
         task.result().close()

@@ -1,9 +1,9 @@
-"""Model servers on this machine or its network: find one, list its models, ask how large a context it gives.
+"""Local model servers: find one, list its models, and query the size of its context window.
 
-Ollama, LM Studio, llama.cpp, vLLM and SGLang on their default ports, over plain sockets and HTTP/1.0 (`ask`): most
-machines have none, and then this costs no import and no time. Only lists and settings are asked for; nothing is sent to
-a model and none is loaded. A model's own window says little: whoever starts the server decides, and some servers cut a
-longer prompt silently. Sources: the API pages of these servers.
+Supports Ollama, LM Studio, llama.cpp, vLLM and SGLang on their default ports, over plain sockets and HTTP/1.0 (`ask`),
+because most machines have none, and then this costs no import and no time. Only lists and settings are requested; no
+prompt is sent and no model is loaded. The window is a setting of the server, not of the model, and some servers
+silently truncate a longer prompt. Sources: the API pages of these servers.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ async def find_local_server(
     timeout: float = 0.3,  # noqa: ASYNC109 - a limit on the search as a whole, not on one await
     ports: Mapping[str, int] | None = None,
 ) -> tuple[ProviderSpec, str] | None:
-    """Return the first server that answers within `timeout` seconds and its first model that can call tools.
+    """Return the first server that answers within `timeout` seconds, and its first model that can call tools.
 
-    Servers are asked at once and preferred in the order Ollama, LM Studio, llama.cpp, vLLM, SGLang. `ports` replaces
-    their default ports. None where nobody answers or no model is there.
+    All servers are queried at once; the order of preference is Ollama, LM Studio, llama.cpp, vLLM, SGLang. `ports`
+    replaces their default ports. Return None if no server answers or none has a model.
     """
     tasks: list[tuple[ProviderSpec, asyncio.Task[str]]] = []
     for name, finder in _FINDERS.items():
@@ -58,7 +58,7 @@ async def _ask(finder: Finder, address: str) -> str:
 
 
 async def _find_ollama(address: str) -> str:
-    """Ollama says of each model what it can do."""
+    """Return the first model of an Ollama server that can call tools; Ollama reports the abilities of each model."""
     listed = object_in(await ask(address, "/api/tags"))
     names = [name for name in (text_in(model.get("name")) for model in objects_in(listed.get("models"))) if name]
     names = [name for name in names if is_for_chat(name)][:_MAX_ASKED]
@@ -67,7 +67,7 @@ async def _find_ollama(address: str) -> str:
         abilities = facts.get("capabilities")
         if isinstance(abilities, list) and "tools" in abilities:
             return name
-    # An old server lists no abilities; a new one that lists none with tools has no model for us.
+    # An old server reports no abilities, so the first model is used. A new one without a tool model has none for us.
     return "" if any("capabilities" in facts for facts in shown) else next(iter(names), "")
 
 
@@ -110,7 +110,7 @@ def is_for_chat(name: str) -> bool:
 
 
 async def list_models(address: str, limit_s: float = 2.0) -> tuple[str, ...]:
-    """Return the models for chat that the server at `address` (with its `/v1`) lists; none where it does not answer."""
+    """Return the chat models of the server at `address` (including `/v1`); none if it does not answer."""
     try:
         async with asyncio.timeout(limit_s):
             listed = object_in(await ask(address, "/models"))
@@ -121,7 +121,7 @@ async def list_models(address: str, limit_s: float = 2.0) -> tuple[str, ...]:
 
 
 SMALL_WINDOW = 32_000
-"""Below so many tokens the instructions, the tools and a few files leave no room to work in."""
+"""A window below this size has little room for work besides the instructions, the tools and a few files."""
 
 _OWNERS = {
     "library": "ollama",
@@ -130,7 +130,7 @@ _OWNERS = {
     "vllm": "vllm",
     "sglang": "sglang",
 }
-"""What each server writes as the owner of its models, which tells it from the others."""
+"""The `owned_by` value of each server's models, which identifies the server."""
 
 _ADVICE = {
     "ollama": "start Ollama with OLLAMA_CONTEXT_LENGTH=32768, or give the model a larger num_ctx",
@@ -140,14 +140,14 @@ _ADVICE = {
     "sglang": "start SGLang with a larger --context-length",
 }
 DEFAULT_PORTS = frozenset({11434, 1234, 8080, 8000, 30000})
-"""Those on which Ollama, LM Studio, llama.cpp, vLLM and SGLang listen unless told otherwise."""
+"""The default ports of Ollama, LM Studio, llama.cpp, vLLM and SGLang."""
 _LISTED = ("max_model_len", "context_length", "context_window", "n_ctx")
 _NUM_CTX = re.compile(r"^[^\S\n]*+num_ctx[^\S\n]++(\d++)[^\S\n]*+$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalWindow:
-    """`tokens` is the window; `advice` how to make it larger on this kind of server."""
+    """A context window of `tokens`; `advice` says how to enlarge it on this kind of server."""
 
     tokens: int
     advice: str
@@ -158,9 +158,9 @@ class LocalWindow:
 
 
 def can_tell(provider: str, base_url: str) -> bool:
-    """Return whether a server that is one of the known kinds by its name or its port is at `base_url`.
+    """Return whether the server at `base_url` is of a known kind, by its name or its port.
 
-    Nobody else is asked: to a server of another kind the question is a request it has not bargained for.
+    Other servers are not queried, because they may not expect such a request.
     """
     if provider in _ADVICE:
         return True
@@ -171,9 +171,9 @@ def can_tell(provider: str, base_url: str) -> bool:
 
 
 class WindowQuestion:
-    """Asks one server about one model. `provider` is its name in qcode, which may tell its kind.
+    """Queries one server for the window of one model. `provider` is its name in qcode, which may tell its kind.
 
-    A server of unknown kind gets one request, for the list of its models; what it answers tells what to ask next.
+    A server of unknown kind gets one request, for its list of models; the response identifies its kind.
     """
 
     def __init__(
@@ -185,17 +185,17 @@ class WindowQuestion:
         self._model = model
         self._headers = {**({"Authorization": f"Bearer {key}"} if key else {}), **(headers or {})}
         self.is_settled = False
-        """There is nothing more to learn: the window is known, or this server does not tell it."""
+        """Whether another query is useless: the window is known, or this server does not report it."""
 
     async def ask(self, timeout: float = 0.3) -> LocalWindow | None:  # noqa: ASYNC109 - a limit on all questions together
-        """Return the window, or None where the server does not say: never, or not until it has loaded the model."""
+        """Return the window, or None if the server does not report it, possibly because the model is not loaded yet."""
         if self.is_settled:
             return None
         try:
             async with asyncio.timeout(timeout):
                 found = await self._asked()
         except (TimeoutError, OSError, ValueError):
-            # A server that is not up yet, or has not the time now, may say it later.
+            # A server that is starting or busy may answer later.
             return None
         if found is not None:
             self.is_settled = True
@@ -214,20 +214,23 @@ class WindowQuestion:
         return LocalWindow(tokens, advice) if tokens else None
 
     async def _kind(self) -> tuple[str, int | None]:
-        """Return the kind of the server and the window its list of models names, if it does."""
+        """Return the kind of the server, and the window if its list of models contains it."""
         suffix = "/models" if self._base_url != self._root else "/v1/models"
         models = objects_in(object_in(await self._get(self._base_url, suffix)).get("data"))
         entry = _entry(models, self._model, "id")
         kind = _OWNERS.get(text_in((entry or (models[0] if models else {})).get("owned_by")), self._provider)
         if kind in ("ollama", "lmstudio", "llamacpp"):
             return kind, None
-        # An adapter is listed without figures of its own; it has those of the model it belongs to.
+        # An adapter is listed without a window; it has that of its base model.
         rows = ([entry] if entry else []) + models
         figures = (count_in(row.get(name)) for row in rows for name in _LISTED)
         return kind, next((figure for figure in figures if figure), None)
 
     async def _ollama(self) -> int | None:
-        """What the loaded model has, else what its Modelfile sets; a default of the server shows once it is loaded."""
+        """Return the window of the loaded model, or the one set in its Modelfile.
+
+        The default of the server is reported only after the model is loaded.
+        """
         loaded = objects_in(object_in(await self._get(self._root, "/api/ps")).get("models"))
         entry = _entry(loaded, self._model, "model") or _entry(loaded, self._model, "name")
         if entry is not None and (tokens := count_in(entry.get("context_length"))):
@@ -264,7 +267,7 @@ _QUESTIONS: Mapping[str, Callable[[WindowQuestion], Awaitable[int | None]]] = {
 
 
 def _entry(models: list[JsonObject], model: str, name: str) -> JsonObject | None:
-    """Return the row of a model; Ollama adds `:latest` to a name without a tag."""
+    """Return the entry of a model; Ollama adds `:latest` to a name without a tag."""
     wanted = {model, f"{model}:latest"}
     return next((row for row in models if text_in(row.get(name)) in wanted), None)
 
@@ -275,10 +278,10 @@ _MAX_ANSWER = 1024 * 1024
 async def ask(
     address: str, path: str, body: JsonObject | None = None, headers: Mapping[str, str] | None = None
 ) -> Json:
-    """Return the JSON at `path` of the server at `address`, the answer to a POST where there is a `body`.
+    """Return the JSON at `path` of the server at `address`, with a POST request if there is a `body`.
 
-    Raises `OSError` or `ValueError` where there is none: no server, no HTTP without TLS, no 200, no JSON.
-    Has no time limit of its own.
+    Raise `OSError` or `ValueError` if there is no server, no plain HTTP, no status 200 or no JSON. The caller sets a
+    time limit.
     """
     from qcode.providers.http1 import AnswerReader, connect, write_head
 

@@ -1,7 +1,7 @@
-"""The providers by name: plain data, and one function that makes a client. Loads no SDK and no client module.
+"""The providers by name, as data, and one function that creates a client. Imports no SDK and no client module.
 
-A provider of the config file is a `ProviderSpec` like the built-in ones (`custom`). Reading files and deciding
-which provider to use belongs to `config` and `cli`; here an environment is a mapping that is passed in.
+A provider from the config file is a `ProviderSpec` like the built-in ones (`custom`). `config` reads files, and
+`agent.models` chooses the provider; here the environment is a mapping that is passed in.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ PROTOCOLS: tuple[WireProtocol, ...] = get_args(WireProtocol)
 class ProviderSpec:
     """A provider as data.
 
-    `key_variables` and `base_url_variables`: environment variables, the first that is set wins. `quirks` matters to
-    the `openai` protocol only. `max_tokens_field` and `reasoning_field` override it; without an override the field
-    is OpenAI's own where the address is OpenAI's. `needs_key` False: a local server, or a host whose SDK finds
-    credentials by itself. `key_path`: where the host lists its models to anybody, what below its address only a valid
-    key gets.
+    `key_variables` and `base_url_variables` are environment variables; the first that is set wins. `quirks` is only
+    for the `openai` protocol. `max_tokens_field` and `reasoning_field` override it; without an override, OpenAI's own
+    field is used if the address is OpenAI's. `needs_key` False: a local server, or a host whose SDK finds credentials.
+    `key_path`: a path that only a valid key may read, if the host lists its models without a key.
     """
 
     name: str
@@ -54,7 +53,7 @@ _AWS_CHAIN = (
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
-"""Variables that show that Amazon's SDK will find credentials; their values are no keys."""
+"""Variables that indicate that Amazon's SDK will find credentials; their values are not keys."""
 
 _OPENAIS = ("openai", "openai-responses")
 _PLAIN = ChatQuirks(prefill="plain")
@@ -123,12 +122,12 @@ PROVIDERS: Mapping[str, ProviderSpec] = {
 
 
 def nearest(name: str, names: Iterable[str] = PROVIDERS) -> str | None:
-    """Return the name most like `name`, or None where none is."""
+    """Return the name most similar to `name`, or None if none is similar."""
     return next(iter(suggestions(name, names, limit=1)), None)
 
 
 def suggestions(name: str, names: Iterable[str], *, limit: int = 3) -> tuple[str, ...]:
-    """Return up to `limit` names like `name`, best first: what to offer where a provider or a model is unknown."""
+    """Return up to `limit` names similar to `name`, best first, to suggest for an unknown provider or model."""
     by_folded = {candidate.lower(): candidate for candidate in names}
     found = difflib.get_close_matches(name.lower(), by_folded, n=limit, cutoff=0.5)
     return tuple(by_folded[folded] for folded in found)
@@ -144,9 +143,9 @@ def custom(
     max_tokens_field: MaxTokensField | None = None,
     reasoning_field: str = "",
 ) -> ProviderSpec:
-    """Return a provider of the config file. Without `api_key_env` it needs no key: headers may carry one.
+    """Return a provider from the config file. Without `api_key_env` it needs no key: a header may contain one.
 
-    A built-in name keeps what is known of that provider and takes only what is given here.
+    A built-in provider keeps its data, except for the values given here.
     """
     known = PROVIDERS.get(name)
     base = known if known is not None and known.protocol == protocol else ProviderSpec(name, protocol, needs_key=False)
@@ -162,12 +161,12 @@ def custom(
 
 
 def key_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the key and the name of the variable that supplied it, both empty where none is set."""
+    """Return the key and the name of the variable that supplied it, both empty if none is set."""
     return _first(spec.key_variables, environ)
 
 
 def key_name(spec: ProviderSpec) -> str:
-    """Return the name the key of `spec` is stored under: providers that read the same variables share one key."""
+    """Return the name under which the key of `spec` is stored; providers with the same variables share a key."""
     known = PROVIDERS.get(spec.name)
     if known is None or known.key_variables != spec.key_variables or not spec.key_variables:
         return spec.name
@@ -175,14 +174,14 @@ def key_name(spec: ProviderSpec) -> str:
 
 
 def takes_key(spec: ProviderSpec) -> bool:
-    """Tell whether a key can be stored for `spec`: not for the demo, nor where Amazon's SDK finds credentials."""
+    """Return whether a key can be stored for `spec`: not for the demo, nor if Amazon's SDK finds credentials."""
     return spec.protocol not in ("demo", "bedrock")
 
 
 def credential_of(spec: ProviderSpec, environ: Mapping[str, str]) -> str:
-    """Return the name of the variable that shows a credential for `spec`, empty where none does.
+    """Return the name of the variable that indicates a credential for `spec`, empty if there is none.
 
-    Also empty where what speaks to the provider is not installed: a profile set for other work chooses no model then.
+    Also empty if the provider's package is not installed: an AWS profile set for other work must not choose a model.
     """
     if spec.protocol != "bedrock":
         return key_of(spec, environ)[1]
@@ -192,7 +191,7 @@ def credential_of(spec: ProviderSpec, environ: Mapping[str, str]) -> str:
 
 
 def base_url_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the address and the variable that supplied it; the built-in address comes from none."""
+    """Return the address and the variable that supplied it, which is empty for the built-in address."""
     value, variable = _first(spec.base_url_variables, environ)
     if spec.name == "azure" and value:
         value = azure.versioned(value, environ)
@@ -209,18 +208,18 @@ def connect(
     headers: Mapping[str, str] | None = None,
     base_url_source: str = "",
 ) -> Provider:
-    """Return a client for `spec`; nothing is sent and no SDK loads before its first request.
+    """Return a client for `spec`. Nothing is sent and no SDK is imported before its first request.
 
-    `key_source` and `base_url_source` name the variable, setting or command the value came from, for messages. Raises
-    `ProviderError`: NO_CREDENTIAL where a key is needed and there is none, AUTH where it cannot be a key,
-    BAD_REQUEST where the address is none.
+    `key_source` and `base_url_source` name the variable, setting or command that supplied the value, for messages.
+    Raise `ProviderError`: NO_CREDENTIAL if a required key is missing, AUTH if it cannot be a key, BAD_REQUEST if the
+    address is invalid.
     """
     if spec.protocol == "demo":
         from qcode.providers.demo.provider import DemoProvider
 
         return DemoProvider()
     address = base_url or spec.base_url
-    # Amazon's address depends on the region, which its SDK finds out.
+    # Amazon's address depends on the region, which its SDK determines.
     if address or spec.protocol != "bedrock":
         address = check_address(spec.name, _given(spec, address))
     connection = Connection(
@@ -271,7 +270,7 @@ def _client(connection: Connection, spec: ProviderSpec) -> Provider:
 
 
 def quirks_of(spec: ProviderSpec, base_url: str) -> ChatQuirks:
-    """Return the quirks of a server at `base_url`: OpenAI's own where it is OpenAI, whatever the name."""
+    """Return the quirks of a server at `base_url`; those of OpenAI if it is OpenAI's address, whatever its name."""
     quirks = for_openai() if is_openai(base_url) else spec.quirks
     return replace(
         quirks,
@@ -298,12 +297,12 @@ def _checked_key(spec: ProviderSpec, address: str, api_key: str, key_source: str
 
 
 def is_sendable(key: str) -> bool:
-    """Tell whether `key` can stand in a header of HTTP."""
+    """Return whether `key` can be sent in an HTTP header."""
     return key.isascii() and key.isprintable() and " " not in key
 
 
 def login_command(spec: ProviderSpec) -> str:
-    """Return the command that stores a key for `spec`; it is also the source that messages name for such a key."""
+    """Return the command that stores a key for `spec`, which messages name as the source of such a key."""
     return f"qcode auth login {key_name(spec)}"
 
 

@@ -1,9 +1,9 @@
-"""What the SDKs need around them: their HTTP client, TLS, failures of the network, and threads for blocking work.
+"""Support for the SDKs: their HTTP client, TLS, network errors, and threads for blocking work.
 
-httpx2 is imported inside the functions that use it. Proxies and CA files come from the environment as httpx2 reads it
+httpx2 is imported inside the functions that use it. Proxies and CA files come from the environment, as httpx2 reads it
 (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`), except that loopback bypasses every proxy. Redirects are not
-followed: a key is sent to the address it belongs to and to no other. `run_aside` runs imports and credential look-ups
-in a daemon thread, so that work that hangs blocks neither cancellation nor exit.
+followed, so that a key is sent only to its own address. `run_aside` runs imports and credential lookups in a daemon
+thread, so that hanging work blocks neither cancellation nor exit.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 def http_client(connection: Connection) -> httpx2.AsyncClient:
-    """Return an HTTP client for one provider; the caller owns it and closes it.
+    """Return an HTTP client for one provider; the caller owns it and must close it.
 
-    Only connecting has a limit here. Reading has none, because how much silence is too much depends on how far
-    the reply is: `streaming` watches it.
+    Only connecting has a time limit here. Reading has none, because the limit depends on the progress of the reply;
+    `streaming` enforces it.
     """
     import httpx2
 
     limits = connection.timeouts
-    # CA files of the environment count everywhere, proxies of the environment not on loopback.
+    # CA files from the environment apply everywhere, proxies from the environment not to loopback.
     context = tls_context(connection)
     try:
         return httpx2.AsyncClient(
@@ -53,7 +53,7 @@ def http_client(connection: Connection) -> httpx2.AsyncClient:
             follow_redirects=False,
         )
     except (ImportError, ValueError) as error:
-        # A SOCKS proxy needs a package that is not there, or the proxy's address is none.
+        # A SOCKS proxy needs a package that is not installed, or the proxy's address is invalid.
         variable = connection.origin.proxy or "a proxy variable"
         raise ProviderError(
             ErrorKind.UNREACHABLE, f"the proxy in {variable} cannot be used: {redact(str(error), connection.api_key)}"
@@ -61,9 +61,9 @@ def http_client(connection: Connection) -> httpx2.AsyncClient:
 
 
 def tls_context(connection: Connection) -> ssl.SSLContext:
-    """Return whom to trust: the operating system, or who the environment says, and `ca_file`. It reads files.
+    """Return the TLS context: the CAs of the system or of the environment, plus `ca_file`. Reads files.
 
-    The rule is httpx2's; on Linux and its like it is spelled out here, for there it needs no import.
+    The rule is that of httpx2; on Linux it is implemented here, because then nothing must be imported.
     """
     try:
         context = _tls_of_system()
@@ -95,7 +95,7 @@ def _tls_of_system() -> ssl.SSLContext:
 
 
 def _holds_certificates(folder: Path) -> bool:
-    """Tell whether OpenSSL finds certificates in `folder`, where it looks for hashes of names."""
+    """Return whether OpenSSL finds certificates in `folder`, in which it looks for files named by hash."""
     try:
         return any(_HASHED.fullmatch(path.name) for path in folder.iterdir())
     except OSError:
@@ -103,7 +103,7 @@ def _holds_certificates(folder: Path) -> bool:
 
 
 def quiet(*loggers: str) -> None:
-    """Keep SDK loggers off standard error where nothing has been set up for them: a line there breaks the screen."""
+    """Silence SDK loggers without a handler, because a line on standard error breaks the screen."""
     for name in loggers:
         logger = logging.getLogger(name)
         if not logger.handlers:
@@ -111,7 +111,7 @@ def quiet(*loggers: str) -> None:
 
 
 def failure(connection: Connection, error: Exception) -> ProviderError:
-    """Return what an exception of an SDK or of httpx2 stands for."""
+    """Convert an exception of an SDK or of httpx2."""
     import httpx2
 
     if isinstance(error, ProviderError):
@@ -129,7 +129,7 @@ def failure(connection: Connection, error: Exception) -> ProviderError:
 
 
 def _of_answer(connection: Connection, response: httpx2.Response) -> ProviderError:
-    """Return what an answer other than a 2xx stands for."""
+    """Convert a response of httpx2 with a status other than 2xx."""
     import httpx2
 
     try:
@@ -140,7 +140,7 @@ def _of_answer(connection: Connection, response: httpx2.Response) -> ProviderErr
 
 
 def refusal(connection: Connection, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
-    """Return what an answer other than a 2xx stands for; names of `headers` are looked up in lower case."""
+    """Convert a response with a status other than 2xx; `headers` has lower-case names."""
     where = headers.get("location", "")
     if status in _REDIRECTS and where:
         return ProviderError(
@@ -165,7 +165,7 @@ def _of_transport(connection: Connection, error: Exception) -> ProviderError:
     if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
         return ProviderError(ErrorKind.BAD_REQUEST, f"the base URL of {connection.name} is no address: {address!r}")
     if isinstance(error, httpx2.LocalProtocolError):
-        # Its text may quote the header that holds the key.
+        # Its text may quote the header with the key.
         return bad_header(connection)
     return broken_off(connection)
 
@@ -183,7 +183,7 @@ def late_reason(seconds: float) -> str:
 
 
 def unreachable(connection: Connection, reason: str) -> ProviderError:
-    """Return the error of a host that was not reached; `reason` is a clause for a person."""
+    """Return the error for a host that could not be reached; `reason` is a clause for the user."""
     origin = connection.origin
     source = f" (from {origin.address_source})" if origin.address_source else ""
     proxy = f", through the proxy in {origin.proxy}" if origin.proxy else ""
@@ -193,7 +193,7 @@ def unreachable(connection: Connection, reason: str) -> ProviderError:
 
 
 def reason_of(error: Exception) -> str:
-    """Return why a connection failed, from the cause that says most."""
+    """Return why a connection failed, from the most specific cause."""
     for cause in _chain(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"its certificate is not trusted ({cause.verify_message}); SSL_CERT_FILE can name your own CA file"
@@ -209,7 +209,7 @@ def reason_of(error: Exception) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, what it wraps and what it was raised from, each once."""
+    """Yield an error, the errors that it wraps, and its causes, without duplicates."""
     seen: set[int] = set()
     waiting: list[BaseException] = [error]
     while waiting:
@@ -227,7 +227,7 @@ T = TypeVar("T")
 
 
 async def run_aside(work: Callable[[], T]) -> T:
-    """Return what `work` returns, or raise what it raises. Cancelling ends the wait, not the work."""
+    """Run `work` in a daemon thread and return its result or raise its exception. Cancelling does not stop the work."""
     waiting = _Waiting[T]()
 
     def run() -> None:
@@ -240,7 +240,7 @@ async def run_aside(work: Callable[[], T]) -> T:
 
 
 class _Waiting(Generic[T]):
-    """Carries what became of the work, whatever it raised, from its thread to the loop that waits for it."""
+    """Passes the result or exception of the work from its thread to the waiting event loop."""
 
     def __init__(self) -> None:
         self.result: list[T] = []
@@ -253,7 +253,7 @@ class _Waiting(Generic[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        # The loop is closed where nobody waits any more.
+        # The event loop may be closed already.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._settle, error)
         return True

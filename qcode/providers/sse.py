@@ -1,8 +1,7 @@
-"""Server-sent events from bytes, by the WHATWG rules for event streams, except that a last event without its
-blank line counts.
+"""A parser for server-sent events (WHATWG), except that a last event without its blank line counts.
 
-Lines end at LF, CRLF or CR and nowhere else: U+2028 and its like are ordinary text in a JSON string. Text is
-decoded a whole event at a time, so a character may be split anywhere. No I/O; nothing here knows a provider.
+Lines end only at LF, CRLF or CR, because U+2028 and similar characters may occur in a JSON string. An event is decoded
+as a whole, so a character may be split anywhere. No I/O; independent of providers.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class SseEvent:
-    """`event` is empty where the server named none; `data` is its data lines joined with a newline."""
+    """One event. `event` is empty if the server named none; `data` is the data lines joined with newlines."""
 
     event: str
     data: str
 
 
 class SseParser:
-    """Bytes in, events out, in whatever pieces the bytes come.
+    """Parses a stream of bytes, split anywhere, into events.
 
-    A comment (a ping, say) makes no event; that bytes came at all is what an idle timeout looks at. A line or an
-    event larger than `MAX_EVENT_BYTES` raises `ProviderError`.
+    A comment, such as a ping, makes no event, but its bytes reset the idle timeout. A line or an event larger than
+    `MAX_EVENT_BYTES` raises `ProviderError`.
     """
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
@@ -43,7 +42,7 @@ class SseParser:
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """Return the events that `chunk` completes."""
         if self._had_cr and chunk:
-            # The CR ended a line already; an LF right behind it belongs to the same line end.
+            # The CR at the end of the last chunk ended a line; an LF directly after it is part of the same line end.
             chunk = chunk.removeprefix(b"\n")
             self._had_cr = False
         if not chunk:
@@ -52,7 +51,7 @@ class SseParser:
             self._hold(chunk)
             return []
         self._had_cr = chunk.endswith(b"\r")
-        # bytes.splitlines, unlike str.splitlines, knows the three line ends of the format and no other.
+        # bytes.splitlines, unlike str.splitlines, splits only at the three line ends of the format.
         lines = chunk.splitlines()
         tail = b"" if chunk.endswith((b"\n", b"\r")) else lines.pop()
         if self._partial:
@@ -65,7 +64,7 @@ class SseParser:
         return found
 
     def flush(self) -> list[SseEvent]:
-        """Return the event the stream ended in, if any: a missing last line end or blank line loses nothing."""
+        """Return the event at the end of the stream, even if its last line end or blank line is missing."""
         found: list[SseEvent] = []
         if self._partial:
             self._read_line(self._take_partial(b""), found)

@@ -1,7 +1,7 @@
-"""The loop all clients share: open, read bytes, parse events, let the decoder speak, watch for silence.
+"""The loop that all clients share: open the response, read bytes, parse events, decode them, enforce time limits.
 
-A client says how to open a response with its SDK; everything else is here once. The stream is read as bytes and
-never as SDK objects: those cost several times the CPU, and end a cut stream without a word.
+A client only opens the response with its SDK. The stream is read as bytes, not as SDK objects, which cost several times
+the CPU and end a truncated stream without an error.
 """
 
 from __future__ import annotations
@@ -40,32 +40,32 @@ _log = logging.getLogger(__name__)
 
 
 class Answer(Protocol):
-    """An answer whose body is unread; that of httpx2 is one."""
+    """A response with an unread body, such as that of httpx2."""
 
     def aiter_bytes(self) -> AsyncIterator[bytes]: ...
 
 
 class Parser(Protocol):
-    """Bytes of a stream in, its events out; bounded, and indifferent to how the bytes are cut."""
+    """Parses bytes, split anywhere, into events, with bounded memory."""
 
     def feed(self, chunk: bytes) -> list[SseEvent]: ...
 
     def flush(self) -> list[SseEvent]:
-        """Return what the stream ended in, if it is an event."""
+        """Return the event at the end of the stream, if any."""
         ...
 
 
 class Decoder(Protocol):
-    """Plain JSON objects of one reply in, reply events out. One instance for one reply."""
+    """Decodes the JSON objects of one reply into reply events. Each reply needs a new instance."""
 
     @property
     def is_complete(self) -> bool:
-        """The stop reason has been seen: the end of the stream, however it comes, is a healthy one."""
+        """Whether the stop reason was received, so that any end of the stream is normal."""
         ...
 
     @property
     def is_ended(self) -> bool:
-        """The protocol's last event has been seen; nothing behind it counts."""
+        """Whether the protocol's last event was received; later data is ignored."""
         ...
 
     def feed(self, sent: JsonObject) -> list[ReplyEvent]:
@@ -73,16 +73,16 @@ class Decoder(Protocol):
         ...
 
     def end(self) -> None:
-        """The stream's own end mark (`[DONE]`) has come."""
+        """Handle the end mark of the stream (`[DONE]`)."""
         ...
 
     def finish(self) -> list[ReplyEvent]:
-        """Return the last events; raise `ProviderError` (CONNECTION) where the reply never came to its end."""
+        """Return the last events. Raise `ProviderError` (CONNECTION) if the reply is incomplete."""
         ...
 
 
 def decode_event(event: SseEvent, decoder: Decoder) -> list[ReplyEvent]:
-    """Feed one event of the stream; data that is no JSON object is skipped with a line in the log."""
+    """Decode one event of the stream; data that is not a JSON object is skipped and logged."""
     if event.data.startswith("[DONE]"):
         decoder.end()
         return []
@@ -97,9 +97,9 @@ def decode_event(event: SseEvent, decoder: Decoder) -> list[ReplyEvent]:
 
 
 def feed_json(sent: Json, decoder: Decoder) -> list[ReplyEvent]:
-    """Feed an object, or the objects of a list (Gemini without `alt=sse` sends one list).
+    """Decode an object, or the objects of a list (Gemini without `alt=sse` sends one list).
 
-    An error behind the stop reason is none of the reply's: that is complete.
+    An error after the stop reason is ignored, because the reply is complete.
     """
     events: list[ReplyEvent] = []
     for item in sent if isinstance(sent, list) else [sent]:
@@ -118,10 +118,10 @@ def feed_json(sent: Json, decoder: Decoder) -> list[ReplyEvent]:
 async def read_reply(
     answer: Answer, decoder: Decoder, connection: Connection, parser: Parser, breaks: tuple[type[Exception], ...]
 ) -> AsyncGenerator[ReplyEvent, None]:
-    """Yield the events of a streamed 200 answer; raise `ProviderError` where it stalls or makes no sense.
+    """Yield the events of a streamed response with status 200. Raise `ProviderError` if it stalls or is invalid.
 
-    `breaks` are the exceptions that stand for a broken connection. They go through, except behind the stop reason:
-    there the reply is complete, and its end is a healthy one however it comes.
+    `breaks` are the exceptions of a broken connection. They pass through, except after the stop reason, because the
+    reply is then complete.
     """
     body = _Body(decoder, parser)
     chunks = aiter(answer.aiter_bytes())
@@ -149,14 +149,14 @@ async def read_reply(
     for event in decoder.finish():
         yield event
     if is_open:
-        # The empty rest of a finished stream: without it, its connection cannot serve the next request.
+        # Read the empty rest of the stream, otherwise the connection cannot be reused.
         with contextlib.suppress(*ends):
             async with asyncio.timeout(_DRAIN_LIMIT_S):
                 await anext(chunks, None)
 
 
 class _Body:
-    """The body of an answer: a stream of events, or, where a server does not stream, one JSON value."""
+    """The body of a response: a stream of events or, if the server does not stream, one JSON value."""
 
     def __init__(self, decoder: Decoder, parser: Parser) -> None:
         self._decoder = decoder
@@ -170,7 +170,7 @@ class _Body:
         self._size += len(chunk)
         if not self._is_sniffed and chunk.strip():
             self._is_sniffed = True
-            # No line of an event stream starts like this.
+            # A line of an event stream cannot start with these characters.
             if chunk.lstrip()[:1] in (b"{", b"[", b"<"):
                 self._whole = bytearray()
         if self._whole is not None:
@@ -199,15 +199,15 @@ class _Body:
             if self._decoder.is_ended:
                 return
             for decoded in decode_event(event, self._decoder):
-                # A greeting says nothing of how long the model will think before it says anything.
+                # The first events without content do not end the longer time limit for reasoning.
                 self.has_begun = self.has_begun or not isinstance(decoded, ReplyStarted | UsageReported)
                 yield decoded
 
 
 class SdkProvider(ABC, Generic[ClientT]):
-    """A `Provider` on an SDK. Making one costs nothing: the SDK loads and connects with the first request.
+    """A `Provider` over an SDK, which is imported with the first request.
 
-    It loads in a thread, for an SDK takes up to a second to import and the screen must not stand still.
+    It is imported in a thread, because that takes up to a second and must not block the screen.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -219,7 +219,7 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     @abstractmethod
     def _make_client(self) -> ClientT:
-        """Import the SDK and return its client; runs in a thread, outside of any event loop."""
+        """Import the SDK and return its client. Called in a thread without an event loop."""
         ...
 
     @abstractmethod
@@ -230,11 +230,11 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     @abstractmethod
     def _open(self, client: ClientT, request: ModelRequest) -> AbstractAsyncContextManager[httpx2.Response]:
-        """Send the request; the response is open and unread inside, and closed at once on leaving."""
+        """Send the request. The response is open and unread inside the context, and closed at once on exit."""
         ...
 
     def _parser(self) -> Parser:
-        """Return what cuts the bytes of an answer into events; one for one reply."""
+        """Return a new parser for the events of one response."""
         return SseParser()
 
     @abstractmethod
@@ -242,7 +242,7 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     @abstractmethod
     def _failures(self) -> tuple[type[Exception], ...]:
-        """The exceptions of the SDK; those of httpx2 need no mention."""
+        """Return the exceptions of the SDK, without those of httpx2."""
         ...
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
@@ -263,17 +263,17 @@ class SdkProvider(ABC, Generic[ClientT]):
         except ProviderError as error:
             raise attributed(error, self._connection.origin) from error
         except (asyncio.CancelledError, GeneratorExit):
-            # Before the line below, which may have to wait for an import.
+            # Handled first, because the next line may have to wait for an import.
             raise
         except self._stream_failures() as error:
             raise self._failure(error) from error
 
     async def model_names(self) -> tuple[str, ...]:
-        """Return the names of the models the host serves, sorted; raise `ProviderError`."""
+        """Return the sorted names of the models that the host serves. Raise `ProviderError`."""
         return tuple(sorted(set(await self._listed(self._list_models))))
 
     async def _listed(self, ask: Callable[[ClientT], Awaitable[list[str]]]) -> list[str]:
-        """Return what a small request brings, its failures told like those of a reply."""
+        """Return the result of a small request; its failures are converted like those of a reply."""
         try:
             async with asyncio.timeout(_MODEL_LIST_LIMIT_S):
                 return await ask(await self._connected())
@@ -287,34 +287,34 @@ class SdkProvider(ABC, Generic[ClientT]):
             raise self._failure(error) from error
 
     async def close(self) -> None:
-        """Release connections; safe to call twice and before the first request."""
+        """Release connections. Idempotent; also safe before the first request."""
         client, self._client = self._client, None
         if client is not None:
             await self._close_client(client)
 
     @asynccontextmanager
     async def _answer(self, request: ModelRequest) -> AsyncIterator[Answer]:
-        """Send the request; the answer is open and unread inside, and closed at once on leaving."""
+        """Send the request. The response is open and unread inside the context, and closed at once on exit."""
         client = await self._connected()
         async with self._open(client, request) as response:
             yield response
 
     def _breaks(self) -> tuple[type[Exception], ...]:
-        """The exceptions by which a body that is being read says that its connection broke."""
+        """Return the exceptions that reading a body raises if the connection breaks."""
         import httpx2
 
         return (httpx2.HTTPError, httpx2.StreamError)
 
     def _stream_failures(self) -> tuple[type[Exception], ...]:
-        """The exceptions that may end `stream`, beside `ProviderError`."""
+        """Return the exceptions that may end `stream`, apart from `ProviderError`."""
         return self._all_failures()
 
     def _failure(self, error: Exception) -> ProviderError:
-        """Return what one of `_stream_failures` or `_all_failures` stands for."""
+        """Convert one of `_stream_failures` or `_all_failures`."""
         return failure(self._connection, error)
 
     def warm_up(self) -> None:
-        """Load the SDK now, so that the first request need not wait for it. It blocks: call it in a thread."""
+        """Import the SDK now, so that the first request does not wait for it. Blocks: call it in a thread."""
         self._connect()
 
     async def _connected(self) -> ClientT:

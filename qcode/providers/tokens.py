@@ -1,10 +1,10 @@
-"""Offline token counts with one vocabulary that ships in the package (o200k_base).
+"""Offline token counts with one vocabulary from the package (o200k_base).
 
-For prompts a provider has not counted yet, if their size in bytes leaves open whether they fit; a provider's own figure
-is better. Models with another vocabulary split text differently: for them a count is an estimate. tiktoken loads with
-the vocabulary, never on import. Its own `get_encoding` is never called: with an empty cache it downloads, without a
-time limit. `data/o200k_base.*` are made by `scripts/build_vocabulary.py`. Text goes to the encoder in slices: a very
-long run of white space makes its pattern overflow and print a trace.
+Used for prompts that the provider has not counted yet, if their size in bytes leaves open whether they fit. For models
+with another vocabulary the count is an estimate. tiktoken is imported with the vocabulary. Its `get_encoding` is never
+called, because it downloads the vocabulary if the cache is empty, without a time limit. `data/o200k_base.*` are made by
+`scripts/build_vocabulary.py`. Text is encoded in slices, because a very long run of white space makes tiktoken's
+pattern overflow and print a traceback.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _loaded: list[Encoder | None] = []
 
 
 class Encoder(Protocol):
-    """Text to tokens; what looks like a special token is ordinary text."""
+    """Encodes text; special tokens in it are treated as ordinary text."""
 
     def encode_ordinary(self, text: str) -> list[int]: ...
 
 
 def load_vocabulary() -> Encoder | None:
-    """Return the encoder, loaded once in a process (about 0.3 s); None where tiktoken or the data is missing.
+    """Return the encoder, loaded once per process (about 0.3 s); None if tiktoken or the data is missing.
 
-    Safe to call from several threads: the others wait for the first.
+    Thread-safe: other callers wait for the first.
     """
     with _lock:
         if not _loaded:
@@ -47,7 +47,7 @@ def load_vocabulary() -> Encoder | None:
 
 
 def _try_to_read(folder: Path) -> Encoder | None:
-    # A Python may be built without lzma, which is an ImportError too.
+    # A Python built without lzma raises ImportError too.
     try:
         return read_vocabulary(folder)
     except (ImportError, OSError, EOFError, ValueError, LookupError) as error:
@@ -56,7 +56,7 @@ def _try_to_read(folder: Path) -> Encoder | None:
 
 
 def read_vocabulary(folder: Path) -> Encoding:
-    """Read the vocabulary in `folder`; raise `ImportError`, `OSError`, `ValueError`, ... where that is not possible."""
+    """Read the vocabulary in `folder`. Raise `ImportError`, `OSError` or `ValueError` if that fails."""
     import lzma
 
     from tiktoken import Encoding
@@ -75,13 +75,13 @@ def read_vocabulary(folder: Path) -> Encoding:
 
 
 def ranks_in(listed: bytes) -> dict[bytes, int]:
-    """Return the ranks of a rank file: a token in base64 and its rank on each line."""
+    """Parse a rank file, which has a token in base64 and its rank on each line."""
     words = listed.split()
     return dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
 
 
 class TokenCounter:
-    """Counts texts; all counters of a process share one vocabulary. May be used from several threads."""
+    """Counts tokens. All counters of a process share one vocabulary. Thread-safe."""
 
     def __init__(self, load: Callable[[], Encoder | None] = load_vocabulary) -> None:
         self._load = load
@@ -90,16 +90,16 @@ class TokenCounter:
         self._loading: threading.Thread | None = None
 
     def load(self) -> bool:
-        """Load the vocabulary if that was not tried yet; return whether texts can be counted. It blocks for 0.3 s."""
+        """Load the vocabulary if needed; return whether counting is possible. Blocks for about 0.3 s."""
         if not self._is_loaded:
             self._encoder = self._load()
             self._is_loaded = True
         return self._encoder is not None
 
     def count(self, text: str) -> int | None:
-        """Return the tokens of `text`, or None where the vocabulary is missing or not loaded yet.
+        """Return the tokens of `text`, or None if the vocabulary is missing or not loaded yet.
 
-        The first call that needs it has it loaded in a thread, so that a later one gets its count.
+        The first call starts loading it in a thread, so that a later call gets a count.
         """
         if not self._is_loaded:
             self._load_aside()
@@ -115,9 +115,9 @@ class TokenCounter:
 
 
 def slices(text: str, size: int) -> Iterator[str]:
-    """Yield `text` in slices of at most `size` characters, cut in front of a word where one begins late enough.
+    """Yield `text` in slices of at most `size` characters, split before a word if possible.
 
-    Cut there, the counts of the slices add up to the count of the whole; a cut elsewhere may add a few tokens.
+    Split there, the counts of the slices add up to the count of the whole; a split elsewhere may add a few tokens.
     """
     start = 0
     while len(text) - start > size:

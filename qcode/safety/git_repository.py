@@ -331,6 +331,7 @@ RunGit: TypeAlias = Callable[..., bytes | None]
 _TIMEOUT_S = 2.0
 _MAX_REF_FOLDERS = 2_000
 _MAX_TIPS = 2_000
+_MAX_EXCLUDED = 100
 _MAX_ALTERNATES = 64 * 1024
 _MAX_DEPTH = 5
 """How far git follows alternates of alternates."""
@@ -348,6 +349,14 @@ _CANDIDATE = re.compile(
     rb"|credentials|id_|[^\n -~]"
 )
 """A part of every protected name; a look-alike holds at least one character that is not plain ASCII."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ref:
+    name: str
+    object_id: bytes
+    types: frozenset[bytes]
+    """The type of the object, and of what it leads to if it is a tag."""
 
 
 class RepositoryContents:
@@ -408,12 +417,23 @@ class RepositoryContents:
     def _search_history(self) -> tuple[str, ...] | None:
         """Return protected names among all objects; only new ones are looked at if older ones were before.
 
-        `rev-list --objects` prints each object once, with one of its paths: of equal files, one stands for all.
+        `rev-list --objects` prints each object once, with one of its paths: of equal files, one stands for all. A file
+        that a ref names itself is printed without a path, so refs to files are left out.
         """
-        tips = self._tips()
-        if tips is None:
+        refs = self._list_refs()
+        unnamed = [ref.name for ref in refs or () if b"blob" in ref.types]
+        if refs is None or len(unnamed) > _MAX_EXCLUDED:
             return None
-        arguments = ("rev-list", "--objects", "--ignore-missing", "--all", "--reflog", *self._heads())
+        excluded = [f"--exclude={name}" for name in unnamed]
+        arguments = ("rev-list", "--objects", "--ignore-missing", *excluded, "--all", "--reflog", *self._heads())
+        # Without a walk, and of trees and files only those that a reflog or the like names.
+        starts = self._run(_TIMEOUT_S, *arguments, "--no-walk", "--filter=tree:0", "--")
+        if starts is None:
+            return None
+        tags = {ref.object_id for ref in refs if b"tag" in ref.types}
+        if any(b" " in line and line.partition(b" ")[0] not in tags for line in starts.splitlines()):
+            return ("a file without a name",)
+        tips = tuple(dict.fromkeys(ref.object_id.decode() for ref in refs if not ref.types & {b"blob", b"tree"}))
         listed = self._run(_TIMEOUT_S, *arguments, *(("--not", *self._checked) if self._checked else ()), "--")
         if listed is None and self._checked:
             # A commit that was looked at before may have been removed.
@@ -422,7 +442,8 @@ class RepositoryContents:
             return None
         paths = (line.partition(b" ")[2] for line in _lines_with(_CANDIDATE, listed))
         found = {path for path in map(os.fsdecode, paths) if path and _is_secret(path)}
-        self._checked = tips
+        # Of many tips, everything is looked at again.
+        self._checked = tips if len(tips) <= _MAX_TIPS else ()
         return tuple(sorted(found | set(self._history or ())))
 
     def _heads(self) -> list[str]:
@@ -432,13 +453,12 @@ class RepositoryContents:
         except OSError:
             return []
 
-    def _tips(self) -> tuple[str, ...] | None:
-        """Return the commits that refs name now; none if they are many, so that everything is looked at again."""
-        listed = self._run(_TIMEOUT_S, "for-each-ref", "--format=%(objectname)")
+    def _list_refs(self) -> list[_Ref] | None:
+        listed = self._run(_TIMEOUT_S, "for-each-ref", "--format=%(objectname) %(objecttype) %(*objecttype) %(refname)")
         if listed is None:
             return None
-        found = tuple(dict.fromkeys(listed.decode("ascii").split()))
-        return found if len(found) <= _MAX_TIPS else ()
+        fields = (line.split(b" ", 3) for line in listed.splitlines())
+        return [_Ref(os.fsdecode(name), oid, frozenset((kind, peeled))) for oid, kind, peeled, name in fields]
 
     def _identity_of_refs(self) -> Identity | None:
         """Return the state of all that names commits; None if that is too much to look at."""

@@ -11,7 +11,7 @@ import os
 import re
 import stat
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from qcode.safety import protected_paths
@@ -22,6 +22,7 @@ GUARDED = "path:secret"
 """Names the verdict on a file that is called or begins like one that holds secrets."""
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_ESCAPE = re.compile(r"[\x1b\x80-\x9f]")
 _KEY_START = re.compile(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-|\s*AGE-GUARDED-KEY-")
 _HEAD = 128
 
@@ -87,25 +88,90 @@ def judge_path(
 
 def judge_on(ground: Ground, path: str, access: Access) -> Verdict:
     """`judge_path` with its folders in one value."""
-    refused = _refuse_text(path)
-    if refused:
-        return Verdict("deny", refused, "path:malformed")
-    home = home_of(ground)
-    trail = follow(anchored(path, str(ground.root), home))
-    if trail.is_loop:
-        return Verdict("deny", "its links form a loop", "path:loop")
-    roots, locked = _spellings((ground.root, *ground.added)), _spellings(ground.read_only)
-    verdict = strictest(
-        Verdict("allow", "in the workspace", "path:workspace"),
-        *(_judge_point(point, trail, ground, roots, locked, access) for point in trail.points),
-        _judge_kind(trail, access),
-        _judge_existing(trail),
-    )
-    if protected_paths.has_unclear_characters(path) or protected_paths.has_unclear_characters(trail.target):
-        verdict = strictest(verdict, Verdict("ask", "its name holds characters that cannot be seen", "path:unclear"))
-    if verdict.is_allowed and _starts_like_a_key(trail):
-        return Verdict("ask", "it holds a private key", GUARDED)
-    return verdict
+    return PathJudge(ground).judge(path, access)
+
+
+_OWN_FOLDERS = (".config/qcode", ".local/state/qcode", ".local/share/qcode", ".cache/qcode")
+
+
+class PathJudge:
+    """Judges the paths of one call.
+
+    What it finds out about folders, their links included, it finds out once: it must not outlive the call.
+    """
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+        self.home = home_of(ground)
+        homes, locked = _spellings((Path(self.home),)), _spellings(ground.read_only)
+        self._homes, self._locked = homes, locked
+        self._roots = _spellings((ground.root, *ground.added))
+        self._own = (*_spellings(ground.own), *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS))
+        self._folders: dict[str, Trail] = {}
+
+    def judge(self, path: str, access: Access) -> Verdict:
+        """Return the verdict for reading or writing `path`."""
+        refused = _refuse_text(path)
+        if refused:
+            return Verdict("deny", refused, "path:malformed")
+        trail = self.trail(path)
+        if trail.is_loop:
+            return Verdict("deny", "its links form a loop", "path:loop")
+        verdict = strictest(Verdict("allow", "in the workspace", "path:workspace"), *self._objections(trail, access))
+        if protected_paths.has_unclear_characters(path) or protected_paths.has_unclear_characters(trail.target):
+            verdict = strictest(
+                verdict, Verdict("ask", "its name holds characters that cannot be seen", "path:unclear")
+            )
+        if verdict.is_allowed and _starts_like_a_key(trail):
+            return Verdict("ask", "it holds a private key", GUARDED)
+        return verdict
+
+    def trail(self, path: str) -> Trail:
+        """Return what `follow` returns for `path`, whose folder is followed once."""
+        absolute = anchored(path, str(self.ground.root), self.home)
+        folder, _, name = absolute.rpartition("/")
+        if name in ("", ".", "..") or not folder:
+            return follow(absolute)
+        if folder not in self._folders:
+            self._folders[folder] = follow(folder)
+        above = self._folders[folder]
+        target = f"{above.target.rstrip('/')}/{name}"
+        info = _status(target)
+        if above.is_loop or (info is not None and stat.S_ISLNK(info.st_mode)):
+            return follow(absolute)
+        return Trail(tuple(f"{point.rstrip('/')}/{name}" for point in above.points), target, info)
+
+    def _objections(self, trail: Trail, access: Access) -> Iterator[Verdict]:
+        """Yield a verdict for everything that speaks against reading or writing, in the order of the points."""
+        is_folder = trail.info is not None and stat.S_ISDIR(trail.info.st_mode)
+        for point in trail.points:
+            yield from self._at_point(point, access, is_folder=is_folder)
+        yield from _of_kind(trail, access)
+        yield from _of_existing(trail)
+
+    def _at_point(self, point: str, access: Access, *, is_folder: bool) -> Iterator[Verdict]:
+        located = list(self._located(point))
+        inside = [folder for folder in (*self._roots, *self._locked) if protected_paths.is_within(point, folder)]
+        if not located and not inside:
+            located = [protected_paths.outside(point, self._homes)]
+        for place in located:
+            yield _pick(place, access)
+        folder = max(inside, key=len, default="")
+        parts = tuple(part for part in point.removeprefix(folder).split("/") if part)
+        yield from _of_names(parts, access, is_folder=is_folder)
+        if access == "write" and inside and not parts:
+            yield Verdict("deny", "the workspace folder itself", "path:root")
+        if access == "write" and folder in self._locked and folder not in self._roots:
+            yield Verdict("ask", "the folder was added for reading only", "path:read-only")
+
+    def _located(self, point: str) -> Iterator[protected_paths.Located]:
+        found = [protected_paths.in_kernel(point), protected_paths.in_own(point, self._own)]
+        found += [
+            protected_paths.in_home(point.removeprefix(home).strip("/"))
+            for home in self._homes
+            if point != home and protected_paths.is_within(point, home)
+        ]
+        return (place for place in found if place is not None)
 
 
 def anchored(path: str, root: str, home: str) -> str:
@@ -115,92 +181,49 @@ def anchored(path: str, root: str, home: str) -> str:
     return path if path.startswith("/") else f"{root}/{path}"
 
 
-def is_inside(path: str, ground: Ground) -> bool:
-    """Return whether `path` leads to the root, an added or a read-only folder, or below one."""
-    trail = follow(anchored(path, str(ground.root), home_of(ground)))
-    folders = _spellings((ground.root, *ground.added, *ground.read_only))
-    return not trail.is_loop and any(protected_paths.is_within(trail.target, folder) for folder in folders)
-
-
 def _refuse_text(path: str) -> str:
     if not path.strip():
         return "the path is empty"
     if "\0" in path:
         return "the path holds a NUL character"
-    if any(char == "\x1b" or "\x80" <= char <= "\x9f" for char in path):
+    if _ESCAPE.search(path):
         return "the path holds a terminal escape sequence"
     if _URL.match(path):
         return "this is a URL, not a path"
     return ""
 
 
-def _judge_point(
-    point: str, trail: Trail, ground: Ground, roots: tuple[str, ...], locked: tuple[str, ...], access: Access
-) -> Verdict:
-    located = _locate(point, ground)
-    inside = [folder for folder in (*roots, *locked) if protected_paths.is_within(point, folder)]
-    if not located and not inside:
-        located = [protected_paths.outside(point, _homes_of(ground))]
-    folder = max(inside, key=len, default="")
-    parts = tuple(part for part in point.removeprefix(folder).split("/") if part)
-    is_folder = trail.info is not None and stat.S_ISDIR(trail.info.st_mode)
-    found = [_pick(place, access) for place in located]
-    found.append(_judge_names(parts, access, is_folder=is_folder))
-    if access == "write" and inside and not parts:
-        found.append(Verdict("deny", "the workspace folder itself", "path:root"))
-    if access == "write" and folder in locked and folder not in roots:
-        found.append(Verdict("ask", "the folder was added for reading only", "path:read-only"))
-    return strictest(found[0], *found[1:])
-
-
-def _locate(point: str, ground: Ground) -> list[protected_paths.Located]:
-    homes = _homes_of(ground)
-    own = (*_spellings(ground.own), *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS))
-    found = [protected_paths.in_kernel(point), protected_paths.in_own(point, own)]
-    found += [
-        protected_paths.in_home(point.removeprefix(home).strip("/"))
-        for home in homes
-        if point != home and protected_paths.is_within(point, home)
-    ]
-    return [place for place in found if place is not None]
-
-
-_OWN_FOLDERS = (".config/qcode", ".local/state/qcode", ".local/share/qcode", ".cache/qcode")
-
-
-def _judge_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> Verdict:
+def _of_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> Iterator[Verdict]:
     """Judge what the components below a root (or of a path outside) are called."""
-    found = [Verdict("allow", "an ordinary name", "path:workspace")]
-    spelled = tuple(piece for part in parts for piece in part.split("\\"))
-    if any(protected_paths.is_git_look_alike(piece.split(":")[0]) for piece in spelled):
-        found.append(_pick(("ask", "deny", "a look-alike of .git", "path:git"), access))
-    folded = [protected_paths.fold(piece.split(":")[0]) for piece in spelled]
+    spelled = [piece.partition(":")[0] for part in parts for piece in part.split("\\")]
+    folded = [protected_paths.fold(name) for name in spelled]
+    if any(map(protected_paths.is_git_look_alike, spelled)):
+        yield _pick(("ask", "deny", "a look-alike of .git", "path:git"), access)
     if ".git" in folded:
         is_config = folded[-1] in ("config", "config.worktree")
         what = "git's configuration can run programs" if is_config else "only git writes in .git"
-        found.append(_pick(("ask" if is_config else "allow", "deny", what, "path:git"), access))
+        if is_config or access == "write":
+            yield _pick(("ask", "deny", what, "path:git"), access)
     if parts and not is_folder and protected_paths.is_secret(parts[-1]):
-        found.append(Verdict("ask", "files of this name hold secrets", GUARDED))
+        yield Verdict("ask", "files of this name hold secrets", GUARDED)
     if access == "write" and protected_paths.is_steering(parts):
-        found.append(Verdict("ask", "it runs or instructs programs later", "path:steering"))
-    if access == "write" and any(protected_paths.is_dependency_folder(part) for part in parts):
-        found.append(Verdict("ask", "an installed dependency", "path:dependency"))
-    return strictest(found[0], *found[1:])
+        yield Verdict("ask", "it runs or instructs programs later", "path:steering")
+    if access == "write" and any(map(protected_paths.is_dependency_folder, parts)):
+        yield Verdict("ask", "an installed dependency", "path:dependency")
 
 
-def _judge_kind(trail: Trail, access: Access) -> Verdict:
+def _of_kind(trail: Trail, access: Access) -> Iterator[Verdict]:
     if trail.info is None or stat.S_ISDIR(trail.info.st_mode):
-        return Verdict("allow", "nothing or a folder", "path:workspace")
+        return
     if not stat.S_ISREG(trail.info.st_mode):
-        return Verdict("deny", "a device, pipe or socket", "path:kernel")
-    if trail.info.st_nlink > 1:
-        return Verdict("ask", "the file has several hard links, so it is also somewhere else", "path:hard-link")
-    if access == "write" and not trail.info.st_mode & 0o222:
-        return Verdict("ask", "the file is read-only", "path:read-only")
-    return Verdict("allow", "an ordinary file", "path:workspace")
+        yield Verdict("deny", "a device, pipe or socket", "path:kernel")
+    elif trail.info.st_nlink > 1:
+        yield Verdict("ask", "the file has several hard links, so it is also somewhere else", "path:hard-link")
+    elif access == "write" and not trail.info.st_mode & 0o222:
+        yield Verdict("ask", "the file is read-only", "path:read-only")
 
 
-def _judge_existing(trail: Trail) -> Verdict:
+def _of_existing(trail: Trail) -> Iterator[Verdict]:
     """Judge names that only mean something where they can be: no secret is kept in a folder that is not there."""
     is_file = trail.info is not None and stat.S_ISREG(trail.info.st_mode)
     called = [point.rsplit("/", 1)[-1] for point in trail.points]
@@ -208,8 +231,7 @@ def _judge_existing(trail: Trail) -> Verdict:
     if (is_file and any(map(protected_paths.is_key, called))) or (
         is_new and any(map(protected_paths.is_ssh_key, called))
     ):
-        return Verdict("ask", "files of this name hold private keys", GUARDED)
-    return Verdict("allow", "an ordinary file", "path:workspace")
+        yield Verdict("ask", "files of this name hold private keys", GUARDED)
 
 
 def _starts_like_a_key(trail: Trail) -> bool:
@@ -236,10 +258,6 @@ def home_of(ground: Ground) -> str:
     """Return the person's home folder."""
     home = ground.home if ground.home is not None else Path(os.path.expanduser("~"))  # noqa: PTH111  # never raises
     return str(home)
-
-
-def _homes_of(ground: Ground) -> tuple[str, ...]:
-    return _spellings((Path(home_of(ground)),))
 
 
 def _spellings(folders: Iterable[Path]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +40,7 @@ from qcode.safety.rules import (
 from qcode.safety.shell.ast import NotPlain, Word
 from qcode.safety.verdict import SHELL_PATH, SHELL_READS, Access, Level, Verdict, strictest
 from qcode.text.json import JsonObject
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.safety.shell.flow import Flow, Part
@@ -316,15 +317,19 @@ class Policy:
         return replace(verdict, proposed_rule=proposed)
 
     def _exposed(self, flow: Flow) -> list[tuple[Part, Verdict]]:
-        """Return the parts that only read as long as a sandbox hides protected files.
+        """Return the parts that only read as long as a sandbox holds them.
 
         A rule that allows one part of a command lets all of it run without a sandbox.
         """
-        hidden, judge = self._judge_of(flow), self._judge_of(flow, is_masked=False)
-        verdicts = [(part, judge.part(part)) for part in flow.parts if hidden.part(part).is_allowed]
-        return [(part, verdict) for part, verdict in verdicts if not verdict.is_allowed]
+        judge = self._judge_of(flow)
+        verdicts = [(part, judge.unconfined(part)) for part in flow.parts if judge.part(part).is_allowed]
+        return [
+            (part, verdict)
+            for part, verdict in verdicts
+            if not verdict.is_allowed and self._allowing(part, verdict, judge) is None
+        ]
 
-    def _judge_of(self, flow: Flow, *, is_masked: bool = True) -> Judge:
+    def _judge_of(self, flow: Flow) -> Judge:
         """Return the judge of simple commands.
 
         A folder that is not trusted is not looked into by git. A command that writes runs in a sandbox that hides
@@ -335,7 +340,7 @@ class Policy:
         probes = self.probes
         if not self.is_trusted:
             probes = replace(probes, repository=Probes().repository)
-        if not is_masked or any(part.command.outputs for part in flow.parts):
+        if any(part.command.outputs for part in flow.parts):
             support = replace(probes.sandbox(), masks=False)
             probes = replace(probes, sandbox=lambda: support)
         return Judge.of(flow, self._ground, probes, self.search_path, self._reader())

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import pairwise
 
 from qcode.safety.verdict import Decision
@@ -47,6 +48,7 @@ STEERING = tuple(sorted(_STEERING_FILES | _STEERING_FOLDERS | {"/".join(pair) fo
 _DEPENDENCY_FOLDERS = frozenset({"node_modules", "site-packages", "dist-packages", ".venv", "venv", "bower_components"})
 
 
+@lru_cache(maxsize=2_048)
 def fold(name: str) -> str:
     """Return the form in which one component of a path is compared."""
     if name.isascii():
@@ -62,6 +64,7 @@ def has_unclear_characters(path: str) -> bool:
     return any(_is_invisible(char) or unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in path)
 
 
+@lru_cache(maxsize=2_048)
 def is_git_look_alike(part: str) -> bool:
     """Return whether `part` is not `.git` in any case, yet some file system would open `.git` for it."""
     return part.casefold() != ".git" and (fold(part) == ".git" or _SHORT_GIT.fullmatch(fold(part)) is not None)
@@ -124,6 +127,7 @@ CREDENTIALS = (
     "library/keychains", "library/application support/google/chrome", ".viminfo", ".local/share/fish/fish_history",
 )  # fmt: skip
 """Below the home, in small letters as `fold` writes them."""
+_SLASH = re.compile("/")
 _HISTORY = re.compile(r"\.[a-z0-9]+([_-][a-z0-9]+)*[_-]history|\.lesshst|\.history|\.wget-hsts")
 _OPEN_SSH = re.compile(r"\.ssh(/(config(\.d(/.*)?)?|known_hosts.*|authorized_keys.*|rc|environment|[^/]*\.pub))?")
 STARTUP = (
@@ -161,7 +165,8 @@ def in_kernel(path: str) -> Located | None:
 def in_home(below_home: str) -> Located | None:
     """Return the verdict for a protected place in the home, given its path below the home, else None."""
     name = "/".join(fold(part) for part in below_home.split("/"))
-    if any(is_within(name, place) for place in CREDENTIALS):
+    places = {name, *(name[: found.start()] for found in _SLASH.finditer(name))}
+    if not places.isdisjoint(CREDENTIALS):
         return "deny", "deny", "credentials in the home folder", "path:credentials"
     if _HISTORY.fullmatch(name):
         return "deny", "deny", "a history of what was typed", "path:history"
@@ -169,7 +174,7 @@ def in_home(below_home: str) -> Located | None:
         return "ask", "deny", "the configuration of ssh", "path:start-up"
     if is_within(name, ".ssh"):
         return "deny", "deny", "private keys in the home folder", "path:credentials"
-    if any(is_within(name, place) for place in STARTUP):
+    if not places.isdisjoint(STARTUP):
         return "ask", "deny", "it runs or is obeyed when you log in or start a program", "path:start-up"
     return None
 
@@ -199,7 +204,9 @@ def outside(path: str, homes: tuple[str, ...]) -> Located:
 
 def is_within(path: str, folder: str) -> bool:
     """Return whether `path` is `folder` or below it, component by component."""
-    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+    if not path.startswith(folder):
+        return False
+    return len(path) == len(folder) or folder.endswith("/") or path[len(folder)] == "/"
 
 
 def is_within_any(path: str, folders: Iterable[str]) -> bool:

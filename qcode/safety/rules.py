@@ -220,27 +220,24 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
     """Return whether an allow rule covers a simple command.
 
     A wildcard of the rule never stands for an option that writes a file or runs a program: `shell(git log *)` does not
-    cover `git log --output=x`. The rule has to name such an option: `shell(git log --output=x *)`.
+    cover `git log --output=x`. The rule has to name such an option: `shell(git log --output=x *)`. Of a program in the
+    table it stands for what only reads, also as an operand: `shell(uniq *)` does not cover `uniq in out`.
     """
     from qcode.safety.shell.judge import is_table_command, row_of
-    from qcode.safety.shell.table import has_option
 
     if not rule.matches_words(words):
         return False
     if not rule.body or not rule.is_open:
         return True
     named = {word.text for word in rule.words if not word.has_glob and word.text.startswith("-")}
-    rest = tuple(word for word in words if word.text not in named)
+    rest = tuple(replace(word, is_quoted=False) for word in words if word.text not in named)
     program = row_of(rest)
     if program is None or not program.operands.roles:
         running = f"{_RUNNING_EVERYWHERE} {_RUNNING_OPTIONS.get(words[0].text, '')}".split()
         # tar takes its first word for options even without a dash.
         bundled = [f"-{word.text}" for word in rest[1:2] if words[0].text == "tar"]
         return not any(_may_be_option(text, running) for text in (*bundled, *(word.text for word in rest[1:])))
-    if is_table_command(rest):
-        return True
-    is_script = not {"sed", "awk", "jq"}.isdisjoint(program.operands.roles)
-    return not is_script and all(has_option(program, word.text) for word in rest[1:] if word.text.startswith("-"))
+    return is_table_command(rest)
 
 
 def _may_be_option(text: str, options: Iterable[str]) -> bool:

@@ -1,5 +1,5 @@
-"""Pure functions on strings that every room may use. Imports no room, no clock, no disk, no third-party package.
+"""Pure functions on strings for all packages. Imports no other package, no clock, no disk, nothing from third parties.
 
-`clean` makes foreign text safe to show, `numbers` writes counts, money and time, `match` searches by a few letters,
-`diff` compares and reads patches, `fences` finds Markdown fences, `json` reads JSON without repairing it.
+`clean` makes foreign text safe to show, `numbers` formats counts, money and time, `match` is a fuzzy search, `diff`
+compares texts and reads patches, `fences` finds Markdown fences, `json` parses JSON without repairing it.
 """

@@ -1,10 +1,10 @@
-"""Foreign text (of a model, a tool, a file) made safe to show: `visible` for decisions, `clean` for all the rest.
+"""Makes foreign text (from a model, a tool, a file) safe to show: `visible` for approvals, `clean` for everything else.
 
-`visible` hides nothing, because what is approved and what runs are compared by eye. Every command, path, argument or
-diff that is shown for a decision passes through it exactly once: a second pass escapes the backslashes of the first.
-A character without a glyph becomes a Python escape, a line break `⏎`, a tab `⇥   `; two different texts are never
-shown equal, and no text forges a line. `clean` removes what a terminal would act on: escape sequences, controls,
-bidi marks. Only for showing: what is stored, piped or sent to a model is never changed here.
+`visible` hides nothing, because the user decides by what is shown. Every command, path, argument or diff shown for an
+approval passes through it exactly once; a second pass would escape the backslashes of the first. A character without a
+glyph becomes a Python escape, a line break `⏎`, a tab `⇥   `. Different texts never look equal, and no text can forge a
+line. `clean` removes what a terminal would act on: escape sequences, control characters, bidi marks. Text that is
+stored, piped or sent to a model is never changed here.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from collections.abc import Callable
 from qcode.text.json import Json
 
 LINE_BREAK = "\u23ce"
-"""Stands for a line break of the text itself."""
+"""Shown for a line break inside the text."""
 
 _TAB = "\u21e5"
 _TAB_SHOWN = _TAB + 3 * " "
 _MAX_MARKS = 2
-"""Marks without a width of their own that are shown on one letter. Writing seldom needs more; stacks cover words."""
+"""Zero-width combining marks shown on one letter. Real text seldom has more, and stacks of them hide other lines."""
 
 _MAX_CLUSTER = 6
 
-# Characters without a glyph that Unicode counts as letters, symbols or marks: fillers, blanks, variation selectors.
+# Characters without a glyph that Unicode classifies as letters, symbols or marks: fillers, variation selectors.
 _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
     "\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
@@ -35,45 +35,45 @@ _LIKE_ESCAPE = re.compile(r"\\[xuU]")
 
 
 def visible(text: str) -> str:
-    """Return `text` on one line; a blank at its end is escaped."""
+    """Return `text` on one line with everything visible; a trailing blank is escaped."""
     shown = _escaped(text, _python_escape, is_quoted=False)
     return f"{shown[:-1]}\\x20" if shown.endswith(" ") and not shown.endswith(_TAB_SHOWN) else shown
 
 
 def visible_lines(text: str) -> str:
-    """Return a text of several lines, such as a command: each line break of it is `⏎` and a real line break."""
+    """Return a text of several lines, such as a command: each line break is shown as `⏎` and a line break."""
     return visible(text).replace(LINE_BREAK, f"{LINE_BREAK}\n")
 
 
 def visible_rows(text: str) -> str:
-    """Return rows that qcode laid out, such as a diff or a list: real line breaks stay, and have no mark.
+    """Return rows that qcode laid out, such as a diff or a list: line breaks stay, without a mark.
 
-    Only for text in which no foreign part can hold a line break, or for prose that decides nothing.
+    Only for text in which no foreign part can contain a line break, or for prose that no approval depends on.
     """
     return "\n".join(_escaped(row, _python_escape, is_quoted=False) for row in text.split("\n"))
 
 
 def visible_json(value: Json) -> str:
-    """Return a value as indented JSON; what cannot be seen in its strings is escaped as JSON escapes it."""
+    """Return a value as indented JSON; invisible characters in its strings become JSON escapes."""
     rows = json.dumps(value, indent=2, ensure_ascii=False).split("\n")
     return "\n".join(_escaped(row, _json_escape, is_quoted=True) for row in rows)
 
 
 def ensure_visible(text: str) -> str:
-    """Return text that was made visible before as it is, and any other as `visible_lines` does.
+    """Return text that is already visible unchanged, and pass any other through `visible_lines`.
 
-    The last line of defence of what paints a question; the text itself comes from the functions above.
+    A second check for code that paints an approval; the text comes from the functions above.
     """
     is_shown = all(char in ("\n", LINE_BREAK, _TAB) or not _is_hidden(char) for char in text)
     return text if is_shown else visible_lines(text)
 
 
 def _escaped(text: str, escape: Callable[[str], str], *, is_quoted: bool) -> str:
-    """Escape what cannot be seen in `text`. `is_quoted`: it is JSON, in which backslashes are escaped already."""
+    """Escape the invisible characters of `text`. `is_quoted`: it is JSON, with its backslashes already escaped."""
     if text.isascii() and text.isprintable() and (is_quoted or _LIKE_ESCAPE.search(text) is None):
         return text
     shown: list[str] = []
-    cluster = ""  # the letter before, with the marks on it, as long as they are shown
+    cluster = ""  # the letter before and the combining marks shown on it
     for place, char in enumerate(text):
         if char.isascii() and char.isprintable():
             is_escape = char == "\\" and not is_quoted and text[place + 1 : place + 2] in ("x", "u", "U")
@@ -90,7 +90,7 @@ def _escaped(text: str, escape: Callable[[str], str], *, is_quoted: bool) -> str
             shown.append(char if fits else escape(char))
             cluster = cluster + char if fits else ""
         else:
-            # Two letters may be the same as one, as those of Korean are: only one spelling is shown as it is.
+            # Two letters may be equivalent to one, as in Korean: only the normalized spelling is shown unescaped.
             is_same = bool(cluster) and not unicodedata.is_normalized("NFC", cluster + char)
             shown.append(escape(char) if is_same else char)
             cluster = char if char.isalpha() and not is_same else ""
@@ -98,7 +98,7 @@ def _escaped(text: str, escape: Callable[[str], str], *, is_quoted: bool) -> str
 
 
 def _fits(mark: str, cluster: str) -> bool:
-    """Whether a combining mark is shown on the letter and marks before it: few, and not the same as another letter."""
+    """Return whether a combining mark may be shown: `cluster` has few marks, and no single letter is equivalent."""
     if not 0 < len(cluster) < _MAX_CLUSTER or unicodedata.category(mark) == "Me":
         return False
     marks = sum(unicodedata.category(char) == "Mn" for char in cluster)
@@ -106,9 +106,9 @@ def _fits(mark: str, cluster: str) -> bool:
 
 
 def _is_hidden(char: str) -> bool:
-    """Whether a character has no glyph of its own: blanks, controls, fillers, and doubles of other characters.
+    """Return whether a character has no distinct glyph: blanks, controls, fillers, and duplicates.
 
-    A double is what Unicode defines as the same as another character: U+037E looks like a semicolon and is none.
+    A duplicate is canonically equivalent to another character: U+037E looks like a semicolon but is not one.
     """
     if char.isascii():
         return not char.isprintable()
@@ -131,8 +131,8 @@ _SURROGATES = "\ud800-\udfff"
 
 _UNWANTED = re.compile(f"[{_C0}{_C1}{_BIDI}{_SURROGATES}]")
 
-# Sequences as in ECMA-48. A terminal swallows a string (OSC, DCS, SOS, PM, APC) up to its terminator; one that has none
-# is taken to the end of its line only, so that a stray introducer cannot hide the rest of a text.
+# Escape sequences of ECMA-48. A terminal consumes a string (OSC, DCS, SOS, PM, APC) up to its terminator. Without one,
+# only the rest of the line is removed, so that a stray introducer cannot hide the rest of a text.
 _SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x18\x1a\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
@@ -141,10 +141,10 @@ _SEQUENCE = re.compile(
 
 
 def clean(text: str) -> str:
-    """Return `text` without anything a terminal would act on; newline and tab stay, CRLF becomes LF.
+    """Return `text` without anything that a terminal would act on; newline and tab stay, CRLF becomes LF.
 
-    Removed: escape sequences (terminated or not), C0 and C1 controls, DEL, bidi controls, surrogates. Applying it
-    twice changes nothing more. A sequence split between two calls leaves its harmless rest as plain characters.
+    Removes escape sequences (terminated or not), C0 and C1 controls, DEL, bidi controls and surrogates. Idempotent. If
+    a sequence is split between two calls, its harmless rest remains as plain characters.
     """
     if _UNWANTED.search(text) is None:
         return text
@@ -155,7 +155,7 @@ _BREAK_MARKS = str.maketrans({"\n": "⏎", "\t": "⇥"})
 
 
 def one_line(text: str, limit: int = 400) -> str:
-    """Return cleaned `text` on one line of at most `limit` characters, breaks shown as marks."""
+    """Return cleaned `text` on one line of at most `limit` characters, with marks for line breaks and tabs."""
     return cut(clean(text.strip()).translate(_BREAK_MARKS), limit)
 
 
@@ -165,13 +165,13 @@ def single_spaced(text: str) -> str:
 
 
 def shown_line(text: str, limit: int = 400) -> str:
-    """Return `text` on one line of at most `limit` characters, with nothing in it invisible.
+    """Return `text` on one line of at most `limit` characters, with everything visible.
 
-    For what ran or may run; `one_line` leaves out what cannot be seen.
+    For commands that ran or may run; `one_line` drops invisible characters instead.
     """
     return cut(visible(text.strip()), limit)
 
 
 def cut(line: str, limit: int) -> str:
-    """Return `line` in at most `limit` characters, with an ellipsis if something was left out."""
+    """Return `line` in at most `limit` characters, with an ellipsis if it was cut."""
     return line if len(line) <= limit else line[: limit - 1] + "…"

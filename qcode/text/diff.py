@@ -1,9 +1,9 @@
-"""Compare texts with a limit on the steps; read unified diffs and the `*** Begin Patch` form of GPT models. Pure.
+"""Compares texts within a limit of steps, and reads unified diffs and `*** Begin Patch` patches of GPT models. Pure.
 
-`difflib` takes 40 seconds for 1,500 equal lines of which every second one changes. Up to the limit `BoundedMatcher`
-returns the same; past it, what is left is aligned at its ends and at elements that occur once in both texts.
-`parse_patch` says which files a patch is about and what it does to each. It is here because two rooms must read it
-in one way: the paths that are judged are the paths that are changed.
+`difflib` takes 40 seconds for 1,500 equal lines of which every second one changes. `BoundedMatcher` returns the same
+result up to a limit of steps; beyond it, the rest is aligned at its ends and at elements that occur once in both texts.
+`parse_patch` returns the files of a patch and their changes. Policy and tool share it, so the paths that are judged are
+the paths that are changed.
 """
 
 from __future__ import annotations
@@ -12,28 +12,29 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import Match, SequenceMatcher
 from itertools import accumulate
 from typing import Literal, TypeAlias, TypeVar
 
 from qcode.text.fences import unfenced
+from qcode.values import dataclass
 
 MAX_STEPS = 5_000_000
-"""Steps of one comparison, about a second. 4,000 lines of which every second one changes take four million."""
+"""Steps of one comparison, about one second. 4,000 lines of which every second one changes take four million."""
 
 _T = TypeVar("_T", bound=Hashable)
 _Range = tuple[int, int, int, int]
 
 
 class Steps:
-    """A number of steps that several comparisons share."""
+    """A budget of steps, which several comparisons can share."""
 
     def __init__(self, left: int = MAX_STEPS) -> None:
         self.left = left
 
     def take(self, count: int) -> bool:
-        """Return whether `count` steps were left, and take them if so."""
+        """Use up `count` steps; return False if fewer are left."""
         if count > self.left:
             return False
         self.left -= count
@@ -41,7 +42,7 @@ class Steps:
 
 
 class BoundedMatcher(SequenceMatcher[_T]):
-    """A `SequenceMatcher` of which `get_matching_blocks`, and what builds on it, takes a limited number of steps."""
+    """A `SequenceMatcher` whose `get_matching_blocks`, and everything based on it, takes a limited number of steps."""
 
     def __init__(self, a: Sequence[_T], b: Sequence[_T], *, autojunk: bool = True, steps: Steps | None = None) -> None:
         self._steps = steps or Steps()
@@ -50,7 +51,7 @@ class BoundedMatcher(SequenceMatcher[_T]):
         super().__init__(None, a, b, autojunk=autojunk)
 
     def get_matching_blocks(self) -> list[Match]:
-        """Return the ranges that are equal in both, in order, with an empty one at the end."""
+        """Return the ranges that are equal in both sequences, in order, followed by an empty one."""
         if self._blocks is None:
             self._blocks = [*self._found(), Match(len(self._a), len(self._b), 0)]
         return self._blocks
@@ -76,7 +77,7 @@ class BoundedMatcher(SequenceMatcher[_T]):
 
 
 def unified_diff(a: Sequence[str], b: Sequence[str], name: str, new_name: str, context: int = 3) -> Iterator[str]:
-    """Yield the lines of a unified diff, without line breaks; nothing if the sequences are equal."""
+    """Yield the lines of a unified diff without line breaks; none if the sequences are equal."""
     for index, group in enumerate(BoundedMatcher(a, b).get_grouped_opcodes(context)):
         if not index:
             yield f"--- {name}"
@@ -92,20 +93,20 @@ def unified_diff(a: Sequence[str], b: Sequence[str], name: str, new_name: str, c
 
 
 def _range_shown(start: int, end: int) -> str:
-    """Return a range as a hunk header has it: an empty one is named by the line before it."""
+    """Format a range for a hunk header; an empty range is given by the line before it."""
     length = end - start
     return f"{start + 1}" if length == 1 else f"{start + 1 if length else start},{length}"
 
 
 HUNK_HEADER = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)")
-"""First line and number of lines in the old text, then in the new one, and the text behind the header."""
+"""Groups: first line and number of lines in the old text, the same in the new text, and the text after the header."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """A line of a unified diff as it is written. `note`: it begins with a backslash, as `\\ No newline at end of file`.
+    """A line of a unified diff. `note`: it starts with a backslash, such as `\\ No newline at end of file`.
 
-    `number` is the line in the new text, of a removed line in the old one; 0 if it is neither kept, added nor removed.
+    `number` is its line number in the new text, or in the old text for a removed line; 0 for all other lines.
     """
 
     kind: Literal["outside", "hunk", "add", "remove", "same", "note"]
@@ -114,10 +115,10 @@ class DiffLine:
 
 
 def diff_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
-    """Yield the lines of a unified diff of one file or several; a text that is none is all `outside`.
+    """Yield the lines of a unified diff of one or more files; in any other text all lines are `outside`.
 
-    Each hunk says how many lines it has, so no line of a file can pass for a header: after `@@ -1 +1 @@`, the line
-    `--- a/x` removes `-- a/x`.
+    A hunk header gives the number of its lines, so no content line can pass for a header: after `@@ -1 +1 @@`, the line
+    `--- a/x` removes the line `-- a/x`.
     """
     old = new = old_left = new_left = 0
     for line in lines:
@@ -141,13 +142,13 @@ def diff_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
 
 
 def count_changes(diff: str) -> str:
-    """Return how many lines a diff, of one file or several, adds and removes, as in `+3 -1 lines`."""
+    """Return the number of lines that a diff adds and removes, as in `+3 -1 lines`."""
     kinds = [line.kind for line in diff_lines(diff.split("\n"))]
     return f"+{kinds.count('add')} -{kinds.count('remove')} lines"
 
 
 def _joined(blocks: Sequence[Match]) -> list[Match]:
-    """Return the blocks, in order, with adjacent ones made one."""
+    """Return the sorted blocks with adjacent ones merged."""
     joined: list[Match] = []
     for block in blocks:
         if joined and (joined[-1].a + joined[-1].size, joined[-1].b + joined[-1].size) == (block.a, block.b):
@@ -158,7 +159,7 @@ def _joined(blocks: Sequence[Match]) -> list[Match]:
 
 
 def _aligned(a: Sequence[_T], b: Sequence[_T], start: int, end: int, other: int, other_end: int) -> Iterator[Match]:
-    """Yield blocks at both ends of the ranges and around elements that occur once in each. Takes n log n steps."""
+    """Yield blocks at both ends of the ranges and around elements that occur once in each, in n log n steps."""
     head = _run(a, b, start, other, min(end - start, other_end - other), 1)
     start, other = start + head, other + head
     tail = _run(a, b, end - 1, other_end - 1, min(end - start, other_end - other), -1)
@@ -177,7 +178,7 @@ def _aligned(a: Sequence[_T], b: Sequence[_T], start: int, end: int, other: int,
 
 
 def _run(a: Sequence[_T], b: Sequence[_T], start: int, other: int, limit: int, step: int) -> int:
-    """Return how many elements, at most `limit`, are equal from `start` and `other` on, in the direction of `step`."""
+    """Return how many elements, at most `limit`, are equal starting at `start` and `other`, in direction `step`."""
     size = 0
     while size < limit and a[start + step * size] == b[other + step * size]:
         size += 1
@@ -191,7 +192,7 @@ def _unique_pairs(a: Sequence[_T], b: Sequence[_T]) -> list[tuple[int, int]]:
 
 
 def _increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the longest run of `pairs`, which are in order of their first number, that increases in the second."""
+    """Return the longest subsequence of `pairs`, sorted by their first number, that also increases in the second."""
     lowest: list[int] = []  # the lowest end of a run of each length
     ends: list[int] = []
     before: list[int] = []
@@ -217,14 +218,14 @@ _HEREDOC = re.compile(r"(?:apply_patch )?<<-?\s*(['\"]?)(\w+)\1\n(.*)\n\2", re.D
 
 
 class PatchError(ValueError):
-    """A text is no such patch. The message is one line that says where and why."""
+    """The text is not a valid patch. The message is one line that says where and why."""
 
 
 @dataclass(slots=True)
 class Hunk:
-    """Lines as they are (`old`) and as they are to be (`new`). `anchors` are lines that stand before it, in order.
+    """A change of lines from `old` to `new`. `anchors` are lines that precede it in the file, in order.
 
-    An anchor that came with line numbers is only a hint. `is_at_end`: the hunk reaches to the end of the file.
+    `is_hint`: an anchor came with line numbers and need not match. `is_at_end`: the hunk is at the end of the file.
     """
 
     anchors: list[str] = field(default_factory=list)
@@ -248,7 +249,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """`moved_to` is empty where the file keeps its name; a file that is only moved has no hunks."""
+    """A changed file. `moved_to` is empty if it keeps its name; a file that is only moved has no hunks."""
 
     path: str
     moved_to: str
@@ -259,7 +260,7 @@ Section: TypeAlias = Added | Deleted | Updated
 
 
 def patch_paths(text: str) -> tuple[str, ...]:
-    """Return every path a patch names, in order; raise `PatchError` where it is none."""
+    """Return all paths that a patch names, in order. Raise `PatchError` if `text` is not a patch."""
     paths: list[str] = []
     for section in parse_patch(text):
         paths.append(section.path)
@@ -269,7 +270,7 @@ def patch_paths(text: str) -> tuple[str, ...]:
 
 
 def parse_patch(text: str) -> tuple[Section, ...]:
-    """Return the sections of a patch, at least one; raise `PatchError` where it is none."""
+    """Return the sections of a patch, at least one. Raise `PatchError` if `text` is not a patch."""
     lines = _inside(text)
     sections: list[Section] = []
     at = 0
@@ -292,7 +293,7 @@ def parse_patch(text: str) -> tuple[Section, ...]:
 
 
 def _inside(text: str) -> list[str]:
-    """Return the lines between the first and the last line of a patch, without what models wrap it in."""
+    """Return the lines between the first and last line of a patch, without a code fence or shell command around it."""
     text = text.replace("\r\n", "\n").strip()
     text = (unfenced(text) or text).strip()
     heredoc = _HEREDOC.fullmatch(text)
@@ -307,7 +308,7 @@ def _inside(text: str) -> list[str]:
 
 
 def _section(kind: str, path: str, body: Sequence[str], number: int) -> Section:
-    """Return one section; `number` is the line of the patch its body begins at."""
+    """Parse one section. `number` is the line of the patch at which `body` starts."""
     if kind == "Add":
         return Added(path, _content(path, body, number))
     if kind == "Delete":
@@ -383,7 +384,7 @@ def _take(hunk: Hunk, line: str, number: int) -> None:
 
 
 def _trim(hunk: Hunk) -> None:
-    """Leave out empty lines that only part one section of a patch from the next."""
+    """Remove trailing empty lines, which only separate sections of a patch."""
     while hunk.old and hunk.new and not hunk.old[-1] and not hunk.new[-1]:
         hunk.old.pop()
         hunk.new.pop()

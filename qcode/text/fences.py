@@ -1,4 +1,4 @@
-"""Fenced code blocks of Markdown (CommonMark): which one is open after a text, and does another open it again? Pure."""
+"""Fenced code blocks of Markdown (CommonMark): which one is open after a text, and whether a line reopens it. Pure."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _HOLDS_FENCES = frozenset({"markdown", "md", "mdx", "rmd", "qmd", "rst", "text",
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """An open fence: its marker and the language behind it, in lower case, which may be empty."""
+    """An open fence: its marker, and its language in lower case, which may be empty."""
 
     marker: str
     language: str
 
     @property
     def may_hold_fences(self) -> bool:
-        """Whether what stands in it is a kind of text that has fences of its own."""
+        """Whether the text inside may itself contain fences, as Markdown does."""
         return self.language in _HOLDS_FENCES
 
 
 def unfenced(text: str) -> str | None:
-    """Return the lines inside a text that is one fenced block and nothing else; None for another text."""
+    """Return the content of a text that is exactly one fenced block; None for any other text."""
     found = _WHOLE.fullmatch(text)
     return None if found is None else found[1]
 
 
 def fence_after(marker: str | None, line: str) -> str | None:
-    """Return the marker of the fence that is open behind `line`, given the one before it."""
+    """Return the marker of the fence that is open after `line`; `marker` is the one open before it."""
     if "```" not in line and "~~~" not in line:
         return marker
     found = _FENCE.match(line)
@@ -45,9 +45,9 @@ def fence_after(marker: str | None, line: str) -> str | None:
 
 
 def open_fence(before: str) -> Fence | None:
-    """Return the fence that is open at the end of `before`, None where there is none.
+    """Return the fence that is open at the end of `before`, None if none is.
 
-    One that is opened in an unfinished line counts: there is no telling what its language will be.
+    A fence in an incomplete last line counts as open, although its language may be incomplete.
     """
     marker, opening = None, ""
     for line in before.split("\n"):
@@ -59,11 +59,11 @@ def open_fence(before: str) -> Fence | None:
 
 
 def reopened_fence(text: str, fence: Fence, *, is_inside_line: bool) -> int:
-    """Return the length of a fence line that `text` begins with and that opens `fence` again, newline included, else 0.
+    """Return the length of a line at the start of `text` that reopens `fence`, newline included, otherwise 0.
 
-    With a language it cannot close anything; where texts with fences of their own stand in the fence it must be the
-    same line as at first. A bare one closes, unless it stands behind a begun line, where no fence can close, or
-    before an indented one, as no prose is: `is_inside_line` says that a line was begun.
+    A fence line with a language never closes a block, so it reopens it. If the block may itself contain fences, the
+    line must be the same as the original opening line. A bare fence closes the block, except in two cases: after an
+    incomplete line (`is_inside_line`), where no fence can close, and before an indented line, which is code.
     """
     lead = len(text) - len(text.lstrip("\r\n"))
     found = _FENCE.match(text, lead)
@@ -80,14 +80,14 @@ def reopened_fence(text: str, fence: Fence, *, is_inside_line: bool) -> int:
 
 
 def bare_fence(text: str, fence: Fence) -> int:
-    """Return the length of a line with nothing but the marker of `fence` that `text` begins with, else 0."""
+    """Return the length of a line at the start of `text` that is only the marker of `fence`, otherwise 0."""
     rest = text.lstrip("\r\n")
     line, newline, _ = rest.partition("\n")
     return len(text) - len(rest) + len(line) + 1 if newline and line.rstrip() == fence.marker else 0
 
 
 def may_become_fence(text: str) -> bool:
-    """Say whether what `text` begins with may yet turn out to be a fence line, and what stands behind a bare one."""
+    """Return whether the start of `text` may become a fence line, or more text is needed after a bare fence."""
     rest = text.lstrip("\r\n")
     line, newline, behind = rest.partition("\n")
     if newline:

@@ -1,7 +1,8 @@
-"""JSON: the value as a type, a strict reader that never repairs, and access that does not trust a server.
+"""JSON: its type, a strict parser that repairs nothing, and access to values from servers that may be wrong.
 
-`parse_object` refuses what is not JSON (RFC 8259), also what Python's reader accepts. `object_in`, `text_in` and
-`count_in` treat a value of the wrong type as absent. `sendable` replaces halves of characters, which cannot be sent.
+`parse_object` rejects everything that is not JSON (RFC 8259), including extensions that Python accepts. `object_in`,
+`text_in` and `count_in` treat a value of the wrong type as absent. `sendable` replaces lone surrogates, which cannot
+be encoded.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ JsonObject: TypeAlias = "dict[str, Json]"
 
 
 def parse_object(text: str) -> JsonObject | None:
-    """Return the JSON object that `text` is, or None when it is anything else; nothing is repaired.
+    """Parse `text` as one JSON object; return None if it is anything else. Nothing is repaired.
 
-    `NaN` and `Infinity`, which Python's reader accepts, are refused: they are not JSON (RFC 8259).
+    `NaN` and `Infinity`, which Python accepts, are rejected because they are not JSON (RFC 8259).
     """
 
     try:
@@ -35,7 +36,7 @@ def object_in(value: Json) -> JsonObject:
 
 
 def objects_in(value: Json) -> list[JsonObject]:
-    """Return the objects of a list; one object alone, as some servers send it, is a list of one."""
+    """Return the objects of a list. Some servers send a single object instead; it counts as a list of one."""
     if isinstance(value, dict):
         return [value]
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
@@ -46,20 +47,20 @@ def text_in(value: Json) -> str:
 
 
 def count_in(value: Json) -> int | None:
-    """Return a token count, or None where there is none; a bool, a negative or an endless number is none."""
+    """Return a token count, or None if `value` is not a finite number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if 0 <= value < float("inf") else None
 
 
 def sum_of(*counts: int | None) -> int | None:
-    """Sum what is reported; None when nothing is."""
+    """Return the sum of the counts that are not None; None if all are."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
 
 def sendable(text: str) -> str:
-    """Return `text` with halves of characters replaced: they cannot be sent, and file and terminal input has them."""
+    """Return `text` with lone surrogates replaced. They cannot be encoded, but occur in file and terminal input."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -68,11 +69,11 @@ def sendable(text: str) -> str:
 
 
 def sendable_object(text: str) -> JsonObject:
-    """Return the JSON object `text` is, fit to be sent; arguments that are none become an empty one."""
+    """Parse `text` as a JSON object without lone surrogates; return an empty object if it is not one."""
     parsed = parse_object(text)
     if parsed is None:
         return {}
-    # An escape in the JSON can hide half a character from `sendable`.
+    # A JSON escape such as \ud83d can hide a lone surrogate from `sendable`.
     written = json.dumps(parsed, ensure_ascii=False)
     clean = sendable(written)
     return parsed if clean is written else parse_object(clean) or {}

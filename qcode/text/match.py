@@ -1,9 +1,9 @@
-"""Search by a few letters: `rank` for rows of text, `Catalogue` and `Search` for the paths of a large tree. Pure.
+"""Fuzzy search: `rank` for rows of text, `Catalogue` and `Search` for the paths of a large tree. Pure.
 
-In rows each word typed must be in the text, in one piece or letter by letter; the cost is linear in the text.
-Paths are ranked best first, and fast enough for 100,000 files: the start of the file name, inside it at the start of
-a word, anywhere in it, anywhere in the path, then letters in order. Equal ones: recently used, then short.
-A catalogue is ordered by length, so that the first hits are the best ones and a search can stop there.
+In a row, each typed word must occur as a whole or as letters in order; the cost is linear in the text. Paths are ranked
+in this order, fast enough for 100,000 files: a match at the start of the file name, at the start of a word in it,
+anywhere in it, anywhere in the path, then letters in order. Among equals, recently used and then short paths come
+first. A catalogue is sorted by length, so the first matches are the best ones and a search can stop early.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_TOP = 200
 
 @dataclass(frozen=True, slots=True)
 class FileMatch:
-    """A path relative to the folder; a folder's ends in `/`. `marks` are the places of the letters asked for."""
+    """A path relative to the folder; that of a folder ends in `/`. `marks` are the indexes of the matched letters."""
 
     path: str
     marks: tuple[int, ...] = ()
@@ -36,7 +36,7 @@ class FileMatch:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Many short texts as one, for the search of the whole is done by the interpreter in one go."""
+    """Many short texts joined into one, so that a single `str.find` searches all of them."""
 
     texts: tuple[str, ...]
     joined: str
@@ -52,7 +52,7 @@ class Lines:
         return Lines(kept, "\n" + "\n".join(kept) + "\n", tuple(starts))
 
     def having(self, words: str) -> Iterator[tuple[int, int]]:
-        """Yield each text that holds `words`, as its number and the first place in it."""
+        """Yield the number of each text that contains `words`, and the index of its first match."""
         at = self.joined.find(words)
         while at >= 0:
             number = bisect_right(self.starts, at) - 1
@@ -60,7 +60,7 @@ class Lines:
             at = self.joined.find(words, self.starts[number] + len(self.texts[number]))
 
     def beginning(self, words: str) -> Iterator[int]:
-        """Yield the number of each text that begins with `words`."""
+        """Yield the number of each text that starts with `words`."""
         at = self.joined.find("\n" + words)
         while at >= 0:
             yield bisect_right(self.starts, at + 1) - 1
@@ -69,7 +69,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Paths made ready for searching, the shortest first; it never changes. Names are what the paths end in."""
+    """An immutable index of paths, sorted by length. `names` are the last components of the paths."""
 
     paths: tuple[str, ...]
     lower: Lines
@@ -80,7 +80,7 @@ class Catalogue:
 
     @staticmethod
     def of(files: Iterable[str]) -> Catalogue:
-        """Return the catalogue of these files and of the folders they lie in."""
+        """Return the catalogue of these files and their folders."""
         seen: dict[str, None] = {}
         for path in files:
             seen.setdefault(path)
@@ -108,7 +108,7 @@ class Catalogue:
 
 
 class Search:
-    """Searches one catalogue; it remembers what the last query left, for the next is mostly one letter longer."""
+    """Searches one catalogue. It keeps the candidates of the last query, because the next often extends it."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -135,7 +135,7 @@ class Search:
             for at in islice(hits, wanted):
                 ranked.setdefault(at, rank)
         if words.endswith("/"):
-            # Who has written a folder whole wants what is in it.
+            # A user who typed a whole folder wants its contents, not the folder.
             ranked = {at: rank for at, rank in ranked.items() if catalogue.lower.texts[at] != words}
         order = {at: place for place, at in enumerate(latest)}
         best = sorted(ranked, key=lambda at: (ranked[at], order.get(at, len(order)), at))[:limit]
@@ -143,11 +143,11 @@ class Search:
 
     def _match(self, at: int, words: str) -> FileMatch:
         path, lower = self._catalogue.paths[at], self._catalogue.lower.texts[at]
-        # A letter whose small form is longer would put the marks in the wrong places.
+        # A letter whose lower case is longer would shift the marks.
         return FileMatch(path, _marks(lower, words) if len(lower) == len(path) else ())
 
     def _tiers(self, words: str) -> Iterator[tuple[int, Iterable[int]]]:
-        """Yield the hits of each rank, best first; an earlier rank's hits may come again."""
+        """Yield the matches of each rank, best first; a match of an earlier rank may appear again."""
         catalogue = self._catalogue
         names, lower = catalogue.names, catalogue.lower
         if "/" in words:
@@ -164,7 +164,7 @@ class Search:
         yield 5, (at for at in pool if scattered(lower.texts[at]))
 
     def _narrowed(self, words: str) -> Sequence[int]:
-        """Return what has every letter of `words`; a longer query looks only at what the shorter one left."""
+        """Return the paths that have every letter of `words`; a longer query narrows the result of the shorter one."""
         if not (self._query and words.startswith(self._query)):
             self._pool = range(len(self._catalogue.paths))
         needed, letters = _mask(words, {}), self._catalogue.letters
@@ -177,7 +177,7 @@ class Search:
 
 
 def _rank(name: str, path: str, words: str) -> int | None:
-    """Return the rank of one path as `Search` gives it, None where it does not match."""
+    """Return the rank of one path, as used by `Search`; None if it does not match."""
     has_folder, scattered = "/" in words, _scattered(words).search
     tests: tuple[Callable[[], object], ...] = (
         lambda: path.startswith(words) if has_folder else name.startswith(words),
@@ -191,12 +191,12 @@ def _rank(name: str, path: str, words: str) -> int | None:
 
 
 def _is_start(name: str, place: int) -> bool:
-    """Say whether a word of a name begins at `place`."""
+    """Return whether a word of a name starts at `place`."""
     return place == 0 or not name[place - 1].isalnum()
 
 
 def _mask(text: str, known: dict[str, int]) -> int:
-    """Return which letters a text holds, as bits."""
+    """Return the letters of a text as a bit mask."""
     found = known.get(text)
     if found is None:
         found = 0
@@ -207,13 +207,13 @@ def _mask(text: str, known: dict[str, int]) -> int:
 
 
 def _scattered(words: str) -> re.Pattern[str]:
-    """Return a pattern for the letters of `words` in order with anything between them; it never looks back."""
+    """Return a pattern for the letters of `words` in order, with anything between them; it never backtracks."""
     rest = "".join(f"[^{re.escape(one)}]*{re.escape(one)}" for one in words[1:])
     return re.compile(re.escape(words[0]) + rest)
 
 
 def _marks(path: str, words: str) -> tuple[int, ...]:
-    """Return the places in `path` of the letters of `words`: in one piece where they are, in its name if possible."""
+    """Return the indexes of the letters of `words` in `path`: contiguous if possible, preferably in the file name."""
     start = path.rfind("/", 0, -1) + 1
     at = path.find(words, start)
     if at < 0:
@@ -240,14 +240,14 @@ _WORD_START = 40
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """How well a text fits: the higher the better. `places` are the characters that did, in order."""
+    """A match: a higher `score` is better. `places` are the indexes of the matched characters, in order."""
 
     score: int
     places: tuple[int, ...]
 
 
 def match(query: str, text: str) -> Match | None:
-    """Return how `query` fits `text`, None where it does not. An empty query fits everything alike."""
+    """Match `query` against `text`; return None if it does not match. An empty query matches everything equally."""
     score = 0
     places: set[int] = set()
     folded = fold(text)
@@ -261,9 +261,9 @@ def match(query: str, text: str) -> Match | None:
 
 
 def rank(query: str, texts: Iterable[Sequence[str]]) -> list[int]:
-    """Return the indexes of `texts` that fit, the best first and equals in their order.
+    """Return the indexes of the matching `texts`, best first; equals keep their order.
 
-    Each text is given in parts, the most telling one first: a word found there counts more.
+    Each text is a sequence of parts; a match in an earlier part counts more.
     """
     found: list[tuple[int, int]] = []
     for index, parts in enumerate(texts):
@@ -274,7 +274,7 @@ def rank(query: str, texts: Iterable[Sequence[str]]) -> list[int]:
 
 
 def fold(text: str) -> str:
-    """Return `text` without regard to case, character for character."""
+    """Return `text` in lower case with the same length, so that indexes stay valid."""
     lower = text.lower()
     return lower if len(lower) == len(text) else "".join(one if len(one.lower()) != 1 else one.lower() for one in text)
 
@@ -304,7 +304,7 @@ def _in_one_piece(word: str, text: str) -> Match | None:
 
 
 def _in_order(word: str, text: str) -> Match | None:
-    """Take each letter where a word starts with it if that leaves room for the rest, else at its next place."""
+    """Match the letters in order, preferring a letter at the start of a word if the rest still fits after it."""
     latest = _latest_places(word, text)
     if latest is None:
         return None
@@ -324,7 +324,7 @@ def _in_order(word: str, text: str) -> Match | None:
 
 
 def _latest_places(word: str, text: str) -> list[int] | None:
-    """Return for each letter the last place that still leaves room for those after it."""
+    """Return for each letter the last index that leaves room for the letters after it."""
     places: list[int] = []
     end = len(text)
     for letter in reversed(word):

@@ -1,4 +1,4 @@
-"""Numbers as people read them: tokens, money, time. Pure."""
+"""Formats numbers for people: tokens, money, time. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from decimal import Decimal
 
 
 def tokens_text(count: int) -> str:
-    """Return a count in at most five characters: `950`, `8.2k`, `128k`, `1.3M`."""
+    """Format a token count in at most five characters: `950`, `8.2k`, `128k`, `1.3M`."""
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
         if count >= size - size // 2_000:
             scaled = count / size
@@ -15,7 +15,7 @@ def tokens_text(count: int) -> str:
 
 
 def cost_text(cost: Decimal) -> str:
-    """Return US dollars: cents from ten cents up, four places below, so that a small cost never reads as none."""
+    """Format US dollars with two decimals from $0.10, and four below, so that a small cost never reads as zero."""
     if cost == 0:
         return "$0"
     if cost >= Decimal("0.1"):
@@ -24,13 +24,13 @@ def cost_text(cost: Decimal) -> str:
 
 
 def dollars_text(price: Decimal) -> str:
-    """Return a price without its sign and without zeros at its end: `3`, `0.25`, `1.5`."""
+    """Format a price without dollar sign and trailing zeros: `3`, `0.25`, `1.5`."""
     text = f"{price:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def duration_text(seconds: float) -> str:
-    """Return whole seconds as people say them: `3 s`, `2 min 05 s`, `1 h 02 min`."""
+    """Format a duration in whole seconds: `3 s`, `2 min 05 s`, `1 h 02 min`."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -40,7 +40,7 @@ def duration_text(seconds: float) -> str:
 
 
 def age_text(seconds: float) -> str:
-    """Return how long ago something was, in its largest unit alone: `3 s`, `9 min`, `5 h`, `12 days`."""
+    """Format an age in its largest unit: `3 s`, `9 min`, `5 h`, `12 days`."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -50,5 +50,5 @@ def age_text(seconds: float) -> str:
 
 
 def count_text(count: int, noun: str) -> str:
-    """Return `1 line`, `12 lines`."""
+    """Format a count with its noun: `1 line`, `12 lines`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,6 +1,6 @@
-"""What the model can call. Each tool is a class with a `spec`, a pure-looking `preview` and an async `run`.
+"""The tools that the model can call. Each has a `spec`, a `preview` that changes nothing, and an async `run`.
 
-Tools touch the disk only through the `Workspace` they are given, decide nothing about approval, and answer every
-failure as a result: `run` raises only when it is cancelled. Read `tool` first, then `registry` and `workspace`;
-`files` holds the tools that read and find, `editing` those that change files.
+Tools access the disk only through their `Workspace` and decide nothing about approval. Every failure is a result: `run`
+raises only when it is cancelled. Read `tool` first, then `registry` and `workspace`. `files` has the tools that read
+and find files, `editing` those that change them.
 """

@@ -1,8 +1,8 @@
-"""Checks the arguments of a call against the parameters of its tool, and says what is wrong in words a model can use.
+"""Checks the arguments of a call against the parameters of its tool, with error messages that a model can act on.
 
-It reads the part of JSON Schema that tool parameters use: objects of strings, integers, numbers, booleans, arrays and
+Supports the part of JSON Schema that tool parameters use: objects of strings, integers, numbers, booleans, arrays and
 objects, with `required`, `enum`, `minimum`, `maximum`, `minItems`, `maxItems` and `items`. A null for an optional
-argument counts as left out; an array or object that came as the text of its JSON counts as what it spells.
+argument counts as missing; an array or object sent as a string of JSON is decoded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 class Arguments:
-    """Checked arguments. A getter for a name that the parameters do not have is a mistake of the tool."""
+    """Checked arguments. Asking for a name that the parameters do not have is a bug in the tool."""
 
     def __init__(self, values: JsonObject) -> None:
         self._values = values
@@ -49,11 +49,11 @@ class Arguments:
         return self._values.get(name, False) is True
 
     def texts(self, name: str) -> list[str]:
-        """Return a list of strings, empty where it was left out."""
+        """Return a list of strings, empty if it is missing."""
         return [value for value in self._list(name) if isinstance(value, str)]
 
     def objects(self, name: str) -> list[Arguments]:
-        """Return a list of objects, empty where it was left out."""
+        """Return a list of objects, empty if it is missing."""
         return [Arguments(value) for value in self._list(name) if isinstance(value, dict)]
 
     def _list(self, name: str) -> list[Json]:
@@ -71,7 +71,7 @@ def check(spec: ToolSpec, arguments: JsonObject) -> Arguments:
 
 
 def _object(tool: str, inside: str, given: JsonObject, schema: Mapping[str, Json]) -> JsonObject:
-    """Check an object; `inside` says where in the arguments it is, empty for the arguments themselves."""
+    """Check an object; `inside` is its path in the arguments, empty for the arguments themselves."""
     properties = schema.get("properties")
     assert isinstance(properties, dict)
     names = schema.get("required", [])

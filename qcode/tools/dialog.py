@@ -1,15 +1,15 @@
 """The tools that only talk to the user and touch nothing: `ask_person`, `exit_plan_mode` and `todo`.
 
-`ask_person` asks a question with answers to choose from. `exit_plan_mode` proposes a plan; only the user decides
-whether plan mode ends. Its name is the one that other assistants use and models know. `todo` is the model's list of
-work, sent whole at every call; `todo_items` reads it from the arguments of a call, for whoever shows it.
+`ask_person` asks a question with answers to choose from. `exit_plan_mode` proposes a plan; only the user can end plan
+mode. Its name is common among assistants, so models know it. `todo` is the model's to-do list, sent as a whole with
+every call; `todo_items` parses it from the arguments of a call.
 """
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias, cast
 
-from qcode.protocol.events import Choice
+from qcode.protocol.approvals import Choice
 from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible, visible_rows
 from qcode.text.json import JsonObject
@@ -54,6 +54,7 @@ class AskPerson:
             "additionalProperties": False,
         },
         asks_person=True,
+        is_for_sub_agents=False,
         safety="harmless",
     )
 
@@ -85,7 +86,7 @@ EXIT_PLAN_MODE = "exit_plan_mode"
 
 
 class ExitPlanMode:
-    """Offered in plan mode only, where a person can answer. What the person answers is its result."""
+    """Proposes a plan. Offered only in plan mode, if a user can answer; the answer is the result."""
 
     spec = ToolSpec(
         name=EXIT_PLAN_MODE,
@@ -109,6 +110,7 @@ class ExitPlanMode:
             "additionalProperties": False,
         },
         asks_person=True,
+        is_for_sub_agents=False,
         safety="harmless",
     )
 
@@ -171,6 +173,7 @@ class Todo:
             "additionalProperties": False,
         },
         is_read_only=True,
+        is_for_sub_agents=False,
         safety="harmless",
     )
 
@@ -197,7 +200,7 @@ class Todo:
 
 
 def todo_items(arguments: JsonObject) -> tuple[TodoItem, ...]:
-    """Return the list that a call holds; raise `Refused` where it holds none."""
+    """Return the to-do list in the arguments of a call. Raise `Refused` if it is invalid."""
     items = tuple(
         TodoItem(" ".join(one.text("task").split()), cast("State", one.text("state")))
         for one in check(Todo.spec, arguments).objects("items")

@@ -1,7 +1,7 @@
-"""Reads and replaces files so that no link can lead astray and no failure leaves half a file.
+"""Reads files, and replaces them atomically, without following links.
 
-Folders are opened one by one without following links, and files are reached through the folder that was opened. A
-replacement is written beside its target, made durable, and then takes its place in one step.
+Folders are opened one by one without following links, and files are accessed relative to the open folder. A
+replacement is written beside its target, synced to disk, and then renamed over it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from qcode.protocol.tools import Refused
 from qcode.values import dataclass
 
 LARGEST = 64 * 1024 * 1024
-"""Bytes of a file that is read as a whole."""
+"""The largest file, in bytes, that is read as a whole."""
 
 _CHUNK = 1024 * 1024
 _NO_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,7 +28,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a file was when it was read."""
+    """The identity and state of a file when it was read."""
 
     inode: int
     mtime_ns: int
@@ -38,7 +38,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The content of a file, with what a replacement must keep."""
+    """The content of a file, and the attributes that a replacement must keep."""
 
     data: bytes
     snapshot: Snapshot
@@ -49,9 +49,9 @@ class Loaded:
 
 @contextlib.contextmanager
 def open_folder(root: Path, parts: tuple[str, ...], *, creates: bool = False) -> Iterator[int]:
-    """Yield a descriptor of the folder `parts` below `root`, following no link; make missing ones where asked.
+    """Yield a descriptor of the folder `parts` below `root` without following links; `creates`: make missing folders.
 
-    Folders that were made go again, as far as they are empty, where what is done with them fails.
+    If the body raises, folders that were made are removed again as far as they are empty.
     """
     with contextlib.ExitStack() as opened:
         descriptor = _opened(opened, os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
@@ -78,7 +78,7 @@ def _opened(stack: contextlib.ExitStack, descriptor: int) -> int:
 
 
 def load(folder: int, name: str, shown: str) -> Loaded:
-    """Return the regular file `name` in `folder`; raise `Refused` for anything else, `OSError` where it fails."""
+    """Return the regular file `name` in `folder`. Raise `Refused` for anything else, `OSError` if reading fails."""
     # Without O_NONBLOCK, opening a pipe would wait for its other end.
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW, dir_fd=folder)
     try:
@@ -103,7 +103,7 @@ def load(folder: int, name: str, shown: str) -> Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some lines of a large file, with their endings; `size` is that of the file, `is_end` that nothing follows."""
+    """Lines of a large file, with their endings. `size` is the size of the file; `is_end`: no line follows."""
 
     lines: list[bytes]
     size: int
@@ -111,7 +111,7 @@ class Part:
 
 
 def load_lines(folder: int, name: str, shown: str, first: int, count: int, most_bytes: int) -> Part:
-    """Return up to `count` lines from `first` on (from 1) without reading the file as a whole."""
+    """Return up to `count` lines, starting at line `first` (from 1), without reading the whole file."""
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW, dir_fd=folder)
     with os.fdopen(descriptor, "rb", buffering=_CHUNK) as file:
         info = os.fstat(file.fileno())
@@ -133,10 +133,10 @@ def load_lines(folder: int, name: str, shown: str, first: int, count: int, most_
 def replace_file(
     folder: int, name: str, data: bytes, old: Loaded | None, shown: str, *, like: Loaded | None = None
 ) -> Snapshot:
-    """Put `data` in place of `old`, or make a new file where `old` is None; return what is there now.
+    """Replace `old` with `data`, or create a new file if `old` is None; return its new state.
 
-    A new file gets mode and owner of `like`. Raise `Refused` where the file is no longer what `old` says. Either the
-    old file or the new one is there, whole, at every moment; on any failure it is the old one.
+    A new file gets the mode and owner of `like`. Raise `Refused` if the file no longer matches `old`. At every moment
+    either the complete old file or the complete new file exists; after a failure it is the old one.
     """
     try:
         with _nameless(folder) as descriptor:
@@ -151,19 +151,19 @@ def replace_file(
 
 
 def remove_file(folder: int, name: str, old: Loaded, shown: str) -> None:
-    """Delete the file that `old` says; raise `Refused` where it is no longer that."""
+    """Delete the file. Raise `Refused` if it no longer matches `old`."""
     _check_unchanged(folder, name, old, shown)
     os.unlink(name, dir_fd=folder)
     os.fsync(folder)
 
 
 class _NoNamelessFilesError(Exception):
-    """The file system has no files without a name, or cannot give them one."""
+    """The file system does not support unnamed files (O_TMPFILE), or cannot link them."""
 
 
 @contextlib.contextmanager
 def _nameless(folder: int) -> Iterator[int]:
-    """Yield a new file that has no name yet (O_TMPFILE): whatever ends the program leaves no litter behind."""
+    """Yield a new unnamed file (O_TMPFILE), which leaves nothing behind if the program is killed."""
     flag = getattr(os, "O_TMPFILE", 0)
     if not flag or not Path("/proc/self/fd").exists():
         raise _NoNamelessFilesError
@@ -226,7 +226,7 @@ def _unlink_quietly(folder: int, name: str) -> None:
 
 
 def _fill(descriptor: int, folder: int, name: str, data: bytes, old: Loaded | None, like: Loaded | None) -> None:
-    """Write `data` and make it durable, with what a replacement keeps."""
+    """Write `data` and the attributes that a replacement keeps, and sync them to disk."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
@@ -242,7 +242,7 @@ def _fill(descriptor: int, folder: int, name: str, data: bytes, old: Loaded | No
 
 
 def _copy_attributes(folder: int, name: str, target: int) -> None:
-    """Copy extended attributes, access lists among them, as far as the system knows and permits them."""
+    """Copy extended attributes, including access control lists, as far as the system permits."""
     if not hasattr(os, "listxattr"):
         return
     with contextlib.suppress(OSError):
@@ -269,7 +269,7 @@ def _check_unchanged(folder: int, name: str, old: Loaded | None, shown: str) -> 
 
 
 def _place_new(folder: int, temporary: str, name: str, shown: str) -> None:
-    """Give a new file its name without ever replacing one that appeared in the last moment."""
+    """Give a new file its name without replacing a file that appeared meanwhile."""
     try:
         os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError:
@@ -284,7 +284,7 @@ def _place_new(folder: int, temporary: str, name: str, shown: str) -> None:
 
 
 def explain(error: OSError, shown: str) -> str:
-    """Return one line for a failed system call on the file shown as `shown`."""
+    """Return a one-line message for a failed system call on the file shown as `shown`."""
     known = {
         errno.ENOENT: "does not exist",
         errno.ENOTDIR: "goes through something that is not a folder",

@@ -1,7 +1,7 @@
-"""Commands that run in the background of a session. The `shell` tool starts them, the `jobs` tool looks after them.
+"""Background commands of a session. The `shell` tool starts them, the `jobs` tool lists, reads and stops them.
 
-They end with the session. Output is kept in a private file, and unread output in memory, bounded. Both tools are in
-`shell`: the context of every tool holds a `Jobs`, so this module does not import `tool`.
+They end with the session. Output is kept in a private file, and unread output in memory, both limited in size. Both
+tools are in `shell`; `ToolContext` contains a `Jobs`, so this module does not import `tool`.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import asyncio
 import codecs
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
-from qcode.protocol.launch import Launch
-from qcode.protocol.tools import Refused
+from qcode.protocol.tools import Launch, Refused
 from qcode.tools.output import MOST_STORED
 from qcode.tools.processes import Ended, run_program
+from qcode.values import dataclass
 
 MOST_JOBS = 10
 MAX_JOB_S = 24 * 3_600.0
 
 
-@dataclass
+@dataclass(slots=True)
 class Job:
-    """One command in the background. `ended` is None while it runs; `unread` is its output since it was last read.
+    """A background command. `ended` is None while it runs; `unread` is the output since the last `read`.
 
-    `changed` is set while there is something to read or nothing to wait for.
+    `changed` is set while there is unread output, and after the command has ended.
     """
 
     number: int
@@ -47,7 +47,7 @@ class Job:
 
     @property
     def state(self) -> str:
-        """In a few words: `running`, `exit 0`, `stopped`."""
+        """The state in a few words: `running`, `exit 0`, `stopped`."""
         if self.ended is None:
             return self.problem or "running"
         return (
@@ -59,7 +59,7 @@ class Job:
         return self.ended is None and not self.problem
 
     def take(self, data: bytes) -> None:
-        """Take output: the newest stays in memory, all of it up to a bound goes to the file."""
+        """Add output: the latest is kept in memory, and all of it in the file, up to a limit."""
         self.unread += self._decoder.decode(data)
         self.changed.set()
         excess = len(self.unread) - self.limit
@@ -74,7 +74,7 @@ class Job:
             self._stored += len(data)
 
     def read(self) -> str:
-        """Return the output that nobody has read yet, and forget it."""
+        """Return and clear the unread output."""
         text, dropped = self.unread, self.dropped
         self.unread, self.dropped = "", 0
         if self.is_running:
@@ -83,7 +83,7 @@ class Job:
         return f"[... {dropped:,} characters left out{where} ...]\n{text}" if dropped else text
 
     def go_on(self, whole: bytes, half: bytes) -> None:
-        """Go on where a call was left: `whole` was printed and read before, but for the half character at its end."""
+        """Continue the output of a call: `whole` was read already, except for the incomplete character `half`."""
         if self._file is not None and whole:
             try:
                 os.write(self._file, whole)
@@ -106,20 +106,20 @@ class Job:
 
 
 class Jobs:
-    """The background of one session. Only for the event loop in which jobs are started."""
+    """The background commands of one session. Not thread-safe: use it in the event loop that starts the jobs."""
 
     def __init__(self) -> None:
         self._jobs: dict[int, Job] = {}
 
     @property
     def all(self) -> tuple[Job, ...]:
-        """In the order they were started."""
+        """Return all jobs in the order in which they were started."""
         return tuple(self._jobs.values())
 
     def start(
         self, launch: Launch, command: str, *, cwd: Path, environment: Mapping[str, str], scratch: Path, limit: int
     ) -> Job:
-        """Start a command and return at once; raise `Refused` where too many run."""
+        """Start a command and return at once. Raise `Refused` if too many are running."""
         self.check_room()
         job = self._add(command, scratch, limit)
 
@@ -132,19 +132,19 @@ class Jobs:
     def adopt(
         self, command: str, program: asyncio.Task[Ended], whole: bytes, half: bytes, *, scratch: Path, limit: int
     ) -> Job:
-        """Look after a program that runs already, its output so far `whole`; what it prints from now on is `take`n.
+        """Add a program that already runs, with its output so far in `whole`; pass later output to `take`.
 
-        The person decided it, and it runs in any case: the bound on jobs is not looked at.
+        The limit of jobs does not apply, because the user decided it and the program runs already.
         """
         job = self._add(command, scratch, limit)
         job.go_on(whole, half)
         job.task = asyncio.ensure_future(_follow(job, lambda: program))
-        # A task that is cancelled before its first step never gets to what it should have ended.
+        # A task that is cancelled before its first step would never end its program.
         job.task.add_done_callback(lambda _: program.cancel())
         return job
 
     def check_room(self) -> None:
-        """Raise `Refused` where no more commands may run in the background."""
+        """Raise `Refused` if no more background commands are allowed."""
         running = sum(job.is_running for job in self.all)
         if running >= MOST_JOBS:
             raise Refused(f"{running} commands run in the background already; stop one with jobs first")
@@ -156,7 +156,7 @@ class Jobs:
         return job
 
     def find(self, number: int) -> Job:
-        """Return a job; raise `Refused` naming the ones there are."""
+        """Return a job by number. Raise `Refused`, with the existing numbers, if there is none."""
         job = self._jobs.get(number)
         if job is None:
             known = ", ".join(str(other) for other in self._jobs) or "none"
@@ -164,20 +164,20 @@ class Jobs:
         return job
 
     async def stop(self, job: Job) -> None:
-        """End a job and all it started; return when it is gone."""
+        """End a job and all processes it started; return when they have ended."""
         if job.task is not None and not job.task.done():
             job.task.cancel()
             await asyncio.wait([job.task])
 
     def end_all(self) -> None:
-        """Ask every job to end; they do while the event loop still turns."""
+        """Cancel every job; they end while the event loop still runs."""
         for job in self.all:
             if job.task is not None:
                 job.task.cancel()
 
 
 async def _follow(job: Job, begin: Callable[[], Awaitable[Ended]]) -> None:
-    """Wait for the program of a job; cancelling this ends it."""
+    """Wait for the program of a job; cancelling this ends the program."""
     try:
         job.ended = await begin()
     except OSError as error:

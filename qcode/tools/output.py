@@ -1,4 +1,4 @@
-"""Keeps what a command prints: beginning and end for the model, and all of it in a private file where it is long."""
+"""Collects the output of a command: beginning and end for the model, and all of it in a private file if it is long."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 MOST_STORED = 50 * 1024 * 1024
-"""Bytes of output that are kept in a file."""
+"""The limit of the output file, in bytes."""
 
 _MOST_LIVE = 16_000
-"""Characters shown live at once; of a flood only the newest are."""
+"""The limit of live output passed on at once, in characters; of more, only the latest are shown."""
 
 
 class Collector:
-    """Takes bytes as they come. `folder` is asked for only when there is more than `limit` characters."""
+    """Collects output as bytes. `folder` is called only if there are more than `limit` characters."""
 
     def __init__(self, limit: int, folder: Callable[[], Path]) -> None:
         self._half = max(limit // 2, 100)
@@ -31,7 +31,7 @@ class Collector:
         self._early: list[bytes] = []
 
     def feed(self, data: bytes, *, is_last: bool = False) -> str:
-        """Take more output and return it as text; half a character waits for its other half."""
+        """Add output and return it as text; an incomplete character at its end is held back."""
         text = self._decoder.decode(data, final=is_last)
         self._text += text
         self._store(data)
@@ -43,9 +43,9 @@ class Collector:
         return text
 
     def so_far(self) -> tuple[bytes, bytes]:
-        """Return all bytes that are kept, and those at their end that are half a character; it is left to who goes on.
+        """Return all collected bytes, and those of an incomplete character at their end.
 
-        To be asked once, before `close`.
+        Call it at most once, before `close`.
         """
         whole = b"".join(self._early)
         if self._path is not None:
@@ -58,7 +58,7 @@ class Collector:
         return whole, half
 
     def close(self) -> str:
-        """Return what the model sees, and close the file. Where something was left out, it says so and where it is."""
+        """Close the file and return the text for the model. It reports omitted text, and names the file."""
         self.feed(b"", is_last=True)
         if self._file is not None:
             os.close(self._file)
@@ -89,7 +89,7 @@ class Collector:
         self._early = []
 
     def _store(self, data: bytes) -> None:
-        """Keep bytes until it is known whether a file is needed; then append them while there is room."""
+        """Keep bytes in memory until a file is needed, then append them to it up to the limit."""
         room = max(MOST_STORED - self._stored, 0)
         self._stored += len(data)
         if self._head is None:
@@ -103,7 +103,7 @@ class Collector:
 
 
 class Live:
-    """Passes text on in pieces of a bounded size; `flush` is called by whoever holds the clock."""
+    """Passes on text in pieces of limited size; the caller decides when to `flush`."""
 
     def __init__(self, output: Callable[[str], None]) -> None:
         self._output = output

@@ -1,8 +1,8 @@
-"""A page of HTML as Markdown, without what is not its text: scripts, styles, navigation.
+"""Converts an HTML page to Markdown, without scripts, styles and navigation.
 
-Kept apart because it is also a program: a long page can be made to take forever to convert, so `web` runs this file
-by its path in a process of its own. Therefore it imports nothing of qcode. Arguments of the program: the folder of
-the parsers, and the URL. It takes HTML from standard input and prints one line of JSON.
+Loads apart because it is also a program: a malicious page can take forever to convert, so `web` runs this file in a
+separate process. It therefore imports nothing from qcode. Its arguments are the folder of the parsers and the URL. It
+reads HTML from standard input and prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*){2,}")
 
 
 def as_markdown(html: str, url: str) -> str:
-    """Return the text of a page as Markdown, links made absolute; the title first where the text has no heading.
+    """Return a page as Markdown with absolute links, starting with its title if the text has no heading.
 
-    A page that is nested too deep for that comes as its bare text.
+    A page that is nested too deeply is returned as plain text.
     """
     from bs4 import BeautifulSoup
     from markdownify import MarkdownConverter
@@ -62,7 +62,7 @@ def _absolute(url: str, address: str) -> str:
 
     try:
         return urljoin(url, address)
-    except ValueError:  # what stands there is no address
+    except ValueError:  # it is not an address
         return address
 
 

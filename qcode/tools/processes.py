@@ -1,9 +1,9 @@
-"""Run programs for tools: in their own process group, with a filtered environment, and ended as a whole.
+"""Runs programs for tools: in a separate process group, with a filtered environment, and ended as a whole.
 
-`run_program` ends a program and everything it started: at its time limit, when cancelled, and when it is done.
-`passed_on` is the part of qcode's environment that a command gets; `find_program` finds programs on PATH.
-`SideProcess` runs one of qcode's own small programs (`scanner`, `pages`, `pdf_program`) on input that may be made to
-take forever: a process can be ended where a thread cannot.
+`run_program` ends a program and everything that it started: at its time limit, when cancelled, and at its exit.
+`passed_on` is the part of qcode's environment that a command gets; `find_program` searches PATH. `SideProcess` runs one
+of qcode's own small programs (`scanner`, `pages`, `pdf_program`) on input that may take forever to process: unlike a
+thread, a process can be killed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from qcode.protocol.launch import Launch
-from qcode.protocol.tools import Refused
+from qcode.protocol.tools import Launch, Refused
 from qcode.tools.workspace import Workspace
 from qcode.values import ValueT, dataclass
 
@@ -36,7 +35,7 @@ _CHUNK = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a program ended: its exit code (negative: the signal), and whether the limit or a leftover was ended."""
+    """The end of a program: its exit code (negative: the signal), and whether qcode ended it or leftovers of it."""
 
     exit_code: int
     is_timed_out: bool = False
@@ -44,26 +43,26 @@ class Ended:
 
 
 class TimeLimit:
-    """The seconds a program may run. The limit can be moved while the program runs."""
+    """The time limit of a program in seconds, which can be changed while the program runs."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._running: asyncio.Timeout | None = None
 
     def move(self, seconds: float) -> None:
-        """Let the program run for so many seconds from now on."""
+        """Let the program run for `seconds` from now."""
         self._seconds = seconds
         if self._running is not None and not self._running.expired():
             self._running.reschedule(asyncio.get_running_loop().time() + seconds)
 
     async def wait(self, process: Process) -> int:
-        """Return the exit code of the program; raise `TimeoutError` if it takes longer."""
+        """Return the exit code of the program. Raise `TimeoutError` at the time limit."""
         async with asyncio.timeout(self._seconds) as self._running:
             return await process.wait()
 
 
 class Process:
-    """A program that was started, as `end_surely` and `TimeLimit` need it."""
+    """A started program."""
 
     def __init__(self, pid: int, exit_code: asyncio.Future[int]) -> None:
         self.pid = pid
@@ -75,11 +74,11 @@ class Process:
 
 
 async def start_program(launch: Launch, *, cwd: Path, environment: Mapping[str, str], output: int) -> Process:
-    """Start a program without input in a session of its own; `output` takes its output and errors.
+    """Start a program without input in a new session; `output` is the descriptor for its output and errors.
 
-    Each program has a thread of its own that starts it, waits for it, and ends with it: what `launch.restrict` does to
-    the thread holds for the program and for nothing else, and a program that asks the kernel to die with its parent
-    (bwrap) dies with this thread, which outlives it. Raise `OSError` if the program cannot start; then nothing runs.
+    A separate thread starts the program, waits for it, and ends with it. So `launch.restrict`, which restricts the
+    thread, applies to this program only, and a program that asks the kernel to die with its parent (bwrap) is bound to
+    a thread that outlives it. Raise `OSError` if the program cannot start; then nothing runs.
     """
     loop = asyncio.get_running_loop()
     started: asyncio.Future[int] = loop.create_future()
@@ -96,7 +95,7 @@ async def start_program(launch: Launch, *, cwd: Path, environment: Mapping[str, 
         except (ValueError, RuntimeError, subprocess.SubprocessError) as error:
             failure = OSError(errno.EINVAL, str(error))
         finally:
-            # Whatever happened, nothing runs, and the caller must not wait for it.
+            # After any failure nothing runs, and the caller must not wait.
             if process is None:
                 _tell(loop, started.set_exception, failure)
         if process is None:
@@ -113,7 +112,7 @@ async def start_program(launch: Launch, *, cwd: Path, environment: Mapping[str, 
     try:
         pid = await asyncio.shield(started)
     except asyncio.CancelledError:
-        # Starting takes milliseconds; a program that nobody waits for must not run.
+        # Starting takes milliseconds; the program must not run on after a cancelled start.
         started.add_done_callback(_kill_started)
         await asyncio.wait([started])
         if started.exception() is None:
@@ -125,8 +124,8 @@ async def start_program(launch: Launch, *, cwd: Path, environment: Mapping[str, 
 class _Collection:
     """Pauses the garbage collector, for several threads at once.
 
-    In a restricted thread it would run finalizers of other objects restricted as well: a temporary folder, for example,
-    would not be removed.
+    In a restricted thread it would also run the finalizers of other objects with the restrictions: for example, a
+    temporary folder would not be removed.
     """
 
     def __init__(self) -> None:
@@ -169,6 +168,7 @@ def _popen(launch: Launch, cwd: Path, environment: Mapping[str, str], output: in
             with os.fdopen(writing, "wb", buffering=0) as pipe:
                 pipe.write(launch.data)
         if launch.restrict is not None:
+            _keep_from_programs()
             launch.restrict()
         return subprocess.Popen(
             argv,
@@ -177,16 +177,26 @@ def _popen(launch: Launch, cwd: Path, environment: Mapping[str, str], output: in
             stderr=output,
             cwd=cwd,
             env=dict(environment),
-            start_new_session=True,  # a process group of its own, and no terminal
+            start_new_session=True,  # a separate process group without a terminal
             pass_fds=inherited,
+            # A restricted thread cannot list its descriptors, so `subprocess` would try to close every possible number.
+            close_fds=launch.restrict is None or bool(inherited),
         )
     finally:
         for descriptor in inherited:
             os.close(descriptor)
 
 
+def _keep_from_programs() -> None:
+    """Mark all descriptors above 2 as not inheritable; those opened by Python already are."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  # numbers
+        with contextlib.suppress(OSError):
+            if int(name) > 2:
+                os.set_inheritable(int(name), False)
+
+
 def _tell(loop: asyncio.AbstractEventLoop, settle: Callable[[ValueT], object], value: ValueT) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+    with contextlib.suppress(RuntimeError):  # the loop is closed already
         loop.call_soon_threadsafe(settle, value)
 
 
@@ -198,10 +208,10 @@ async def run_program(
     on_output: Callable[[bytes], None],
     timeout_s: float | TimeLimit,
 ) -> Ended:
-    """Run a program without input until it exits; its output and errors arrive together at `on_output`.
+    """Run a program without input until it exits; its output and errors are passed to `on_output`.
 
-    When this returns or raises, nothing of its process group runs any more and `launch.finish` was called; its lines
-    arrive at `on_output` in brackets, after the output. Raise `OSError` if the program cannot start.
+    When this returns or raises, its process group has ended and `launch.finish` was called; the lines that it returns
+    are passed to `on_output` in brackets, after the output. Raise `OSError` if the program cannot start.
     """
     launch = launch if isinstance(launch, Launch) else Launch(tuple(launch))
     reading, writing = os.pipe()
@@ -230,7 +240,7 @@ async def run_program(
 
 
 async def _finish(finish: Callable[[], tuple[str, ...]], on_output: Callable[[bytes], None]) -> None:
-    """Run `finish` in a thread and report its lines. If this is cancelled meanwhile, it still waits for the end."""
+    """Run `finish` in a thread and report its lines. If cancelled meanwhile, still wait for its end."""
     task = asyncio.ensure_future(asyncio.to_thread(finish))
     try:
         await asyncio.shield(task)
@@ -258,7 +268,7 @@ async def _wait(process: Process, is_drained: asyncio.Event, limit: TimeLimit) -
 
 
 async def _stays(group: int) -> bool:
-    """Return whether a group still has members after the time that bwrap's own processes need to exit behind it."""
+    """Return whether a group still has members after a grace period, in which bwrap's own processes exit."""
     waited = 0.0
     while _has_members(group):
         if waited >= _EXIT_GRACE_S:
@@ -269,11 +279,11 @@ async def _stays(group: int) -> bool:
 
 
 async def end_surely(process: Process | asyncio.subprocess.Process) -> None:
-    """End the group of a program. If even this is cancelled, kill it without waiting."""
+    """End the group of a program. If this is cancelled too, kill it without waiting."""
     try:
         await _end_group(process.pid)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _LAST_OUTPUT_S)  # reaped here, so that nothing waits for it later
+            await asyncio.wait_for(process.wait(), _LAST_OUTPUT_S)  # reap it here
     except asyncio.CancelledError:
         _signal(process.pid, signal.SIGKILL)
         raise
@@ -290,7 +300,7 @@ async def _end_group(group: int) -> None:
 
 
 def _signal(group: int, number: int) -> bool:
-    """Send a signal to all of a group; return whether there was one."""
+    """Send a signal to all processes of a group; return False if the group does not exist."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
@@ -299,7 +309,7 @@ def _signal(group: int, number: int) -> bool:
 
 
 def _has_members(group: int) -> bool:
-    """Return whether a group has a member that is more than a zombie nobody has reaped yet."""
+    """Return whether a group has a member other than zombies."""
     if not _signal(group, 0):
         return False
     proc = Path("/proc")
@@ -308,7 +318,7 @@ def _has_members(group: int) -> bool:
     for folder in proc.iterdir():
         if folder.name.isdigit():
             with contextlib.suppress(OSError, ValueError):
-                # After the name in brackets, which may hold anything: state, parent, group (proc(5)).
+                # After the name in brackets, which may contain anything: state, parent, group (proc(5)).
                 state, _, member = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[:3]
                 if int(member) == group and state not in "ZX":
                     return True
@@ -354,9 +364,9 @@ _FIXED_VARIABLES = {
 
 
 def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of `environment` that a shell command gets: an allow list, pagers off, a PATH of absolute parts.
+    """Return the part of `environment` for a shell command: an allowlist, pagers off, absolute folders on PATH.
 
-    A proxy that holds a password is left out, and so is everything that is not on the list.
+    A proxy with a password is omitted.
     """
     passed = {
         name: value for name, value in environment.items() if name in _PASSED_VARIABLES or _LOCALE.fullmatch(name)
@@ -367,7 +377,7 @@ def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_program(name: str, environment: Mapping[str, str], workspace: Workspace) -> str | None:
-    """Return the absolute path of a program of the system, or of one on PATH outside the workspace, or None."""
+    """Return the absolute path of a program in a system folder, or on PATH outside the workspace, or None."""
     usual = _USUAL_PATH.split(":")
     for folder in (*passed_on(environment)["PATH"].split(":"), *usual):
         path = Path(folder) / name
@@ -379,7 +389,7 @@ def find_program(name: str, environment: Mapping[str, str], workspace: Workspace
 
 
 def required_program(name: str, environment: Mapping[str, str], workspace: Workspace) -> str:
-    """`find_program`, or `Refused` where there is none."""
+    """Return the path of a program, like `find_program`. Raise `Refused` if there is none."""
     found = find_program(name, environment, workspace)
     if found is None:
         raise Refused(f"{name} was not found on PATH (programs inside the workspace do not count)")
@@ -387,19 +397,19 @@ def required_program(name: str, environment: Mapping[str, str], workspace: Works
 
 
 MINIMAL_ENVIRONMENT = {"PATH": _USUAL_PATH, "LANG": "C.UTF-8"}
-"""What qcode's own helper programs get."""
+"""The environment of qcode's own helper programs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """What a program printed. `failure` says in one line why it ended early, empty where it did not."""
+    """The output of a program. `failure` says in one line why it ended early, empty if it did not."""
 
     lines: list[str]
     failure: str = ""
 
 
 class SideProcess:
-    """One run. `stop` may be called from any thread, before, during and after it."""
+    """One run of a helper program. `stop` may be called from any thread, before, during and after it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -413,7 +423,7 @@ class SideProcess:
                 self._process.kill()
 
     def run(self, program: Path, arguments: Sequence[str], given: bytes, limit_s: float) -> Printed:
-        """Return the whole lines that the Python program `program` prints, as many as there are when it ends."""
+        """Run the Python program `program` and return the complete lines that it prints."""
         with self._lock:
             if self._is_stopped:
                 return Printed([], "stopped")

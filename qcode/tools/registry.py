@@ -1,4 +1,4 @@
-"""The tools that come with qcode, in the order in which a model sees them, and which of them a model is offered."""
+"""The built-in tools in the order in which a model sees them, and the selection for each model."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ BUILTIN: tuple[Tool, ...] = (
     AskPerson(),
 )
 
-_BY_REPLACING = frozenset({"edit", "multi_edit"})
-_BY_PATCHING = frozenset({"apply_patch"})
-# OpenAI trains these on the patch form (its prompting guides for GPT-4.1 and GPT-5); all others replace passages.
+# OpenAI trains these on the patch format (its prompting guides for GPT-4.1 and GPT-5); all others replace passages.
 _PATCHING = re.compile(r"(?:^|[/.:])(?:chatgpt|codex|gpt-|o\d)", re.IGNORECASE)
 
 
@@ -44,8 +42,8 @@ def offered(model: str) -> tuple[Tool, ...]:
 
     Every model gets one way to change a part of a file, the one it was trained on, and not both.
     """
-    other = _BY_REPLACING if _PATCHING.search(model) else _BY_PATCHING
-    return tuple(tool for tool in BUILTIN if tool.spec.name not in other)
+    other = "passage" if _PATCHING.search(model) else "patch"
+    return tuple(tool for tool in BUILTIN if tool.spec.edits_by != other)
 
 
 def specs(model: str = "") -> tuple[ToolSpec, ...]:

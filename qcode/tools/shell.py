@@ -1,8 +1,8 @@
 """The `shell` tool, and the `jobs` tool for the commands that it leaves running.
 
-`shell` runs one command in bash, bounded in time and output, and leaves nothing behind. Its call waits until the
-command ends, or until the user moves it to the background. `jobs` lists, reads and stops background commands and
-reaches nothing else. Read `jobs` and `processes` next.
+`shell` runs one command in bash, limited in time and output, and ends all its processes. The call waits until the
+command ends, or until the user moves it to the background. `jobs` lists, reads and stops background commands and can
+access nothing else. Read `jobs` and `processes` next.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from qcode.protocol.launch import Launch
-from qcode.protocol.tools import Refused, Runs, ToolOutcome, ToolSpec
+from qcode.protocol.tools import Launch, Refused, Runs, ToolOutcome, ToolSpec
 from qcode.text.clean import visible, visible_lines
 from qcode.text.json import JsonObject
 from qcode.tools.arguments import Arguments, check
@@ -115,7 +114,7 @@ class Shell:
 
 
 def _ways(arguments: Arguments) -> Iterator[str]:
-    """Yield what a call asks for beside its command: each argument that changes what happens."""
+    """Yield a description of each argument, other than the command, that changes how the call runs."""
     if arguments.flag("unconfined"):
         yield "outside the sandbox"
     if arguments.flag("background"):
@@ -220,7 +219,7 @@ _LIVE_EVERY_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """What came of waiting. `text` is the output as the model sees it; `ended` is None where `job` goes on with it."""
+    """The result of waiting. `text` is the output for the model; `ended` is None if `job` continues the command."""
 
     text: str
     ended: Ended | None = None
@@ -237,9 +236,9 @@ async def wait_for(
     scratch: Path,
     context: ToolContext,
 ) -> Waited:
-    """Run a command and wait for it. Cancelled, it and all it started are ended; raise `OSError` if it cannot start.
+    """Run a command and wait for it. Cancelling ends it and all its processes. Raise `OSError` if it cannot start.
 
-    What went to the background is not under its time limit any more, and all of its output is in the job's file.
+    A command that moves to the background has no time limit any more, and all its output is in the job's file.
     """
     collector = Collector(context.max_output_chars, lambda: scratch)
     live = Live(context.output)
@@ -270,7 +269,7 @@ async def wait_for(
 
 
 async def _is_over(program: asyncio.Task[Ended], context: ToolContext) -> bool:
-    """Wait until the program has ended; return False where the person wants it in the background before that."""
+    """Wait until the program has ended; return False if the user moves it to the background before that."""
     asked = asyncio.ensure_future(_asked(context))
     try:
         await asyncio.wait({program, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -288,7 +287,7 @@ async def _is_over(program: asyncio.Task[Ended], context: ToolContext) -> bool:
 
 
 async def _asked(context: ToolContext) -> None:
-    """Return when the person asks for it; never where nothing can go on in the background."""
+    """Return when the user asks for the background; never return if there is no background."""
     if context.goes_on is None or context.jobs is None:
         await asyncio.Event().wait()
         return
@@ -305,7 +304,7 @@ MOST_WAITED_S = 60.0
 
 
 class JobsTool:
-    """Looks after what `shell` started in the background. It reaches nothing else."""
+    """Lists, reads and stops the background commands of `shell`, and can access nothing else."""
 
     spec = ToolSpec(
         name="jobs",
@@ -386,7 +385,7 @@ def _count(jobs: Jobs) -> str:
 
 
 def started(job: Job, output: Callable[[str], None]) -> ToolOutcome:
-    """Return the result of a call that left its command running."""
+    """Return the result of a call that started a background command."""
     where = f" Its output is kept in {job.path}." if job.path is not None else ""
     text = f"Job {job.number} runs in the background. Read its output with jobs (read, {job.number}).{where}"
     output(f"job {job.number} runs in the background\n")
@@ -394,7 +393,7 @@ def started(job: Job, output: Callable[[str], None]) -> ToolOutcome:
 
 
 def left_behind(job: Job, text: str) -> ToolOutcome:
-    """Return the result of a call whose command the person let go on in the background, with its output so far."""
+    """Return the result of a call whose command the user moved to the background, with its output so far."""
     where = f" All of it is kept in {job.path}." if job.path is not None else ""
     note = (
         f"[the person moved it to the background, where it goes on as job {job.number}. This is its output so far; "

@@ -100,5 +100,6 @@ def _spec(kinds: tuple[tuple[str, str], ...], readers: tuple[str, ...], *, has_s
             "additionalProperties": False,
         },
         reads_when=("kind", readers),
+        is_for_sub_agents=False,
         safety="harmless",  # each call of a sub-agent is judged for itself
     )

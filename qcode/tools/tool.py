@@ -1,4 +1,4 @@
-"""What every tool is: a spec, a preview for the person who approves, and a run that always gives a result."""
+"""The interface of a tool: a spec, a preview for approval, and a run that always returns a result."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from qcode.protocol.events import Choice
-from qcode.protocol.launch import Launch
-from qcode.protocol.tools import Files, Refused, ToolOutcome, ToolSpec
+from qcode.protocol.approvals import Choice
+from qcode.protocol.tools import Files, Launch, Refused, ToolOutcome, ToolSpec
 from qcode.text.json import JsonObject
 from qcode.tools.disk import explain
 from qcode.tools.workspace import Workspace
@@ -26,14 +25,14 @@ def _unconfined(argv: Sequence[str]) -> Launch:
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a run is given besides its arguments.
+    """The context of a run.
 
-    `output` takes live output, called on the event loop. `environment` is what the process inherits from (None: this
-    process's own); tools that run programs pass on only what is known to be harmless. Sizes are characters. `jobs` is
-    the background of the session, None where nothing outlives a call; `goes_on` is set when the person wants what runs
-    to go on there. `launch` says how an argv of the model starts, as confined as its verdict says; each launch is
-    started once. `confinement` says in a few words what confines it. `shell_settings` adds variables for a
-    certain command. `masked_names` returns the names of files that read as empty there.
+    `output` receives live output and is called on the event loop. `environment` is the environment to derive that of a
+    program from (None: that of this process); tools pass on only variables that are known to be harmless. Sizes are in
+    characters. `jobs` are the background commands of the session, None if nothing may outlive a call; `goes_on` is set
+    when the user moves the command to the background. `launch` returns how to start an argv, confined according to its
+    verdict; each launch starts one program. `confinement` describes the sandbox in a few words. `shell_settings` adds
+    environment variables for a certain command. `masked_names` returns the names of files that read as empty there.
     """
 
     output: Callable[[str], None]
@@ -50,15 +49,15 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What the user approves: one line of `question`, and the whole of what would happen as `detail`.
+    """The content of an approval: one line of `question`, and the complete effect of the call as `detail`.
 
-    Both are painted as they are, so foreign text in them went through `text.clean`. `is_diff`: `detail` is a
-    unified diff of files, raw: it is masked and made visible where the question is asked.
+    Both are painted unchanged, so foreign text in them has passed through `text.clean`. `is_diff`: `detail` is a raw
+    unified diff; the caller masks secrets in it and makes it visible.
 
-    `refusal` is not empty if running the call would only give this error and change nothing: there is nothing to
-    approve then, and the call may run at once to get its result. `choices` are answers to what a tool asks.
-    `is_plan`: `detail` is a plan as Markdown, and a yes ends plan mode. `how` is the part of the question that says how
-    the call would run, if not as usual, such as `in the background`.
+    `refusal` is not empty if the call would only return this error and change nothing: it then needs no approval and
+    may run at once. `choices` are the possible answers to a question. `is_plan`: `detail` is a plan as Markdown, and
+    approving it ends plan mode. `how` is the part of the question that says how the call would run, if that is not
+    usual, such as `in the background`.
     """
 
     question: str
@@ -71,17 +70,17 @@ class Preview:
 
 
 class Tool(Protocol):
-    """A tool. Instances hold no state and may run side by side."""
+    """A tool. Instances have no state and may run concurrently."""
 
     @property
     def spec(self) -> ToolSpec: ...
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
-        """Return what the call would do, changing nothing. It may read files, so it is not for the event loop."""
+        """Return the effect of the call without changing anything. Blocks: it may read files."""
         ...
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
-        """Perform the call. Bad arguments and failures are results with `is_error`; only cancelling raises."""
+        """Run the call. Invalid arguments and failures are results with `is_error`; only cancelling raises."""
         ...
 
 
@@ -97,12 +96,12 @@ WRITES_PATH = Files("write", _path)
 
 
 def failed(message: str, summary: str = "") -> ToolOutcome:
-    """Return an error result; `summary` is its first line unless given."""
+    """Return an error result; by default `summary` is the first line of `message`."""
     return ToolOutcome(message, is_error=True, summary=summary or message.split("\n", 1)[0])
 
 
 async def answered(work: Callable[[], ToolOutcome], stop: Callable[[], None] | None = None) -> ToolOutcome:
-    """`off_loop`, with a refusal or a failure of the system turned into an error result."""
+    """Run `work` with `off_loop`; convert `Refused` and `OSError` to an error result."""
     try:
         return await off_loop(work, stop)
     except Refused as refused:
@@ -112,9 +111,9 @@ async def answered(work: Callable[[], ToolOutcome], stop: Callable[[], None] | N
 
 
 async def off_loop(work: Callable[[], _T], stop: Callable[[], None] | None = None) -> _T:
-    """Run blocking `work` in a thread. Where this is cancelled, `stop` is called, and it ends when the work has.
+    """Run blocking `work` in a thread. If cancelled, call `stop` and wait for the work to end.
 
-    So nothing is done after a call was reported as cancelled.
+    So a call does nothing after it was reported as cancelled.
     """
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
@@ -124,5 +123,5 @@ async def off_loop(work: Callable[[], _T], stop: Callable[[], None] | None = Non
             stop()
         await asyncio.wait([task])
         if not task.cancelled():
-            task.exception()  # looked at, so that it is not reported as forgotten
+            task.exception()  # retrieved, so that asyncio does not log it
         raise

@@ -1,8 +1,8 @@
-"""The `fetch` tool: one page of the web as text. It goes where the rules allow, and connects to what they checked.
+"""The `fetch` tool: one web page as text, from hosts that the rules allow.
 
-A name is resolved once, every address it has must be acceptable, and the connection is made to one of those, so a
-name that means something else a moment later leads nowhere. No cookie, key or other data of the user is sent. HTML
-becomes Markdown in a process of its own (`pages`), because a host can send a page that takes forever to convert.
+A host name is resolved once, all its addresses must be acceptable, and the connection is made to one of them, so a
+later DNS answer has no effect. No cookie, key or other data of the user is sent. HTML is converted to Markdown in a
+separate process (`pages`), because a host can send a page that takes forever to convert.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
-"""Window bits of zlib for each coding a server may use although it was asked for none."""
+"""The zlib window bits for each content coding; servers may use one even if none was requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a URL leads: `host` as it is asked for, an IPv6 address in brackets."""
+    """The target of a URL. `host` is as in the request, an IPv6 address in brackets."""
 
     scheme: str
     host: str
@@ -54,23 +54,23 @@ class Target:
 
 
 class Gate(Protocol):
-    """What the rules say about where to go. Asked for every hop."""
+    """The rules for addresses. Consulted for every redirect."""
 
     def target(self, url: str) -> Target | str:
-        """Return where `url` leads, or why it is never fetched."""
+        """Return the target of `url`, or the reason why it is never fetched."""
         ...
 
     def refusal(self, url: str) -> str:
-        """Return why `url` may not be fetched without asking somebody, empty where it may."""
+        """Return why `url` needs the user's approval, empty if it does not."""
         ...
 
     def accepts(self, target: Target, address: str) -> bool:
-        """Whether a connection to `address`, which the host of `target` resolved to, may be made."""
+        """Return whether a connection to `address`, to which the host of `target` resolved, is allowed."""
         ...
 
 
 class Fetch:
-    """`resolve` gives the addresses of a name and raises `OSError`; it runs in a thread."""
+    """The `fetch` tool. `resolve` returns the addresses of a host name or raises `OSError`; it runs in a thread."""
 
     spec = ToolSpec(
         name="fetch",
@@ -141,7 +141,7 @@ class Fetch:
     async def visit(
         self, url: str, target: Target, *, headers: Mapping[str, str] | None = None, content: bytes | None = None
     ) -> Page:
-        """Send one request to `target`, a POST where there is `content`; raise `Refused` where nothing comes of it."""
+        """Send one request to `target`, a POST request if there is `content`. Raise `Refused` if it fails."""
         import httpx2
 
         address = await self._checked_address(target)
@@ -172,7 +172,7 @@ class Fetch:
             raise Refused(f"the URL cannot be fetched: {error}") from None
 
     async def _checked_address(self, target: Target) -> str:
-        """Resolve once; return an address of the host, or refuse where any of them is not acceptable."""
+        """Resolve the host once and return one address. Raise `Refused` if any address is not acceptable."""
         name = target.host.strip("[]")
         try:
             addresses = await off_loop(lambda: self._resolve(name, target.port))
@@ -186,7 +186,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An answer of a host; `data` is empty for a redirect."""
+    """The response of a host; `data` is empty for a redirect."""
 
     url: str
     status: int
@@ -200,12 +200,12 @@ class Page:
         return _decoded(self.data, self.charset)
 
     def text(self, process: SideProcess) -> str:
-        """Return it for a reader, HTML as Markdown; raise `Refused` where it cannot be converted."""
+        """Return the page as text, HTML as Markdown. Raise `Refused` if it cannot be converted."""
         return html_text(self.plain, self.url, process) if self.kind in _HTML else self.plain
 
 
 async def _read(url: str, response: httpx2.Response) -> Page:
-    """Read an answer within its bounds; one that is no text is refused by its type, before its body is read."""
+    """Read a response within its limits; a type other than text is refused before the body is read."""
     content_type = response.headers.get("content-type", "text/plain")
     kind = content_type.partition(";")[0].strip().casefold()
     location = response.headers.get("location", "")
@@ -242,7 +242,7 @@ def _addresses(name: str, port: int) -> list[str]:
 
 
 def _proxy(target: Target) -> str | None:
-    """Return the proxy the environment names for a host, None where there is none or it is this machine."""
+    """Return the proxy for a host from the environment, None if there is none or the host is this machine."""
     from urllib.request import getproxies, proxy_bypass
 
     proxies = getproxies()
@@ -259,12 +259,12 @@ def _reason(error: Exception) -> str:
 
 LIMIT_S = 25.0
 _PAGES_PROGRAM = Path(__file__).with_name("pages.py")
-# Codecs of Python that are no encoding of text on the web; some fail, some take time that grows with the square.
+# Python codecs that are not text encodings of the web; some fail, and some take quadratic time.
 _NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape"})
 
 
 def decode_page(data: bytes, charset: str) -> str:
-    """Return what a page says; a charset that is unknown or not of the web is taken for UTF-8."""
+    """Decode a page; an unknown charset, or one not used on the web, is replaced by UTF-8."""
     name = charset.casefold().replace("-", "_")
     try:
         return data.decode("utf-8" if name in _NO_CHARSETS else charset or "utf-8", "replace")
@@ -273,7 +273,7 @@ def decode_page(data: bytes, charset: str) -> str:
 
 
 def html_text(html: str, url: str, process: SideProcess) -> str:
-    """Return a page as Markdown; raise `Refused` where that takes too long or too much."""
+    """Return a page as Markdown. Raise `Refused` if that takes too much time or memory."""
     found = importlib.util.find_spec("bs4")
     if found is None or found.origin is None:
         raise Refused("HTML cannot be read: beautifulsoup4 is not installed")

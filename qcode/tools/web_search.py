@@ -1,6 +1,6 @@
-"""The `web_search` tool: asks a search service the person has a key for. It goes where `fetch` may go, and there only.
+"""The `web_search` tool: queries a search service for which the user has a key, under the same rules as `fetch`.
 
-What comes back are titles, addresses and passages of other people's pages: material, marked as such.
+The results are titles, addresses and passages of foreign pages, and are marked as untrusted.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _LONGEST_PIECE = 4_000
 
 @dataclass(frozen=True, slots=True)
 class SearchService:
-    """A service as data: how a query is put to it, and where its results are in what it answers.
+    """A search service as data: how to query it, and where the results are in its response.
 
-    `is_post`: the query goes as JSON. `path` leads to the list of results, `passage` names the text in each.
+    `is_post`: the query is sent as JSON. `path` leads to the list of results; `passage` is the text field of a result.
     """
 
     name: str
@@ -77,7 +77,7 @@ SERVICES: Mapping[str, SearchService] = {
 
 
 class WebSearch:
-    """`gate` says whether the service may be reached; `resolve` is that of `Fetch`."""
+    """The `web_search` tool. `gate` decides whether the service may be contacted; `resolve` is that of `Fetch`."""
 
     spec = ToolSpec(
         name="web_search",
@@ -157,7 +157,7 @@ class WebSearch:
 
 
 def _results(service: SearchService, page: Page) -> list[JsonObject]:
-    """Return the results of an answer; raise `Refused` with one line where it is none."""
+    """Return the results in a response. Raise `Refused` with one line if it is invalid."""
     if page.status in (401, 403):
         raise Refused(f"{service.name} refused the key of {service.key_variable} ({page.status})")
     if page.status == 429:
@@ -178,7 +178,7 @@ def _entry(number: int, result: JsonObject, passage: str) -> str:
 
 
 def _line(value: Json) -> str:
-    """Return a text of a service on one line; some mark words with tags."""
+    """Return a text of a service on one line without tags, with which some services highlight words."""
     if not isinstance(value, str):
         return ""
     from qcode.tools.pages import as_markdown  # loads with the first result, not at start

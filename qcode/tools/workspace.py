@@ -1,8 +1,8 @@
-"""The folders a session works in, and what the model has seen of their files: the only way tools reach the disk.
+"""The folders of a session, and the files that the model has read: all disk access of tools goes through here.
 
-A `Workspace` turns a path of the model into a place inside, remembers what the model has read, and writes. Whether
-the user must be asked is decided elsewhere; what this refuses is refused for everybody. `Seen` detects that a file
-was changed by somebody else since the model saw it, and shows the difference. Read `disk` next.
+A `Workspace` resolves a path from the model to a place inside, remembers what the model has read, and writes files.
+The policy decides whether the user must approve; a refusal here is final. `Seen` detects that a file was changed from
+outside since the model saw it, and shows the difference. Read `disk` next.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ Access: TypeAlias = Literal["read", "write"]
 
 _KERNEL = ("/proc", "/sys", "/dev")
 _GRANTED: ContextVar[frozenset[str] | None] = ContextVar("granted", default=None)
-"""What the call that runs may reach beyond what the judge allows; it goes along into the threads of the call."""
+"""The targets that the current call may access beyond those the judge allows; threads of the call inherit it."""
 
 
 def printable(name: str) -> str:
-    """Return a name for the model, on one line: what cannot be printed is escaped, and nothing else.
+    """Return a file name for the model on one line, with only unprintable characters escaped.
 
-    The model has to send it back. For the decision of a user see `text.clean`.
+    The model must be able to send it back. For approvals by the user see `text.clean`.
     """
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in name)
 
 
 class PathVerdict(Protocol):
-    """What a judge of paths answers: `allow`, `ask` or `deny`, and why."""
+    """The verdict on a path: `allow`, `ask` or `deny`, and the reason."""
 
     @property
     def verdict(self) -> str: ...
@@ -54,13 +54,13 @@ PathJudge: TypeAlias = Callable[[str, Access], PathVerdict]
 
 
 class ChangeRecorder(Protocol):
-    """Is told of every change of a file through a workspace, around the moment it happens."""
+    """Records every change of a file made through a workspace."""
 
     def changing(self, path: Path, old: Loaded | None, data: bytes | None) -> AbstractContextManager[None]:
-        """Wrap one change of the file at `path`: from `old` (None: no file) to `data` (None: no file any more).
+        """Wrap one change of the file at `path`: from `old` (None: no file) to `data` (None: the file is deleted).
 
-        Entered before anything happens, with nothing left half-told when it is; left by an exception where nothing
-        happened. It must not raise for reasons of its own. Called from any thread, one change at a time.
+        The context is entered before the change, and left by an exception if the change failed. It must not raise
+        itself. Called from any thread, one change at a time.
         """
         ...
 
@@ -75,9 +75,9 @@ UNRECORDED: ChangeRecorder = _Unrecorded()
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A path inside, with all links followed: `parts` below `base`.
+    """A path inside the workspace with all links resolved: `parts` below `base`.
 
-    `name` is relative to the root, or absolute in an added folder; `shown` is that for the model, `printable`.
+    `name` is relative to the root, or absolute in an added folder; `shown` is the `printable` name for the model.
     """
 
     base: Path
@@ -92,7 +92,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One file to change: from `old` (None: there is none) to `data` (None: it goes). A new file may be `like` one."""
+    """A change of one file: from `old` (None: create) to `data` (None: delete). A new file gets the mode of `like`."""
 
     place: Place
     old: Loaded | None
@@ -101,12 +101,11 @@ class Step:
 
 
 class Workspace:
-    """The root, further folders that were added, and a private folder for output that is too long to show.
+    """The root, added folders, and a private folder for long output.
 
-    `judge` is a second opinion on every path: what it denies is refused, and a search leaves out what it does not
-    allow. `recorder` is told of every change. `scratch` may be read and not written by the model; without one, a
-    private folder is made on demand and
-    removed by `close`.
+    `judge` gives a verdict on every path: a denied path is refused, and a search skips paths that are not allowed.
+    `recorder` records every change. `scratch` is the private folder, which the model may read but not write; without
+    one, a folder is created on demand and removed by `close`.
     """
 
     def __init__(
@@ -129,7 +128,7 @@ class Workspace:
 
     @property
     def scratch(self) -> Path:
-        """A folder that only this user can read."""
+        """The private folder, which only this user can read."""
         with self._lock:
             if self._scratch is None:
                 self._scratch = Path(os.path.realpath(tempfile.mkdtemp(prefix="qcode-")))
@@ -137,14 +136,14 @@ class Workspace:
             return self._scratch
 
     def close(self) -> None:
-        """Remove the private folder, if this workspace made it; safe to call twice."""
+        """Remove the private folder if this workspace created it. Idempotent."""
         with self._lock:
             folder, self._scratch = self._scratch, None
         if self._owns_scratch and folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
     def beside(self, judge: PathJudge | None) -> Workspace:
-        """Return the same folders as somebody else sees them, who has read nothing yet. It is never closed."""
+        """Return a workspace with the same folders for a sub-agent, which has read no file yet. It is never closed."""
         other = copy(self)
         other._scratch = self.scratch
         other._owns_scratch = False
@@ -153,7 +152,7 @@ class Workspace:
         return other
 
     def resolve(self, path: str, access: Access = "read") -> Place:
-        """Return the place that `path` leads to, links followed; raise `Refused` where it may not be used."""
+        """Resolve `path` and its links to a place. Raise `Refused` if it may not be used."""
         shown = printable(path)
         if not path.strip():
             raise Refused("the path is empty")
@@ -170,10 +169,10 @@ class Workspace:
 
     @contextmanager
     def granting(self, targets: frozenset[str] | None) -> Iterator[None]:
-        """Let what runs inside reach what the judge allows, and of what it would ask about `targets` alone.
+        """Allow the code inside to access paths that the judge allows, and `targets`, which the user approved.
 
-        Those are what a person was asked about, links followed then: what a name leads to by now was not shown to them.
-        None: whoever runs it answers for it.
+        `targets` are real paths from the time of the approval: a link that changed since then is not covered. None:
+        every path that the judge does not deny is allowed.
         """
         token = _GRANTED.set(targets)
         try:
@@ -182,7 +181,7 @@ class Workspace:
             _GRANTED.reset(token)
 
     def target(self, path: str) -> str:
-        """Return what `path` leads to now."""
+        """Return the current real path of `path`."""
         return os.path.realpath(self._anchored(path)) if "\0" not in path else path
 
     def _check(self, path: str, access: Access, real: Path, shown: str) -> None:
@@ -195,11 +194,11 @@ class Workspace:
             raise Refused(f"{shown} leads elsewhere than when it was judged ({verdict.reason}); call again to ask")
 
     def is_open(self, path: Path) -> bool:
-        """Return whether a search may show what is in `path` without anybody having named it."""
+        """Return whether a search may show the content of `path`, although no call named it."""
         return self._judge is None or self._judge(str(path), "read").verdict == "allow"
 
     def load(self, place: Place) -> Loaded:
-        """Return the file at `place`; raise `Refused` where there is no file that can be read."""
+        """Return the file at `place`. Raise `Refused` if it is not a readable file."""
         if not place.parts:
             raise Refused(f"{place.shown} is a folder")
         try:
@@ -208,12 +207,12 @@ class Workspace:
         except OSError as error:
             raise Refused(explain(error, place.shown)) from None
         if loaded.links > 1:
-            # The name may have been given to another file after it was judged.
+            # The name may have been linked to another file after the verdict.
             self._check(str(place.path), "read", place.path, place.shown)
         return loaded
 
     def load_lines(self, place: Place, first: int, count: int, most_bytes: int) -> Part:
-        """Return some lines of a file that is too large for `load`; a line is at most a megabyte."""
+        """Return some lines of a file that is too large for `load`; a line has at most one megabyte."""
         try:
             with disk.open_folder(place.base, place.parts[:-1]) as folder:
                 return disk.load_lines(folder, place.parts[-1], place.shown, first, count, most_bytes)
@@ -221,7 +220,7 @@ class Workspace:
             raise Refused(explain(error, place.shown)) from None
 
     def size(self, place: Place) -> int:
-        """Return how many bytes the file at `place` has, 0 where that cannot be told."""
+        """Return the size of the file at `place` in bytes, 0 if it is unknown."""
         try:
             return place.path.stat(follow_symlinks=False).st_size
         except OSError:
@@ -232,24 +231,24 @@ class Workspace:
         return os.path.lexists(place.path)
 
     def is_link(self, path: str) -> bool:
-        """Return whether what the model calls `path` is itself a link."""
-        return os.path.islink(self._anchored(path).rstrip("/"))  # noqa: PTH114  # pathlib would drop what it ends with
+        """Return whether `path` is itself a link."""
+        return os.path.islink(self._anchored(path).rstrip("/"))  # noqa: PTH114  # pathlib drops a trailing `/.`
 
     def is_folder(self, path: Path) -> bool:
-        """Return whether there is a folder at `path`; a path that cannot be looked at is none."""
+        """Return whether `path` is a folder; False if it cannot be accessed."""
         return os.path.isdir(path)  # noqa: PTH112  # unlike pathlib's, it never raises
 
     def remember(self, place: Place, loaded: Loaded) -> None:
-        """Note that the model has seen the file at `place` as `loaded`."""
+        """Record that the model has seen the file at `place` as `loaded`."""
         self._seen.put(place.path, loaded.snapshot, loaded.data)
 
     def changed(self) -> list[Path]:
-        """Return the files that were changed through this workspace and are there, in order."""
+        """Return the files that were changed through this workspace and still exist, in order."""
         with self._lock:
             return [path for path in self._changed if path.is_file()]
 
     def check_fresh(self, place: Place, now: Loaded, *, is_required: bool = True) -> None:
-        """Raise `Refused` unless the model has seen the file as it is `now`, or, if that is not required, never."""
+        """Raise `Refused` if the model saw a different version of the file, or, if `is_required`, has not seen it."""
         if self._seen.knows(place.path):
             changed = self._seen.changed(place.path, now, place.shown)
             if changed:
@@ -258,7 +257,7 @@ class Workspace:
             raise Refused(f"{place.shown} has not been read yet: read it first, then change it. Nothing was changed")
 
     def check_writable(self, place: Place, old: Loaded) -> None:
-        """Raise `Refused` where the file cannot be replaced without losing something."""
+        """Raise `Refused` if replacing the file would lose something, such as a hard link."""
         if old.links > 1:
             raise Refused(
                 f"{place.shown} has {old.links} hard links, so a change would split it from its other names; "
@@ -269,11 +268,11 @@ class Workspace:
             raise Refused(f"{place.shown} is read-only (mode {old.mode:04o}). Nothing was changed")
 
     def write(self, place: Place, data: bytes, old: Loaded | None) -> None:
-        """Put `data` in place of `old` (None: there is no file yet; missing folders are made) and remember it."""
+        """Replace `old` with `data` (None: create the file and missing folders), and record it as seen."""
         self.apply((Step(place, old, data),))
 
     def apply(self, steps: Sequence[Step]) -> None:
-        """Make all changes or none: where one fails, those before it are taken back, and `Refused` says why."""
+        """Make all changes or none: if one fails, undo those before it and raise `Refused`."""
         for step in steps:
             if step.old is not None:
                 self.check_writable(step.place, step.old)
@@ -307,7 +306,7 @@ class Workspace:
                 self._seen.put(place.path, snapshot, step.data)
 
     def _take_back(self, step: Step) -> bool:
-        """Undo a step that was performed; return whether that worked."""
+        """Undo a step; return whether that succeeded."""
         try:
             now = None if step.data is None else self.load(step.place)
             old = step.old
@@ -318,20 +317,20 @@ class Workspace:
         return True
 
     def show(self, path: Path) -> str:
-        """Return how a path inside is shown: relative to the root, or absolute in an added folder."""
+        """Return the name under which a path is shown: relative to the root, or absolute in an added folder."""
         return printable(self._name(path))
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
 
     def contains(self, path: Path) -> bool:
-        """Return whether `path`, with links followed, is in the root or an added folder."""
+        """Return whether the real path of `path` is in the root or an added folder."""
         real = Path(os.path.realpath(path))
         return any(real.is_relative_to(base) for base in (self.root, *self.added))
 
     def _anchored(self, path: str) -> str:
         expanded = f"{Path.home()}{path[1:]}" if path == "~" or path.startswith("~/") else path
-        return os.path.join(self.root, expanded)  # noqa: PTH118  # kept as text: `..` behind a link means its target's
+        return os.path.join(self.root, expanded)  # noqa: PTH118  # as text: `..` after a link is its target's parent
 
     def _place(self, real: Path) -> Place | None:
         if any(real == Path(name) or real.is_relative_to(name) for name in _KERNEL):
@@ -365,7 +364,7 @@ class _Sight:
 
 
 class Seen:
-    """Files as the model last saw or wrote them. The text of the latest ones is kept, to show what changed."""
+    """The files as the model last saw or wrote them. The latest texts are kept to show differences."""
 
     def __init__(self) -> None:
         self._sights: dict[Path, _Sight] = {}
@@ -390,7 +389,7 @@ class Seen:
         self._kept -= len(sight.packed or b"") if sight is not None else 0
 
     def changed(self, path: Path, now: Loaded, shown: str) -> str:
-        """Return what is to be said where a known file is not as it was seen, empty where it is."""
+        """Return a message if a known file differs from what the model saw, empty if it does not."""
         sight = self._sights[path]
         if sight.snapshot.digest == now.snapshot.digest:
             return ""

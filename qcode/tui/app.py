@@ -25,7 +25,7 @@ from qcode.protocol.errors import QcodeError
 from qcode.text.numbers import count_text
 from qcode.tui.failures import itself, last_words
 from qcode.tui.layout import Widgets
-from qcode.tui.messages import ApprovalAnswered, SearchClosed
+from qcode.tui.messages import ApprovalDecided, SearchClosed
 from qcode.tui.prompt.history import PromptHistory
 from qcode.tui.prompt.prompt import Prompt, Sources
 from qcode.tui.status import NO_SANDBOX, SANDBOX, Status
@@ -351,10 +351,10 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         else:
             self.parts.prompt.walk_older()
 
-    @on(ApprovalAnswered)
-    def _answer(self, event: ApprovalAnswered) -> None:
-        if not self.server_watch.answer(event.call_id, event.answer):
-            self.turns.answer(event.call_id, event.answer)
+    @on(ApprovalDecided)
+    def _answer(self, event: ApprovalDecided) -> None:
+        if not self.server_watch.answer(event.approval_id, event.decision):
+            self.turns.answer(event.approval_id, event.decision)
 
     def on_key(self, event: events.Key) -> None:
         """Send what is typed with nothing focused (after a click, say) to where a person expects it."""

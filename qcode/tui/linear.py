@@ -16,9 +16,19 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from qcode.agent.outcomes import BROKE_OFF
 from qcode.agent.settings import Setting
-from qcode.protocol.approvals import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
-from qcode.protocol.events import ApprovalRequested, Level, ToolFinished, TurnEnded, TurnEvent
+from qcode.protocol.approvals import (
+    NO_OPTIONS,
+    Answer,
+    ApprovalMode,
+    CallApproval,
+    Decision,
+    Deny,
+    Question,
+    TurnOptions,
+)
+from qcode.protocol.events import Level, ToolFinished, TurnEnded, TurnEvent
 from qcode.protocol.model import Effort
 from qcode.text.clean import ensure_visible
 from qcode.tools.dialog import TodoItem
@@ -28,7 +38,7 @@ from qcode.tui.commands.table import COMMANDS, is_custom
 from qcode.tui.failures import Failures, what_happened
 from qcode.tui.linear_view import LinearView
 from qcode.tui.opening import open_agent, read_commands
-from qcode.tui.panels.approval import Option, answer_of, asked_by, options_for, question_line
+from qcode.tui.panels.approval import Form, Option, asked_by, form_of, question_line
 from qcode.tui.panels.todos import changes, in_short, in_words, is_over, todos_in, todos_of
 from qcode.tui.presenter import Presenter, replay
 from qcode.tui.shell_lines import ShellLines
@@ -41,6 +51,9 @@ if TYPE_CHECKING:
     from qcode.agent.models.selection import Selection
     from qcode.agent.options import RunContext
     from qcode.protocol.events import Notice
+
+if TYPE_CHECKING:
+    pass
 
 _COMMANDS = frozenset(
     {
@@ -151,7 +164,7 @@ class LinearApp:
         self.todos: tuple[TodoItem, ...] = ()
         self._lines = lines
         self._host = LinearHost(self)
-        self._questions: list[ApprovalRequested] = []
+        self._questions: list[CallApproval] = []
         self._is_cancelling = False
         self.waiting: tuple[str, TurnOptions] | None = None
         self.following: list[Coroutine[Any, Any, None]] = []
@@ -184,12 +197,12 @@ class LinearApp:
         self.agent.conversation.cancel()
         return True
 
-    def ask(self, request: ApprovalRequested) -> None:
+    def ask(self, approval: CallApproval) -> None:
         """Keep the question until the event that brought it has been shown."""
-        self._questions.append(request)
+        self._questions.append(approval)
 
-    def withdraw(self, call_id: str) -> None:
-        self._questions = [request for request in self._questions if request.call.call_id != call_id]
+    def withdraw(self, approval_id: str) -> None:
+        self._questions = [approval for approval in self._questions if approval.id != approval_id]
 
     def take_steering(self, text: str) -> None:
         self.view.add_user(text)
@@ -271,7 +284,7 @@ class LinearApp:
                 await asyncio.sleep(0)
         finally:
             await close_events(events)
-        self._presenter.abandon("The turn broke off without an ending; what was shown is kept.")
+        self._presenter.abandon(BROKE_OFF)
 
     def _see_todos(self, event: TurnEvent) -> None:
         """Say what changed in the model's list; its card says no more than that there was a call."""
@@ -281,24 +294,23 @@ class LinearApp:
                 self.say(f"Todos: {told}")
             self.todos = items
 
-    async def _answer(self, request: ApprovalRequested) -> None:
+    async def _answer(self, approval: CallApproval) -> None:
         """Put a question with its choices by number, until one of them is typed."""
-        answer = Answer(is_allowed=False)
+        decision: Decision = Deny()
         if not self._is_cancelling:
             self.view.pause()
-            options = options_for(request)
-            choices = [f"{number}. {option.shown}" for number, option in enumerate(options, 1)]
+            form = form_of(approval)
+            choices = [f"{number}. {option.label}" for number, option in enumerate(form.options, 1)]
             self._lines.forget_typed()
-            preview = ensure_visible(request.preview)
-            if request.kind in ("plan", "question"):
+            detail = ensure_visible(approval.detail)
+            if form.format != "call":
                 # Words of the model: indented, so that no line of them passes for a choice.
-                preview = "\n".join(f"  {line}" for line in preview.split("\n"))
-            question = asked_by(request) if request.agent else question_line(request)
-            self.say("\n".join([f"Question: {question}", preview, *choices]))
-            chosen = await self._choose(options)
-            answer = await self._answer_for(chosen, request)
-        self.withdraw(request.call.call_id)
-        self.agent.conversation.answer(request.call.call_id, answer)
+                detail = "\n".join(f"  {line}" for line in detail.split("\n"))
+            question = question_line(approval) if isinstance(approval, Question) else asked_by(approval)
+            self.say("\n".join([f"Question: {question}", detail, *choices]))
+            decision = await self._decide(form)
+        self.withdraw(approval.id)
+        self.agent.conversation.answer(approval.id, decision)
 
     async def _choose(self, options: tuple[Option, ...]) -> Option | None:
         while not self._is_cancelling:
@@ -310,16 +322,15 @@ class LinearApp:
                 return options[int(line) - 1]
         return None
 
-    async def _answer_for(self, option: Option | None, request: ApprovalRequested) -> Answer:
+    async def _decide(self, form: Form) -> Decision:
+        option = await self._choose(form.options)
         if option is None:
-            return Answer(is_allowed=False)
-        if option.kind != "tell":
-            return answer_of(option, request)
-        is_question = request.kind == "question"
-        written = (
-            await self._lines.ask("Your answer: " if is_question else "What should it do instead? ") or ""
-        ).strip()
-        return Answer(is_allowed=True, text=written) if is_question and written else Answer(False, reason=written)
+            return Deny()
+        if option.decision is not None:
+            return option.decision
+        label = "Your answer: " if form.written is Answer else "What should it do instead? "
+        written = (await self._lines.ask(label) or "").strip()
+        return form.written(written) if written else Deny()
 
 
 def run_linear(context: RunContext, selection: Selection, welcome: Welcome) -> int:
@@ -390,7 +401,7 @@ class LineTerminal:
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
     def on_interrupt(self, stop: Callable[[], bool]) -> None:
-        """Let Ctrl+C call `stop`; where that returns False, a second one within two seconds leaves with 130."""
+        """Let Ctrl+C call `stop`; if that returns False, a second one within two seconds leaves."""
         self._stop = stop
         self._loop.add_signal_handler(signal.SIGINT, self._interrupt)
 

@@ -6,7 +6,7 @@ Text is said line by line as it comes, everything else once it is known. Nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from math import ceil
 
@@ -17,6 +17,7 @@ from qcode.text.numbers import count_text, duration_text
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardState, CardUpdate
 from qcode.tui.transcript.content import Thoughts
+from qcode.values import dataclass
 
 Say = Callable[[str], None]
 """Writes lines, which end where it adds an end."""

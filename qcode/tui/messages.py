@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 if TYPE_CHECKING:
-    from qcode.protocol.approvals import Answer
+    from qcode.protocol.approvals import Decision
 
 
 @dataclass
-class ApprovalAnswered(Message):
-    """A request in the approval panel was answered."""
+class ApprovalDecided(Message):
+    """The user decided what the approval panel shows."""
 
-    call_id: str
-    answer: Answer
+    approval_id: str
+    decision: Decision
 
 
 class SearchClosed(Message):

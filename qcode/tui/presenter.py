@@ -8,12 +8,13 @@ sub-agent in the card of the call that started it; `replay` shows the messages o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Protocol, TypeAlias
 
 from qcode.agent.context.attachments import split_attached
 from qcode.agent.outcomes import ending_notice, requests_note
+from qcode.protocol.approvals import CallApproval, RepeatedCall, ToolApproval
 from qcode.protocol.events import (
     AgentEvent,
     ApprovalRequested,
@@ -49,6 +50,7 @@ from qcode.text.numbers import count_text, duration_text, tokens_text
 from qcode.tui.shell_lines import line_state, without_code
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView, main_argument, plan_of
+from qcode.values import dataclass
 
 
 class StatusView(Protocol):
@@ -62,8 +64,8 @@ class StatusView(Protocol):
 class Person(Protocol):
     """Where events meet what the person does: questions, and what was typed meanwhile."""
 
-    def ask(self, request: ApprovalRequested) -> None: ...
-    def withdraw(self, call_id: str) -> None: ...
+    def ask(self, approval: CallApproval) -> None: ...
+    def withdraw(self, approval_id: str) -> None: ...
     def take_steering(self, text: str) -> None: ...
 
 
@@ -122,7 +124,7 @@ class Presenter:
             case ReplyFinished():
                 self._finish_reply(event)
             case ApprovalRequested():
-                self._ask(event)
+                self._ask(event.approval)
             case ToolStarted():
                 self._start_tool(event)
             case AgentEvent() | WebSearched():
@@ -175,13 +177,14 @@ class Presenter:
             self._set_activity("thinking")
             self._transcript.append_reasoning(event.text)
 
-    def _ask(self, request: ApprovalRequested) -> None:
-        if request.agent:
-            self._agents.ask(request)
-        else:
-            self._card(request.call, "waiting")
+    def _ask(self, approval: CallApproval) -> None:
+        match approval:
+            case ToolApproval(agent=agent) | RepeatedCall(agent=agent) if agent:
+                self._agents.ask(approval.call)
+            case _:
+                self._card(approval.call, "waiting")
         self._set_activity("waiting for your answer", is_moving=False)
-        self._person.ask(request)
+        self._person.ask(approval)
 
     def _show_beside(self, event: AgentEvent | WebSearched) -> None:
         """Show what somebody else does for the reply: a sub-agent in its card, a search of the host under the text."""
@@ -418,12 +421,12 @@ class AgentCards:
                 pass
         return ""
 
-    def ask(self, request: ApprovalRequested) -> None:
-        """Note that a sub-agent waits for an answer."""
-        owner = next((one for one in self._agents if request.call.call_id.startswith(f"{one}/")), None)
+    def ask(self, call: ToolCall) -> None:
+        """Note that a sub-agent waits for an answer about a call of it."""
+        owner = next((one for one in self._agents if call.call_id.startswith(f"{one}/")), None)
         if owner is not None:
-            self._agents[owner].asked.add(request.call.call_id)
-            self._cards.update_card(owner, CardUpdate(append=f"? {_call_line(request.call)} waits for your answer\n"))
+            self._agents[owner].asked.add(call.call_id)
+            self._cards.update_card(owner, CardUpdate(append=f"? {_call_line(call)} waits for your answer\n"))
 
     def end(self, call_id: str) -> None:
         """The call is over, and with it all that its sub-agent asked."""

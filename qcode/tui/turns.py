@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from qcode.protocol.approvals import Answer
+from qcode.agent.outcomes import BROKE_OFF
+from qcode.protocol.approvals import CallApproval, Decision, Deny
 from qcode.protocol.errors import ErrorKind
-from qcode.protocol.events import ApprovalRequested, TurnEnded, TurnEvent
+from qcode.protocol.events import TurnEnded, TurnEvent
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
 from qcode.tui.failures import what_happened
 from qcode.tui.layout import Widgets
@@ -97,8 +98,8 @@ class Turns:
         if not self.is_running or self._is_cancelling:
             return False
         self._is_cancelling = True
-        for call_id in self._widgets.approval.withdraw_all():
-            self._conversation.answer(call_id, Answer(is_allowed=False))
+        for approval_id in self._widgets.approval.withdraw_all():
+            self._conversation.answer(approval_id, Deny())
         self._conversation.cancel()
         if self._widgets.approval.request is None:
             self._widgets.prompt.focus()
@@ -112,23 +113,23 @@ class Turns:
             except TimeoutError:
                 return
 
-    def answer(self, call_id: str, answer: Answer) -> None:
-        """Pass on what the person answered."""
-        self._conversation.answer(call_id, answer)
+    def answer(self, approval_id: str, decision: Decision) -> None:
+        """Pass on what the user decided."""
+        self._conversation.answer(approval_id, decision)
         # An approved plan ends plan mode.
         self._widgets.status.change(mode=self._conversation.mode)
         self.after_question()
 
-    def ask(self, request: ApprovalRequested) -> None:
+    def ask(self, approval: CallApproval) -> None:
         """Put the question, unless the turn is being interrupted: then it is denied unseen."""
         if self._is_cancelling:
-            self._conversation.answer(request.call.call_id, Answer(is_allowed=False))
+            self._conversation.answer(approval.id, Deny())
             return
-        self._widgets.approval.ask(request)
+        self._widgets.approval.ask(approval)
         self._announce("asking")
 
-    def withdraw(self, call_id: str) -> None:
-        if self._widgets.approval.withdraw(call_id):
+    def withdraw(self, approval_id: str) -> None:
+        if self._widgets.approval.withdraw(approval_id):
             self.after_question()
 
     def take_steering(self, text: str) -> None:
@@ -161,7 +162,7 @@ class Turns:
                 await asyncio.sleep(0)
         finally:
             await close_events(events)
-        self._presenter.abandon("The turn broke off without an ending; what was shown is kept. Send the prompt again.")
+        self._presenter.abandon(BROKE_OFF)
         return Outcome.ERROR
 
     def _go_on(self, outcome: Outcome) -> None:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import get_args
 
 from qcode.agent.agent import Agent
-from qcode.agent.options import MODES
 from qcode.agent.outcomes import shortfall
-from qcode.protocol.approvals import Answer
+from qcode.protocol.approvals import (
+    AcceptPlan,
+    Allow,
+    Answer,
+    ApprovalMode,
+    CallApproval,
+    Decision,
+    Deny,
+    PlanApproval,
+    Question,
+    RepeatedCall,
+    ToolApproval,
+)
 from qcode.protocol.events import (
     ApprovalRequested,
     Notice,
@@ -52,7 +64,7 @@ class Chat:
     def _command(self, name: str = "", argument: str = "") -> None:
         agent = self._agent
         match name:
-            case "mode" if mode := next((mode for mode in MODES if mode == argument), None):
+            case "mode" if mode := next((mode for mode in get_args(ApprovalMode) if mode == argument), None):
                 agent.conversation.set_mode(mode)
                 self._write(f"mode {agent.conversation.mode}")
             case "sessions":
@@ -85,8 +97,8 @@ class Chat:
                 self._write(f"* {call.name} {single_spaced(call.arguments)}")
             case ToolFinished(state=state, outcome=outcome):
                 self._write(f"  {state}: {single_spaced(outcome.summary)}")
-            case ApprovalRequested():
-                self._ask(event)
+            case ApprovalRequested(approval=approval):
+                self._agent.conversation.answer(approval.id, self._decision(approval))
             case Notice(level=level, text=text) if level != "info":
                 self._write(f"! {clean(text)}")
             case Waiting(seconds=seconds, why=why):
@@ -103,15 +115,19 @@ class Chat:
             self._write(clean(self._reply))
         self._reply = ""
 
-    def _ask(self, request: ApprovalRequested) -> None:
-        if request.preview:
-            self._write(clean(request.preview))
-        self._write(f"? {single_spaced(request.question)}")
+    def _decision(self, approval: CallApproval) -> Decision:
+        if approval.detail:
+            self._write(clean(approval.detail))
+        self._write(f"? {single_spaced(approval.question)}")
         answer = next(self._lines, "n")
-        if request.kind == "question":
-            given = Answer(True, text=answer)
-        elif answer in ("y", "a"):
-            given = Answer(True, scope="always" if answer == "a" and request.rule else "once")
-        else:
-            given = Answer(False, reason=answer.removeprefix("n").strip())
-        self._agent.conversation.answer(request.call.call_id, given)
+        match approval:
+            case Question():
+                return Answer(answer)
+            case ToolApproval() if answer == "a":
+                return Allow("session")
+            case ToolApproval() | RepeatedCall() if answer == "y":
+                return Allow()
+            case PlanApproval() if answer == "y":
+                return AcceptPlan()
+            case _:
+                return Deny(answer.removeprefix("n").strip())

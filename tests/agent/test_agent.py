@@ -18,8 +18,8 @@ from qcode.agent.sandbox import SessionSandbox
 from qcode.agent.toolbox import Scratch
 from qcode.agent.trust import TrustStore
 from qcode.cli import context as cli_context
+from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
-from qcode.cli.flags import parse
 from qcode.config.settings import ModelSettings
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.events import Notice, TurnEnded, TurnEvent
@@ -122,10 +122,9 @@ def test_commands_are_judged_with_the_path_they_run_with(here: Here, monkeypatch
 def test_the_briefing_follows_the_mode(here: Here) -> None:
     context = here.context("--permission-mode", "plan")
     agent = Agent.begin(context, named("demo/demo", context.settings, ""))
-    connected = agent.connect(agent.selection)
     agent.release()
-    assert "Plan mode" in connected.system("plan")
-    assert "Plan mode" not in connected.system("default")
+    assert "Plan mode" in agent.prompts.system("demo/demo", "plan")
+    assert "Plan mode" not in agent.prompts.system("demo/demo", "default")
 
 
 def test_a_session_goes_on_and_a_copy_leaves_it_alone(here: Here) -> None:
@@ -242,12 +241,12 @@ def test_added_folders_are_full_paths(here: Here, tmp_path: Path, monkeypatch: p
 def test_pipe_mode_trusts_what_was_remembered_and_else_nothing(here: Here) -> None:
     (here.work / "AGENTS.md").write_text("Say moo.")
     unknown = here.open(is_attended=False)
-    assert (unknown.conversation.policy.is_trusted, unknown.instructions.files) == (False, ())
+    assert (unknown.conversation.policy.is_trusted, unknown.prompts.instructions.files) == (False, ())
     unknown.conversation.release()
     TrustStore(here.home / "state").remember(here.work)
     known = here.open(is_attended=False)
     assert known.conversation.policy.is_trusted
-    assert [file.shown for file in known.instructions.files] == ["AGENTS.md"]
+    assert [file.shown for file in known.prompts.instructions.files] == ["AGENTS.md"]
     known.conversation.release()
 
 

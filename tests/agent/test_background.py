@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from qcode.protocol.approvals import Answer
+from qcode.protocol.approvals import Allow
 from qcode.protocol.events import ApprovalRequested, ToolFinished, ToolOutput, ToolStarted, TurnEvent
 from qcode.protocol.reply import Outcome
 from qcode.tools.jobs import MOST_JOBS
-from tests.agent.test_conversation import Talk, ended, talk
+from tests.fakes.conversation import Talk, ended, talk
 from tests.fakes.scripted import Steps, call_reply, text_reply
 
 COMMAND = "echo begun; until [ -e go ]; do sleep 0.01; done; echo done"
@@ -28,7 +28,7 @@ def play(it: Talk) -> list[TurnEvent]:
     def on_event(event: TurnEvent) -> None:
         background = it.conversation.background
         if isinstance(event, ApprovalRequested):
-            it.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+            it.conversation.answer(event.approval.id, Allow())
         if isinstance(event, ToolOutput) and "begun" in event.text:
             known.append(background.calls)
             background.move("call_1")
@@ -69,7 +69,7 @@ def test_too_many_jobs_are_refused_and_the_command_stays(tmp_path: Path) -> None
 
     def on_event(event: TurnEvent) -> None:
         if isinstance(event, ApprovalRequested):
-            it.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+            it.conversation.answer(event.approval.id, Allow())
         if isinstance(event, ToolOutput) and "begun" in event.text:
             with pytest.raises(ValueError, match="stop one with jobs first"):
                 it.conversation.background.move("call_1")

@@ -5,25 +5,25 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from qcode.agent.conversation import Connected, Conversation, Wiring
-from qcode.agent.models.limits import LimitStore
-from qcode.agent.sessions.store import SessionStore
-from qcode.agent.toolbox import Scratch, Toolbox
-from qcode.config.settings import Tools
-from qcode.engine.caps import OutputSettings
-from qcode.engine.model_facts import KnownModel
-from qcode.protocol.approvals import Answer, ApprovalMode, TurnOptions
+from qcode.protocol.approvals import (
+    Allow,
+    Answer,
+    CallApproval,
+    Choice,
+    Deny,
+    Question,
+    RepeatedCall,
+    ToolApproval,
+    TurnOptions,
+)
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import (
     ApprovalRequested,
-    Choice,
     Notice,
     PartialRestored,
     ToolFinished,
@@ -34,16 +34,13 @@ from qcode.protocol.events import (
     Waiting,
 )
 from qcode.protocol.messages import Image, Text, ToolCall, ToolResult, assistant, user
-from qcode.protocol.model import RetrySettings
 from qcode.protocol.reply import Outcome, TextDelta
-from qcode.safety.policy import Policy
-from qcode.safety.rules import Rules
 from qcode.text.json import Json, JsonObject
 from qcode.tools.files.grep import Line, Query, Search
+from tests.fakes.conversation import Talk, ended, talk
 from tests.fakes.scripted import (
     Call,
     Hang,
-    ScriptedProvider,
     begun,
     call_reply,
     calls_reply,
@@ -51,73 +48,6 @@ from tests.fakes.scripted import (
     fails,
     text_reply,
 )
-from tests.safety.judging import NO_SANDBOX
-
-
-@dataclass
-class Talk:
-    """A conversation and what surrounds it."""
-
-    conversation: Conversation
-    provider: ScriptedProvider
-    store: SessionStore
-    limits: LimitStore
-    work: Path
-
-    async def play(self, prompt: str, on_event: Callable[[TurnEvent], None] = lambda event: None) -> list[TurnEvent]:
-        events = []
-        async for event in self.conversation.submit(prompt):
-            on_event(event)
-            events.append(event)
-        return events
-
-
-def other_model(name: str, connected: Connected) -> Connected:
-    if name.startswith("nowhere/"):
-        raise ValueError(f"no model {name}")
-    if name.startswith("other/"):
-        return replace(connected, model=KnownModel("other", "m"))
-    return connected
-
-
-def talk(
-    base: Path, *replies: Sequence[object], mode: ApprovalMode = "default", max_retries: int = 5, **changes: Any
-) -> Talk:
-    """Return a conversation that gets these replies; `changes` are of its wiring."""
-    work = base / "work"
-    work.mkdir(exist_ok=True)
-    provider = ScriptedProvider(replies)  # type: ignore[arg-type]  # builders of the fake give its own steps
-    store = SessionStore(base / "state", work)
-    limits = LimitStore(base / "state")
-    scratch = Scratch()
-    policy = Policy(
-        mode=mode, rules=Rules.of(), is_trusted=True, root=work, read_only=(scratch.path,), probes=NO_SANDBOX
-    )
-    toolbox = Toolbox(
-        work,
-        (),
-        Tools(),
-        {"PATH": "/usr/bin:/bin"},
-        judge=lambda path, access: conversation.policy.judge_file(path, access),
-        scratch=scratch,
-    )
-    retries = RetrySettings(max_retries=max_retries)
-    connected = Connected(provider, KnownModel(provider.name, "m"), lambda mode: f"Be brief ({mode}).", retries=retries)
-    wiring = Wiring(
-        connect=lambda name: other_model(name, connected),
-        new_session=lambda model: store.create(model, work),
-        toolbox=toolbox,
-        policy=policy,
-        limits=limits,
-        tuned=lambda name, given: OutputSettings(override=1_000 * int(str(given["max_tokens"]))),
-    )
-    conversation = Conversation(replace(wiring, **changes), connected, store.create("test/m", work))
-    return Talk(conversation, provider, store, limits, work)
-
-
-def ended(events: Sequence[TurnEvent]) -> TurnEnded:
-    assert isinstance(events[-1], TurnEnded)
-    return events[-1]
 
 
 def test_a_turn_is_stored_as_it_is_committed(tmp_path: Path) -> None:
@@ -137,12 +67,12 @@ def test_an_approval_waits_for_the_person_and_always_is_remembered(tmp_path: Pat
         call_reply("shell", {"command": "touch a"}),
         text_reply("Again."),
     )
-    asked: list[ApprovalRequested] = []
+    asked: list[CallApproval] = []
 
     def answering(event: TurnEvent) -> None:
         if isinstance(event, ApprovalRequested):
-            asked.append(event)
-            it.conversation.answer(event.call.call_id, Answer(is_allowed=True, scope="always"))
+            asked.append(event.approval)
+            it.conversation.answer(event.approval.id, Allow("session"))
 
     async def both() -> None:
         await it.play("touch", answering)
@@ -150,8 +80,8 @@ def test_an_approval_waits_for_the_person_and_always_is_remembered(tmp_path: Pat
 
     asyncio.run(both())
     assert (it.work / "a").exists()
-    assert "touch a" in asked[0].preview
-    assert [request.rule for request in asked] == ["shell(touch a)"]
+    assert "touch a" in asked[0].detail
+    assert [request.rule for request in asked if isinstance(request, ToolApproval)] == ["shell(touch a)"]
 
 
 def test_the_model_is_told_of_the_mode_of_each_turn(tmp_path: Path) -> None:
@@ -172,7 +102,7 @@ def test_a_denial_reaches_the_model_with_its_reason(tmp_path: Path) -> None:
 
     def denying(event: TurnEvent) -> None:
         if isinstance(event, ApprovalRequested):
-            it.conversation.answer(event.call.call_id, Answer(is_allowed=False, reason="use git instead"))
+            it.conversation.answer(event.approval.id, Deny("use git instead"))
 
     asyncio.run(it.play("touch", denying))
     assert not (it.work / "a").exists()
@@ -346,24 +276,23 @@ def test_the_rest_of_long_output_can_be_read_where_the_result_says_it_is(tmp_pat
 
 def _allow(it: Talk, event: TurnEvent) -> None:
     if isinstance(event, ApprovalRequested):
-        it.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+        it.conversation.answer(event.approval.id, Allow())
 
 
 def test_a_question_of_the_model_is_put_to_the_person_and_the_answer_is_its_result(tmp_path: Path) -> None:
     choices: Json = [{"label": "Red"}, {"label": "Blue", "detail": "as now"}]
     question: JsonObject = {"question": "Which colour?", "choices": choices}
     it = talk(tmp_path, call_reply("ask_person", question), text_reply("Blue it is."), mode="plan")
-    asked: list[ApprovalRequested] = []
+    asked: list[CallApproval] = []
 
     def answering(event: TurnEvent) -> None:
         if isinstance(event, ApprovalRequested):
-            asked.append(event)
-            it.conversation.answer(event.call.call_id, Answer(is_allowed=True, text="Blue"))
+            asked.append(event.approval)
+            it.conversation.answer(event.approval.id, Answer("Blue"))
 
     asyncio.run(it.play("paint", answering))
     (request,) = asked
-    assert (request.kind, request.question) == ("question", "Which colour?")
-    assert request.choices == (Choice("Red"), Choice("Blue", "as now"))
+    assert request == Question(request.call, "Which colour?", "", (Choice("Red"), Choice("Blue", "as now")))
     assert _results(it, 1) == ["Blue"]
 
 
@@ -388,17 +317,17 @@ def test_the_same_call_over_and_over_asks_also_where_all_is_allowed(tmp_path: Pa
     same = [call_reply("shell", {"command": "cat a.txt"}) for _ in range(5)]
     it = talk(tmp_path, *same, text_reply("All right."), mode="bypass")
     (it.work / "a.txt").write_text("one")
-    asked: list[ApprovalRequested] = []
+    asked: list[CallApproval] = []
 
     def answering(event: TurnEvent) -> None:
         if isinstance(event, ApprovalRequested):
-            asked.append(event)
-            it.conversation.answer(event.call.call_id, Answer(is_allowed=False, reason="stop that"))
+            asked.append(event.approval)
+            it.conversation.answer(event.approval.id, Deny("stop that"))
 
     asyncio.run(it.play("look", answering))
-    assert [request.kind for request in asked] == ["repeat", "repeat"]
+    assert [type(request) for request in asked] == [RepeatedCall, RepeatedCall]
     assert "3 times in a row" in asked[0].question
-    assert "cat a.txt" in asked[0].preview
+    assert "cat a.txt" in asked[0].detail
     assert _results(it, 4) == ["Denied: stop that"]
 
 
@@ -428,16 +357,16 @@ def _results(it: Talk, request: int) -> list[str]:
 def test_a_check_is_judged_shown_and_run_as_the_shell_command_it_stands_for(tmp_path: Path) -> None:
     it = talk(tmp_path, call_reply("diagnostics", {"paths": ["a.py"]}), text_reply("Fine."))
     (it.work / "ruff.toml").write_text("")
-    asked: list[ApprovalRequested] = []
+    asked: list[CallApproval] = []
 
     def answering(event: TurnEvent) -> None:
         if isinstance(event, ApprovalRequested):
-            asked.append(event)
+            asked.append(event.approval)
             (it.work / "ruff.toml").unlink()  # what was approved runs, whatever is there by then
-            it.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+            it.conversation.answer(event.approval.id, Allow())
 
     asyncio.run(it.play("check", answering))
-    assert [request.preview for request in asked] == ["ruff check --no-fix --output-format=concise a.py"]
+    assert [request.detail for request in asked] == ["ruff check --no-fix --output-format=concise a.py"]
     assert "ruff" in _results(it, 1)[0]
     assert "[exit code " in _results(it, 1)[0]
 
@@ -514,7 +443,7 @@ def test_options_hold_for_one_turn(tmp_path: Path) -> None:
         return events
 
     asyncio.run(play())
-    assert [request.max_tokens for request in it.provider.requests] == [5_000, 8_000]
+    assert [request.max_tokens for request in it.provider.requests] == [5, 8_000]
 
 
 def test_a_model_for_one_turn_is_given_back_and_one_that_cannot_be_ends_the_turn(tmp_path: Path) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import replace
 from pathlib import Path
 
-from qcode.agent.conversation import Conversation
 from qcode.protocol.events import TurnEvent
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.reply import Outcome
 from qcode.providers.tokens import TokenCounter
-from tests.agent.test_conversation import Talk, ended, talk
+from tests.fakes.conversation import Model, Talk, ended, talk
 from tests.fakes.scripted import text_reply
 
 WINDOW = 26_000
@@ -36,13 +34,8 @@ class Watched(TokenCounter):
 
 
 def counting(base: Path, counter: TokenCounter | None) -> Talk:
-    it = talk(base, text_reply("Read."))
-    old = it.conversation
-    model = replace(old._connected.model, facts=ModelFacts(context_window=WINDOW))
-    connected = replace(old._connected, model=model)
-    wiring = replace(old._wiring, tokens=counter)
-    it.conversation = Conversation(wiring, connected, old.session)
-    return it
+    model = Model(facts=ModelFacts(context_window=WINDOW), tokens=None if counter is None else lambda: counter)
+    return talk(base, text_reply("Read."), model=model)
 
 
 def play(it: Talk, prompt: str) -> list[TurnEvent]:

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
 from pathlib import Path
 
-from qcode.agent.conversation import Conversation
 from qcode.engine.model_facts import Learn, LearnedLimit
 from qcode.protocol.events import Notice, TurnEvent, UsageUpdated
 from qcode.protocol.reply import Outcome
 from qcode.providers.local import WindowQuestion
-from tests.agent.test_conversation import Talk, ended, talk
+from tests.fakes.conversation import Model, Talk, ended, talk
 from tests.fakes.scripted import text_reply
 from tests.providers.loopback import Answer, Loopback, Stall
 from tests.providers.test_local_windows import Server, listed, serving
 
 
 def asking(base: Path, address: str, *replies: object) -> Talk:
-    it = talk(base, *replies)  # type: ignore[arg-type]  # builders of the fake give its own steps
-    old = it.conversation
-    connected = replace(old._connected, window=WindowQuestion("mine", address, "qwen3"))
-    it.conversation = Conversation(old._wiring, connected, old.session)
-    return it
+    return talk(base, *replies, model=Model(question=WindowQuestion("mine", address, "qwen3")))  # type: ignore[arg-type]  # builders of the fake give its own steps
 
 
 def warnings(events: list[TurnEvent]) -> list[str]:

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from qcode.engine.model_facts import KnownModel
 from qcode.protocol.events import Compacted, TurnEnded
 from qcode.protocol.messages import ToolResult, assistant, user
 from qcode.protocol.model import ModelFacts
-from tests.agent.test_conversation import Talk, talk
+from tests.fakes.conversation import Model, talk
 from tests.fakes.scripted import call_reply, text_reply
-
-
-def with_library(it: Talk) -> Talk:
-    it.conversation.library._known = it.store
-    return it
 
 
 def test_undo_and_redo_go_over_files_messages_and_the_next_request(tmp_path: Path) -> None:
@@ -83,9 +76,8 @@ def test_nothing_goes_back_while_a_turn_runs(tmp_path: Path) -> None:
 
 def test_a_compaction_is_kept_and_taken_back_and_an_export_shows_all(tmp_path: Path) -> None:
     long = "".join(f"word {number} " for number in range(1_500))
-    it = with_library(talk(tmp_path, text_reply(long), text_reply(long), text_reply("Task: x."), text_reply("Fine.")))
-    connected = it.conversation._connected
-    it.conversation._connected = replace(connected, model=KnownModel("test", "m", ModelFacts(context_window=40_000)))
+    model = Model(facts=ModelFacts(context_window=40_000))
+    it = talk(tmp_path, text_reply(long), text_reply(long), text_reply("Task: x."), text_reply("Fine."), model=model)
 
     async def run() -> None:
         await it.play("one")
@@ -111,7 +103,7 @@ def test_a_compaction_is_kept_and_taken_back_and_an_export_shows_all(tmp_path: P
 
 
 def test_other_sessions_are_resumed_renamed_and_deleted_inside_the_app(tmp_path: Path) -> None:
-    it = with_library(talk(tmp_path, text_reply("First."), text_reply("Second."), text_reply("Third.")))
+    it = talk(tmp_path, text_reply("First."), text_reply("Second."), text_reply("Third."))
     library = it.conversation.library
 
     async def run() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.permissions import KeptRules, Origins, Permissions
-from qcode.protocol.approvals import Answer
+from qcode.protocol.approvals import Allow, CallApproval, Decision, Deny
 from qcode.protocol.events import ApprovalRequested, Notice, TurnEvent
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
-from tests.agent.test_conversation import Talk, talk
+from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import call_reply, text_reply
 from tests.fakes.tools import spec_of
 from tests.safety.judging import NO_SANDBOX
@@ -21,22 +21,22 @@ from tests.safety.judging import NO_SANDBOX
 TOUCH = call_reply("shell", {"command": "touch a"})
 
 
-def answering(it: Talk, answer: Answer, asked: list[ApprovalRequested]) -> Callable[[TurnEvent], None]:
+def answering(it: Talk, decision: Decision, asked: list[CallApproval]) -> Callable[[TurnEvent], None]:
     def answered(event: TurnEvent) -> None:
         if isinstance(event, ApprovalRequested):
-            asked.append(event)
-            it.conversation.answer(event.call.call_id, answer)
+            asked.append(event.approval)
+            it.conversation.answer(event.approval.id, decision)
 
     return answered
 
 
-def play(it: Talk, answer: Answer, *then: Callable[[], object]) -> list[int]:
+def play(it: Talk, decision: Decision, *then: Callable[[], object]) -> list[int]:
     """Play a turn, and one more after each of `then`; return how often the person was asked in each."""
     counts: list[int] = []
 
     async def turn() -> None:
-        asked: list[ApprovalRequested] = []
-        await it.play("do it", answering(it, answer, asked))
+        asked: list[CallApproval] = []
+        await it.play("do it", answering(it, decision, asked))
         counts.append(len(asked))
 
     async def turns() -> None:
@@ -66,7 +66,7 @@ def test_an_always_can_be_taken_back_and_the_next_call_asks_again(tmp_path: Path
         it.conversation.permissions.remove(rule.number)
         assert it.conversation.permissions.rules() == ()
 
-    assert play(it, Answer(True, "always"), lambda: None, undo) == [1, 0, 1]
+    assert play(it, Allow("session"), lambda: None, undo) == [1, 0, 1]
 
 
 def test_every_decision_is_listed_with_its_reason(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_every_decision_is_listed_with_its_reason(tmp_path: Path) -> None:
         call_reply("read", {"path": "/etc/shadow"}),
         text_reply("2"),
     )
-    play(it, Answer(False, reason="not now"), lambda: None)
+    play(it, Deny("not now"), lambda: None)
     decided = [(one.call.name, one.decided) for one in it.conversation.permissions.decisions()]
     assert decided == [("shell", "ran"), ("shell", "denied"), ("read", "refused")]
     ran, denied, refused = it.conversation.permissions.decisions()
@@ -102,7 +102,7 @@ def test_a_rule_kept_for_the_folder_holds_in_the_next_session_until_it_is_taken_
     kept = Origins(kept=KeptRules(tmp_path / "state", tmp_path / "work"))
     (tmp_path / "work").mkdir()
     first = talk(tmp_path, TOUCH, text_reply("1"), origins=kept)
-    assert play(first, Answer(True, "folder")) == [1]
+    assert play(first, Allow("folder")) == [1]
     later = talk(tmp_path, TOUCH, text_reply("1"), TOUCH, text_reply("2"), origins=kept)
 
     def undo() -> None:
@@ -110,7 +110,7 @@ def test_a_rule_kept_for_the_folder_holds_in_the_next_session_until_it_is_taken_
         assert rule.scope == "folder"
         later.conversation.permissions.remove(rule.number)
 
-    assert play(later, Answer(True), undo) == [0, 1]
+    assert play(later, Allow(), undo) == [0, 1]
     assert KeptRules(tmp_path / "state", tmp_path / "work").read() == ()
     assert not list((tmp_path / "work").glob(".*"))
 
@@ -142,7 +142,7 @@ def test_an_answer_that_cannot_be_kept_holds_for_the_session_and_says_so(tmp_pat
 
     async def turns() -> None:
         for _ in range(2):
-            for event in await it.play("do it", answering(it, Answer(True, "folder"), [])):
+            for event in await it.play("do it", answering(it, Allow("folder"), [])):
                 notices.extend([event.text] if isinstance(event, Notice) else [])
 
     asyncio.run(turns())
@@ -164,7 +164,7 @@ def test_rules_are_kept_only_where_the_person_trusts_the_folder(tmp_path: Path) 
 
 def test_another_session_knows_nothing_of_what_was_answered_in_the_one_before(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH, text_reply("1"), TOUCH, text_reply("2"))
-    assert play(it, Answer(True, "always"), it.conversation.clear) == [1, 1]
+    assert play(it, Allow("session"), it.conversation.clear) == [1, 1]
     assert len(it.conversation.permissions.decisions()) == 1
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from qcode.protocol.approvals import Answer, ApprovalMode
-from qcode.protocol.events import ApprovalRequested, ToolFinished, ToolStarted, TurnEvent
+from qcode.protocol.approvals import AcceptPlan, Allow, Answer, ApprovalMode, CallApproval, Decision, Deny, PlanApproval
+from qcode.protocol.events import ApprovalRequested, Notice, ToolFinished, ToolStarted, TurnEvent
 from qcode.text.json import Json, JsonObject
-from tests.agent.test_conversation import Talk, talk
+from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import Call, call_reply, calls_reply, text_reply
 
 PLAN = "# Goal\n\n1. write a.txt"
@@ -27,13 +27,13 @@ def hands_in(**arguments: Json) -> Sequence[object]:
     return call_reply(NAME, {"plan": PLAN, **arguments})
 
 
-def play(it: Talk, *answers: Answer) -> tuple[list[ApprovalRequested], list[TurnEvent]]:
+def play(it: Talk, *answers: Decision) -> tuple[list[CallApproval], list[TurnEvent]]:
     left, asked = list(answers), []
 
     def answering(event: TurnEvent) -> None:
         if isinstance(event, ApprovalRequested):
-            asked.append(event)
-            it.conversation.answer(event.call.call_id, left.pop(0) if left else Answer(is_allowed=False))
+            asked.append(event.approval)
+            it.conversation.answer(event.approval.id, left.pop(0) if left else Deny())
 
     return asked, asyncio.run(it.play("plan it", answering))
 
@@ -45,8 +45,9 @@ def offered(it: Talk, request: int) -> list[str]:
 @pytest.mark.parametrize("mode", ["accept-edits", "default"])
 def test_an_approved_plan_is_carried_out_in_the_mode_the_person_chose(tmp_path: Path, mode: ApprovalMode) -> None:
     it = planning(tmp_path, hands_in(), WRITE, text_reply("Done."))
-    asked, _ = play(it, Answer(is_allowed=True, mode=mode), Answer(is_allowed=True))
-    assert (asked[0].kind, asked[0].preview) == ("plan", PLAN)
+    asked, _ = play(it, AcceptPlan(mode), Allow())
+    assert isinstance(asked[0], PlanApproval)
+    assert asked[0].detail == PLAN
     assert len(asked) == (1 if mode == "accept-edits" else 2)
     assert it.conversation.mode == mode
     assert (it.work / "a.txt").read_text() == "x\n"
@@ -59,7 +60,7 @@ def test_an_approved_plan_is_carried_out_in_the_mode_the_person_chose(tmp_path: 
 
 def test_the_person_keeps_planning_and_the_model_is_told_what_to_change(tmp_path: Path) -> None:
     it = planning(tmp_path, hands_in(), hands_in(), WRITE, text_reply("Hm."))
-    asked, events = play(it, Answer(is_allowed=False, reason="smaller steps"), Answer(is_allowed=False))
+    asked, events = play(it, Deny("smaller steps"), Deny())
     assert len(asked) == 2
     assert it.conversation.mode == "plan"
     results = [event for event in events if isinstance(event, ToolFinished)]
@@ -68,10 +69,10 @@ def test_the_person_keeps_planning_and_the_model_is_told_what_to_change(tmp_path
     assert not (it.work / "a.txt").exists()
 
 
-@pytest.mark.parametrize("mode", ["bypass", "auto", "plan", None])
-def test_no_answer_to_a_plan_brings_more_than_accepting_edits(tmp_path: Path, mode: ApprovalMode | None) -> None:
+@pytest.mark.parametrize("mode", ["bypass", "auto", "plan"])
+def test_no_answer_to_a_plan_brings_more_than_accepting_edits(tmp_path: Path, mode: ApprovalMode) -> None:
     it = planning(tmp_path, hands_in(), text_reply("Done."))
-    play(it, Answer(is_allowed=True, mode=mode))
+    play(it, AcceptPlan(mode))
     assert it.conversation.mode == "default"
 
 
@@ -85,28 +86,35 @@ def test_nothing_the_model_fills_in_ends_plan_mode(tmp_path: Path) -> None:
     assert all(event.outcome.is_error for event in events if isinstance(event, ToolFinished))
 
 
-def test_always_is_no_answer_to_a_plan(tmp_path: Path) -> None:
+@pytest.mark.parametrize("decision", [Allow(), Allow("session"), Answer("yes")])
+def test_a_plan_is_denied_by_a_decision_that_is_none_about_a_plan(tmp_path: Path, decision: Decision) -> None:
     it = planning(tmp_path, hands_in(), text_reply("Done."))
-    play(it, Answer(is_allowed=True, scope="always", mode="default"))
+    _, events = play(it, decision)
+    assert it.conversation.mode == "plan"
     assert it.conversation.permissions.rules() == ()
-    assert [one.decided for one in it.conversation.permissions.decisions()] == ["approved"]
+    assert [one.decided for one in it.conversation.permissions.decisions()] == ["denied"]
+    told = f"{type(decision).__name__} does not decide a PlanApproval; it was denied."
+    assert [event.text for event in events if isinstance(event, Notice)] == [told]
 
 
-def test_a_mode_answer_to_a_plain_question_changes_no_mode(tmp_path: Path) -> None:
+@pytest.mark.parametrize("decision", [AcceptPlan("accept-edits"), Answer("yes")])
+def test_a_call_is_denied_by_a_decision_that_is_none_about_a_call(tmp_path: Path, decision: Decision) -> None:
     it = planning(tmp_path, WRITE, text_reply("Done."), mode="default")
-    play(it, Answer(is_allowed=True, mode="accept-edits"))
+    _, events = play(it, decision)
     assert it.conversation.mode == "default"
+    assert [event.state for event in events if isinstance(event, ToolFinished)] == ["denied"]
+    assert any(isinstance(event, Notice) and "does not decide a ToolApproval" in event.text for event in events)
 
 
 def test_a_plan_that_comes_after_plan_mode_was_left_is_answered_without_a_question(tmp_path: Path) -> None:
     it = planning(tmp_path, hands_in(), text_reply("Done."))
 
-    async def turn() -> list[ApprovalRequested]:
+    async def turn() -> list[CallApproval]:
         asked = []
         async for event in it.conversation.submit("plan it"):
             if it.conversation.mode == "plan":
                 it.conversation.set_mode("default")
-            asked += [event] if isinstance(event, ApprovalRequested) else []
+            asked += [event.approval] if isinstance(event, ApprovalRequested) else []
         return asked
 
     assert asyncio.run(turn()) == []
@@ -150,7 +158,7 @@ def test_a_command_that_is_not_known_to_read_is_denied_in_plan_mode_and_never_of
 ) -> None:
     # Even if these were offered and approved, there is no such folder to write to.
     it = planning(tmp_path, call_reply("shell", arguments), text_reply("Hm."))
-    asked, events = play(it, Answer(is_allowed=False))
+    asked, events = play(it, Deny())
     assert asked == []
     assert [event.state for event in events if isinstance(event, ToolFinished)] == ["denied"]
     assert [one.decided for one in it.conversation.permissions.decisions()] == ["refused"]
@@ -159,7 +167,7 @@ def test_a_command_that_is_not_known_to_read_is_denied_in_plan_mode_and_never_of
 def test_reading_outside_the_workspace_is_still_offered_in_plan_mode(tmp_path: Path) -> None:
     (tmp_path / "beside.txt").write_text("beside")
     it = planning(tmp_path, call_reply("read", {"path": "../beside.txt"}), text_reply("Hm."))
-    asked, _ = play(it, Answer(is_allowed=False))
+    asked, _ = play(it, Deny())
     assert [event.call.name for event in asked] == ["read"]
 
 
@@ -167,13 +175,13 @@ def test_reading_outside_the_workspace_is_still_offered_in_plan_mode(tmp_path: P
 def test_an_open_question_about_a_change_is_denied_when_plan_mode_begins(tmp_path: Path, tool: str) -> None:
     call = WRITE if tool == "write" else call_reply("shell", {"command": "touch a.txt"})
     it = planning(tmp_path, call, text_reply("Hm."), mode="default")
-    asked: list[ApprovalRequested] = []
+    asked: list[CallApproval] = []
 
     def switching(event: TurnEvent) -> None:
         if isinstance(event, ApprovalRequested):
-            asked.append(event)
+            asked.append(event.approval)
             it.conversation.set_mode("plan")
-            it.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+            it.conversation.answer(event.approval.id, Allow())
 
     events = asyncio.run(it.play("write it", switching))
     assert len(asked) == 1
@@ -188,7 +196,7 @@ def test_an_open_question_about_reading_stays_open_when_plan_mode_begins(tmp_pat
     def switching(event: TurnEvent) -> None:
         if isinstance(event, ApprovalRequested):
             it.conversation.set_mode("plan")
-            it.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+            it.conversation.answer(event.approval.id, Allow())
 
     events = asyncio.run(it.play("read it", switching))
     assert ["beside" in event.outcome.content for event in events if isinstance(event, ToolFinished)] == [True]

@@ -9,30 +9,30 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from qcode.agent.approvals import question_about
-from qcode.protocol.approvals import Answer
+from qcode.agent.approvals import approval_of
+from qcode.protocol.approvals import Allow, CallApproval, Deny, Question
 from qcode.protocol.events import ApprovalRequested, TurnEvent
 from qcode.protocol.messages import ToolCall
 from qcode.text.json import JsonObject
 from qcode.tools.shell import Shell
 from qcode.tools.workspace import Workspace
-from tests.agent.test_conversation import talk
+from tests.fakes.conversation import talk
 from tests.fakes.scripted import Call, calls_reply, text_reply
 from tests.protocol.test_visible import TEXTS, is_seen, read_back
 
 
-def asked_about(base: Path, *calls: tuple[str, JsonObject]) -> list[ApprovalRequested]:
+def asked_about(base: Path, *calls: tuple[str, JsonObject]) -> list[CallApproval]:
     """Return the questions that a conversation asks about these calls; all are answered with no."""
     replies: list[Sequence[object]] = [
         calls_reply(*(Call(name, arguments, f"c{number}") for number, (name, arguments) in enumerate(calls)))
     ]
     it = talk(base, *replies, text_reply("Done."))
-    asked: list[ApprovalRequested] = []
+    asked: list[CallApproval] = []
 
     def deny(event: TurnEvent) -> None:
         if isinstance(event, ApprovalRequested):
-            asked.append(event)
-            it.conversation.answer(event.call.call_id, Answer(is_allowed=False))
+            asked.append(event.approval)
+            it.conversation.answer(event.approval.id, Deny())
 
     asyncio.run(it.play("go", deny))
     return asked
@@ -41,10 +41,10 @@ def asked_about(base: Path, *calls: tuple[str, JsonObject]) -> list[ApprovalRequ
 @given(TEXTS)
 def test_a_command_is_shown_whole_and_unlike_every_other(command: str) -> None:
     preview = Shell().preview({"command": command}, Workspace(Path("/")))
-    question = question_about(ToolCall("c", "shell", "{}"), preview, rule="", repeats=0, is_question=False)
-    assert all(char == "\n" or is_seen(char) for char in question.question + question.preview)
+    question = approval_of(ToolCall("c", "shell", "{}"), preview, rule="", repeats=0, is_question=False)
+    assert all(char == "\n" or is_seen(char) for char in question.question + question.detail)
     if not preview.refusal:
-        assert read_back(question.preview.replace("\u23ce\n", "\u23ce")) == command
+        assert read_back(question.detail.replace("\u23ce\n", "\u23ce")) == command
 
 
 @pytest.mark.parametrize(
@@ -65,25 +65,25 @@ def test_every_argument_that_changes_how_a_command_runs_is_in_the_question(
     tmp_path: Path, arguments: JsonObject, question: str
 ) -> None:
     asked = asked_about(tmp_path, ("shell", {"command": "make x", **arguments}))
-    assert [(one.question, one.preview) for one in asked] == [(question, "make x")]
+    assert [(one.question, one.detail) for one in asked] == [(question, "make x")]
 
 
 def test_a_repeated_command_is_asked_about_with_how_it_runs() -> None:
     preview = Shell().preview({"command": "make", "background": True}, Workspace(Path("/")))
-    question = question_about(ToolCall("c", "shell", "{}"), preview, rule="", repeats=3, is_question=False)
+    question = approval_of(ToolCall("c", "shell", "{}"), preview, rule="", repeats=3, is_question=False)
     assert question.question.endswith("3 times in a row. Run it again in the background?")
 
 
 def test_nothing_of_a_command_is_hidden_as_if_it_were_a_diff_of_a_secret_file(tmp_path: Path) -> None:
     command = "cat <<'X'\n--- a/.env\n+++ b/.env\n@@ -1,9 +1,9 @@\n-X\nX\n rm -rf ~/important\n"
     (question,) = asked_about(tmp_path, ("shell", {"command": command}))
-    assert question.preview == command.replace("\n", "\u23ce\n")
+    assert question.detail == command.replace("\n", "\u23ce\n")
 
 
 def test_a_diff_keeps_its_rows_and_no_character_of_a_file_breaks_or_hides_one(tmp_path: Path) -> None:
     content = "a\r\x0bb\u2028+forged\n\tend \u202e\x1b[2J\n"
     (question,) = asked_about(tmp_path, ("write", {"path": "new.txt", "content": content}))
-    rows = question.preview.split("\n")
+    rows = question.detail.split("\n")
     assert rows[:2] == ["--- /dev/null", "+++ b/new.txt"]
     assert rows[-1] == "+\u21e5   end \\u202e\\x1b[2J"
     assert all(row[0] in "-+@" and all(map(is_seen, row)) for row in rows)
@@ -92,7 +92,7 @@ def test_a_diff_keeps_its_rows_and_no_character_of_a_file_breaks_or_hides_one(tm
 def test_a_file_name_with_a_line_break_is_one_name(tmp_path: Path) -> None:
     (question,) = asked_about(tmp_path, ("write", {"path": "a\n+++ b\u200b", "content": "x\n"}))
     assert question.question == "Create a\u23ce+++ b\\u200b (+1 -0 lines)?"
-    assert question.preview.split("\n")[1] == "+++ b/a\ufffd+++ b\\u200b"
+    assert question.detail.split("\n")[1] == "+++ b/a\ufffd+++ b\\u200b"
 
 
 def test_a_secret_of_a_file_with_an_invisible_name_is_hidden_in_its_diff(tmp_path: Path) -> None:
@@ -105,17 +105,17 @@ def test_a_secret_of_a_file_with_an_invisible_name_is_hidden_in_its_diff(tmp_pat
         calls_reply(Call("edit", {"path": ".e\u200bnv", "old_text": "TOKEN", "new_text": "NAME"}, "c1")),
         text_reply("Done."),
     )
-    asked: list[ApprovalRequested] = []
+    asked: list[CallApproval] = []
 
     def allow(event: TurnEvent) -> None:
         if isinstance(event, ApprovalRequested):
-            asked.append(event)
-            it.conversation.answer(event.call.call_id, Answer(is_allowed=event.call.name == "read"))
+            asked.append(event.approval)
+            it.conversation.answer(event.approval.id, Allow() if event.approval.call.name == "read" else Deny())
 
     asyncio.run(it.play("go", allow))
     assert [one.call.name for one in asked] == ["read", "edit"]
-    assert asked[0].preview == ".e\\u200bnv"
-    assert "-TOKEN=[hidden]" in asked[1].preview
+    assert asked[0].detail == ".e\\u200bnv"
+    assert "-TOKEN=[hidden]" in asked[1].detail
 
 
 @pytest.mark.parametrize("name", ["fetch", "read", "ls", "glob", "grep"])
@@ -127,12 +127,13 @@ def test_line_breaks_in_arguments_forge_no_line(tmp_path: Path, name: str) -> No
         "grep": {"pattern": "x", "path": forged},
     }
     for question in asked_about(tmp_path, (name, given.get(name, {"path": forged}))):
-        assert "\n" not in question.question + question.preview
-        assert all(map(is_seen, question.question + question.preview))
+        assert "\n" not in question.question + question.detail
+        assert all(map(is_seen, question.question + question.detail))
 
 
 def test_a_question_of_the_model_and_its_choices_hold_nothing_invisible(tmp_path: Path) -> None:
     arguments: JsonObject = {"question": "Which\u202e?\nThis\x1b[2J one", "choices": [{"label": "a\nb"}]}
     (question,) = asked_about(tmp_path, ("ask_person", arguments))
-    assert (question.question, question.preview) == ("Which\\u202e?", "This\\x1b[2J one")
+    assert (question.question, question.detail) == ("Which\\u202e?", "This\\x1b[2J one")
+    assert isinstance(question, Question)
     assert question.choices[0].label == "a\nb"  # the answer as the model wrote it; front ends paint it visible

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from qcode.agent.conversation import Connected
+from qcode.agent.options import Options
+from qcode.agent.reports import TurnUsage
 from qcode.agent.sessions.library import title_of
-from qcode.engine.model_facts import KnownModel
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.reply import StopReason
-from qcode.protocol.reports import TurnUsage
 from qcode.protocol.usage import Price, Usage
-from tests.agent.test_conversation import Talk, talk
+from tests.fakes.conversation import Model, Talk, talk
 from tests.fakes.scripted import Hang, ScriptedProvider, fails, text_reply
 
 PRICE = Price(Decimal(1), Decimal(10))
@@ -41,15 +39,20 @@ def test_a_name_is_one_clean_line(answer: str, title: str) -> None:
     assert title_of(answer) == title
 
 
-def named_by(base: Path, *replies: object, kept: bool = True, model: str = "m") -> tuple[Talk, ScriptedProvider]:
-    """Return a conversation that answers once, and the small model beside it."""
-    it = talk(base, text_reply("The parser reads dates."), text_reply("More."))
+def named_by(
+    base: Path, *replies: object, is_kept: bool = True, model: str = "m", own: str = ""
+) -> tuple[Talk, ScriptedProvider]:
+    """Return a conversation that answers twice, and the small model beside it."""
     small = ScriptedProvider(replies, name="tiny")  # type: ignore[arg-type]  # builders of the fake give its own steps
-    connected = Connected(small, KnownModel("tiny", model, ModelFacts(price=PRICE)), lambda mode: "unused")
-    wiring = replace(it.conversation._wiring, summarizer=lambda: connected, sessions=it.store if kept else None)
-    session = it.store.create("test/m", it.work)
-    conversation = type(it.conversation)(wiring, it.conversation._connected, session)
-    return replace(it, conversation=conversation), small
+    it = talk(
+        base,
+        text_reply("The parser reads dates."),
+        text_reply("More."),
+        model=Model(provider=own),
+        small=(small, Model(model, facts=ModelFacts(price=PRICE))),
+        options=Options(keeps_session=is_kept),
+    )
+    return it, small
 
 
 def make(it: Talk, between: Callable[[], None] = lambda: None) -> TurnUsage | None:
@@ -142,15 +145,13 @@ def test_without_a_name_the_first_words_stand(reply: object, tmp_path: Path) -> 
 
 
 def test_nothing_is_asked_where_no_session_is_kept_no_model_set_or_the_demo_answers(tmp_path: Path) -> None:
-    it, small = named_by(tmp_path, text_reply("x"), kept=False)
+    it, small = named_by(tmp_path, text_reply("x"), is_kept=False)
     assert make(it) is None
     assert small.requests == []
     (tmp_path / "b").mkdir()
     plain = talk(tmp_path / "b", text_reply("Hello."))
     assert make(plain) is None
     (tmp_path / "c").mkdir()
-    it, small = named_by(tmp_path / "c", text_reply("x"))
-    connected = it.conversation._connected
-    it.conversation._connected = replace(connected, model=replace(connected.model, provider="demo"))
+    it, small = named_by(tmp_path / "c", text_reply("x"), own="demo")
     assert make(it) is None
     assert small.requests == []

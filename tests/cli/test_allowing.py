@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from qcode.agent.permissions import flags_allowing
-from qcode.cli.flags import parse
+from qcode.cli.arguments import parse
 from qcode.protocol.messages import ToolCall
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules

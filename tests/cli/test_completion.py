@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from qcode.cli.completion import key_takers, script
-from qcode.cli.flags import SUBCOMMANDS, option_strings
+from qcode.cli.flags import FLAGS, SUBCOMMANDS
 
+NAMES = [name for flag in FLAGS for name in flag.names]
 TAKERS = ("anthropic", "openai", "mine")
 
 
@@ -52,7 +53,7 @@ def test_bash_offers_what_fits(words: tuple[str, ...], offered: list[str]) -> No
 
 
 def test_bash_offers_every_flag() -> None:
-    assert set(completed("-")) == set(option_strings())
+    assert set(completed("-")) == set(NAMES)
 
 
 def test_bash_registers_the_function() -> None:
@@ -66,7 +67,7 @@ def test_bash_registers_the_function() -> None:
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_get_every_flag(shell: str) -> None:
     words = set(script(shell, TAKERS).replace('"', " ").split())
-    for flag in option_strings():
+    for flag in NAMES:
         assert flag in words or flag.lstrip("-") in words
 
 

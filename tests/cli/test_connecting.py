@@ -10,8 +10,8 @@ import pytest
 from qcode.agent.choices import Choices
 from qcode.agent.keys.connect import CheckedKey, KeysService
 from qcode.agent.models.selection import Selection
+from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
-from qcode.cli.flags import parse
 from qcode.providers.registry import PROVIDERS
 from qcode.safety.secret import Secret
 from tests.fakes.server import FakeServer

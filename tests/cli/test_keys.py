@@ -32,13 +32,13 @@ def stored(base: Path, *names: str) -> KeyStore:
 
 def test_a_variable_goes_before_a_stored_key(tmp_path: Path) -> None:
     store = stored(tmp_path, "openai")
-    assert Keys({"OPENAI_API_KEY": "set"}, store).key_of(OPENAI) == ("set", "OPENAI_API_KEY")
-    assert Keys({"OPENAI_API_KEY": " "}, store).key_of(OPENAI) == (CANARY, "qcode auth login openai")
-    assert Keys({}, store).key_of(PROVIDERS["anthropic"]) == ("", "")
+    assert Keys({"OPENAI_API_KEY": "set"}, lambda: store).key_of(OPENAI) == ("set", "OPENAI_API_KEY")
+    assert Keys({"OPENAI_API_KEY": " "}, lambda: store).key_of(OPENAI) == (CANARY, "qcode auth login openai")
+    assert Keys({}, lambda: store).key_of(PROVIDERS["anthropic"]) == ("", "")
 
 
 def test_providers_that_read_the_same_variable_share_a_key(tmp_path: Path) -> None:
-    keys = Keys({}, stored(tmp_path, "openai"))
+    keys = Keys({}, lambda: stored(tmp_path, "openai"))
     assert keys.key_of(PROVIDERS["openai-responses"]) == (CANARY, "qcode auth login openai")
     own = custom("openai-responses", "openai-responses", "", api_key_env="WORK_KEY")
     assert (key_name(own), keys.key_of(own)) == ("openai-responses", ("", ""))
@@ -46,12 +46,12 @@ def test_providers_that_read_the_same_variable_share_a_key(tmp_path: Path) -> No
 
 def test_a_provider_of_the_configuration_has_a_key_of_its_own(tmp_path: Path) -> None:
     lab = custom("lab", "openai", "https://lab.example/v1", api_key_env="OPENAI_API_KEY")
-    assert Keys({}, stored(tmp_path, "openai")).key_of(lab) == ("", "")
-    assert Keys({}, stored(tmp_path, "lab")).key_of(lab) == (CANARY, "qcode auth login lab")
+    assert Keys({}, lambda: stored(tmp_path, "openai")).key_of(lab) == ("", "")
+    assert Keys({}, lambda: stored(tmp_path, "lab")).key_of(lab) == (CANARY, "qcode auth login lab")
 
 
 def test_a_stored_key_chooses_the_provider_as_a_variable_does(tmp_path: Path) -> None:
-    keys = Keys({"GEMINI_API_KEY": "x"}, stored(tmp_path, "openai"))
+    keys = Keys({"GEMINI_API_KEY": "x"}, lambda: stored(tmp_path, "openai"))
     chosen = asyncio.run(found(Settings(), keys, None, has_demo=True))
     assert (chosen.spec.name, chosen.note) == ("openai", "a key is stored (qcode auth login openai)")
 
@@ -60,7 +60,7 @@ def test_a_key_that_is_locked_in_makes_way_with_a_complaint(tmp_path: Path, use_
     use_keyring(make(Working))
     store = stored(tmp_path, "anthropic")
     use_keyring(make(Locked))
-    keys = Keys({"OPENAI_API_KEY": "x"}, store)
+    keys = Keys({"OPENAI_API_KEY": "x"}, lambda: store)
     assert asyncio.run(found(Settings(), keys, None, has_demo=True)).spec.name == "openai"
     (complaint,) = keys.complaints
     assert "the key of anthropic cannot be read: the keyring is locked" in complaint
@@ -69,7 +69,7 @@ def test_a_key_that_is_locked_in_makes_way_with_a_complaint(tmp_path: Path, use_
 def test_a_damaged_file_is_a_complaint_and_no_crash(tmp_path: Path) -> None:
     store = stored(tmp_path, "openai")
     store.file.path.write_text("{")
-    keys = Keys({}, store)
+    keys = Keys({}, lambda: store)
     assert keys.key_of(OPENAI) == ("", "")
     assert keys.stored_names() == ()
     assert len(keys.complaints) == 1
@@ -99,7 +99,7 @@ def test_a_crash_report_holds_no_stored_key(tmp_path: Path) -> None:
     shapeless = "canary.of.no.known.shape"
     store = key_store(tmp_path, {})
     store.put("openai", Secret(shapeless))
-    Keys({}, store).key_of(OPENAI)
+    Keys({}, lambda: store).key_of(OPENAI)
     text = crash.describe_crash(RuntimeError(f"broke on {shapeless}"), env)
     assert shapeless not in text
     (report,) = (tmp_path / "state" / crash.FOLDER).iterdir()

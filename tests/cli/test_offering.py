@@ -10,8 +10,8 @@ import pytest
 from qcode.agent.choices import Choices
 from qcode.agent.models.limits import LimitStore
 from qcode.agent.models.offered import ModelsService, OfferedProvider, newest_first
+from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
-from qcode.cli.flags import parse
 from qcode.engine.model_facts import HostKnowledge
 from qcode.providers.registry import PROVIDERS
 from tests.fakes.server import FakeServer

@@ -8,8 +8,8 @@ import pytest
 
 from qcode.agent.agent import Agent
 from qcode.agent.trust import TrustStore
+from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
-from qcode.cli.flags import parse
 from tests.cli.test_subcommands import Printed, printed
 
 __all__ = ["printed"]

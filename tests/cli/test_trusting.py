@@ -10,7 +10,7 @@ import pytest
 
 from qcode.agent.trust import LARGEST, TrustStore
 from qcode.cli.terminal import Left
-from qcode.cli.trust_question import is_trusted, note_for_pipes
+from qcode.cli.trust import is_trusted, note_for_pipes
 
 
 class Person:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.config.errors import ConfigError
 from qcode.config.settings import McpServer, Network, Output, ProviderSettings
+from qcode.protocol.errors import ConfigError
 from qcode.protocol.usage import Price
 from tests.config.writing import Folders
 

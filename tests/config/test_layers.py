@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.config.errors import ConfigError
 from qcode.config.settings import Origin
+from qcode.protocol.errors import ConfigError
 from tests.config.writing import Folders
 
 

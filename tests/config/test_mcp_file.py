@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from qcode.config.definitions import read_mcp_file
-from qcode.config.errors import ConfigError
 from qcode.config.kinds import is_server_name
 from qcode.config.settings import McpServer
+from qcode.protocol.errors import ConfigError
 
 WHOLE = {
     "git": {"type": "stdio", "command": "git-mcp", "args": ["-v", ""], "env": {"A": "${A}"}, "autoApprove": ["*"]},

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.config.errors import ConfigError
 from qcode.config.paths import ConfigPaths
+from qcode.protocol.errors import ConfigError
 
 
 def test_one_variable_moves_everything(tmp_path: Path) -> None:

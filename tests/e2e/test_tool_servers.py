@@ -19,7 +19,7 @@ def _adds(asked: Asked) -> Turn:
 
 def _config(place: Place) -> str:
     path = os.pathsep.join(sys.path)
-    args = ["-W", "ignore", "-m", "tests.fakes.tool_server"]
+    args = ["-W", "ignore", "-m", "tests.fakes.sdk_tool_server"]
     entry = {"command": sys.executable, "args": args, "env": {"PYTHONPATH": path}}
     (place.home / "servers.json").write_text(json.dumps({"mcpServers": {"calc": entry}}))
     return str(place.home / "servers.json")

@@ -51,6 +51,17 @@ class Warm:
         self._socket.close()
         self._server.wait()
 
+    def start(self, request: bytes, descriptors: Sequence[int]) -> int:
+        """Start a run with these standard streams, which are closed here, and return its process id."""
+        socket.send_fds(self._socket, [request], list(descriptors))
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return int(self._answers.readline())
+
+    def wait(self) -> int:
+        """Return the exit code of the run that was started, minus n if signal n ended it."""
+        return int(self._answers.readline())
+
     def run(
         self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: bytes | None, timeout: float
     ) -> tuple[int, bytes, bytes]:
@@ -63,11 +74,7 @@ class Warm:
         read_end, write_end = (given, None) if given is not None else os.pipe()
         assert read_end is not None
         outputs = [os.pipe(), os.pipe()]
-        theirs = [read_end, *(inside for _, inside in outputs)]
-        socket.send_fds(self._socket, [request.encode()], theirs)
-        for descriptor in theirs:
-            os.close(descriptor)
-        pid = int(self._answers.readline())
+        pid = self.start(request.encode(), [read_end, *(inside for _, inside in outputs)])
         late = threading.Event()
 
         def kill() -> None:
@@ -78,7 +85,7 @@ class Warm:
         alarm.start()
         try:
             out, err = _exchanged([outside for outside, _ in outputs], write_end, stdin or b"")
-            code = int(self._answers.readline())
+            code = self.wait()
         finally:
             alarm.cancel()
         if late.is_set():

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
-from qcode.engine.compaction import is_summary
+from qcode.engine.compactor import is_summary
 from qcode.engine.counting import size_block, size_messages
 from qcode.engine.effects import Compact, Input
 from qcode.protocol.messages import Message, Text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from qcode.engine.caps import OutputSettings
@@ -10,6 +12,7 @@ from qcode.protocol.events import Notice, SteeringAdded, ToolFinished, ToolPaylo
 from qcode.protocol.messages import user
 from qcode.protocol.reply import Limit, Outcome, StopReason
 from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.text.json import JsonObject
 from tests.engine.play import TOOLS, WRITES, Played, Player, Script, calls, play, text
 from tests.engine.test_turn import results_of
 
@@ -216,12 +219,11 @@ def test_an_answer_with_a_text_is_the_result_and_the_call_does_not_run() -> None
     assert player.played.end.denials == ()
 
 
-@pytest.mark.parametrize(
-    ("tools", "told"), [(("write", "apply_patch"), "`apply_patch`"), (("write", "edit"), "`edit`")]
-)
-def test_split_guidance_names_the_tool_there_is_to_add_with(tools: tuple[str, ...], told: str) -> None:
-    specs = tuple(ToolSpec(name, "d", {"type": "object", "required": ["path"]}, safety=WRITES) for name in tools)
-    settings = TurnSettings("s", specs, output=FIXED)
+@pytest.mark.parametrize(("tool", "told"), [("apply_patch", "`apply_patch`"), ("edit", "`edit`")])
+def test_split_guidance_names_the_tool_there_is_to_add_with(tool: str, told: str) -> None:
+    parameters: JsonObject = {"type": "object", "required": ["path"]}
+    write = ToolSpec("write", "d", parameters, safety=WRITES)
+    settings = TurnSettings("s", (write, replace(write, name=tool, edits_by="passage")), output=FIXED)
     played = play(cut_call("write", '{"path": "a'), text("Oh."), settings=settings)
     assert f"with {told} calls" in results_of(played.messages[2])[0].content
 

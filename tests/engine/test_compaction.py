@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from qcode.engine import compaction
-from qcode.engine.compaction import is_summary, resolved, shape_of, summarized, tokens_of, without_old_output
+from qcode.engine import compactor
+from qcode.engine.compactor import is_summary, resolved, shape_of, summarized, tokens_of, without_old_output
 from qcode.engine.counting import estimate_text
 from qcode.engine.effects import CancelRequested, CompactionSettings, CompactRequested, TurnSettings, UserSubmitted
 from qcode.engine.model_facts import KnownModel
@@ -233,9 +233,9 @@ def test_a_huge_output_in_the_last_turn_keeps_its_ends() -> None:
 
 def test_the_text_to_summarize_fits_what_it_is_given() -> None:
     for most in (300, 2_000, 50_000):
-        found = compaction.rendered(long_talk(30), most)
+        found = compactor.rendered(long_talk(30), most)
         assert estimate_text(found) <= most
-    assert "question 0" in compaction.rendered(long_talk(30), 50_000)
+    assert "question 0" in compactor.rendered(long_talk(30), 50_000)
 
 
 def test_parts_name_messages_that_stay_by_their_position() -> None:

@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from qcode.agent.conversation import Conversation
 from qcode.headless import HeadlessSetup, OutputFormat, run_headless
-from qcode.protocol.approvals import NO_OPTIONS, Answer, ApprovalMode, Background, TurnOptions
+from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, Decision, TurnOptions
 from qcode.protocol.events import ApiCalls, ReplyFinished, TurnEnded, TurnEvent
-from qcode.protocol.library import Library
 from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant
 from qcode.protocol.model import Effort
 from qcode.protocol.reply import Outcome, StopReason
-from qcode.protocol.reports import Reports
-from qcode.protocol.rewinding import Rewinds
 from qcode.protocol.usage import Usage
 
 
@@ -34,7 +32,7 @@ class UntilCancelled:
 Step: TypeAlias = TurnEvent | UntilCancelled | Exception
 
 
-class Scripted:
+class Scripted(Conversation):
     """Plays `steps`; remembers answers and whether it was cancelled or closed."""
 
     session_id = "s-1"
@@ -48,7 +46,7 @@ class Scripted:
     def __init__(self, *steps: Step) -> None:
         self.steps = steps
         self.prompts: list[str] = []
-        self.answers: dict[str, Answer] = {}
+        self.answers: dict[str, Decision] = {}
         self.options = NO_OPTIONS
         self.is_cancelled = False
         self.is_closed = False
@@ -59,22 +57,6 @@ class Scripted:
 
     def unsteer(self, text: str) -> bool:
         raise AssertionError("nobody types in pipe mode")
-
-    @property
-    def background(self) -> Background:
-        raise AssertionError("nobody moves calls in pipe mode")
-
-    @property
-    def library(self) -> Library:
-        raise AssertionError("pipe mode opens no other session")
-
-    @property
-    def rewinds(self) -> Rewinds:
-        raise AssertionError("nothing is taken back in pipe mode")
-
-    @property
-    def reports(self) -> Reports:
-        raise AssertionError("pipe mode reports by its result")
 
     def compact(self, focus: str = "") -> AsyncGenerator[TurnEvent]:
         raise AssertionError("nobody asks for a compaction in pipe mode")
@@ -101,8 +83,8 @@ class Scripted:
         await self._cancelled.wait()
         return ended(step.text, outcome=Outcome.CANCELLED)
 
-    def answer(self, call_id: str, answer: Answer) -> None:
-        self.answers[call_id] = answer
+    def answer(self, approval_id: str, decision: Decision) -> None:
+        self.answers[approval_id] = decision
 
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         raise AssertionError("pipe mode steers nothing")

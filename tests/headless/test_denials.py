@@ -1,24 +1,23 @@
 from __future__ import annotations
 
-from typing import Literal
-
 import pytest
 
 from qcode.agent.outcomes import denial_line
+from qcode.protocol.approvals import Answer, CallApproval, Deny, Question, RepeatedCall, ToolApproval
 from qcode.protocol.events import ApprovalRequested, Denial
 from tests.headless.scripted import Scripted, call, ended, reply, run
 
 
 def shell(command: str = "npm test", rule: str = "shell(npm test)", call_id: str = "c1") -> ApprovalRequested:
-    return ApprovalRequested(call(call_id=call_id), f"Run {command}?", command, rule)
+    return ApprovalRequested(ToolApproval(call(call_id=call_id), f"Run {command}?", command, rule))
 
 
 def test_a_call_that_needs_approval_is_denied_with_a_reason_for_the_model() -> None:
     conversation = Scripted(reply("t", call()), shell(), ended("an answer anyway"))
     ran = run(conversation)
-    answer = conversation.answers["c1"]
-    assert not answer.is_allowed
-    assert "no rule allows it" in answer.reason
+    decision = conversation.answers["c1"]
+    assert isinstance(decision, Deny)
+    assert "no rule allows it" in decision.reason
     assert (ran.code, ran.stdout) == (0, b"an answer anyway\n")
 
 
@@ -74,15 +73,19 @@ def test_what_a_rule_said_is_told_where_there_is_no_answer() -> None:
     assert ran.stderr == "qcode: the turn ended on denied calls, without an answer: outside the workspace\n"
 
 
-@pytest.mark.parametrize(("kind", "said"), [("question", "Nobody can answer here"), ("repeat", "Change the approach")])
-def test_what_only_a_person_could_say_is_answered_and_is_no_denial(
-    kind: Literal["question", "repeat"], said: str
-) -> None:
-    request = ApprovalRequested(call(), "Which?", "", kind=kind)
-    conversation = Scripted(reply("t", call()), request, ended("an answer"))
+@pytest.mark.parametrize(
+    ("approval", "said"),
+    [
+        (Question(call(), "Which?"), "Nobody can answer here"),
+        (RepeatedCall(call(), "Which?", ""), "Change the approach"),
+    ],
+)
+def test_what_only_a_person_could_say_is_answered_and_is_no_denial(approval: CallApproval, said: str) -> None:
+    conversation = Scripted(reply("t", call()), ApprovalRequested(approval), ended("an answer"))
     ran = run(conversation, "json")
-    assert conversation.answers["c1"].is_allowed
-    assert said in conversation.answers["c1"].text
+    decision = conversation.answers["c1"]
+    assert isinstance(decision, Answer)
+    assert said in decision.text
     assert ran.code == 0
     assert ran.result["permission_denials"] == []
     assert ran.stderr == ""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from qcode.headless import run_headless
 from qcode.headless.lines import encode
 from qcode.protocol import events as ev
+from qcode.protocol.approvals import ToolApproval
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, ToolResult, assistant
 from qcode.protocol.reply import Limit, Outcome, ReasoningDelta, StopReason, TextDelta
@@ -201,10 +202,12 @@ def test_each_line_is_there_before_the_turn_goes_on() -> None:
     seen: list[int] = []
 
     class Looking(Scripted):
-        def answer(self, call_id: str, answer: object) -> None:
+        def answer(self, approval_id: str, decision: object) -> None:
             seen.append(stdout.getvalue().count(b"\n"))
 
-    conversation = Looking(reply("a", call()), ev.ApprovalRequested(call(), "run?", "npm test"), ended("x"))
+    conversation = Looking(
+        reply("a", call()), ev.ApprovalRequested(ToolApproval(call(), "run?", "npm test")), ended("x")
+    )
     asyncio.run(run_headless(conversation, "p", format="stream-json", stdout=stdout, stderr=io.BytesIO(), setup=SETUP))
     assert seen == [2]
 

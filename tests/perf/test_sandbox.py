@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.sandbox import SessionSandbox
-from qcode.protocol.launch import Launch
+from qcode.protocol.tools import Launch
 from qcode.safety.paths import SandboxScope
 from qcode.safety.sandbox.detection import Kind, find_sandbox
 from qcode.safety.sandbox.index import WorkspaceIndex
+from qcode.tools.processes import _popen
 from tests.perf.conftest import Bars
 
 pytestmark = pytest.mark.perf
@@ -24,24 +25,17 @@ ALONE = ["/usr/bin/bwrap", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/de
 
 
 def start(launch: Launch) -> None:
-    """Start and await a launch as `tools.processes` does, without an event loop."""
+    """Start and await a launch as a command is, without an event loop."""
     codes: list[int] = []
 
     def run() -> None:
-        argv = list(launch.argv)
-        reading, writing = os.pipe()
-        os.write(writing, launch.data)
-        os.close(writing)
-        if launch.data:
-            argv[launch.data_at] = str(reading)
-        if launch.restrict is not None:
-            launch.restrict()
-        codes.append(subprocess.Popen(argv, stdin=subprocess.DEVNULL, pass_fds=(reading,)).wait())
-        os.close(reading)
+        codes.append(_popen(launch, Path("/"), os.environ, subprocess.DEVNULL).wait())
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
+    if launch.finish is not None:
+        launch.finish()
     assert codes == [0]
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from qcode.cli.flags import UsageError
-from qcode.config.errors import ConfigError
+from qcode.cli.arguments import UsageError
 from qcode.protocol.errors import (
+    ConfigError,
     CredentialError,
     ExitCode,
     InputError,

@@ -126,6 +126,32 @@ def test_a_value_is_replaced_copied_and_pickled(make: Maker) -> None:
         assert again == value
 
 
+@values.dataclass(slots=True)
+class Changing:
+    """A value that is not frozen."""
+
+    name: str
+    size: int = 0
+    shown: str = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.shown = self.name.upper()
+
+
+def test_a_value_that_is_not_frozen_can_be_written_to_and_has_no_hash() -> None:
+    value = Changing("a")
+    value.size += 2
+    assert value == Changing("a", 2)
+    assert repr(value) == "Changing(name='a', size=2, shown='A')"
+    assert pickle.loads(pickle.dumps(value)) == value
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(value)
+    with pytest.raises(AttributeError):
+        value.other = 1  # type: ignore[attr-defined]  # it has slots
+    with pytest.raises(TypeError):
+        Changing("a", 2, "b")  # type: ignore[call-arg]  # the class sets it itself
+
+
 def test_a_value_is_taken_apart_by_a_pattern() -> None:
     match Ours("a", 9):
         case Ours(name, size):
@@ -147,7 +173,7 @@ def test_a_method_of_its_own_is_kept() -> None:
 def test_what_it_cannot_do_is_refused() -> None:
     make: Any = values.dataclass
     with pytest.raises(TypeError):
-        make(frozen=False, slots=True)
+        make(frozen=True, slots=False)
     with pytest.raises(TypeError, match="position"):
 
         @values.dataclass(frozen=True, slots=True)

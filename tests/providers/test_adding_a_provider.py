@@ -16,8 +16,9 @@ import pytest
 
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import ToolFinished
+from qcode.protocol.model import RetrySettings
+from tests.fakes.conversation import Model, ended, stage
 from tests.providers.loopback import Answer, Loopback
-from tests.providers.text_calls.conversations import converse, ended, play
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/adding-a-provider.md").read_text(encoding="utf-8")
@@ -101,8 +102,10 @@ def provider_at(copy: str, url: str) -> Any:
 def play_a_turn(copy: str) -> None:
     async def main() -> dict[str, Any]:
         async with Loopback(answer(CALLS), answer(CUT), answer(CUT), answer(DONE)) as server:
-            conversation = converse(Path(copy), provider_at(copy, server.url))
-            events = await play(conversation, "write it")
+            model = Model(retries=RetrySettings(max_retries=0))
+            it = stage(Path(copy), provider_at(copy, server.url), model, mode="bypass")
+            events = await it.play("write it")
+            await it.conversation.close()
             return {
                 "answer": ended(events).text,
                 "outcome": ended(events).outcome.value,

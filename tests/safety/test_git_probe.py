@@ -225,13 +225,43 @@ def test_secret_that_any_commit_holds_is_found_also_by_a_probe_that_looked_befor
     assert before().find_history_secrets() == (".env",)
 
 
+@pytest.mark.parametrize("is_annotated", [False, True])
+def test_a_tag_of_a_file_does_not_hide_its_name(repo: Path, is_annotated: bool) -> None:
+    commit(repo, ".env")
+    before = probe(repo)
+    git(repo, "tag", *(("-a", "-m", "x") if is_annotated else ()), "note", "HEAD:.env")
+    git(repo, "rm", "-q", ".env")
+    git(repo, "commit", "-qm", "remove")
+    assert before().find_history_secrets() == (".env",)
+    git(repo, "tag", "-d", "note")
+    assert before().find_history_secrets() == (".env",)
+
+
+def test_a_tag_of_a_file_that_holds_no_secret_does_not_ask(repo: Path) -> None:
+    git(repo, "tag", "public-key", "HEAD:a.py")
+    git(repo, "tag", "-a", "-m", "x", "v1")
+    git(repo, "tag", "tree", "HEAD^{tree}")
+    assert probe(repo)().find_history_secrets() == ()
+
+
+@pytest.mark.parametrize("place", ["FETCH_HEAD", "logs/refs/tags/note"])
+def test_a_file_that_only_a_reflog_or_a_head_names_counts_as_a_secret(repo: Path, place: str) -> None:
+    blob, head = git(repo, "rev-parse", "HEAD:a.py").strip(), git(repo, "rev-parse", "HEAD").strip()
+    git(repo, "tag", "note")
+    path = repo / ".git" / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = f"{blob} {head} n <n@x> 1700000000 +0000\tx" if place.startswith("logs") else blob
+    path.write_text(f"{line}\n")
+    assert probe(repo)().find_history_secrets() == ("a file without a name",)
+
+
 def test_history_that_was_searched_is_not_searched_again(repo: Path, tmp_path: Path) -> None:
     found = probe(repo, PATH=f"{counting_git(tmp_path)}:{PATH}")
     for _ in range(3):
         assert found().find_history_secrets() == ()
         assert secrets_of(found) == ()
     commands = (tmp_path / "commands").read_text().splitlines()
-    assert len([line for line in commands if "rev-list" in line]) == 1
+    assert len([line for line in commands if "rev-list" in line and "--no-walk" not in line]) == 1
     assert len([line for line in commands if "ls-files" in line]) == 1
     commit(repo, "b.py")
     assert found().find_history_secrets() == ()

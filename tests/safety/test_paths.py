@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.safety.paths import judge_path
+from qcode.safety.paths import Ground, PathJudge, follow, judge_path
 from qcode.safety.verdict import Access, Verdict
 
 ROWS = [json.loads(line) for line in (Path(__file__).parent / "data/paths.jsonl").read_text("utf-8").splitlines()]
@@ -236,3 +236,25 @@ def test_any_text_has_a_verdict_and_leaving_is_never_allowed(path: str, access: 
     if verdict.is_allowed:
         lexical = os.path.normpath(path if path.startswith("/") else f"{root}/{path}")
         assert lexical == str(root) or lexical.startswith(f"{root}/")
+
+
+PARTS = st.sampled_from(["a", "b", "f", "to_a", "to_f", "out", "loop", "gone", ".", "..", ""])
+
+
+@given(st.lists(st.tuples(st.booleans(), st.lists(PARTS, min_size=1, max_size=5)), min_size=1, max_size=8))
+def test_a_folder_that_is_followed_once_gives_the_same_trails(
+    tmp_path_factory: pytest.TempPathFactory, paths: list[tuple[bool, list[str]]]
+) -> None:
+    root = tmp_path_factory.getbasetemp() / "followed"
+    if not root.exists():
+        (root / "a/b").mkdir(parents=True)
+        (root / "a/f").write_text("x\n")
+        for folder in (root, root / "a"):
+            for name, target in (("to_a", root / "a"), ("to_f", "a/f"), ("out", ".."), ("loop", "loop")):
+                (folder / name).symlink_to(target)
+    judge = PathJudge(Ground(root))
+    for is_absolute, parts in paths:
+        path = f"{root}/{'/'.join(parts)}" if is_absolute else "/".join(parts) or "."
+        expected = follow(path if path.startswith("/") else f"{root}/{path}")
+        trail = judge.trail(path)
+        assert (trail.points, trail.target, trail.is_loop) == (expected.points, expected.target, expected.is_loop)

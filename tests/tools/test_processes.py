@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.protocol.launch import Launch
+from qcode.protocol.tools import Launch
 from qcode.safety.sandbox import kernel
 from qcode.tools.processes import run_program
 
@@ -62,6 +62,19 @@ def test_data_is_read_from_the_inherited_descriptor(tmp_path: Path) -> None:
     launch = Launch(("/bin/bash", "-c", 'cat <&"$0"; echo; ls /proc/self/fd', "{fd}"), data=b"given", data_at=3)
     code, text = asyncio.run(output_of(launch, tmp_path))
     assert (code, text.split("\n")[0]) == (0, "given")
+
+
+@pytest.mark.parametrize("restrict", [None, lambda: None], ids=["plain", "restricted"])
+def test_a_program_inherits_no_other_descriptor(tmp_path: Path, restrict: Callable[[], None] | None) -> None:
+    reading, writing = os.pipe()
+    os.set_inheritable(writing, True)
+    try:
+        launch = Launch(("/bin/bash", "-c", f"echo leaked >&{writing}"), restrict)
+        code, _ = asyncio.run(output_of(launch, tmp_path))
+    finally:
+        os.close(writing)
+        os.close(reading)
+    assert code != 0
 
 
 def test_the_end_of_a_sandbox_is_reported_after_the_output_and_after_everything_ended(tmp_path: Path) -> None:

@@ -61,6 +61,13 @@ def test_what_runs_unasked_and_what_runs_commands_is_known_by_name() -> None:
     assert by_kind[Fetches] == {"fetch", "web_search"}
 
 
+def test_the_way_to_edit_and_what_no_sub_agent_is_offered_are_known_by_name() -> None:
+    ways = {way: {name for name, spec in SPECS.items() if spec.edits_by == way} for way in ("passage", "patch")}
+    assert ways == {"passage": {"edit", "multi_edit"}, "patch": {"apply_patch"}}
+    kept = {name for name, spec in SPECS.items() if not spec.is_for_sub_agents}
+    assert kept == {"agent", "todo", "ask_person", "exit_plan_mode"}
+
+
 @pytest.mark.parametrize("name", [name for name, spec in SPECS.items() if isinstance(spec.safety, Files)])
 def test_a_file_tool_names_its_paths_or_says_why_not(name: str) -> None:
     safety = SPECS[name].safety

@@ -63,7 +63,7 @@ class Running:
         await self.pilot.pause()
 
 
-def make_agent(conversation: ScriptedConversation | Conversation, **given: Any) -> StagedAgent:
+def make_agent(conversation: Conversation, **given: Any) -> StagedAgent:
     """Return an agent on a conversation; `given` are `Services` and what `run_context` takes."""
     services = Services(**{name: value for name, value in given.items() if name in _SERVICES})
     context = run_context(**{name: value for name, value in given.items() if name not in _SERVICES})
@@ -71,7 +71,7 @@ def make_agent(conversation: ScriptedConversation | Conversation, **given: Any) 
 
 
 def make_app(
-    conversation: ScriptedConversation | Conversation,
+    conversation: Conversation,
     clock: FixedClock | None = None,
     *,
     welcome: Welcome = WELCOME,
@@ -92,7 +92,7 @@ async def at_work(app: QcodeApp, pilot: Pilot[int]) -> None:
 
 @asynccontextmanager
 async def running(
-    conversation: ScriptedConversation | Conversation, *, size: tuple[int, int] = (80, 24), **given: Any
+    conversation: Conversation, *, size: tuple[int, int] = (80, 24), **given: Any
 ) -> AsyncIterator[Running]:
     clock = FixedClock()
     app = make_app(conversation, clock, **given)

@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from qcode.protocol.approvals import ToolApproval
 from qcode.protocol.events import (
     ApprovalRequested,
     Retry,
@@ -52,7 +53,7 @@ def _script() -> Script:
         TextDelta(0, "string\n3. an f-string instead of `+`"),
         reply("", edit, stop=StopReason.TOOL_USE),
         UsageUpdated(Usage(11_800, 640), None, 12_440, 200_000),
-        ApprovalRequested(edit, "Change greeting.py (+3 -2 lines)?", _DIFF, "edit(greeting.py)"),
+        ApprovalRequested(ToolApproval(edit, "Change greeting.py (+3 -2 lines)?", _DIFF, "edit(greeting.py)")),
         UntilAnswered("c2"),
     ]
 

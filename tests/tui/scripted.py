@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncGenerator, Collection, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from qcode.protocol.approvals import NO_OPTIONS, Answer, ApprovalMode, TurnOptions
+from qcode.agent.checkpoints.checkpoints import Checkpoints
+from qcode.agent.checkpoints.rewind import FileDiff, OwnMessage, RewindPlan, RewindReport, What
+from qcode.agent.conversation import Conversation
+from qcode.agent.reports import TurnUsage
+from qcode.agent.sessions.export import ExportForm
+from qcode.agent.sessions.library import Library, SessionInfo
+from qcode.agent.toolbox import Background
+from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, Decision, TurnOptions
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, ReplyFinished, StepStarted, TurnEnded, TurnEvent, TurnStarted
-from qcode.protocol.library import ExportForm, SessionInfo
 from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant, user
 from qcode.protocol.model import Effort
 from qcode.protocol.reply import Limit, Outcome, StopReason, TextDelta
-from qcode.protocol.reports import Reports, TurnUsage
-from qcode.protocol.rewinding import FileDiff, OwnMessage, RewindPlan, RewindReport, What
 from qcode.protocol.usage import Usage
 
 
@@ -41,8 +45,16 @@ Step = TurnEvent | Gate | UntilAnswered | Exception
 Script = Iterable[Step]
 
 
-class ScriptedConversation:
+class ScriptedConversation(Conversation):
     """Plays `scripts` in order, one for each submit; after them, turns that end at once."""
+
+    session_id = "s1"
+    model = ""
+    mode: ApprovalMode = "default"
+    messages: tuple[Message, ...] = ()
+    takes_images = True
+    background: ScriptedBackground
+    library: ScriptedLibrary
 
     def __init__(
         self,
@@ -52,18 +64,16 @@ class ScriptedConversation:
         messages: tuple[Message, ...] = (),
     ) -> None:
         self._scripts = list(scripts)
-        self.session_id = "s1"
         self.model = model
-        self.mode: ApprovalMode = mode
+        self.mode = mode
         self.messages = messages
         self.prompts: list[str] = []
-        self.answers: list[tuple[str, Answer]] = []
+        self.answers: list[tuple[str, Decision]] = []
         self.steered: list[str] = []
         self.joined: set[str] = set()
         self.kept: tuple[Block, ...] = ()
         self.attached: list[tuple[Block, ...]] = []
         self.options: list[TurnOptions] = []
-        self.takes_images = True
         self.background = ScriptedBackground()
         self.library = ScriptedLibrary()
         self.thinking_models: tuple[str, ...] = ()
@@ -82,7 +92,7 @@ class ScriptedConversation:
 
     async def submit(
         self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
-    ) -> AsyncIterator[TurnEvent]:
+    ) -> AsyncGenerator[TurnEvent]:
         self.prompts.append(prompt)
         self.attached.append(attached)
         self.options.append(options)
@@ -105,7 +115,7 @@ class ScriptedConversation:
                 yield ended(Outcome.CANCELLED)
                 return
 
-    async def compact(self, focus: str = "") -> AsyncIterator[TurnEvent]:
+    async def compact(self, focus: str = "") -> AsyncGenerator[TurnEvent]:
         self.prompts.append(f"/compact {focus}".rstrip())
         yield ended()
 
@@ -113,12 +123,8 @@ class ScriptedConversation:
     def rewinds(self) -> ScriptedRewinds:
         return ScriptedRewinds()
 
-    @property
-    def reports(self) -> Reports:
-        raise NotImplementedError("tests of reports use a real conversation")
-
-    def answer(self, call_id: str, answer: Answer) -> None:
-        self.answers.append((call_id, answer))
+    def answer(self, approval_id: str, decision: Decision) -> None:
+        self.answers.append((approval_id, decision))
         self._answered.set()
 
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
@@ -155,11 +161,12 @@ class ScriptedConversation:
                 wait.cancel()
 
 
-class ScriptedBackground:
+class ScriptedBackground(Background):
     """`calls` is what a test says that could be moved."""
 
+    calls: tuple[str, ...] = ()
+
     def __init__(self) -> None:
-        self.calls: tuple[str, ...] = ()
         self.moved: list[str] = []
         self.refusal = ""
 
@@ -169,11 +176,12 @@ class ScriptedBackground:
         self.moved.append(call_id)
 
 
-class ScriptedLibrary:
+class ScriptedLibrary(Library):
     """One session, named `title`; `made` is what naming it used, its name `named` from then on."""
 
+    title = ""
+
     def __init__(self) -> None:
-        self.title = ""
         self.named = ""
         self.made: TurnUsage | None = None
 
@@ -208,8 +216,11 @@ class ScriptedLibrary:
         return ""
 
 
-class ScriptedRewinds:
+class ScriptedRewinds(Checkpoints):
     """There is never anything to go back to."""
+
+    def __init__(self) -> None:
+        pass
 
     def own_messages(self) -> tuple[OwnMessage, ...]:
         return ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from qcode.agent.agent import Agent
 from qcode.agent.choices import Choices
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from qcode.agent.conversation import Conversation
     from qcode.agent.offered_tools import OfferedTool
     from tests.tui.controlling import Project
-    from tests.tui.scripted import ScriptedConversation
 
 NOWHERE = Path("/proc/nowhere")
 """A folder that is not there and cannot be made."""
@@ -157,12 +156,10 @@ class Services:
 class StagedAgent(Agent):
     """An agent on a scripted conversation, or a real one."""
 
-    def __init__(
-        self, conversation: ScriptedConversation | Conversation, context: RunContext, services: Services
-    ) -> None:
+    def __init__(self, conversation: Conversation, context: RunContext, services: Services) -> None:
         self.context = context
         self.services = services
-        self._conversation = cast("Conversation", conversation)
+        self.conversation = conversation
         self.models = services.models or ScriptedOffering()
         self.keys = services.connect or ScriptedConnecting()
         self.settings = services.settings or SettingsService(context)
@@ -171,16 +168,12 @@ class StagedAgent(Agent):
         self.trust = StagedTrust(services.trust, services.is_trusted)
         self.toolbox = StagedToolbox(services.servers, services.run_line, services.has_sandbox or (lambda: True))
         policy = Policy("default", Rules.of(), True, NOWHERE, probes=NO_SANDBOX)
-        self._permissions = Permissions(
+        self.permissions = Permissions(
             policy, Origins({}, "the default", KeptRules(NOWHERE, Path(__file__).parent)), lambda: 0.0
         )
         self.memory = Memory(NOWHERE, NOWHERE, NOWHERE, lambda: True)
         if services.project is not None:
-            self._permissions, self.memory = services.project.permissions, services.project.memory
-
-    @property
-    def permissions(self) -> Permissions:
-        return self._permissions
+            self.permissions, self.memory = services.project.permissions, services.project.memory
 
     def start_notices(self) -> tuple[Notice, ...]:
         return self.services.notices

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from qcode.protocol.approvals import ToolApproval
 from qcode.protocol.events import (
     AgentEvent,
     ApprovalRequested,
@@ -55,14 +56,14 @@ def test_its_steps_and_tokens_are_said_while_it_works() -> None:
 
 
 def test_no_card_of_its_own_is_made_for_a_call_inside() -> None:
-    question = ApprovalRequested(READ, "Read it?", "", agent="look around")
+    question = ApprovalRequested(ToolApproval(READ, "Read it?", "", agent="look around"))
     shown = present(reply("", STARTS), ToolStarted(STARTS), *inside(ToolStarted(READ)), question)
     assert [made[1] for made in shown.of("card")] == ["a1"]
     assert shown.of("ask") == [("ask", "a1/c1")]
 
 
 def test_a_question_of_it_is_taken_back_when_its_call_or_all_of_it_is_over() -> None:
-    question = ApprovalRequested(READ, "Read it?", "", agent="look around")
+    question = ApprovalRequested(ToolApproval(READ, "Read it?", "", agent="look around"))
     over = ToolFinished(STARTS, ToolOutcome("done"), "done")
     for last in (*inside(ToolFinished(READ, ToolOutcome(""), "cancelled")), over, ended()):
         shown = present(reply("", STARTS), ToolStarted(STARTS), *inside(StepStarted(1)), question, last)
@@ -70,7 +71,7 @@ def test_a_question_of_it_is_taken_back_when_its_call_or_all_of_it_is_over() -> 
 
 
 def test_a_question_says_which_sub_agent_asks() -> None:
-    question = ApprovalRequested(READ, "Read it?", "", agent="look\naround \x1b[31m")
+    question = ToolApproval(READ, "Read it?", "", agent="look\naround \x1b[31m")
     assert asked_by(question).startswith("The sub-agent “look")
     assert "\x1b" not in asked_by(question)
     assert "\n" not in asked_by(question)

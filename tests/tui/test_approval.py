@@ -6,25 +6,37 @@ from dataclasses import replace
 
 import pytest
 
-from qcode.protocol.approvals import Answer
-from qcode.protocol.events import ApprovalRequested, Choice, ReplyFinished, ToolFinished, ToolStarted
+from qcode.protocol.approvals import (
+    AcceptPlan,
+    Allow,
+    Answer,
+    CallApproval,
+    Choice,
+    Decision,
+    Deny,
+    PlanApproval,
+    Question,
+    RepeatedCall,
+    ToolApproval,
+)
+from qcode.protocol.events import ApprovalRequested, ReplyFinished, ToolFinished, ToolStarted
 from qcode.protocol.reply import StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import visible_lines
-from qcode.tui.panels.approval import AGAIN, GUARD_SECONDS, options_for, preview_content
+from qcode.tui.panels.approval import AGAIN, GUARD_SECONDS, form_of, preview_content
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply, says
 
 CALL = call()
 
 
-def _request(rule: str = "shell(ls *)", preview: str = "ls -la", call_id: str = "c1") -> ApprovalRequested:
-    return ApprovalRequested(call(call_id=call_id), "Run this command?", preview, rule)
+def _request(rule: str = "shell(ls *)", preview: str = "ls -la", call_id: str = "c1") -> ToolApproval:
+    return ToolApproval(call(call_id=call_id), "Run this command?", preview, rule)
 
 
-def _asking(request: ApprovalRequested) -> Script:
+def _asking(approval: CallApproval) -> Script:
     result = ToolFinished(CALL, ToolOutcome("total 0"), "done")
-    return [_finished(), request, UntilAnswered("c1"), ToolStarted(CALL), result, ended()]
+    return [_finished(), ApprovalRequested(approval), UntilAnswered("c1"), ToolStarted(CALL), result, ended()]
 
 
 def _finished() -> ReplyFinished:
@@ -40,17 +52,17 @@ async def _until_asked(run: Running) -> None:
 @pytest.mark.parametrize(
     ("keys", "answer"),
     [
-        (("1",), Answer(True)),
-        (("y",), Answer(True)),
-        (("enter",), Answer(True)),
-        (("2",), Answer(True, "always")),
-        (("a",), Answer(True, "always")),
-        (("down", "enter"), Answer(True, "always")),
-        (("3",), Answer(False)),
-        (("n",), Answer(False)),
-        (("up", "up", "enter"), Answer(False)),
-        (("4", *"use -a", "enter"), Answer(False, reason="use -a")),
-        (("t", *"no", "enter"), Answer(False, reason="no")),
+        (("1",), Allow()),
+        (("y",), Allow()),
+        (("enter",), Allow()),
+        (("2",), Allow("session")),
+        (("a",), Allow("session")),
+        (("down", "enter"), Allow("session")),
+        (("3",), Deny()),
+        (("n",), Deny()),
+        (("up", "up", "enter"), Deny()),
+        (("4", *"use -a", "enter"), Deny("use -a")),
+        (("t", *"no", "enter"), Deny("no")),
     ],
 )
 def test_numbers_letters_and_arrows_answer(keys: tuple[str, ...], answer: Answer) -> None:
@@ -69,8 +81,12 @@ def test_numbers_letters_and_arrows_answer(keys: tuple[str, ...], answer: Answer
     drive(test, conversation)
 
 
+def _numbers(approval: CallApproval) -> list[str]:
+    return [option.number for option in form_of(approval).options]
+
+
 def test_without_a_rule_always_is_not_offered() -> None:
-    assert [option.kind for option in options_for(_request(rule=""))] == ["once", "no", "tell"]
+    assert _numbers(_request(rule="")) == ["1", "3", "4"]
     conversation = ScriptedConversation(_asking(_request(rule="")))
 
     async def test(run: Running) -> None:
@@ -83,7 +99,7 @@ def test_without_a_rule_always_is_not_offered() -> None:
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("3")
         await run.until_idle()
-        assert conversation.answers == [("c1", Answer(False))]
+        assert conversation.answers == [("c1", Deny())]
 
     drive(test, conversation)
 
@@ -116,26 +132,27 @@ def test_keys_in_the_first_300_ms_are_ignored_and_so_is_the_rest_of_their_burst(
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("y")
         await run.until_idle()
-        assert conversation.answers == [("c1", Answer(True))]
+        assert conversation.answers == [("c1", Allow())]
 
     drive(test, conversation)
 
 
 def test_a_second_question_has_its_own_300_ms() -> None:
     second = _request(call_id="c2")
-    script: Script = [_finished(), _request(), second, UntilAnswered("c1"), UntilAnswered("c2"), ended()]
+    asked = [ApprovalRequested(_request()), ApprovalRequested(second)]
+    script: Script = [_finished(), *asked, UntilAnswered("c1"), UntilAnswered("c2"), ended()]
     conversation = ScriptedConversation(script)
 
     async def test(run: Running) -> None:
         await _until_asked(run)
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("y", "y")
-        assert conversation.answers == [("c1", Answer(True))]
+        assert conversation.answers == [("c1", Allow())]
         assert run.app.parts.approval.request == second
         run.clock.now += 2 * GUARD_SECONDS
         await run.pilot.press("n")
         await run.until_idle()
-        assert conversation.answers[1:] == [("c2", Answer(False))]
+        assert conversation.answers[1:] == [("c2", Deny())]
 
     drive(test, conversation)
 
@@ -147,7 +164,7 @@ def test_escape_denies_and_cancels_the_turn() -> None:
         await _until_asked(run)
         await run.pilot.press("escape")
         await run.until_idle()
-        assert conversation.answers == [("c1", Answer(False))]
+        assert conversation.answers == [("c1", Deny())]
         assert conversation.cancels == 1
         assert not run.app.parts.approval.display
         assert "interrupted" in run.text
@@ -167,7 +184,7 @@ def test_escape_in_the_reason_goes_back_to_the_choices() -> None:
         assert conversation.cancels == 0
         await run.pilot.press("n")
         await run.until_idle()
-        assert conversation.answers == [("c1", Answer(False))]
+        assert conversation.answers == [("c1", Deny())]
 
     drive(test, conversation)
 
@@ -175,7 +192,7 @@ def test_escape_in_the_reason_goes_back_to_the_choices() -> None:
 def test_the_transcript_scrolls_and_the_prompt_keeps_its_text_meanwhile() -> None:
     text = "\n\n".join(f"line {number}" for number in range(100))
     gate = Gate()
-    script: Script = [*says(text), gate, _request(), UntilAnswered("c1"), ended()]
+    script: Script = [*says(text), gate, ApprovalRequested(_request()), UntilAnswered("c1"), ended()]
     conversation = ScriptedConversation(script)
 
     async def test(run: Running) -> None:
@@ -200,7 +217,7 @@ def test_the_transcript_scrolls_and_the_prompt_keeps_its_text_meanwhile() -> Non
 def test_a_request_settled_elsewhere_is_withdrawn() -> None:
     gate = Gate()
     settled = ToolFinished(CALL, ToolOutcome("timed out", is_error=True), "failed")
-    conversation = ScriptedConversation([_finished(), _request(), gate, settled, ended()])
+    conversation = ScriptedConversation([_finished(), ApprovalRequested(_request()), gate, settled, ended()])
 
     async def test(run: Running) -> None:
         await _until_asked(run)
@@ -265,7 +282,7 @@ def test_a_diff_has_line_numbers_and_keeps_every_line() -> None:
 
 
 def test_brackets_in_a_question_are_no_markup() -> None:
-    request = ApprovalRequested(CALL, "Run [bold]this[/]?", "echo [red]x[/red] [/]", "shell([x])")
+    request = ApprovalRequested(ToolApproval(CALL, "Run [bold]this[/]?", "echo [red]x[/red] [/]", "shell([x])"))
     conversation = ScriptedConversation([_finished(), request, UntilAnswered("c1"), ended()])
 
     async def test(run: Running) -> None:
@@ -281,27 +298,25 @@ def test_brackets_in_a_question_are_no_markup() -> None:
     drive(test, conversation)
 
 
-QUESTION = ApprovalRequested(
-    CALL, "Which colour?", "It is used\neverywhere.", kind="question", choices=(Choice("Red"), Choice("Blue", "as now"))
-)
+QUESTION = Question(CALL, "Which colour?", "It is used\neverywhere.", choices=(Choice("Red"), Choice("Blue", "as now")))
 
 
 @pytest.mark.parametrize(
     ("request_", "keys", "answer"),
     [
-        (QUESTION, ("1",), Answer(True, text="Red")),
-        (QUESTION, ("down", "enter"), Answer(True, text="Blue")),
-        (QUESTION, ("3", *"green", "enter"), Answer(True, text="green")),
-        (QUESTION, ("t", "enter", *"no", "enter"), Answer(True, text="no")),
-        (QUESTION, ("up", "enter", *"x", "escape", "2"), Answer(True, text="Blue")),
-        (replace(QUESTION, choices=()), ("enter", *"any", "enter"), Answer(True, text="any")),
-        (replace(QUESTION, choices=()), ("1", *"1", "enter"), Answer(True, text="1")),
-        (ApprovalRequested(CALL, "Run it again?", "ls", kind="repeat"), ("y",), Answer(True)),
-        (ApprovalRequested(CALL, "Run it again?", "ls", kind="repeat"), ("n",), Answer(False, reason=AGAIN)),
+        (QUESTION, ("1",), Answer("Red")),
+        (QUESTION, ("down", "enter"), Answer("Blue")),
+        (QUESTION, ("3", *"green", "enter"), Answer("green")),
+        (QUESTION, ("t", "enter", *"no", "enter"), Answer("no")),
+        (QUESTION, ("up", "enter", *"x", "escape", "2"), Answer("Blue")),
+        (replace(QUESTION, choices=()), ("enter", *"any", "enter"), Answer("any")),
+        (replace(QUESTION, choices=()), ("1", *"1", "enter"), Answer("1")),
+        (RepeatedCall(CALL, "Run it again?", "ls"), ("y",), Allow()),
+        (RepeatedCall(CALL, "Run it again?", "ls"), ("n",), Deny(AGAIN)),
     ],
 )
 def test_a_question_is_answered_with_a_choice_or_in_words(
-    request_: ApprovalRequested, keys: tuple[str, ...], answer: Answer
+    request_: CallApproval, keys: tuple[str, ...], answer: Decision
 ) -> None:
     conversation = ScriptedConversation(_asking(request_))
 
@@ -332,23 +347,23 @@ def test_keys_of_the_first_moment_do_not_choose_an_answer() -> None:
     drive(test, conversation)
 
 
-PLAN = ApprovalRequested(
-    call("exit_plan_mode", '{"plan": "# Cache"}'), "Go on with it?", "# Cache\n\n1. **add** it", kind="plan"
-)
+PLAN = PlanApproval(call("exit_plan_mode", '{"plan": "# Cache"}'), "Go on with it?", "# Cache\n\n1. **add** it")
 
 
 @pytest.mark.parametrize(
     ("keys", "answer"),
     [
-        (("1",), Answer(True, mode="accept-edits")),
-        (("y",), Answer(True, mode="accept-edits")),
-        (("2",), Answer(True, mode="default")),
-        (("3",), Answer(False)),
-        (("t", *"less", "enter"), Answer(False, reason="less")),
+        (("1",), AcceptPlan("accept-edits")),
+        (("y",), AcceptPlan("accept-edits")),
+        (("2",), AcceptPlan("default")),
+        (("3",), Deny()),
+        (("t", *"less", "enter"), Deny("less")),
     ],
 )
-def test_a_plan_is_approved_with_a_mode_or_sent_back(keys: tuple[str, ...], answer: Answer) -> None:
-    conversation = ScriptedConversation([reply("", PLAN.call), PLAN, UntilAnswered("c1"), ended()], mode="plan")
+def test_a_plan_is_approved_with_a_mode_or_sent_back(keys: tuple[str, ...], answer: Decision) -> None:
+    conversation = ScriptedConversation(
+        [reply("", PLAN.call), ApprovalRequested(PLAN), UntilAnswered("c1"), ended()], mode="plan"
+    )
 
     async def test(run: Running) -> None:
         await _until_asked(run)
@@ -362,11 +377,12 @@ def test_a_plan_is_approved_with_a_mode_or_sent_back(keys: tuple[str, ...], answ
 
 def test_the_status_line_shows_the_mode_that_an_approved_plan_brought() -> None:
     class Planning(ScriptedConversation):
-        def answer(self, call_id: str, answer: Answer) -> None:
-            self.mode = answer.mode or self.mode
-            super().answer(call_id, answer)
+        def answer(self, approval_id: str, decision: Decision) -> None:
+            assert isinstance(decision, AcceptPlan)
+            self.mode = decision.mode
+            super().answer(approval_id, decision)
 
-    conversation = Planning([reply("", PLAN.call), PLAN, UntilAnswered("c1"), ended()], mode="plan")
+    conversation = Planning([reply("", PLAN.call), ApprovalRequested(PLAN), UntilAnswered("c1"), ended()], mode="plan")
 
     async def test(run: Running) -> None:
         await _until_asked(run)
@@ -380,9 +396,9 @@ def test_the_status_line_shows_the_mode_that_an_approved_plan_brought() -> None:
 
 def test_always_in_this_folder_is_offered_last_and_only_where_it_can_be_kept() -> None:
     request = replace(_request(), is_keepable=True)
-    assert [option.number for option in options_for(request)] == ["1", "2", "3", "4", "5"]
-    assert [option.kind for option in options_for(_request())] == ["once", "always", "no", "tell"]
-    assert [option.kind for option in options_for(replace(request, rule=""))] == ["once", "no", "tell"]
+    assert _numbers(request) == ["1", "2", "3", "4", "5"]
+    assert _numbers(_request()) == ["1", "2", "3", "4"]
+    assert _numbers(replace(request, rule="")) == ["1", "3", "4"]
     conversation = ScriptedConversation(_asking(request))
 
     async def test(run: Running) -> None:
@@ -390,6 +406,6 @@ def test_always_in_this_folder_is_offered_last_and_only_where_it_can_be_kept() -
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("f")
         await run.until_idle()
-        assert conversation.answers == [("c1", Answer(True, "folder"))]
+        assert conversation.answers == [("c1", Allow("folder"))]
 
     drive(test, conversation)

@@ -14,10 +14,19 @@ from typing import Any
 import pexpect
 import pytest
 
-from qcode.protocol.approvals import Answer
+from qcode.protocol.approvals import (
+    AcceptPlan,
+    Allow,
+    Answer,
+    Choice,
+    Decision,
+    Deny,
+    PlanApproval,
+    Question,
+    ToolApproval,
+)
 from qcode.protocol.events import (
     ApprovalRequested,
-    Choice,
     OutputEscalated,
     PartialRestored,
     Retry,
@@ -108,21 +117,21 @@ def test_nothing_that_moves_a_cursor_is_ever_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "allowed", "scope", "reason"),
+    ("typed", "decision"),
     [
-        (["1"], True, "once", ""),
-        (["2"], True, "always", ""),
-        (["3"], False, "once", ""),
-        (["4", "use rg"], False, "once", "use rg"),
-        (["yes", "0", "9", "1"], True, "once", ""),
+        (["1"], Allow()),
+        (["2"], Allow("session")),
+        (["3"], Deny()),
+        (["4", "use rg"], Deny("use rg")),
+        (["yes", "0", "9", "1"], Allow()),
     ],
 )
-def test_a_question_is_answered_by_number(typed: list[str], allowed: bool, scope: str, reason: str) -> None:
+def test_a_question_is_answered_by_number(typed: list[str], decision: Decision) -> None:
     shell = call("shell", '{"command": "ls"}')
     script: Script = [
         StepStarted(1),
         reply("", shell),
-        ApprovalRequested(shell, "Run ls?", "ls \u200b-la", "shell(ls)"),
+        ApprovalRequested(ToolApproval(shell, "Run ls?", "ls \u200b-la", "shell(ls)")),
         UntilAnswered("c1"),
         ended(),
     ]
@@ -136,13 +145,12 @@ def test_a_question_is_answered_by_number(typed: list[str], allowed: bool, scope
         "3. No",
         "4. No, and tell it what to do",
     ]
-    answer = dict(conversation.answers)["c1"]
-    assert (answer.is_allowed, answer.scope, answer.reason) == (allowed, scope, reason)
+    assert conversation.answers == [("c1", decision)]
 
 
 def test_what_was_typed_before_a_question_does_not_answer_it() -> None:
     shell = call("shell")
-    script: Script = [ApprovalRequested(shell, "Run?", "ls", ""), UntilAnswered("c1"), ended()]
+    script: Script = [ApprovalRequested(ToolApproval(shell, "Run?", "ls")), UntilAnswered("c1"), ended()]
     typed = Typed(["go", "2"])
     app = LinearApp(make_agent(ScriptedConversation(script)), WELCOME, typed, clock=FixedClock())
     asyncio.run(app.run())
@@ -151,9 +159,11 @@ def test_what_was_typed_before_a_question_does_not_answer_it() -> None:
 
 def test_the_end_of_input_at_a_question_denies_and_leaves() -> None:
     shell = call("shell")
-    conversation = ScriptedConversation([ApprovalRequested(shell, "Run?", "ls", ""), UntilAnswered("c1"), ended()])
+    conversation = ScriptedConversation(
+        [ApprovalRequested(ToolApproval(shell, "Run?", "ls")), UntilAnswered("c1"), ended()]
+    )
     talk(conversation, "go")
-    assert not dict(conversation.answers)["c1"].is_allowed
+    assert conversation.answers == [("c1", Deny())]
 
 
 def test_recovery_is_told_in_sentences() -> None:
@@ -237,13 +247,14 @@ def test_a_turn_that_fails_inside_is_told_and_the_session_goes_on() -> None:
 SCRIPT = """
 import sys
 from qcode.tui.linear import talk_in_lines
+from qcode.protocol.approvals import ToolApproval
 from qcode.protocol.events import ApprovalRequested
 from qcode.protocol.reply import TextDelta
 from tests.tui.harness import make_agent
 from tests.tui.scripted import Gate, ScriptedConversation, UntilAnswered, call, ended, says
 from tests.tui.stage import WELCOME
 
-ask = ApprovalRequested(call(), "Run ls?", "ls", "shell(ls)")
+ask = ApprovalRequested(ToolApproval(call(), "Run ls?", "ls", "shell(ls)"))
 conversation = ScriptedConversation(
     [*says("a reply"), ended()], [ask, UntilAnswered("c1"), ended()], [TextDelta(0, "half\\n"), Gate()]
 )
@@ -280,7 +291,7 @@ def test_a_session_in_a_real_terminal_that_can_only_write_lines(tmp_path: Path) 
     child.close()
     assert child.exitstatus == 0
     assert "code 0 ['hello', 'run it', 'more']" in child.before
-    assert "is_allowed=True" in child.before
+    assert "Allow(" in child.before
     assert "\x1b" not in child.before
 
 
@@ -318,24 +329,24 @@ def test_changes_of_the_list_of_todos_are_told_in_words() -> None:
 
 def test_a_plan_is_approved_by_number_with_its_mode() -> None:
     asks = call("exit_plan_mode", '{"plan": "# Cache"}')
-    request = ApprovalRequested(asks, "Go on with it?", "# Cache\n\n1. add it", kind="plan")
+    request = ApprovalRequested(PlanApproval(asks, "Go on with it?", "# Cache\n\n1. add it"))
     conversation = ScriptedConversation([reply("", asks), request, UntilAnswered("c1"), ended()])
     lines = talk(conversation, "plan it", "2")
     at = lines.index("Question: Go on with it?")
     assert lines[at + 1 : at + 5] == ["  # Cache", "  ", "  1. add it", "1. Yes, and accept edits"]
     assert "1. Yes, and accept edits" in lines
-    assert conversation.answers == [("c1", Answer(True, mode="default"))]
+    assert conversation.answers == [("c1", AcceptPlan("default"))]
 
 
 def test_a_choice_answers_the_models_question_with_its_label() -> None:
     asks = call("ask_person", '{"question": "Where?"}')
-    request = ApprovalRequested(asks, "Where?", "", kind="question", choices=(Choice("here"), Choice("there")))
+    request = ApprovalRequested(Question(asks, "Where?", choices=(Choice("here"), Choice("there"))))
     conversation = ScriptedConversation([reply("", asks), request, UntilAnswered("c1"), ended()])
     talk(conversation, "go", "2")
-    assert conversation.answers == [("c1", Answer(True, text="there"))]
+    assert conversation.answers == [("c1", Answer("there"))]
     own = ScriptedConversation([reply("", asks), request, UntilAnswered("c1"), ended()])
     talk(own, "go", "3", "elsewhere")
-    assert own.answers == [("c1", Answer(True, text="elsewhere"))]
+    assert own.answers == [("c1", Answer("elsewhere"))]
 
 
 def test_rules_tools_instructions_and_findings_are_said_as_lines(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from qcode.agent.reports import TurnUsage
 from qcode.protocol.events import ApiCalls
-from qcode.protocol.reports import TurnUsage
 from qcode.protocol.usage import Usage
 from qcode.tui.terminal.driver import Announcer
 from tests.tui.harness import Running, drive

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import Any
 
+from qcode.protocol.approvals import CallApproval, ToolApproval
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import (
     ApiCalls,
@@ -82,11 +83,11 @@ class Recorder:
     def add_turn(self, usage: Usage, cost: Decimal | None) -> None:
         self.calls.append(("turn", usage, cost))
 
-    def ask(self, request: ApprovalRequested) -> None:
-        self.calls.append(("ask", request.call.call_id))
+    def ask(self, approval: CallApproval) -> None:
+        self.calls.append(("ask", approval.id))
 
-    def withdraw(self, call_id: str) -> None:
-        self.calls.append(("withdraw", call_id))
+    def withdraw(self, approval_id: str) -> None:
+        self.calls.append(("withdraw", approval_id))
 
     def take_steering(self, text: str) -> None:
         self.calls.append(("steering", text))
@@ -224,7 +225,7 @@ def test_open_cards_are_cancelled_with_the_turn() -> None:
 
 
 def test_a_question_stops_the_clock_and_reaches_the_person() -> None:
-    shown = present(ApprovalRequested(call(), "Run?", "ls"))
+    shown = present(ApprovalRequested(ToolApproval(call(), "Run?", "ls")))
     assert shown.of("ask") == [("ask", "c1")]
     assert shown.activity is not None
     assert not shown.activity.is_moving

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from textual.pilot import Pilot
 
+from qcode.agent.mcp.servers import ServerStatus, ServerTool
+from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, ToolApproval
 from qcode.protocol.events import ApprovalRequested, Notice
-from qcode.protocol.servers import ServerQuestion, ServerStatus, ServerTool
 from qcode.tui.panels.approval import GUARD_SECONDS
 from qcode.tui.widgets import HangingText
 from tests.tui.harness import Running, at_work, drive, make_app
@@ -23,16 +24,16 @@ READY = ServerStatus(
     log="warming up\n[bold]ready",
 )
 WAITING = ServerStatus("theirs", "waiting", "sh", ".mcp.json")
-QUESTION = ServerQuestion("k1", "theirs", "Start the tool server theirs?", "command:  sh\nargument: \x1b[8m-c [red]")
+QUESTION = ServerApproval("k1", "theirs", "Start the tool server theirs?", "command:  sh\nargument: \x1b[8m-c [red]")
 
 
 class ScriptedServers:
     """Plays servers, and remembers what it was told."""
 
-    def __init__(self, *statuses: ServerStatus, asks: tuple[ServerQuestion, ...] = ()) -> None:
+    def __init__(self, *statuses: ServerStatus, asks: tuple[ServerApproval, ...] = ()) -> None:
         self._statuses = statuses
         self.asks = asks
-        self.answers: list[tuple[str, bool]] = []
+        self.answers: list[tuple[str, Decision]] = []
         self.restarts: list[str] = []
         self.notices: tuple[Notice, ...] = ()
         self.changed: Callable[[], None] = lambda: None
@@ -40,12 +41,12 @@ class ScriptedServers:
     def statuses(self) -> tuple[ServerStatus, ...]:
         return self._statuses
 
-    def questions(self) -> tuple[ServerQuestion, ...]:
+    def approvals(self) -> tuple[ServerApproval, ...]:
         return self.asks
 
-    def answer(self, key: str, *, is_allowed: bool) -> None:
-        self.answers.append((key, is_allowed))
-        self.asks = tuple(one for one in self.asks if one.key != key)
+    def answer(self, approval_id: str, decision: Decision) -> None:
+        self.answers.append((approval_id, decision))
+        self.asks = tuple(one for one in self.asks if one.id != approval_id)
         self.changed()
 
     def ask_again(self, server: str) -> None:
@@ -83,7 +84,7 @@ def test_a_question_is_put_once_and_answered_with_a_key() -> None:
         run.clock.now += 2 * GUARD_SECONDS
         await run.pilot.press("y")
         await run.pilot.pause()
-        assert servers.answers == [("k1", True)]
+        assert servers.answers == [("k1", Allow())]
         assert panel.request is None
         assert run.app.focused is run.app.parts.prompt
         assert run.conversation.answers == []
@@ -107,7 +108,7 @@ def test_esc_puts_a_question_off_and_mcp_asks_it_again() -> None:
         run.clock.now += 2 * GUARD_SECONDS
         await run.pilot.press("n")
         await run.pilot.pause()
-        assert servers.answers == [("k1", False)]
+        assert servers.answers == [("k1", Deny())]
 
     drive(test, servers=servers)
 
@@ -115,7 +116,7 @@ def test_esc_puts_a_question_off_and_mcp_asks_it_again() -> None:
 def test_interrupting_a_turn_leaves_the_question_of_a_server() -> None:
     servers = ScriptedServers(WAITING, asks=(QUESTION,))
     gate = Gate()
-    asked = ApprovalRequested(call(call_id="c1"), "Run this command?", "ls")
+    asked = ApprovalRequested(ToolApproval(call(call_id="c1"), "Run this command?", "ls"))
     conversation = ScriptedConversation([asked, gate, UntilAnswered("c1"), ended()])
 
     async def test(run: Running) -> None:
@@ -137,7 +138,7 @@ def test_a_question_that_nobody_asks_any_more_is_taken_back_and_notices_are_show
     async def test(run: Running) -> None:
         panel = run.app.parts.approval
         await run.until(lambda: panel.request is not None)
-        servers.asks = (replace(QUESTION, key="k2"),)
+        servers.asks = (replace(QUESTION, id="k2"),)
         servers.notices = (Notice("warning", "tool servers: git failed: [red]no"),)
         servers.changed()
         await run.until(lambda: panel.open_ids == ("k2",))
@@ -200,5 +201,4 @@ def test_a_question_as_it_looks(snap_compare: Callable[..., bool]) -> None:
         await pilot.pause()
 
     assert snap_compare(app, run_before=wait)
-    assert app.parts.approval.request is not None
-    assert app.parts.approval.request.question == QUESTION.question
+    assert app.parts.approval.request == QUESTION

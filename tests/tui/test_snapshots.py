@@ -10,10 +10,10 @@ from textual.pilot import Pilot
 
 from qcode.agent.context.file_index import FileIndex, Found
 from qcode.agent.context.pictures import Picture
+from qcode.protocol.approvals import Choice, Question, ToolApproval
 from qcode.protocol.events import (
     ApiCalls,
     ApprovalRequested,
-    Choice,
     OutputEscalated,
     PartialRestored,
     Retry,
@@ -91,24 +91,28 @@ def test_streaming(snap_compare: Compare) -> None:
 
 def test_approval(snap_compare: Compare) -> None:
     edit = call("edit", '{"path": "app.py"}')
-    request = ApprovalRequested(edit, "Edit app.py?", DIFF, "edit(app.py)")
-    script: Script = [StepStarted(1), TextDelta(0, "I change one line."), reply("", edit), request, UntilAnswered("c1")]
-    app = _app(script)
+    approval = ToolApproval(edit, "Edit app.py?", DIFF, "edit(app.py)")
+    script: Script = [StepStarted(1), TextDelta(0, "I change one line."), reply("", edit), ApprovalRequested(approval)]
+    app = _app([*script, UntilAnswered("c1")])
     assert snap_compare(app, run_before=_when(lambda app: app.parts.approval.request is not None))
-    assert app.parts.approval.request == request
+    assert app.parts.approval.request == approval
 
 
-QUESTION = ApprovalRequested(
+QUESTION = Question(
     call("ask_person", '{"question": "Where should the cache live?"}'),
     "Where should the cache live?",
     "Both work; the first is faster.",
-    kind="question",
     choices=(Choice("In memory", "gone after a restart"), Choice("In a file of the project's own folder")),
 )
 
 
 def test_question(snap_compare: Compare) -> None:
-    script: Script = [StepStarted(1), TextDelta(0, "One thing first."), reply("", QUESTION.call), QUESTION]
+    script: Script = [
+        StepStarted(1),
+        TextDelta(0, "One thing first."),
+        reply("", QUESTION.call),
+        ApprovalRequested(QUESTION),
+    ]
     app = _app([*script, UntilAnswered("c1")])
     assert snap_compare(app, run_before=_when(lambda app: app.parts.approval.request is not None))
     assert [option.label for option in app.parts.approval.options] == [
@@ -119,7 +123,7 @@ def test_question(snap_compare: Compare) -> None:
 
 
 def test_question_in_forty_columns(snap_compare: Compare) -> None:
-    app = _app([StepStarted(1), reply("", QUESTION.call), QUESTION, UntilAnswered("c1")])
+    app = _app([StepStarted(1), reply("", QUESTION.call), ApprovalRequested(QUESTION), UntilAnswered("c1")])
     asked = _when(lambda app: app.parts.approval.request is not None)
     assert snap_compare(app, run_before=asked, terminal_size=(40, 20))
     assert app.parts.approval.request == QUESTION

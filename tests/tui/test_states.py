@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from qcode.agent.checkpoints.rewind import OwnMessage
 from qcode.agent.context.attachments import shell_block
+from qcode.agent.reports import ContextReport, TurnUsage
+from qcode.agent.sessions.library import SessionInfo
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import ApiCalls, StepStarted, TurnEnded, UsageUpdated, Waiting
-from qcode.protocol.library import SessionInfo
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant
 from qcode.protocol.reply import Outcome, StopReason, TextDelta
-from qcode.protocol.reports import ContextReport, TurnUsage
-from qcode.protocol.rewinding import OwnMessage
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.tui.app import QcodeApp
@@ -61,18 +61,6 @@ class _Rewinds(ScriptedRewinds):
         return OwnMessage(1, "why does it fail?", at), OwnMessage(2, "mend it", at, ("Makefile", "src/a.py"))
 
 
-class _Reports:
-    def context(self) -> ContextReport:
-        return ContextReport("m", 200_000, 1_100, 11_000, 3_100, 60_000, 90_000, 8_000, is_counted=True)
-
-    def usage(self) -> tuple[TurnUsage, ...]:
-        cut = ApiCalls(1, 1, 3)
-        return (
-            TurnUsage("why does it fail?", "demo/scripted", Usage(10_000, 500, 8_000), Decimal("0.04"), ApiCalls(2)),
-            TurnUsage("mend it", "demo/scripted", USAGE, Decimal("1.2"), cut, 8_000),
-        )
-
-
 class _Conversation(ScriptedConversation):
     """With sessions, messages to go back to, and reports."""
 
@@ -84,9 +72,15 @@ class _Conversation(ScriptedConversation):
     def rewinds(self) -> _Rewinds:
         return _Rewinds()
 
-    @property
-    def reports(self) -> _Reports:
-        return _Reports()
+    def context(self) -> ContextReport:
+        return ContextReport("m", 200_000, 1_100, 11_000, 3_100, 60_000, 90_000, 8_000, is_counted=True)
+
+    def usage(self) -> tuple[TurnUsage, ...]:
+        cut = ApiCalls(1, 1, 3)
+        return (
+            TurnUsage("why does it fail?", "demo/scripted", Usage(10_000, 500, 8_000), Decimal("0.04"), ApiCalls(2)),
+            TurnUsage("mend it", "demo/scripted", USAGE, Decimal("1.2"), cut, 8_000),
+        )
 
 
 def _is_open(app: QcodeApp) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qcode.protocol.approvals import ToolApproval
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import ApprovalRequested, ToolStarted, TurnEnded, UsageUpdated, Waiting
 from qcode.protocol.reply import Outcome
@@ -145,7 +146,7 @@ def test_tokens_and_cost_add_up_over_the_turns_of_a_session() -> None:
 
 def test_the_timer_runs_only_while_something_moves() -> None:
     running, asking = Gate(), Gate()
-    request = ApprovalRequested(call(), "Run?", "ls")
+    request = ApprovalRequested(ToolApproval(call(), "Run?", "ls"))
     conversation = ScriptedConversation([ToolStarted(call()), running, request, asking, ended()])
 
     async def test(run: Running) -> None:

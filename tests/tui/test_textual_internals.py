@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import functools
 import importlib
 import inspect
 import io
@@ -266,11 +267,12 @@ def named_in(tree: ast.AST) -> set[str]:
 
 
 def of_textual(bases: Iterable[type]) -> set[str]:
-    found: set[str] = set()
-    for base in bases:
-        if base.__module__.partition(".")[0] == "textual":
-            found |= named_in(ast.parse(textwrap.dedent(inspect.getsource(base))))
-    return found
+    return {name for base in bases if base.__module__.partition(".")[0] == "textual" for name in named_by(base)}
+
+
+@functools.cache
+def named_by(base: type) -> set[str]:
+    return named_in(ast.parse(textwrap.dedent(inspect.getsource(base))))
 
 
 def test_no_other_module_imports_a_private_module_of_textual() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from qcode.engine.compaction import is_summary
+from qcode.engine.compactor import is_summary
 from qcode.protocol.events import ToolFinished
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.tools import ToolOutcome

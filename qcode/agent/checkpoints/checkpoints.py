@@ -1,8 +1,8 @@
 """Checkpoints of the open session: record files before they change, watch commands, go back, show diffs.
 
 The content goes to the disk first, then the record, then the change happens: whenever qcode dies, the old content can
-be put back. If a content cannot be kept, the change still happens, and one notice says that it stays. Diffs are from
-before the first change of the session to now.
+be put back. If a content cannot be kept, the change still happens, and one notice says that it stays. Contents, the
+way back and the comparison of a work tree (`blobs`, `rewind`, `watch`) load with the first change or question.
 """
 
 from __future__ import annotations
@@ -11,27 +11,29 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from qcode.agent.checkpoints.blobs import Blobs, digest_of
-from qcode.agent.checkpoints.rewind import NothingToDo, Odd, Rewinder, look
-from qcode.agent.checkpoints.watch import Watch
 from qcode.agent.sessions.history import Change, FileState
 from qcode.agent.sessions.session import Session
-from qcode.protocol.rewinding import FileDiff, OwnMessage, RewindPlan, RewindReport, What
-from qcode.protocol.tools import Refused, ToolOutcome
-from qcode.tools import text_file
+from qcode.protocol.tools import ToolOutcome
 from qcode.tools.disk import Loaded
 from qcode.tools.tool import off_loop
 from qcode.tools.workspace import UNRECORDED, Workspace
+
+if TYPE_CHECKING:
+    from qcode.agent.checkpoints.blobs import Blobs
+    from qcode.agent.checkpoints.rewind import FileDiff, OwnMessage, Rewinder, RewindPlan, RewindReport, What
+    from qcode.agent.checkpoints.watch import Watch
 
 _T = TypeVar("_T")
 
 
 class Checkpoints:
-    """For one workspace, session after session: `follow` is called with each. The real `protocol.rewinding.Rewinds`.
+    """For one workspace, session after session: `follow` is called with each.
 
+    Plans and steps raise `ValueError` with one line for the user if they cannot be, also while a turn runs.
     `moved` is called when the session is at another point; while `is_busy` nothing goes back or forth.
     """
 
@@ -41,18 +43,24 @@ class Checkpoints:
         self._workspace = workspace
         self._moved = moved
         self._is_busy = is_busy
-        self._watch = Watch(workspace.root)
+        self._watch: Watch | None = None
         self._watching = asyncio.Lock()
         self._begin(session)
 
     def _begin(self, session: Session) -> None:
-        workspace = self._workspace
         self._session = session
-        self._blobs = Blobs(session.blobs)
-        self._recorder = Recorder(session, self._blobs)
-        self._rewinder = Rewinder(session, self._blobs, (workspace.root, *workspace.added))
+        self._workspace.recorder = self._recorder = Recorder(session)
+        self._made_rewinder: Rewinder | None = None
         self._comparing: asyncio.Task[int] | None = None
-        workspace.recorder = self._recorder
+
+    @property
+    def _rewinder(self) -> Rewinder:
+        if self._made_rewinder is None:
+            from qcode.agent.checkpoints.rewind import Rewinder
+
+            folders = (self._workspace.root, *self._workspace.added)
+            self._made_rewinder = Rewinder(self._session, self._recorder.blobs, folders)
+        return self._made_rewinder
 
     def follow(self, session: Session) -> None:
         """Go on with another session."""
@@ -62,34 +70,42 @@ class Checkpoints:
     def close(self) -> None:
         """Record nothing more; safe to call twice."""
         self._workspace.recorder = UNRECORDED
-        self._blobs.close()
+        self._recorder.close()
 
     def own_messages(self) -> tuple[OwnMessage, ...]:
+        """Return the messages that the conversation can be taken back to, the first one first."""
         return self._rewinder.own_messages()
 
     async def plan_undo(self) -> RewindPlan:
+        """Plan to take back the last turn, or a compaction that was asked for after it."""
         return await self._work(self._rewinder.plan_undo)
 
     async def plan_redo(self) -> RewindPlan:
         return await self._work(self._rewinder.plan_redo)
 
     async def plan_rewind(self, number: int, what: What) -> RewindPlan:
+        """Plan to go back to before the message `number`."""
         return await self._work(lambda: self._rewinder.plan_rewind(number, what))
 
     async def perform(self, plan: RewindPlan, overwrite: Collection[str] = ()) -> RewindReport:
-        """Perform a plan to its end, also where nobody waits for it any more."""
+        """Perform a plan to its end, also if the caller is cancelled; doubtful files only if `overwrite` has them."""
         try:
             return await self._work(lambda: self._rewinder.perform(plan, overwrite))
         finally:
             self._moved()
 
     async def file_changes(self) -> tuple[FileDiff, ...]:
-        return await self._work(lambda: session_diffs(self._session, self._blobs, self._workspace.show))
+        """Return what the session changed in files that were not put back."""
+        from qcode.agent.checkpoints.rewind import session_diffs
+
+        return await self._work(lambda: session_diffs(self._session, self._recorder.blobs, self._workspace.show))
 
     async def _work(self, work: Callable[[], _T]) -> _T:
         if self._is_busy():
             raise ValueError("A turn is running. Press Esc to interrupt it first.")
         await self.settle()
+        from qcode.agent.checkpoints.rewind import NothingToDo
+
         try:
             return await off_loop(work)
         except NothingToDo as nothing:
@@ -98,11 +114,15 @@ class Checkpoints:
     async def watched(self, work: Awaitable[ToolOutcome]) -> ToolOutcome:
         """Run a command that may change files, and record which it changed; its summary says how many."""
         async with self._watching:
-            await asyncio.to_thread(self._watch.look)
+            if self._watch is None:
+                from qcode.agent.checkpoints.watch import Watch
+
+                self._watch = Watch(self._workspace.root)
+            recorder, watch = self._recorder, self._watch
+            await asyncio.to_thread(watch.look)
             try:
                 outcome = await work
             finally:
-                recorder, watch = self._recorder, self._watch
                 self._comparing = asyncio.ensure_future(asyncio.to_thread(lambda: _record(watch, recorder)))
             changed = await asyncio.shield(self._comparing)
         return _with_count(outcome, changed)
@@ -114,7 +134,8 @@ class Checkpoints:
 
     def take_warnings(self) -> tuple[str, ...]:
         """Return lines for a person that were not returned before."""
-        return (*self._recorder.take_warnings(), *self._watch.take_warnings())
+        watched = () if self._watch is None else self._watch.take_warnings()
+        return (*self._recorder.take_warnings(), *watched)
 
 
 def _record(watch: Watch, recorder: Recorder) -> int:
@@ -137,14 +158,27 @@ _NEW_FILE_MODE = 0o644
 class Recorder:
     """The `ChangeRecorder` of one session."""
 
-    def __init__(self, session: Session, blobs: Blobs) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._blobs = blobs
         self._warnings: list[str] = []
         self._has_warned = False
 
+    @cached_property
+    def blobs(self) -> Blobs:
+        """The contents that are kept of this session."""
+        from qcode.agent.checkpoints.blobs import Blobs
+
+        return Blobs(self._session.blobs)
+
+    def close(self) -> None:
+        """Remove contents that are kept for this run only; safe to call twice."""
+        if "blobs" in vars(self):
+            self.blobs.close()
+
     @contextmanager
     def changing(self, path: Path, old: Loaded | None, data: bytes | None) -> Iterator[None]:
+        from qcode.agent.checkpoints.blobs import digest_of
+
         before = None if old is None else self._kept(old.data, old.mode, path)
         mode = _NEW_FILE_MODE if old is None else old.mode
         after = None if data is None else FileState(digest_of(data), len(data), mode, is_kept=False)
@@ -157,7 +191,7 @@ class Recorder:
 
     def saw(self, path: Path, before: FileState | None, content: bytes | None, after: FileState | None) -> None:
         """Record a change that a comparison found; `content` is what the file was, where that is known."""
-        if before is not None and content is not None and self._blobs.put(content):
+        if before is not None and content is not None and self.blobs.put(content):
             before = FileState(before.digest, before.size, before.mode)
         self._session.record_change(Change(self._session.line.latest, str(path), before, after, "command"))
 
@@ -167,39 +201,10 @@ class Recorder:
         return found
 
     def _kept(self, data: bytes, mode: int, path: Path) -> FileState:
-        is_kept = self._blobs.put(data)
+        from qcode.agent.checkpoints.blobs import digest_of
+
+        is_kept = self.blobs.put(data)
         if not is_kept and not self._has_warned:
             self._has_warned = True
             self._warnings.append(f"the old content of {path} could not be kept, so /undo cannot put it back")
         return FileState(digest_of(data), len(data), mode, is_kept)
-
-
-def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -> tuple[FileDiff, ...]:
-    """Return a diff for each file that was changed and not put back; changes of others since are part of it."""
-    first: dict[str, FileState | None] = {}
-    for _, change in session.line.live_changes(0):
-        first.setdefault(change.path, change.before)
-    found = (_diff(path, before, blobs, show(Path(path))) for path, before in first.items())
-    return tuple(one for one in found if one is not None)
-
-
-def _diff(path: str, before: FileState | None, blobs: Blobs, shown: str) -> FileDiff | None:
-    try:
-        now = look(path)
-    except Odd as odd:
-        return FileDiff(shown, "", str(odd))
-    if (now is None) == (before is None) and (now is None or now.is_same(before)):
-        return None
-    old = None if before is None else blobs.get(before.digest)
-    if before is not None and old is None:
-        return FileDiff(shown, "", "changed; what it was before was not kept")
-    try:
-        new = Path(path).read_bytes() if now is not None else None
-        left = text_file.decode(old, shown) if old is not None else None
-        right = text_file.decode(new if new is not None else b"", shown)
-    except (Refused, OSError):
-        return FileDiff(shown, "", "changed; it is no text")
-    diff = text_file.diff_of(shown, left, right)
-    if now is None:
-        return FileDiff(shown, diff, "deleted")
-    return FileDiff(shown, diff, "" if diff else "a new empty file" if before is None else "only its form changed")

@@ -10,21 +10,86 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise, zip_longest
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from qcode.agent.checkpoints.blobs import LARGEST, Blobs, digest_of
 from qcode.agent.sessions.history import Change, FileMove, FileState, Line, Move, Own, Point, Why
 from qcode.agent.sessions.session import Session
 from qcode.protocol.messages import typed_text
-from qcode.protocol.rewinding import FilePlan, OwnMessage, RewindPlan, RewindReport, What
 from qcode.protocol.tools import Refused
-from qcode.tools import disk
+from qcode.tools import disk, text_file
 from qcode.tools.disk import Loaded, explain
 from qcode.values import dataclass
+
+What: TypeAlias = Literal["conversation", "files", "both"]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMessage:
+    """A message of the person that a conversation can be taken back to; `files` are those changed after it.
+
+    `number` names it. `at` is ISO 8601.
+    """
+
+    number: int
+    text: str
+    at: str
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """What would happen to one file. `doubt`: why it is only done where the person says so. `refusal`: why never."""
+
+    path: str
+    action: Literal["restore", "create", "delete"]
+    doubt: str = ""
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RewindPlan:
+    """A step back or forth, worked out and not done. It holds until anything else happens in the conversation.
+
+    `summary` says what it does, one line. `messages` is how many messages leave the conversation (negative: come back).
+    """
+
+    plan_id: int
+    summary: str
+    files: tuple[FilePlan, ...]
+    messages: int
+
+    @property
+    def doubtful(self) -> tuple[FilePlan, ...]:
+        return tuple(file for file in self.files if file.doubt and not file.refusal)
+
+
+@dataclass(frozen=True, slots=True)
+class RewindReport:
+    """What was done. `prompt` is the text of the message that was taken out, for the prompt to hold again.
+
+    `problems` are lines about files that stay as they are.
+    """
+
+    text: str
+    prompt: str = ""
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileDiff:
+    """A file that the session changed. `diff` is unified, from before its first change to now; `note` is for people.
+
+    Empty with a note where there is no text to compare.
+    """
+
+    path: str
+    diff: str
+    note: str = ""
 
 
 class NothingToDo(Exception):  # noqa: N818  # an answer, not a failure
@@ -373,3 +438,34 @@ class Restorer:
                 if Path(path).is_relative_to(base) and Path(path) != base:
                     return base, Path(path).relative_to(base).parts
         raise Refused(f"{path} is outside the folders of this session")
+
+
+def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -> tuple[FileDiff, ...]:
+    """Return a diff for each file that was changed and not put back; changes of others since are part of it."""
+    first: dict[str, FileState | None] = {}
+    for _, change in session.line.live_changes(0):
+        first.setdefault(change.path, change.before)
+    found = (_diff(path, before, blobs, show(Path(path))) for path, before in first.items())
+    return tuple(one for one in found if one is not None)
+
+
+def _diff(path: str, before: FileState | None, blobs: Blobs, shown: str) -> FileDiff | None:
+    try:
+        now = look(path)
+    except Odd as odd:
+        return FileDiff(shown, "", str(odd))
+    if (now is None) == (before is None) and (now is None or now.is_same(before)):
+        return None
+    old = None if before is None else blobs.get(before.digest)
+    if before is not None and old is None:
+        return FileDiff(shown, "", "changed; what it was before was not kept")
+    try:
+        new = Path(path).read_bytes() if now is not None else None
+        left = text_file.decode(old, shown) if old is not None else None
+        right = text_file.decode(new if new is not None else b"", shown)
+    except (Refused, OSError):
+        return FileDiff(shown, "", "changed; it is no text")
+    diff = text_file.diff_of(shown, left, right)
+    if now is None:
+        return FileDiff(shown, diff, "deleted")
+    return FileDiff(shown, diff, "" if diff else "a new empty file" if before is None else "only its form changed")

@@ -17,8 +17,6 @@ from datetime import date
 from pathlib import Path
 
 from qcode.agent.context.project import GitState, read_head
-from qcode.safety.git_repository import hardened, risky
-from qcode.safety.launcher import Unavailable, find_program, run, safe_parts
 from qcode.values import dataclass
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+")
@@ -150,6 +148,9 @@ class _Git:
 
     def __init__(self, root: Path, env: Mapping[str, str], timeout: float, folder: Path | None = None) -> None:
         path = env.get("PATH", "")
+        from qcode.safety.git_repository import hardened
+        from qcode.safety.launcher import find_program, safe_parts
+
         program = find_program("git", path, root)
         if program is None:
             raise _Unknown("no git outside the project was found")
@@ -160,6 +161,8 @@ class _Git:
     def check(self) -> None:
         """Raise `_Unknown` where the repository sets anything that is not known to be harmless."""
         listed = self.run("config", "--list", "--show-scope", "--show-origin", "--name-only", "-z")
+        from qcode.safety.git_repository import risky
+
         found = next(risky(listed.split(b"\0")), None)
         if found is not None:
             raise _Unknown(f"the repository's configuration sets {found}, so git was not asked for its state")
@@ -170,6 +173,8 @@ class _Git:
         return _count(found.split(b"\0"))
 
     def run(self, *arguments: str) -> bytes:
+        from qcode.safety.launcher import Unavailable, run
+
         try:
             code, output = run((*self._command, *arguments), self._env, self._deadline - time.monotonic())
         except Unavailable as unavailable:

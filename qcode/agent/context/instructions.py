@@ -11,12 +11,12 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from qcode import values
 from qcode.safety.paths import Ground, judge_on
+from qcode.values import dataclass
 
 NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "QWEN.md")
 LIMIT = 64 * 1024
@@ -28,7 +28,7 @@ _INTRODUCTION = (
 _TAG = re.compile(r"<(?=/?instructions\b)", re.IGNORECASE)
 
 
-@values.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class InstructionFile:
     """A file that was loaded. `size` is its size in bytes, `used` how many of them are in the prompt.
 
@@ -46,7 +46,7 @@ class InstructionFile:
         return self.used < self.size
 
 
-@values.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Instructions:
     """The part of the prompt, the files it was made from, and lines for a person about what was left out."""
 

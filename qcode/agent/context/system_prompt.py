@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from qcode.agent.context.environment import Environment, describe
 from qcode.agent.context.instructions import Instructions
+from qcode.agent.context.memory import Memory
 from qcode.protocol.approvals import ApprovalMode
 from qcode.values import dataclass
 
@@ -50,6 +51,53 @@ class Briefing:
     is_attended: bool = True
     replacement: str = ""
     addition: str = ""
+
+
+class Prompts:
+    """The system prompts of a session. Instruction files are read again for each prompt of the conversation.
+
+    `replacement` and `addition` as in `Briefing`.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        memory: Memory,
+        *,
+        is_attended: bool = False,
+        replacement: str = "",
+        addition: str = "",
+    ) -> None:
+        self.instructions = memory.read()
+        """The instructions at the start, which sub-agents get."""
+        self._environment = environment
+        self._memory = memory
+        self._is_attended = is_attended
+        self._replacement = replacement
+        self._addition = addition
+
+    def system(self, model: str, mode: ApprovalMode) -> str:
+        """Return the prompt of the conversation with `provider/model` in this mode."""
+        return build_system_prompt(
+            Briefing(
+                model,
+                self._environment,
+                self._memory.read(),
+                mode,
+                self._is_attended,
+                self._replacement,
+                self._addition,
+            )
+        )
+
+    def agent(self, model: str, role: str) -> str:
+        """Return the prompt of a sub-agent with this role."""
+        return build_agent_prompt(Briefing(model, self._environment, self.instructions), role)
+
+    @property
+    def instruction_chars(self) -> int:
+        """How much of a system prompt comes from instruction files."""
+        return len(self._memory.read().text)
 
 
 def build_system_prompt(briefing: Briefing) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from qcode.agent.crash import keep_out
-from qcode.agent.keys.ring import Keyring
-from qcode.agent.keys.store import KeyStore, Place
 from qcode.protocol.errors import CredentialError, KeyringError
 from qcode.providers import registry
 from qcode.providers.registry import ProviderSpec
 from qcode.safety.secret import Secret
+
+if TYPE_CHECKING:
+    from qcode.agent.keys.store import KeyStore, Place
 
 SERVICE = "qcode"
 ATTENDED_S = 20.0
@@ -19,15 +21,25 @@ UNATTENDED_S = 5.0
 
 
 class Keys:
-    """The credentials of this run. Without a `store` there is only the environment.
+    """The credentials of this run. `open_store` is called with the first question that the environment leaves open.
 
-    `complaints` are lines for a person: stored keys that could not be read, each once.
+    Without it there is only the environment. `complaints` are lines for a person: stored keys that could not be read,
+    each once.
     """
 
-    def __init__(self, env: Mapping[str, str], store: KeyStore | None = None) -> None:
+    def __init__(self, env: Mapping[str, str], open_store: Callable[[], KeyStore] | None = None) -> None:
         self.env = env
-        self.store = store
+        self._open_store = open_store
+        self._is_brief = False
         self._complaints: dict[str, None] = {}
+
+    @cached_property
+    def store(self) -> KeyStore | None:
+        """The stored keys; None where none can be."""
+        store = None if self._open_store is None else self._open_store()
+        if store is not None and self._is_brief:
+            store.keyring.be_brief()
+        return store
 
     @property
     def complaints(self) -> tuple[str, ...]:
@@ -65,12 +77,15 @@ class Keys:
 
     def be_brief(self) -> None:
         """From now on ask the keyring without a word and not for long: a screen is up."""
-        if self.store is not None:
-            self.store.keyring.be_brief()
+        self._is_brief = True
+        store = vars(self).get("store")
+        if store is not None:
+            store.keyring.be_brief()
 
     def known(self) -> frozenset[Secret]:
         """Return every stored key this process has seen, for whoever keeps secrets out of texts."""
-        return self.store.known() if self.store is not None else frozenset()
+        store = vars(self).get("store")  # one that was not opened has shown nothing
+        return frozenset() if store is None else store.known()
 
     def _places(self) -> Mapping[str, Place]:
         try:
@@ -80,7 +95,7 @@ class Keys:
             return {}
 
     def _stored(self, spec: ProviderSpec) -> Secret | None:
-        if self.store is None or self.place_of(spec) is None:
+        if self.place_of(spec) is None or self.store is None:
             return None
         try:
             key = self.store.get(registry.key_name(spec))
@@ -92,6 +107,8 @@ class Keys:
             self._complaints[str(error)] = None
             return None
         if key is not None:
+            from qcode.agent.crash import keep_out
+
             keep_out(key)
         return key
 
@@ -104,5 +121,8 @@ def key_store(
     on_wait: Callable[[], None] | None = None,
 ) -> KeyStore:
     """Return the store of this person's keys; with `QCODE_HOME` the keyring holds those of that folder apart."""
+    from qcode.agent.keys.ring import Keyring
+    from qcode.agent.keys.store import KeyStore
+
     service = f"{SERVICE} {state_dir}" if env.get("QCODE_HOME", "").strip() else SERVICE
     return KeyStore(state_dir, Keyring(service, patience_s=patience_s, on_wait=on_wait))

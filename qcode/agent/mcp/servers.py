@@ -11,8 +11,9 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from qcode.agent.mcp.connection import Connection, one_line
 from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, Place
@@ -20,12 +21,13 @@ from qcode.agent.mcp.pins import Change, Pins, changes_of, detail_of, key_of, pi
 from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.agent.mcp.tools import MOST_TOOLS, Listed, Offered, bounded_text, offered, outcome_of, shown_name, split_name
 from qcode.agent.trust import Piece
+from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, misfit
 from qcode.protocol.events import Level, Notice
-from qcode.protocol.servers import ServerQuestion, ServerState, ServerStatus, ServerTool
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.text.clean import visible, visible_json
 from qcode.text.json import JsonObject
 from qcode.tools.tool import Preview
+from qcode.values import dataclass
 
 WAIT_S = 10.0
 """Seconds the first turn waits for servers that are starting."""
@@ -33,6 +35,34 @@ WAIT_S = 10.0
 _CLOSING_S = 2.0
 _SILENT_S = 1.0
 _UNTRUSTED = "this folder is not trusted"
+
+
+ServerState: TypeAlias = Literal["off", "restricted", "waiting", "refused", "starting", "ready", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTool:
+    """A tool as its server describes it. `name` is what a model calls, `problem` why it is not offered, if so."""
+
+    name: str
+    description: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """One server. `what` is its command line or address without secrets, `origin` the file that names it.
+
+    `problem` is one line, `log` the last lines it wrote to its standard error; both are foreign text.
+    """
+
+    name: str
+    state: ServerState
+    what: str
+    origin: str
+    tools: tuple[ServerTool, ...] = ()
+    problem: str = ""
+    log: str = ""
 
 
 @dataclass(slots=True)
@@ -55,7 +85,7 @@ class _Server:
 
 
 class Servers:
-    """The real `protocol.servers.ToolServers`. Owns every process it starts until `close`, or `kill`.
+    """The servers of one session. Owns every process it starts until `close`, or `kill`.
 
     Where nobody watches its questions, notices say how to approve. `complaints` are what was wrong with the files that
     name servers.
@@ -84,16 +114,21 @@ class Servers:
     # What front ends see
 
     def statuses(self) -> tuple[ServerStatus, ...]:
+        """Return every server, in the order of the configuration."""
         return tuple(self._status(server) for server in self._servers.values())
 
-    def questions(self) -> tuple[ServerQuestion, ...]:
-        return tuple(self._question(server) for server in self._servers.values() if _waits(server))
+    def approvals(self) -> tuple[ServerApproval, ...]:
+        return tuple(self._approval(server) for server in self._servers.values() if _waits(server))
 
-    def answer(self, key: str, *, is_allowed: bool) -> None:
-        server = next((one for one in self._servers.values() if _waits(one) and self._question(one).key == key), None)
+    def answer(self, approval_id: str, decision: Decision) -> None:
+        """Decide an approval: a yes holds for good, a no for this session. An unknown or settled id is ignored."""
+        waiting = (server for server in self._servers.values() if _waits(server))
+        server = next((server for server in waiting if self._approval(server).id == approval_id), None)
         if server is None:
             return
-        if not is_allowed:
+        if not isinstance(decision, (Allow, Deny)):
+            self._notice("warning", misfit(self._approval(server), decision))
+        if not isinstance(decision, Allow):
             server.is_refused = True
             if server.state == "waiting":
                 server.state = "refused"
@@ -107,6 +142,7 @@ class Servers:
         self._changed()
 
     def ask_again(self, server: str) -> None:
+        """Ask again what was refused in this session."""
         found = self._servers.get(server)
         if found is None or not found.is_refused:
             return
@@ -116,6 +152,7 @@ class Servers:
         self._changed()
 
     def restart(self, server: str) -> None:
+        """Start a server again, whatever its state."""
         found = self._servers.get(server)
         if found is None or found.state in ("off", "restricted", "waiting", "refused"):
             return
@@ -125,6 +162,10 @@ class Servers:
         self._changed()
 
     def start(self, on_change: Callable[[], None] | None = None) -> None:
+        """Start them all, once, on the running loop.
+
+        `on_change` is called there after each change; whoever gives it asks the user the open questions.
+        """
         if not self._is_started:
             self._is_started = True
             if on_change is not None:
@@ -340,10 +381,10 @@ class Servers:
         spec = server.spec
         return ServerStatus(spec.name, server.state, spec.what, spec.origin, tools, server.problem, log)
 
-    def _question(self, server: _Server) -> ServerQuestion:
+    def _approval(self, server: _Server) -> ServerApproval:
         spec = server.spec
         if server.state == "waiting":
-            return ServerQuestion(
+            return ServerApproval(
                 key_of(spec, "run", files=server.files),
                 spec.name,
                 f"{_why_asked(spec, self._pins)} Start it, now and later?",
@@ -351,7 +392,7 @@ class Servers:
             )
         text = f"{_counted(len(server.changes))} of the server {spec.name} changed. Offer them to models?"
         detail = "\n\n".join(change.shown() for change in server.changes)
-        return ServerQuestion(key_of(spec, "tools", server.changes), spec.name, text, detail)
+        return ServerApproval(key_of(spec, "tools", server.changes), spec.name, text, detail)
 
     def _notice(self, level: Level, text: str, *, is_unattended: bool = False) -> None:
         if text not in self._said and not (is_unattended and self._is_attended):

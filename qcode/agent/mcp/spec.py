@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from qcode.config.definitions import PROJECT_FILE, read_mcp_file
-from qcode.config.errors import ConfigError
+from qcode.config.definitions import read_mcp_file
+from qcode.config.paths import MCP_FILE
 from qcode.config.settings import McpServer, Settings
-from qcode.protocol.errors import ExitCode, QcodeError
+from qcode.protocol.errors import ConfigError, ExitCode, QcodeError
 from qcode.text.clean import visible
 from qcode.values import dataclass
 
@@ -144,9 +144,9 @@ def named_servers(settings: Settings, files: Sequence[Path], root: Path, *, is_t
     complaints: list[str] = []
     for name, config in _of_project(root, complaints).items() if is_trusted else ():
         if name in found:
-            complaints.append(f"{name} of {root / PROJECT_FILE} is not used: that name is taken")
+            complaints.append(f"{name} of {root / MCP_FILE} is not used: that name is taken")
         else:
-            found[name] = ServerSpec(name, config, _scope(root), str(root / PROJECT_FILE))
+            found[name] = ServerSpec(name, config, _scope(root), str(root / MCP_FILE))
     return Named(tuple(found.values()), tuple(complaints))
 
 
@@ -175,7 +175,7 @@ def _of_config(name: str, config: McpServer, settings: Settings, root: Path) -> 
 
 def _of_project(root: Path, complaints: list[str]) -> dict[str, McpServer]:
     try:
-        return read_mcp_file(root / PROJECT_FILE, is_project=True)
+        return read_mcp_file(root / MCP_FILE, is_project=True)
     except ConfigError as error:
         complaints.append(str(error))
         return {}

@@ -1,9 +1,8 @@
-"""A connected model as a turn uses it: provider, facts, prompt, learned limits, debug log, counter.
+"""Models that can be talked to: `ModelClient` is one of them, `Clients` connects them and closes them.
 
-`Connected` is the model as it was wired, `Reached` with what its host taught. `Models` are those beside the one in
-use: borrowed for a turn, for summaries, retired. `Preparation` finds out the window of a local model and the size of
-the prompt before the first request, and ends the instant the turn is cancelled. `facts_of` is the catalog with the
-configuration on top. An "unknown model" error gets the nearest names that the host serves.
+A client knows the provider, the facts, the prompt and what the host taught about its limits. `Preparation` finds out
+the window of a local model and the size of the prompt before the first request, and ends when the turn is cancelled.
+`facts_of` is the catalog with the configuration on top. An "unknown model" error gets the nearest names of the host.
 """
 
 from __future__ import annotations
@@ -11,142 +10,120 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import field, replace
-from decimal import Decimal
-from typing import Protocol
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
 
+from qcode.agent.context.system_prompt import Prompts
 from qcode.agent.models.limits import LimitStore
-from qcode.agent.permissions import Origins
-from qcode.agent.sessions.session import Session
-from qcode.agent.sessions.store import SessionStore
-from qcode.agent.subagent_kinds import KINDS, Kind
-from qcode.agent.telemetry import DebugLog, LoggedProvider
-from qcode.agent.toolbox import Toolbox
+from qcode.agent.models.selection import Selection, address_of, named
+from qcode.agent.options import RunContext
+from qcode.agent.toolbox import Toolbox, hosted_tools
 from qcode.config.settings import ModelSettings, Output
 from qcode.engine.caps import OutputSettings, room_for_prompt
 from qcode.engine.counting import PromptCounter
-from qcode.engine.effects import AnswerCheck
 from qcode.engine.model_facts import KnownModel, Learn
-from qcode.protocol.approvals import ApprovalMode, Spans
-from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
+from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, ProviderError, QcodeError
 from qcode.protocol.events import ApiCalls, TurnEnded, TurnEvent, TurnStarted
-from qcode.protocol.messages import Block
-from qcode.protocol.model import Effort, ModelFacts, ModelRequest, RetrySettings
+from qcode.protocol.model import ModelFacts, ModelRequest, RetrySettings
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import Outcome
 from qcode.protocol.tools import ToolSpec
-from qcode.protocol.usage import Usage
-from qcode.providers.local import LocalWindow, WindowQuestion
+from qcode.protocol.usage import Price, Usage
+from qcode.providers import registry
+from qcode.providers.connection import Timeouts, is_local
 from qcode.providers.sdk import run_aside
 from qcode.safety.policy import Policy
-from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.telemetry import DebugLog
+    from qcode.providers.local import LocalWindow, WindowQuestion
+    from qcode.providers.tokens import TokenCounter
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
-    """A model that can be talked to, as the composition root made it. `system` is its prompt in a mode.
+@cache
+def token_counter() -> TokenCounter:
+    """Return the token counter of the process; it loads with the first prompt that may not fit."""
+    from qcode.providers.tokens import TokenCounter
 
-    `agent_system` is its prompt as a sub-agent with a certain role. `hosted` are tools that its host runs itself.
-    `window` asks a local server how large a context it gives, where nothing else says that.
+    return TokenCounter()
+
+
+class ModelClient:
+    """A model that can be talked to.
+
+    `hosted` are tools that its host runs itself. `question` asks a local server how large a context it gives, if
+    nothing else says that; `window` is the answer. Without `tokens` the size of a prompt is estimated.
     """
 
-    provider: Provider
-    model: KnownModel
-    system: Callable[[ApprovalMode], str]
-    output: OutputSettings = field(default_factory=OutputSettings)
-    retries: RetrySettings = field(default_factory=RetrySettings)
-    window: WindowQuestion | None = None
-    agent_system: Callable[[str], str] = lambda role: role
-    hosted: tuple[ToolSpec, ...] = ()
+    def __init__(
+        self,
+        provider: Provider,
+        model: KnownModel,
+        prompts: Prompts,
+        limits: LimitStore,
+        *,
+        output: OutputSettings | None = None,
+        retries: RetrySettings | None = None,
+        hosted: tuple[ToolSpec, ...] = (),
+        question: WindowQuestion | None = None,
+        tokens: Callable[[], TokenCounter] | None = None,
+        log: DebugLog | None = None,
+    ) -> None:
+        self.provider = provider
+        self.logged = provider
+        if log is not None:
+            from qcode.agent.telemetry import LoggedProvider
+
+            self.logged = LoggedProvider(provider, log)
+        self.model = model
+        self.prompts = prompts
+        self.output = output or OutputSettings()
+        self.retries = retries or RetrySettings()
+        self.question = question
+        self.window: int | None = None
+        self.tokens = tokens
+        self._hosted = hosted
+        self._limits = limits
 
     @property
     def name(self) -> str:
+        """`provider/model`."""
         return f"{self.model.provider}/{self.model.name}"
 
+    @property
+    def price(self) -> Price | None:
+        return self.model.facts.price
 
-@dataclass(frozen=True, slots=True)
-class PromptLimits:
-    """Limits of one prompt; None where there is none."""
-
-    max_turns: int | None = None
-    max_tool_calls: int | None = None
-    max_budget_usd: Decimal | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Wiring:
-    """What a conversation is made of beside its model.
-
-    `connect` makes a model of a name, raising `ValueError` with one line where it cannot; `new_session` opens a
-    session file for a model's name; `mentioned` gives the files that a prompt names, and a line for each that is
-    not attached; its second argument are the parts of the prompt that a file of the project wrote. `sessions` are
-    those of this folder, None where none are kept. `summarizer` gives the model that writes summaries, None: the
-    conversation's own; it may raise `ValueError` with one line. `instruction_chars` says how much of the system
-    prompt comes from instruction files, `origins` where the rules of `policy` were written. `is_attended`: a person
-    can answer, so a plan can be put to them. `approved` wraps the run of a call that a person approved for the
-    files it is given. `tuned` gives the output settings of a model's name with the keys of one turn on top; answers
-    pass `check`. `kinds` are those of the sub-agents that the toolbox offers.
-    """
-
-    connect: Callable[[str], Connected]
-    new_session: Callable[[str], Session]
-    toolbox: Toolbox
-    policy: Policy
-    limits: LimitStore
-    prompt_limits: PromptLimits = field(default_factory=PromptLimits)
-    effort: Effort | None = None
-    debug_log: DebugLog | None = None
-    mentioned: Callable[[str, Spans], tuple[tuple[Block, ...], tuple[str, ...]]] = lambda typed, foreign: ((), ())
-    tokens: TokenCounting | None = None
-    sessions: SessionStore | None = None
-    summarizer: Callable[[], Connected | None] = lambda: None
-    instruction_chars: Callable[[], int] = lambda: 0
-    check: AnswerCheck | None = None
-    approved: Callable[[frozenset[str]], AbstractContextManager[None]] = lambda targets: nullcontext()
-    kinds: tuple[Kind, ...] = KINDS
-    tuned: Callable[[str, Mapping[str, object]], OutputSettings] = lambda name, given: OutputSettings()
-    origins: Origins = field(default_factory=Origins)
-    is_attended: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Reached:
-    wiring: Wiring
-    connected: Connected
-
-    def known(self, window: int | None = None) -> KnownModel:
-        """Return all that is known of the model now; `window` is what its server says itself."""
-        model = self.connected.model
-        host = self.wiring.limits.knowledge(self.connected.provider.host, model.name)
-        # What the server says now is worth more than what it once taught.
-        return replace(model, host=replace(host, window=window or host.window))
+    def known(self) -> KnownModel:
+        """Return all that is known of the model now."""
+        host = self._limits.knowledge(self.provider.host, self.model.name)
+        # The present answer of the server is worth more than what it once taught.
+        return replace(self.model, host=replace(host, window=self.window or host.window))
 
     def tools(self, toolbox: Toolbox, policy: Policy) -> tuple[ToolSpec, ...]:
         """Return every tool the model is offered, those that its host runs itself last."""
-        hosted = self.connected.hosted if policy.lets_host_search else ()
-        return (*toolbox.specs(self.connected.model.name), *hosted)
+        hosted = self._hosted if policy.lets_host_search else ()
+        return (*toolbox.specs(self.model.name), *hosted)
+
+    def system(self, mode: ApprovalMode) -> str:
+        """Return the system prompt of the conversation in this mode."""
+        return self.prompts.system(self.name, mode)
 
     def learn(self, effect: Learn) -> None:
-        host, model = self.connected.provider.host, self.connected.model.name
-        knowledge = self.wiring.limits.knowledge(host, model).with_fact(effect)
-        self.wiring.limits.remember(host, model, knowledge)
+        host, model = self.provider.host, self.model.name
+        self._limits.remember(host, model, self._limits.knowledge(host, model).with_fact(effect))
 
     async def explain(self, error: ProviderError) -> ProviderError:
-        """Return the error with what helps a person."""
+        """Return the error with what helps the user."""
         if error.kind is not ErrorKind.UNKNOWN_MODEL:
             return error
-        return await with_nearest_models(error, self.connected.provider, self.connected.model.name)
-
-    @property
-    def provider(self) -> Provider:
-        """The provider, with what is asked of it in the debug log."""
-        log, provider = self.wiring.debug_log, self.connected.provider
-        return provider if log is None else LoggedProvider(provider, log)
+        return await with_nearest_models(error, self.provider, self.model.name)
 
     def counter(self) -> PromptCounter:
-        tokens = self.wiring.tokens
-        return PromptCounter(tokens.count if tokens is not None else None)
+        tokens = self.tokens
+        return PromptCounter(None if tokens is None else lambda text: tokens().count(text))
 
 
 ASK_TIMEOUT_S = 10.0
@@ -175,45 +152,125 @@ async def with_nearest_models(error: ProviderError, provider: Provider, model: s
     )
 
 
-class Models:
-    """Owns every connection but that of the model in use."""
+class Clients:
+    """Connects models and owns every connection until `close`.
 
-    def __init__(self, wiring: Wiring) -> None:
-        self._wiring = wiring
-        self._retired: list[Provider] = []
-        self._borrowed: dict[str, Connected] = {}
-        self._summarizer: Connected | None = None
+    The keys that it uses are added to `secrets`. `log` is the debug log of the run, None if there is none.
+    """
 
-    def retire(self, provider: Provider) -> None:
-        """Keep a connection that is not used any more, to be closed with the others."""
-        self._retired.append(provider)
+    def __init__(
+        self, context: RunContext, prompts: Prompts, secrets: set[str] | None = None, log: DebugLog | None = None
+    ) -> None:
+        self.log = log
+        self.problems: tuple[str, ...] = ()
+        self._context = context
+        self._prompts = prompts
+        self._secrets = secrets if secrets is not None else set()
+        self._limits = LimitStore(context.paths.state_dir)
+        self._open: list[ModelClient] = []
+        self._borrowed: dict[str, ModelClient] = {}
+        self._small: ModelClient | None = None
 
-    def borrow(self, name: str, current: Connected) -> Connected:
-        """Return the model of one turn; raise `ValueError` with one line where there is none of that name."""
+    def connect(self, selection: Selection) -> ModelClient:
+        """Return a client for the selection; nothing is sent. Raise `ProviderError` if a key is missing."""
+        context = self._context
+        settings, spec = context.settings, selection.spec
+        network = settings.network_for(spec.name)
+        address, source = address_of(spec, settings, context.env)
+        if context.options.base_url:
+            address, source = context.options.base_url, "--base-url"
+        key, key_source = context.keys.key_of(spec)
+        if key:
+            self._secrets.add(key)
+        timeouts = Timeouts(network.connect_timeout_s, network.first_event_timeout_s, network.idle_timeout_s)
+        if settings.origin("network.idle_timeout_s").kind != "default":
+            timeouts = replace(timeouts, idle_local=network.idle_timeout_s)
+        provider = registry.connect(
+            spec, base_url=address, api_key=key, key_source=key_source, timeouts=timeouts, base_url_source=source
+        )
+        client = self._client(provider, selection)
+        is_known = spec.protocol in ("demo", "bedrock") or client.model.window is not None
+        if is_known or not is_local(provider.host):
+            return client
+        from qcode.providers.local import WindowQuestion, can_tell
+
+        if can_tell(spec.name, provider.host):
+            # If nobody else says how large its context is, a server nearby is asked.
+            client.question = WindowQuestion(spec.name, provider.host, selection.model, key=key, headers=spec.headers)
+        return client
+
+    def _client(self, provider: Provider, selection: Selection) -> ModelClient:
+        settings, name = self._context.settings, selection.name
+        output = settings.output_for(name)
+        network = settings.network_for(provider.name)
+        facts = facts_of(provider.name, selection.model, settings.models.get(name))
+        if facts.text_tool_calls:
+            from qcode.providers.text_calls.provider import TextCallProvider
+
+            provider = TextCallProvider(provider)
+        client = ModelClient(
+            provider,
+            KnownModel(provider.name, selection.model, facts),
+            self._prompts,
+            self._limits,
+            output=output_settings(output, output.max_tokens),
+            retries=RetrySettings(network.max_retries, network.retry_after_max_s),
+            hosted=hosted_tools(settings, selection.spec.protocol, provider.host, selection.model, facts),
+            tokens=token_counter,
+            log=self.log,
+        )
+        self._open.append(client)
+        return client
+
+    def named(self, name: str) -> ModelClient:
+        """Return a client for `provider/model`; raise `ValueError` with one line if it cannot be connected."""
+        try:
+            client = self.connect(named(name, self._context.settings, "chosen in the app"))
+            self.check_budget(client)
+            return client
+        except (QcodeError, ProviderError) as error:
+            is_without_key = isinstance(error, ProviderError) and error.kind is ErrorKind.NO_CREDENTIAL
+            reasons = self._context.keys.complaints if is_without_key else ()
+            raise ValueError("; ".join((str(error), *reasons))) from None
+
+    def check_budget(self, client: ModelClient) -> None:
+        """Raise `QcodeError` if the run has a budget and the price of the model is not known."""
+        if self._context.options.max_budget_usd is not None and client.price is None:
+            where = f'[models."{client.name}"]'
+            text = f"--max-budget-usd needs a price, and none is known for {client.name}: set price in {where}"
+            raise QcodeError(text, ExitCode.USAGE)
+
+    def output_of(self, client: ModelClient, given: Mapping[str, object]) -> OutputSettings:
+        """Return the output settings of a model with those of a command on top; a flag beats both."""
+        if not given:
+            return client.output
+        settings = self._context.settings
+        own = {key: value for key, value in given.items() if settings.origin(f"output.{key}").kind != "flag"}
+        tuned = replace(settings.output_for(client.name), **own)  # type: ignore[arg-type]  # checked when read
+        return output_settings(tuned, tuned.max_tokens)
+
+    def borrow(self, name: str, current: ModelClient) -> ModelClient:
+        """Return the model of one turn; raise `ValueError` with one line if there is none of that name."""
         if name in ("", current.name):
             return current
         if name not in self._borrowed:
-            self._borrowed[name] = self._wiring.connect(name)
+            self._borrowed[name] = self.named(name)
         return self._borrowed[name]
 
-    def writer(self) -> tuple[Connected | None, tuple[str, ...]]:
-        """Return the model for summaries where it is another one, and a complaint where it cannot be had."""
-        if self._summarizer is None:
+    def small(self) -> ModelClient | None:
+        """Return the small model; None if none is set or it cannot be connected, as `problems` says then."""
+        name = self._context.settings.small_model
+        if self._small is None and name is not None:
+            self.problems = ()
             try:
-                self._summarizer = self._wiring.summarizer()
-            except ValueError as error:
-                return None, (f"small_model: {error}",)
-        return self._summarizer, ()
-
-    def small(self) -> Connected | None:
-        """Return the model for small tasks, None where none is set or it cannot be had."""
-        small, _ = self.writer()
-        return None if small is None else replace(small, provider=Reached(self._wiring, small).provider)
+                self._small = self.connect(named(name, self._context.settings, "small_model"))
+            except (QcodeError, ProviderError) as error:
+                self.problems = (f"small_model: {error}",)
+        return self._small
 
     async def close(self) -> None:
-        others = (*self._borrowed.values(), *((self._summarizer,) if self._summarizer is not None else ()))
-        for provider in (*self._retired, *(one.provider for one in others)):
-            await provider.close()
+        for client in self._open:
+            await client.provider.close()
 
 
 def refused_turn(prompt: str, why: str) -> tuple[TurnEvent, ...]:
@@ -223,74 +280,65 @@ def refused_turn(prompt: str, why: str) -> tuple[TurnEvent, ...]:
     return TurnStarted(prompt), ended
 
 
-class TokenCounting(Protocol):
-    """Counts tokens with a vocabulary. `load` blocks and says whether there is one; `count` never blocks."""
-
-    def load(self) -> bool: ...
-    def count(self, text: str) -> int | None: ...
-
-
 class Preparation:
-    """For one model. `window` is what its server said so far, None where it did not."""
+    """What a turn waits for before its first request; `cancel` ends the wait."""
 
-    def __init__(self, name: str, question: WindowQuestion | None, tokens: TokenCounting | None) -> None:
-        self.window: int | None = None
-        self._name = name
-        self._question = question
-        self._tokens = tokens
-        self._asking: asyncio.Task[LocalWindow | None] | None = None
-        self._settling: asyncio.Task[None] | None = None
-        self._counting: asyncio.Task[None] | None = None
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[LocalWindow | None] | asyncio.Task[None]] = set()
 
     def cancel(self) -> None:
-        """End what is under way: the turn goes on with what is known."""
-        for task in (self._asking, self._settling, self._counting):
-            if task is not None:
-                task.cancel()
+        """End what is under way: the turn continues with what is known."""
+        for task in self._tasks:
+            task.cancel()
 
-    async def ask(self) -> str:
-        """Ask for the window where it is not known yet; return a warning where it is small, else an empty text."""
-        if self.window is not None or self._question is None or self._question.is_settled:
+    async def ask(self, client: ModelClient) -> str:
+        """Ask for the window if it is not known yet; return a warning if it is small, else an empty text."""
+        if client.window is not None or client.question is None or client.question.is_settled:
             return ""
-        self._asking = asyncio.ensure_future(self._question.ask())
-        await _over(self._asking)
-        found = None if self._asking.cancelled() else self._asking.result()
+        asking = asyncio.ensure_future(client.question.ask())
+        await self._over(asking)
+        found = None if asking.cancelled() else asking.result()
         if found is None:
             return ""
-        self.window = found.tokens
+        client.window = found.tokens
         if not found.is_small:
             return ""
         return (
-            f"{self._name} runs with a context window of {found.tokens:,} tokens, which is little for work on code: "
+            f"{client.name} runs with a context window of {found.tokens:,} tokens, which is little for work on code: "
             f"{found.advice}"
         )
 
     async def settle(self, work: Coroutine[None, None, None]) -> None:
-        """Wait for what else a turn needs; a cancelled turn goes on without it."""
-        self._settling = asyncio.ensure_future(work)
-        await _over(self._settling)
-        if not self._settling.cancelled():
-            self._settling.result()
+        """Wait for what else a turn needs; a cancelled turn continues without it."""
+        settling = asyncio.ensure_future(work)
+        await self._over(settling)
+        if not settling.cancelled():
+            settling.result()
 
-    async def count(self, request: ModelRequest, model: KnownModel, counter: PromptCounter) -> None:
-        """Have the prompt counted beside the loop where its bytes leave open whether it fits."""
-        tokens = self._tokens
-        if tokens is None or counter.bound_of(request) <= room_for_prompt(request.max_tokens, model.window):
+    async def count(
+        self,
+        request: ModelRequest,
+        window: int | None,
+        counter: PromptCounter,
+        tokens: Callable[[], TokenCounter] | None,
+    ) -> None:
+        """Have the prompt counted beside the loop if its bytes leave open whether it fits."""
+        if tokens is None or counter.bound_of(request) <= room_for_prompt(request.max_tokens, window):
             return
 
         async def counted() -> None:
-            await run_aside(lambda: tokens.load() and counter.size_of(request, enough=0))
+            await run_aside(lambda: tokens().load() and counter.size_of(request, enough=0))
 
-        self._counting = asyncio.ensure_future(counted())
-        await _over(self._counting)
+        await self._over(asyncio.ensure_future(counted()))
 
-
-async def _over(task: asyncio.Task[LocalWindow | None] | asyncio.Task[None]) -> None:
-    """Wait until `task` is over, in whatever way; it does not outlive the wait."""
-    try:
-        await asyncio.wait({task})
-    finally:
-        task.cancel()
+    async def _over(self, task: asyncio.Task[LocalWindow | None] | asyncio.Task[None]) -> None:
+        """Wait until `task` is over, in whatever way; it does not outlive the wait."""
+        self._tasks.add(task)
+        try:
+            await asyncio.wait({task})
+        finally:
+            self._tasks.discard(task)
+            task.cancel()
 
 
 def output_settings(output: Output, override: int | None) -> OutputSettings:

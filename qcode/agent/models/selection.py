@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import cast
 
-from qcode.agent.choices import Choices
 from qcode.agent.keys.keys import Keys
 from qcode.agent.options import RunContext
 from qcode.config.settings import ProviderSettings, Settings
@@ -186,7 +185,11 @@ def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) ->
 
 def begin_with(context: RunContext) -> Selection:
     """Return what the flags, the settings and the keys of this run choose; raise `QcodeError` where there is none."""
-    options = context.options
+    options, connected = context.options, ""
+    if not context.settings.model:
+        from qcode.agent.choices import Choices
+
+        connected = Choices(context.paths.state_dir).model
     with provider_failures(context.keys):
         return choose(
             context.settings,
@@ -194,7 +197,7 @@ def begin_with(context: RunContext) -> Selection:
             options.model,
             options.base_url,
             has_demo=context.is_attended,
-            connected=Choices(context.paths.state_dir).model,
+            connected=connected,
         )
 
 

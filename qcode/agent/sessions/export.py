@@ -12,15 +12,18 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from qcode import __version__
 from qcode.agent.sessions.history import Entry
 from qcode.agent.sessions.records import attempt_to_json, message_to_json
-from qcode.protocol.library import ExportForm
 from qcode.protocol.messages import Image, Reasoning, Text, ToolCall, ToolResult
 from qcode.text.clean import clean
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
+
+ExportForm: TypeAlias = Literal["md", "json", "html"]
+EXPORT_FORMS: tuple[ExportForm, ...] = ("md", "json", "html")
 
 
 @dataclass(frozen=True, slots=True)

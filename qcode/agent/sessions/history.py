@@ -7,11 +7,12 @@ here: a rewind, an undo and a compaction are further points, so each can be take
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
 from qcode.protocol.events import AttemptRecord
 from qcode.protocol.messages import Message, ToolCall, ToolResult
+from qcode.values import dataclass
 
 Run: TypeAlias = "tuple[int, int]"
 """Numbers from the first up to, not including, the second."""

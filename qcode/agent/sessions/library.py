@@ -11,26 +11,40 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from qcode.agent.models.client import Connected
+from qcode.agent.models.client import Clients
+from qcode.agent.reports import TurnUsage
 from qcode.agent.sessions.history import Entry
 from qcode.agent.sessions.loader import assemble
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
 from qcode.protocol.errors import ProviderError, SessionError
 from qcode.protocol.events import ApiCalls
-from qcode.protocol.library import ExportForm, SessionInfo
 from qcode.protocol.messages import Message, typed_text, user
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReplyEnded, StopReason, TextDelta, UsageReported
-from qcode.protocol.reports import TurnUsage
 from qcode.protocol.usage import Usage, cost_of
 from qcode.text.clean import clean
 from qcode.values import dataclass
 
+if TYPE_CHECKING:
+    from qcode.agent.sessions.export import ExportForm
+
 _DEMO = "demo"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A session in a list. `updated` is seconds since 1970; `is_open`: it is the one that is open here."""
+
+    session_id: str
+    title: str
+    model: str
+    updated: float
+    messages: int
+    is_open: bool = False
 
 
 class Opener(Protocol):
@@ -51,9 +65,10 @@ class Opener(Protocol):
 
 
 class Library:
-    """The real `protocol.library.Library`. `store` None: no sessions are kept in this run.
+    """The sessions of a folder. `store` None: no sessions are kept in this run.
 
-    `small_model` gives the model for small tasks, None where there is none; `count` is told what it used.
+    Methods raise `ValueError` with one line for the user. Only `make_title` may be called while a turn runs.
+    `clients` has the model that makes titles; `count` is told what it used.
     """
 
     def __init__(
@@ -61,30 +76,34 @@ class Library:
         opener: Opener,
         store: SessionStore | None,
         folder: Path,
-        small_model: Callable[[], Connected | None],
+        clients: Clients,
         count: Callable[[TurnUsage], None],
     ) -> None:
         self._opener = opener
         self._known = store
         self._folder = folder
-        self._small_model = small_model
+        self._clients = clients
         self._count = count
         self._tried: set[str] = set()
 
     @property
     def title(self) -> str:
+        """The title of the open session: the name it was given, else the first words said in it, else empty."""
         session = self._opener.session
         return session.title or first_words(entry.message for entry in self._history())
 
     def sessions(self) -> tuple[SessionInfo, ...]:
+        """Return the sessions of this folder, the most recently written one first. It reads files."""
         found = self._known.summaries() if self._known is not None else ()
         return tuple(_info(one, one.session_id == self._opener.session.session_id) for one in found)
 
     def preview(self, session_id: str) -> tuple[Message, ...]:
+        """Return the messages of a session, changing nothing."""
         with _one_line():
             return tuple(entry.message for entry in self._store.load(session_id).history())
 
     def search(self, text: str) -> frozenset[str]:
+        """Return the ids of the sessions that have all words of `text` in their messages or title."""
         return self._known.search(text) if self._known is not None else frozenset()
 
     def rename(self, session_id: str, title: str) -> None:
@@ -98,16 +117,21 @@ class Library:
             self._store.rename(session_id, title)
 
     async def make_title(self) -> TurnUsage | None:
+        """Have the small model name the open session, if one is set and the session has no name; try once.
+
+        Return what that used, None if nothing was asked. A model that fails leaves the session as it is, and so does
+        a user who names it meanwhile.
+        """
         session = self._opener.session
         messages = [entry.message for entry in self._history()] if self._is_to_be_named(session) else []
-        small = self._small_model() if is_worth_a_title(messages) else None
+        small = self._clients.small() if is_worth_a_title(messages) else None
         if small is None or small.provider.name == _DEMO:
             return None
         self._tried.add(session.session_id)
-        naming = await ask_for_title(small.provider, small.model.name, small.model.output_limit, messages)
+        naming = await ask_for_title(small.logged, small.model.name, small.model.output_limit, messages)
         if naming.title and not session.title and session is self._opener.session:
             session.set_title(naming.title)
-        cost = cost_of(naming.usage, small.model.facts.price)
+        cost = cost_of(naming.usage, small.price)
         used = TurnUsage("(a name for the session)", small.name, naming.usage, cost, ApiCalls(initial=1))
         self._count(used)
         return used
@@ -118,12 +142,14 @@ class Library:
         return self._known is not None and not is_demo and not session.title and session.session_id not in self._tried
 
     def delete(self, session_id: str) -> None:
+        """Delete a session and the old contents of files that it kept; the open one is refused."""
         if session_id == self._opener.session.session_id:
             raise ValueError("This session is open here; /clear begins another one first.")
         with _one_line():
             self._store.delete(session_id)
 
     def resume(self, session_id: str) -> tuple[str, ...]:
+        """Continue the conversation with another session; return lines for the user about its file."""
         self._check_idle()
         if session_id == self._opener.session.session_id:
             return ()
@@ -133,6 +159,7 @@ class Library:
         return loaded.notices
 
     def fork(self) -> str:
+        """Continue the conversation in a copy of its session; return the id of the copy."""
         self._check_idle()
         with _one_line():
             session, _ = self._store.fork(self._opener.session.session_id, cwd=self._folder)
@@ -140,6 +167,7 @@ class Library:
         return session.session_id
 
     def export(self, form: ExportForm) -> str:
+        """Return everything that was said in the open session, with the messages that a compaction replaced."""
         from qcode.agent.sessions.export import About, exported
 
         about = About(self._opener.session.session_id, self.title, self._opener.model)

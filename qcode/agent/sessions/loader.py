@@ -6,7 +6,7 @@ Whatever was whole comes back as it was, value for value. Only what a crash or d
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from qcode.agent.sessions.history import Entry, Inner, Line, Stored
 from qcode.agent.sessions.records import (
@@ -23,10 +23,10 @@ from qcode.agent.sessions.records import (
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
 from qcode.protocol.reply import StopReason
 from qcode.text.json import JsonObject
+from qcode.values import dataclass
 
 __all__ = ["Entry", "LoadedSession", "rebuild"]
 
-VERSION = 1
 _SHOWN_CALLS = 20
 _SHOWN_CHARS = 200
 INTERRUPTED = (

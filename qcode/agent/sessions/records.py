@@ -42,6 +42,9 @@ from qcode.protocol.usage import Usage
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.values import dataclass
 
+VERSION = 1
+"""Of the format of a session file."""
+
 _T = TypeVar("_T", str, int, bool, list[Json], JsonObject)
 
 

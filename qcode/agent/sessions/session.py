@@ -14,8 +14,8 @@ from pathlib import Path
 
 from qcode.agent.sessions.file import RecordFile
 from qcode.agent.sessions.history import Change, Entry, InnerMessage, Line, Move, Stored, runs_of
-from qcode.agent.sessions.loader import VERSION, assemble
 from qcode.agent.sessions.records import (
+    VERSION,
     block_to_json,
     change_to_json,
     inner_to_json,
@@ -122,6 +122,10 @@ class Session:
     def entries(self) -> tuple[Entry, ...]:
         """Return the messages the conversation now consists of, as they would be read back."""
         with self._lock:
+            if not self.line.stored:
+                return ()
+            from qcode.agent.sessions.loader import assemble
+
             return assemble(self.line, self.line.point.numbers).entries
 
     def record_change(self, change: Change) -> int:

@@ -16,15 +16,18 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qcode.agent.sessions.file import RecordFile, make_private
-from qcode.agent.sessions.loader import LoadedSession, rebuild
 from qcode.agent.sessions.records import message_from_json, read_records
 from qcode.agent.sessions.session import Session
 from qcode.protocol.errors import SessionError, SessionNotFound
 from qcode.protocol.messages import Message, typed_text
 from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.sessions.loader import LoadedSession
 
 _SLUG_LENGTH = 48
 
@@ -116,7 +119,7 @@ class SessionStore:
         session_id = self.find(text)
         contents = read_records(self._read(session_id))
         notice = "the last record of this session is incomplete and was left out" if contents.torn else ""
-        return rebuild(session_id, contents.records, contents.skipped, notice)
+        return _rebuild(session_id, contents.records, contents.skipped, notice)
 
     def resume(self, text: str) -> tuple[Session, LoadedSession]:
         """Open a session to go on with it. Raise `SessionNotFound`, `SessionBusy`, or `SessionError` if unreadable.
@@ -130,7 +133,7 @@ class SessionStore:
         except OSError as error:
             file.close()
             raise SessionError(f"session {session_id} cannot be read: {error.strerror}") from None
-        loaded = rebuild(session_id, contents.records, contents.skipped, notice)
+        loaded = _rebuild(session_id, contents.records, contents.skipped, notice)
         blobs = self._blobs(session_id)
         session = Session(
             session_id, file, self._clock, self._redact, line=loaded.line, title=loaded.title, blobs=blobs
@@ -145,7 +148,7 @@ class SessionStore:
         """Begin a copy of a session, which may be open elsewhere, and leave that one alone."""
         session_id = self.find(text)
         contents = read_records(self._read(session_id))
-        loaded = rebuild(session_id, contents.records, contents.skipped, "")
+        loaded = _rebuild(session_id, contents.records, contents.skipped, "")
         session = self.create(loaded.model, cwd, forked_from=session_id)
         session.copy(contents.records)
         session.line, session.title = loaded.line, loaded.title
@@ -221,6 +224,12 @@ class SessionStore:
             return self._path(session_id).read_bytes()
         except OSError as error:
             raise SessionError(f"session {session_id} cannot be read: {error.strerror}") from None
+
+
+def _rebuild(session_id: str, records: Iterable[JsonObject], skipped: int, notice: str) -> LoadedSession:
+    from qcode.agent.sessions.loader import rebuild  # loads with the first session that is read back
+
+    return rebuild(session_id, records, skipped, notice)
 
 
 def _not_found(text: str, matches: list[str], known: tuple[str, ...]) -> str:

@@ -1,7 +1,7 @@
-"""Assembles one attempt: eats reply events, holds raw text, and says at its end what kind of reply it was.
+"""Assembles one attempt: collects reply events as raw text, and classifies the reply at its end (`ReplyShape`).
 
-Text is kept in pieces and joined when asked for, so that a long reply costs what it is long. Judging a call means
-parsing its raw arguments strictly; nothing is ever repaired here.
+Text is kept as a list of pieces and joined on demand, so the cost is linear in the length of the reply. A call is
+judged by strict parsing of its raw arguments; nothing is repaired here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from qcode.engine.caps import is_at_cap
@@ -29,6 +29,7 @@ from qcode.protocol.reply import (
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
 from qcode.text.json import parse_object
+from qcode.values import dataclass
 
 DraftKind: TypeAlias = Literal["text", "reasoning", "call"]
 CallState: TypeAlias = Literal["complete", "incomplete", "malformed"]
@@ -39,7 +40,7 @@ _CUT_NUMBER = re.compile(r"-|\.|(?:\.\d+)?[eE][+-]?")
 
 @dataclass(slots=True)
 class Draft:
-    """A block while it is being written. `text` of a call is its raw argument JSON."""
+    """A block that is being received. The `text` of a call is its raw argument JSON."""
 
     kind: DraftKind
     pieces: list[str] = field(default_factory=list)
@@ -62,11 +63,11 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class ReplyShape:
-    """What one attempt came to: all that `recovery.decide` needs to know of it.
+    """The outcome of one attempt: all that `recovery.decide` needs.
 
-    `has_text`, `has_reasoning` and `last` count only what is more than white space; reasoning behind text does not
-    count as `last`, because it is dropped where the reply goes on. `calls` holds the state of each call in order.
-    `has_progress`: this attempt added something to the reply.
+    `has_text`, `has_reasoning` and `last` ignore white space. Reasoning after text does not count as `last`, because a
+    continuation drops it. `calls` holds the state of each call in order. `has_progress`: the attempt added something
+    to the reply.
     """
 
     stop: StopReason
@@ -81,7 +82,7 @@ class ReplyShape:
 
     @property
     def hit_cap(self) -> bool:
-        """The output cap cut this attempt: the reason says so, or the count reached the cap whatever the reason."""
+        """Whether the output cap truncated this attempt: by its stop reason, or because the count reached the cap."""
         return self.stop is StopReason.MAX_TOKENS or is_at_cap(self.output_tokens, self.cap)
 
     @property
@@ -90,7 +91,7 @@ class ReplyShape:
 
 
 class Assembler:
-    """Collects one attempt. `tools` are the ones offered, by name: they tell which arguments a call must have."""
+    """Collects one attempt. `tools` are the offered tools by name; they define the required arguments of a call."""
 
     def __init__(self, tools: Mapping[str, ToolSpec]) -> None:
         self.drafts: list[Draft] = []
@@ -102,7 +103,7 @@ class Assembler:
         self._by_block: dict[int, Draft] = {}
 
     def feed(self, event: ReplyEvent) -> Draft | None:
-        """Take one event; return the draft it belongs to, None for events that belong to no block."""
+        """Process one event; return its draft, None for events that belong to no block."""
         match event:
             case TextDelta():
                 return self._append(event.block, "text", event.text)
@@ -131,7 +132,7 @@ class Assembler:
         return "".join(draft.text for draft in self.drafts if draft.kind == "text")
 
     def shape(self, cap: int, *, base_has_text: bool = False) -> ReplyShape:
-        """Judge the attempt, whose events have ended; `base_has_text`: earlier attempts gave text that is kept."""
+        """Classify the attempt after its last event. `base_has_text`: earlier attempts gave text that is kept."""
         ended = self.ended or ReplyEnded(StopReason.UNKNOWN, "")
         calls = [draft for draft in self.drafts if draft.kind == "call"]
         is_cut = ended.stop is StopReason.MAX_TOKENS or is_at_cap(self.usage.output, cap)
@@ -166,7 +167,7 @@ class Assembler:
         return draft
 
     def _judge(self, draft: Draft, ended: ReplyEnded, *, is_cut: bool, is_last: bool) -> CallState:
-        """Judge one call by its raw argument text. Only the last can be cut: decoding is sequential."""
+        """Judge one call by its raw argument text. Only the last can be truncated, because decoding is sequential."""
         raw = draft.text
         if not raw.strip():
             if is_last and self._is_cut_before_arguments(ended, is_cut=is_cut):
@@ -184,14 +185,14 @@ class Assembler:
         return "complete"
 
     def _is_cut_before_arguments(self, ended: ReplyEnded, *, is_cut: bool) -> bool:
-        """Say whether empty argument text is a cut: not where the reason says that the call was meant."""
+        """Return whether empty arguments mean truncation; they do not if the stop reason is `TOOL_USE`."""
         if ended.stop is StopReason.TOOL_USE:
             return False
         return is_cut or (self.usage.output is None and ended.stop is not StopReason.END_TURN)
 
 
 def ends_early(raw: str) -> bool:
-    """Say whether `raw` is JSON that simply ends: every character fits, and only its end is missing."""
+    """Return whether `raw` is a valid prefix of JSON: for example `{"path": "a.p`, but not `{"path": a`."""
     try:
         json.loads(raw)
     except json.JSONDecodeError as error:
@@ -211,7 +212,7 @@ def _is_cut_word(rest: str) -> bool:
 
 
 def _newer(old: Usage, new: Usage) -> Usage:
-    """Merge a later report over an earlier one, field by field: reports are cumulative."""
+    """Merge two usage reports field by field; a later report replaces an earlier one, because both are cumulative."""
     return Usage(
         old.input if new.input is None else new.input,
         old.output if new.output is None else new.output,

@@ -1,9 +1,9 @@
-"""One request under way: what has come of it, what of that may be shown, and under which block number.
+"""One request in progress: the text received, the part that may be shown, and its block numbers in the reply.
 
-Text passes through the filter for inline thinking, then through the seam if it continues something, before anything
-else sees it, so that what is shown, stored and judged is the same text. `InlineThinking` takes `<think>…</think>` at
-the start of a text for reasoning, in models marked so. Tags may be split anywhere; what could still become a tag is
-held back. Each attempt starts with a fresh filter.
+Text passes first through the filter for inline thinking, then through the seam if it is a continuation. Everything
+else sees only the filtered text, so the text that is shown, stored and judged is the same. `InlineThinking` treats
+`<think>…</think>` at the start of a text as reasoning, for models marked so in the catalog. A tag may be split across
+deltas: text that may become a tag is held back. Each attempt starts with a new filter.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ Emits: TypeAlias = list[Emit]
 
 
 class Attempt:
-    """`base` is what earlier attempts gave and this one goes on with; `seam` cleans its start, None leaves it.
+    """One attempt at a reply. `base` is the text of earlier attempts that this one continues.
 
-    `is_silent`: nothing of it is for a front end (it asks for the rest of a call's arguments).
-    `has_inline_thinking`: the model writes its thinking as text.
+    `seam` removes repeated text at the start, None for none. `is_silent`: nothing is shown, because the attempt asks
+    for the rest of a call's arguments. `is_broken`: it continues a text whose stream broke. `has_inline_thinking`: the
+    model writes its reasoning as text.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Attempt:
         self.seam = seam
         self.is_broken = is_broken
         self.is_repeating = False
-        """The model repeats itself without end: nothing more of this attempt counts."""
+        """The model repeats itself endlessly; the rest of this attempt is ignored."""
         self.shown_text = 0
         self.has_begun = False
         self.has_shown_anything = False
@@ -76,7 +77,7 @@ class Attempt:
         return f"Attempt({self.kind!r}, max_tokens={self.request.max_tokens}, shown_text={self.shown_text})"
 
     def feed(self, event: ReplyEvent) -> Emits:
-        """Take one event of the stream; return what a front end sees of it."""
+        """Process one event of the stream; return what a front end shows of it."""
         self.has_begun = True
         if type(event) is TextDelta:
             self._last_text = event.block
@@ -99,7 +100,7 @@ class Attempt:
         return held
 
     def flush(self) -> Emits:
-        """Release what the filters still hold: the text has ended."""
+        """Release the text that the filters still hold, at the end of the text."""
         emits: Emits = []
         if self._thinking is not None:
             emits += self._take_pieces(self._last_text, self._thinking.flush())
@@ -121,11 +122,11 @@ class Attempt:
 
     @property
     def has_solid_text(self) -> bool:
-        """More than white space of it was shown."""
+        """Whether more than white space was shown."""
         return self.shown_text > 0 and any(draft.kind == "text" and draft.text.strip() for draft in self.drafts)
 
     def _take_pieces(self, block: int, pieces: list[Piece]) -> Emits:
-        """Take text that the filter told from thinking; inline thinking gets a block of its own before the text."""
+        """Process pieces of text and inline reasoning; reasoning gets a separate block before the text."""
         emits: Emits = []
         for kind, text in pieces:
             if kind == "text":
@@ -174,7 +175,7 @@ class Attempt:
             self.is_repeating = True
 
     def _number(self, block: int, *, joins: bool) -> int:
-        """Return the block's number in the whole reply; the first text goes on in the block it continues."""
+        """Return the block's number in the whole reply; the first text of a continuation joins the block before it."""
         number = self._numbers.get(block)
         if number is None:
             if joins and self._joined is not None and self._joined not in self._numbers.values():
@@ -198,7 +199,7 @@ _OPEN, _CLOSE = "<think>", "</think>"
 
 
 class InlineThinking:
-    """Feed it the text of one attempt; it tells reasoning from text. Call `flush` once at the end."""
+    """Separates inline reasoning from text in one attempt. Call `flush` once at the end."""
 
     def __init__(self) -> None:
         self._state: Literal["start", "thinking", "behind", "text"] = "start"
@@ -207,13 +208,13 @@ class InlineThinking:
 
     @property
     def is_settled(self) -> bool:
-        """What follows is text, whatever stands in it."""
+        """Whether all later input is text, even if it contains a tag."""
         return self._state == "text"
 
     def feed(self, text: str) -> list[Piece]:
-        """Return what can be told apart by now, in order; no piece is empty."""
+        """Return the pieces that are certain so far, in order; none is empty."""
         if self._state == "start" and not self._held and (not text or text.isspace()):
-            self._blanks.append(text)  # joined once, however many come
+            self._blanks.append(text)  # joined only once, so that many blank deltas stay cheap
             return []
         pieces: list[Piece] = []
         held, self._held = self._taken_blanks() + self._held + text, ""
@@ -241,7 +242,7 @@ class InlineThinking:
         return pieces + _piece("text", held)
 
     def flush(self) -> list[Piece]:
-        """Return what was held: a tag that was begun and never finished belongs to the thinking."""
+        """Return the held text: an unfinished closing tag is part of the reasoning."""
         held, self._held = self._taken_blanks() + self._held, ""
         return _piece("reasoning" if held.strip() else "text", held)
 
@@ -256,7 +257,7 @@ def _piece(kind: Kind, text: str) -> list[Piece]:
 
 
 def _tag_begun(text: str) -> int:
-    """Return how many characters at the end of `text` may be the beginning of the closing tag."""
+    """Return how many characters at the end of `text` may be the start of the closing tag: 3 for `so </t`."""
     for size in range(min(len(text), len(_CLOSE) - 1), 0, -1):
         if _CLOSE.startswith(text[-size:]):
             return size

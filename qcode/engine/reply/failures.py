@@ -1,10 +1,10 @@
-"""What happens to a reply that fails: a broken stream, a full context window, a truncated call.
+"""The handling of a broken stream, a full context window, and a truncated call.
 
-A failure is learned from, replayed with backoff, or continued; at last the reply ends with the text it has. Failures in
-a row are retried, a shown text is continued at most three times, and none of it uses a continuation of `recovery`.
-After a full window the reply is resumed over the compacted conversation, or ends. The arguments of a truncated write
-or edit are completed instead of rejected if the user set it: the rest of the JSON is asked for without tools, joined at
-the seam and parsed strictly; a call that closes goes the normal way, approval included. Jitter is a number in [0, 1).
+Broken stream: the request is changed if the error names a reason, sent again with backoff, or its shown text is
+continued, at most three times. None of this uses up a continuation of `recovery`; at the end the reply keeps its text.
+Full window: the reply resumes after a compaction, or ends.
+Truncated write or edit: its arguments are completed instead of rejected if the user turned that on. The rest of the
+JSON is requested without tools, joined at the seam and parsed strictly; a complete call then needs approval as usual.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ _REFUSALS = (ErrorKind.BAD_REQUEST, ErrorKind.CONTEXT_OVERFLOW)
 
 
 def attempt_failed(state: ReplyState, failure: ReplyFailed) -> list[Effect]:
-    """Return what follows the failure of the attempt under way. Text the seam still held was never shown; it is lost
-    with the attempt and comes again with the next."""
+    """Return the effects of a failure of the current attempt.
+
+    Text that the seam still held was never shown: it is lost with the attempt, and the next attempt sends it again.
+    """
     phase, error = state.phase, failure.error
     if not isinstance(phase, Streaming):
         return []
@@ -62,10 +64,10 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
     if error.kind is ErrorKind.CONTEXT_OVERFLOW:
         return ask_for_room(state, AbortAfter(_info(error)), attempt)
     is_shorter = state.superseded is not None and attempt.shown_text <= len(state.superseded.text)
-    # A call of a stream that never ended counts for nothing, so its attempt is made anew, unless it continues a text.
+    # A call in a broken stream does not count, so its attempt is sent again, unless it continues a text.
     goes_on = attempt.shown_text > 0 if state.base else attempt.has_solid_text and not attempt.has_call
     goes_on = goes_on and not is_shorter
-    # Text is progress: what failed before it is no longer in a row with this.
+    # New text is progress, so earlier failures are no longer in a row with this one.
     state.failures = 1 if goes_on else state.failures + 1
     delay = delay_before_retry(error, state.failures, failure.jitter, state.plan.retries)
     if delay is None or not state.is_affordable or (goes_on and state.breaks >= MAX_TRANSPORT_CONTINUATIONS):
@@ -91,7 +93,7 @@ def retry(state: ReplyState, backoff: Backoff) -> list[Effect]:
 
 
 def ask_for_room(state: ReplyState, fallback: Fallback, attempt: Attempt | None = None) -> list[Effect]:
-    """Wait for the conversation to be compacted, once; otherwise end as `fallback` says."""
+    """Request a compaction, once per reply; otherwise end as `fallback` says."""
     if not state.plan.can_make_room or state.has_made_room:
         return fall_back(state, fallback, attempt)
     state.has_made_room = True
@@ -100,7 +102,7 @@ def ask_for_room(state: ReplyState, fallback: Fallback, attempt: Attempt | None 
 
 
 def fall_back(state: ReplyState, fallback: Fallback, attempt: Attempt | None = None) -> list[Effect]:
-    """End the reply, because there is no room and none could be made."""
+    """End the reply because the window is full and could not be compacted."""
     match fallback:
         case AbortAfter():
             return _abort(state, attempt, fallback.error)
@@ -111,7 +113,7 @@ def fall_back(state: ReplyState, fallback: Fallback, attempt: Attempt | None = N
 
 
 def _abort(state: ReplyState, attempt: Attempt | None, error: ErrorInfo) -> list[Effect]:
-    """End the reply with the text there is: as a cut one where it was being recovered, else as an error."""
+    """End the reply with its text so far: as truncated if a truncation was being recovered, otherwise as an error."""
     effects = state.salvage(attempt)
     if state.was_cut and state.text.strip():
         note = describe_cut(state.records, "error", error.message)
@@ -124,7 +126,7 @@ def _info(error: ProviderError) -> ErrorInfo:
 
 
 def end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt | None = None) -> list[Effect]:
-    """Ask for room, or end the reply because the window leaves none for `request`; the text there is stays."""
+    """Request a compaction, or end the reply because the window has no room for `request`; its text is kept."""
     return ask_for_room(state, EndWithoutRoom(request), attempt)
 
 
@@ -139,7 +141,7 @@ def _end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt
 
 
 def _continue_broken_text(state: ReplyState, cap: int) -> list[Effect]:
-    """Continue a text whose stream broke, under the cap it had."""
+    """Continue a text whose stream broke, with the same cap."""
     request = continuing_request(state.plan, state.model, state.base, cap, is_broken=True)
     fitted = state.fitted(request, cap)
     if fitted is None:
@@ -150,7 +152,7 @@ def _continue_broken_text(state: ReplyState, cap: int) -> list[Effect]:
 
 
 def _replay(state: ReplyState, attempt: Attempt) -> list[Effect]:
-    """Send the same request again; what the attempt showed is taken back; text is kept as superseded."""
+    """Send the same request again. The text that the attempt showed is taken back and kept as superseded."""
     cap = state.fitted(attempt.request, attempt.request.max_tokens)
     if cap is None:
         return end_without_room(state, attempt.request)
@@ -170,7 +172,7 @@ def _told_again(state: ReplyState, cap: int) -> Effect:
 
 
 def _resend_changed(state: ReplyState, attempt: Attempt, error: ProviderError, learned: list[Effect]) -> list[Effect]:
-    """Send the request once more in a form the host may take, where its refusal tells which; nothing else."""
+    """Send the request once more in a changed form, if the refusal says what to change."""
     is_refusal = error.kind in _REFUSALS
     if is_refusal and (handled := _resend_within_limits(state, attempt, error, learned)):
         return handled
@@ -182,7 +184,7 @@ def _resend_changed(state: ReplyState, attempt: Attempt, error: ProviderError, l
 def _resend_within_limits(
     state: ReplyState, attempt: Attempt, error: ProviderError, learned: list[Effect]
 ) -> list[Effect]:
-    """Learn the limit that a refusal names and send the request once more under it; nothing is shown."""
+    """Learn the limit that a refusal names, and send the request once more within it; nothing is shown."""
     limit = learn_limit(error.message, error.param, cap=attempt.request.max_tokens)
     if limit is None or limit.kind in state.relearned:
         return []
@@ -203,7 +205,7 @@ def _resend_within_limits(
 
 
 def _prompt_size(state: ReplyState, request: ModelRequest, limit: LearnedLimit) -> int:
-    """Return how large the refused prompt is: as the server says, or at the least what a refusal means."""
+    """Return the size of the refused prompt: the server's count, or the smallest size that explains the refusal."""
     if limit.prompt is not None:
         return limit.prompt
     if limit.total is not None and limit.total > request.max_tokens:
@@ -212,7 +214,7 @@ def _prompt_size(state: ReplyState, request: ModelRequest, limit: LearnedLimit) 
 
 
 def _resend_without(state: ReplyState, attempt: Attempt, error: ProviderError, part: RefusedPart) -> list[Effect]:
-    """Send the request once more without what the host refuses in it, and leave that out from then on."""
+    """Send the request once more without the refused part, and leave that part out from now on."""
     effects: list[Effect] = []
     if part == "marks":
         effects.append(state.learn(Learn("refuses_marks")))
@@ -230,7 +232,7 @@ def _resend_without(state: ReplyState, attempt: Attempt, error: ProviderError, p
 
 
 def _resend_without_prefill(state: ReplyState, attempt: Attempt, error: ProviderError) -> list[Effect]:
-    """Remember a host that does not continue an assistant message, and ask in words."""
+    """Remember that the host does not support prefill, and ask for the continuation in a user message."""
     if not attempt.request.is_prefill or error.kind is not ErrorKind.BAD_REQUEST:
         return []
     learned = state.learn(Learn("refuses_prefill"))
@@ -243,7 +245,7 @@ def _resend_without_prefill(state: ReplyState, attempt: Attempt, error: Provider
 
 
 def resume_compacted(state: ReplyState, messages: tuple[Message, ...]) -> list[Effect]:
-    """Go on over `messages`, a shorter history, with the text there is, or else from the start."""
+    """Continue the text so far over `messages`, the compacted history, or start again if there is no text."""
     phase = state.phase
     assert isinstance(phase, NeedsRoom)
     state.plan = replace(state.plan, messages=messages)
@@ -261,7 +263,7 @@ def resume_compacted(state: ReplyState, messages: tuple[Message, ...]) -> list[E
 
 
 def finish_stopped(state: ReplyState, decision: Done, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
-    """End on a refusal, the text stays and the reason is named; on a full context go on once if room can be made."""
+    """End after a refusal, with its reason; after a full context, compact once if possible. The text is kept."""
     ended = attempt.assembler.ended
     detail = f": {ended.detail}" if ended and ended.detail else ""
     if shape.stop is StopReason.REFUSAL:
@@ -298,7 +300,7 @@ _OPENED_FENCE = re.compile(r"\A\s*```(?:json)?[ \t]*\n")
 
 
 def argument_requests_left(state: ReplyState, attempt: Attempt) -> int:
-    """Return how many requests may still ask for the rest of the last call: none unless it is a write and it is on."""
+    """Return how many requests may still complete the last call: 0 unless it is a write and the setting is on."""
     if state.plan.output.tool_call_repair != "resume":
         return 0
     last = next((draft for draft in reversed(attempt.drafts) if draft.kind == "call"), None)
@@ -307,7 +309,7 @@ def argument_requests_left(state: ReplyState, attempt: Attempt) -> int:
 
 
 def ask_for_arguments(state: ReplyState) -> list[Effect]:
-    """Ask for what follows the arguments that `base` ends with."""
+    """Request the rest of the arguments at the end of `base`."""
     call = _cut_call(state)
     cap = state.caps.continuation
     request = requests.resumed_call_request(state.plan, state.model, state.base, call, call.text, cap)
@@ -321,7 +323,7 @@ def ask_for_arguments(state: ReplyState) -> list[Effect]:
 
 
 def arguments_ended(state: ReplyState, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
-    """Append what came; run the call once its JSON closes, ask again where that was cut as well, else reject it."""
+    """Append the received rest. Run the call if its JSON is complete, ask again if it was truncated, or reject it."""
     call = _cut_call(state)
     rest = _OPENED_FENCE.sub("", text_of(attempt.drafts))
     state.kept_tokens += state.tokens_of(attempt)
@@ -334,7 +336,7 @@ def arguments_ended(state: ReplyState, attempt: Attempt, shape: ReplyShape) -> l
         call.pieces[:], call.size, call.state = [closed], len(closed), "complete"
         repaired = Emit(ToolPayloadRepair(_ISSUE, attempted=True, succeeded=True))
         return [repaired, *state.finish("calls", StopReason.TOOL_USE, shape.raw_stop, cap=cap)]
-    # A model that stops by itself with the JSON still open sent something else, an apology say.
+    # A model that stops by itself while the JSON is still open sent something else, such as an apology.
     if not shape.hit_cap or not ends_early(call.text + rest):
         return reject_truncated_call(state, cap, shape.raw_stop)
     call.append(rest)
@@ -344,7 +346,7 @@ def arguments_ended(state: ReplyState, attempt: Attempt, shape: ReplyShape) -> l
 
 
 def reject_truncated_call(state: ReplyState, cap: int, raw_stop: str) -> list[Effect]:
-    """Leave the call incomplete: it is rejected as it would have been without this."""
+    """Give up on completing the call; it is rejected like any truncated call."""
     failed = Emit(ToolPayloadRepair(_ISSUE, attempted=True, succeeded=False))
     return [failed, *state.finish("calls", StopReason.MAX_TOKENS, raw_stop, why="retry_limit", cap=cap)]
 
@@ -354,7 +356,7 @@ def _cut_call(state: ReplyState) -> Draft:
 
 
 def _closed_object(text: str) -> str | None:
-    """Return the JSON value that `text` begins with, None while it is open; what follows it was not asked for."""
+    """Return the complete JSON value at the start of `text`, None if it is incomplete; text after it is ignored."""
     start = len(text) - len(text.lstrip())
     try:
         end = json.JSONDecoder().raw_decode(text, start)[1]
@@ -369,10 +371,11 @@ _LONGEST_STEP_S = 16.0
 
 
 def delay_before_retry(error: ProviderError, failures: int, jitter: float, settings: RetrySettings) -> float | None:
-    """Return the seconds to wait before trying again, or None where it is not worth it.
+    """Return the seconds to wait before the next attempt, or None to give up.
 
-    `failures` counts this failure and those directly before it. The wait is drawn from 0 up to 1, 2, 4, 8, 16 seconds
-    ("full jitter"); a wait the server asks for is a floor. An address where nobody listens gets one quick retry.
+    `failures` counts this failure and those directly before it. The wait is `jitter`, a random number in [0, 1), times
+    1, 2, 4, 8, then 16 seconds ("full jitter"), and at least what the server asks for. A refused connection gets one
+    quick retry.
     """
     if not error.kind.is_transient or failures > settings.max_retries:
         return None

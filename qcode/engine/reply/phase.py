@@ -1,7 +1,7 @@
-"""The phase of a reply, and its result: values that can be printed and compared, without a stored function.
+"""The phases of a reply, and its result, as values that can be printed and compared.
 
 Between two inputs a reply is `Unsent`, `Streaming`, `Backoff`, `NeedsRoom` or `Finished`; `Closed` and `Reopened`
-last only while an input is handled. What follows from a phase is in `reply` and `failures`.
+exist only while an input is handled. `reply` and `failures` decide what follows from a phase.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Ending: TypeAlias = Literal["done", "calls", "paused", "cut", "refused", "failed
 
 @dataclass(frozen=True, slots=True)
 class JudgedCall:
-    """A call of the committed reply; `raw` is its argument text as it came, `cap` the cap it was asked for under."""
+    """A call of the committed reply. `raw` is its argument text as received, `cap` the output cap of its request."""
 
     call: ToolCall
     state: CallState
@@ -33,7 +33,10 @@ class JudgedCall:
 
 @dataclass(frozen=True, slots=True)
 class ReplyResult:
-    """`message` is None where nothing worth storing came. `limit` is the one of the prompt that ended it."""
+    """The result of a reply. `message` is None if there is nothing to store.
+
+    `limit` is the limit of the prompt that ended it, or None.
+    """
 
     ending: Ending
     stop: StopReason | None
@@ -47,12 +50,12 @@ class ReplyResult:
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """No request was sent yet."""
+    """No request has been sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """One request is under way; `cause` is what the ledger counted it as."""
+    """One request is in flight; `cause` is how the ledger counted it."""
 
     attempt: Attempt
     cause: RequestCause
@@ -60,14 +63,14 @@ class Streaming:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The attempt ended or broke, and what follows is being decided."""
+    """The attempt ended or failed, and the next action is being decided."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
 class Reopened:
-    """What replaced this attempt came to nothing: `recovery` decides on it once more."""
+    """The attempt that replaced this one failed, so `recovery` decides on this one again."""
 
     attempt: Attempt
     shape: ReplyShape
@@ -75,7 +78,7 @@ class Reopened:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waiting before the next request: the same again, or one that continues the text that was shown."""
+    """Waiting before the next request: the same request again, or one that continues the shown text."""
 
     then: Literal["replay", "continue"]
     failed: Attempt
@@ -83,9 +86,9 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class NeedsRoom:
-    """The window is full. `fallback` is the end of the reply if the conversation cannot be compacted.
+    """The window is full. `fallback` ends the reply if the conversation cannot be compacted.
 
-    `attempt` is the closed attempt that met the end of the window, None if its text is part of the reply already.
+    `attempt` is the closed attempt that filled the window, None if its text is already part of the reply.
     """
 
     fallback: Fallback
@@ -94,7 +97,7 @@ class NeedsRoom:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The reply takes nothing more."""
+    """The reply is over and ignores every input."""
 
     result: ReplyResult
 

@@ -1,7 +1,7 @@
-"""What to do when an attempt has ended: one total, pure function from a reply's shape and its budget to a decision.
+"""The decision after an attempt: one total, pure function from a reply's shape and budget.
 
-A first cut is escalated, never rejected; text is continued; an incomplete call is never run. `reply` carries the
-decisions out and keeps the budget; the reasons for the order are in docs/decisions.
+The first truncation is escalated, never rejected; text is continued; an incomplete call is never run. `reply` carries
+out the decisions and keeps the budget; the reasons for the order are in docs/decisions.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Termination: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What is left for this reply. `escalation_cap` is None where escalation was used, is off, or gains nothing.
+    """The remaining budget of a reply. `escalation_cap` is None if escalation was used, is off, or gains nothing.
 
-    `continuation_cap` is None where the window leaves no useful room. `resumed_calls_left` is 0 unless calls are
-    repaired by resuming them. `prefers_continuing`: text is continued rather than asked for again.
-    `is_affordable`: what the person would spend on this prompt is not spent yet.
+    `continuation_cap` is None if the window leaves no useful room. `resumed_calls_left` is 0 unless truncated calls
+    are repaired by resuming them. `prefers_continuing`: text is continued instead of escalated. `is_affordable`: the
+    user's cost limit for this prompt is not reached.
     """
 
     escalation_cap: int | None
@@ -40,7 +40,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The reply is what it is: commit it. `is_cut`: it stays cut, and the person is told why."""
+    """Commit the reply. `is_cut`: it stays truncated, and a notice says why."""
 
     is_cut: bool = False
     why: Termination = "completed"
@@ -48,12 +48,12 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class RunCalls:
-    """Commit the reply and run its complete calls; the last one is answered with a rejection unless complete."""
+    """Commit the reply and run its complete calls; an incomplete last call is rejected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resend:
-    """Commit the reply and send it back as it is: the provider paused."""
+    """Commit the reply and send it back unchanged, because the provider paused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class Nudge:
-    """Thinking used up the whole cap twice: ask once for the answer itself."""
+    """Reasoning used up the whole cap twice: ask once for the answer itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +111,9 @@ def decide(shape: ReplyShape, budget: Budget) -> Decision:
 
 
 def _is_cut(shape: ReplyShape) -> bool:
-    """An incomplete last call is a cut by itself; so is a cap that was hit, unless what came last is a complete call.
+    """Return whether the reply is truncated: its last call is incomplete, or the cap was hit after the last call.
 
-    Decoding is sequential: where a call closed, everything before it is complete too.
+    Decoding is sequential: if the last call is complete, everything before it is complete too.
     """
     if shape.arguments_incomplete:
         return True

@@ -1,8 +1,8 @@
-"""Notices a model that repeats itself without end, while the text streams and at a cost linear in its length.
+"""Detects a model that repeats itself endlessly, while the text streams, at a cost linear in its length.
 
-Two patterns: a line, or a cycle of a few lines, many times in a row; and characters with a short period filling a
-long stretch. Code and arguments repeat more, so there only a very long stretch counts. Text is looked at in blocks
-of a fixed size, so that how it was split into deltas never matters.
+Two patterns count: a line or a cycle of up to 8 lines many times in a row, and a long run of characters with a short
+period ("na na na …"). Code and arguments repeat more, so only a much longer run counts there. Text is examined in
+blocks of a fixed size, so the result does not depend on how it was split into deltas.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _BLOCK = 100
 
 
 class RepetitionDetector:
-    """Watches one text, or with `is_arguments` the raw arguments of one call.
+    """Watches one text or, with `is_arguments`, the raw arguments of one call.
 
-    `fence` is the marker of the code fence that is open where the text begins, None where there is none.
+    `fence` is the marker of the code fence that is open at the start of the text, None if none is.
     """
 
     def __init__(self, *, fence: str | None = None, is_arguments: bool = False) -> None:
@@ -41,9 +41,9 @@ class RepetitionDetector:
         self._lines_end = 0
 
     def feed(self, text: str) -> int | None:
-        """Return how much of `text` had come when the repetition was certain, None while there is none.
+        """Return the length of the part of `text` after which the repetition is certain, None if there is none yet.
 
-        Nothing is to be fed after it is.
+        Do not call it again after that.
         """
         self._pending.append(text)
         self._pending_size += len(text)
@@ -66,7 +66,7 @@ class RepetitionDetector:
     def _has_line_cycle(self, block: str) -> bool:
         separator = "\\n" if self._is_arguments else "\n"
         if self._is_arguments:
-            # A backslash may be the first half of a separator, whose other half is in the next block.
+            # In arguments a newline is two characters, `\n`; a trailing backslash may be the first of them.
             block = self._backslash + block
             self._backslash = "\\" if block.endswith("\\") else ""
             block = block.removesuffix("\\")
@@ -90,7 +90,7 @@ class RepetitionDetector:
         self._fence = after
 
     def _is_periodic(self) -> bool:
-        """Find the period of the newest characters, then see how far back it holds."""
+        """Find the period of the latest characters, then check how far back it reaches."""
         newest = self._last(2 * MAX_PERIOD)
         probe = newest[-MAX_PERIOD:]
         found = newest.rfind(probe, 0, len(newest) - 1)
@@ -103,7 +103,7 @@ class RepetitionDetector:
         return needed == MIN_PERIODIC_CHARS or _has_period(self._last(needed), period)
 
     def _needed(self, start: int, outside: int) -> int:
-        """Return how long a stretch from `start` to here must be to count."""
+        """Return how long a repetition that began at `start` must be to count."""
         is_inside = self._is_arguments or self._fence is not None or start < self._inside_until
         return MIN_CHARS_INSIDE if is_inside else outside
 
@@ -113,7 +113,7 @@ class RepetitionDetector:
 
 
 class _LineCycles:
-    """Counts for each cycle length how many lines in a row equal the one so many lines before them."""
+    """Counts, for each cycle length n, how many lines in a row equal the line n lines before them."""
 
     def __init__(self) -> None:
         self._recent: deque[tuple[str, int]] = deque(maxlen=MAX_CYCLE_LINES)
@@ -122,7 +122,7 @@ class _LineCycles:
         self._end = 0
 
     def add(self, line: str, end: int) -> int | None:
-        """Take a line that ends at `end`; return where the longest cycle that is long enough began, else None."""
+        """Add a line that ends at offset `end`; return where the longest sufficient cycle began, or None."""
         found: int | None = None
         recent = self._recent
         for length in range(1, len(recent) + 1):

@@ -1,7 +1,7 @@
-"""One reply over all its attempts: carries out what `recovery` decides, and keeps shown, stored and judged text one.
+"""One reply over all its attempts: carries out the decisions of `recovery`.
 
-Ends with a `ReplyResult`; after that it takes nothing more. `failures` handles a stream that breaks, a window that is
-full and a call that was truncated; the texts of requests are in `requests`.
+The text that is shown, stored and judged is always the same. A reply ends with a `ReplyResult` and then ignores every
+input. `failures` handles a broken stream, a full window and a truncated call; `requests` builds the requests.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from qcode.protocol.usage import Usage
 
 
 class Reply:
-    """`begin` sends the first request; after that every input gives the effects that follow from it."""
+    """One reply. `begin` sends the first request; then each input returns its effects."""
 
     def __init__(
         self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter, ledger: Ledger, *, turn: int, step: int
@@ -82,7 +82,7 @@ class Reply:
 
     @property
     def phase(self) -> ReplyPhase:
-        """What the reply waits for, or its end. After `NeedsRoom` follows `resume` or `abort_without_room`."""
+        """The current phase. After `NeedsRoom`, call `resume` or `abort_without_room`."""
         return self._state.phase
 
     @property
@@ -92,11 +92,11 @@ class Reply:
 
     @property
     def model(self) -> KnownModel:
-        """The model with what its host taught during this reply."""
+        """The model, with the facts learned from its host during this reply."""
         return self._state.model
 
     def begin(self) -> list[Effect]:
-        """Send the first request, or end at once where the prompt leaves no room for a reply."""
+        """Send the first request, or end at once if the prompt leaves no room for a reply."""
         state = self._state
         request = requests.first_request(state.plan, state.model, state.caps.first)
         cap = state.fitted(request, request.max_tokens)
@@ -137,7 +137,7 @@ class Reply:
         return failures.fall_back(self._state, phase.fallback, phase.attempt) if isinstance(phase, NeedsRoom) else []
 
     def cancel(self, *, is_unsent: bool = False) -> list[Effect]:
-        """End here: what was shown stays, nothing is asked any more. `is_unsent`: the last request never left."""
+        """End now and keep the shown text. `is_unsent`: the last request was not sent."""
         state = self._state
         attempt: Attempt | None = None
         match state.phase:
@@ -178,7 +178,7 @@ class Reply:
         return effects + self._carry_out(decide(shape, self._budget(attempt, shape)), attempt, shape)
 
     def _stop_repeating(self, attempt: Attempt) -> list[Effect]:
-        """Break off an attempt in which the model repeats itself; the text stays and the reply ends."""
+        """Stop an attempt in which the model repeats itself; the reply ends and keeps its text."""
         state = self._state
         state.close_attempt(attempt, "repetition")
         stopped: list[Effect] = [StopRequest()]
@@ -193,7 +193,7 @@ class Reply:
         return stopped + state.finish("failed", None, "", why="error", note=REPEATS, error=error)
 
     def _note_silent_cap(self, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
-        """Remember a host that cut an escalated attempt far below its cap, no later than the attempt before it."""
+        """Remember a host that truncates far below the cap: the escalated attempt got no longer than the first one."""
         superseded, tokens = self._state.superseded, shape.output_tokens
         before = superseded.attempt.assembler.usage.output if superseded else None
         if attempt.kind != "escalated" or shape.stop is not StopReason.MAX_TOKENS or before is None or tokens is None:
@@ -204,7 +204,7 @@ class Reply:
         return [self._state.learn(Learn("silently_capped"))]
 
     def _compare_with_superseded(self, attempt: Attempt, shape: ReplyShape, effects: list[Effect]) -> ReplyShape:
-        """Drop the partial that was superseded, unless what came instead is no text at all, or less and stopped."""
+        """Drop the superseded partial, unless its replacement has no text, or was stopped with less text."""
         state = self._state
         superseded = state.superseded
         assert superseded is not None
@@ -258,7 +258,7 @@ class Reply:
         return min(cap, left) if left > 0 else cap
 
     def _continuing(self, attempt: Attempt) -> ModelRequest:
-        """Return the request that would go on with what there is, `attempt` included; without text, the same again."""
+        """Return the request that would continue the text so far; the same request if there is no text."""
         state = self._state
         base = without_trailing_reasoning(joined(state.base, attempt.drafts))
         if not any(draft.kind == "text" for draft in base):
@@ -291,7 +291,7 @@ class Reply:
                 return self._fail(decision, attempt, shape)
 
     def _run_calls(self, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
-        """Commit the reply with its calls; a last one that was cut is answered with a rejection."""
+        """Commit the reply with its calls; an incomplete last call is rejected."""
         state = self._state
         state.absorb(attempt)
         cap = attempt.request.max_tokens
@@ -324,7 +324,7 @@ class Reply:
         ]
 
     def _nudge(self, attempt: Attempt) -> list[Effect]:
-        """Ask once for the answer itself, in the place of thinking that used up the cap."""
+        """Ask once for the answer itself, after reasoning used up the cap."""
         state = self._state
         state.was_cut = True
         state.nudges_left -= 1
@@ -339,7 +339,7 @@ class Reply:
         ]
 
     def _repair(self, attempt: Attempt) -> list[Effect]:
-        """Ask once for a call that can be read. Text of earlier attempts is kept; that of this one is superseded."""
+        """Ask once for a well-formed call. The text of earlier attempts is kept; that of this one is superseded."""
         state = self._state
         state.nudges_left -= 1
         is_going_on = bool(state.base)
@@ -412,5 +412,5 @@ class Reply:
 
 
 def _is_stopped(shape: ReplyShape) -> bool:
-    """The provider will not go on with this reply, whatever is asked."""
+    """Return whether the provider will not continue this reply, whatever the request."""
     return shape.stop in (StopReason.REFUSAL, StopReason.CONTEXT_WINDOW_EXCEEDED)

@@ -1,6 +1,6 @@
-"""Builds the requests of a reply: the first, the escalated, the continuing, and the small ones that repair.
+"""Builds the requests of a reply: the first one, continuations, and the ones that repair a call.
 
-What is asked for in a synthetic message stands only in the request built here, never in the transcript.
+A synthetic message exists only in the request built here, never in the transcript.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplyPlan:
-    """What a reply is asked for with; the same for all its attempts. `messages` are valid for every provider.
+    """The inputs of a reply, shared by all its attempts. `messages` is a valid history for every provider.
 
-    `can_make_room`: the conversation can be compacted once where the window is full.
+    `can_make_room`: the conversation may be compacted once if the window is full.
     """
 
     system: str
@@ -49,10 +49,10 @@ def first_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
 def continuing_request(
     plan: ReplyPlan, model: KnownModel, base: Sequence[Draft], cap: int, *, is_broken: bool
 ) -> ModelRequest:
-    """Ask to go on with `base`, whose last draft is text; `is_broken`: a connection broke, no limit was hit.
+    """Ask for the continuation of `base`, whose last draft is text. `is_broken`: the connection broke.
 
-    A host that continues an assistant message gets just that, unless the text ends in white space, which some hosts
-    strip and would then write again.
+    If the host can continue an assistant message (prefill), the text is sent as one. Text that ends in white space is
+    not, because some hosts strip the white space and the model would write it again.
     """
     text = text_of(base)
     messages = _with_partial(plan.messages, base)
@@ -64,14 +64,14 @@ def continuing_request(
 
 
 def nudging_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
-    """Ask for the answer itself, with less thinking where the effort can be lowered."""
+    """Ask for the answer itself, with less reasoning if the effort can be lowered."""
     request = first_request(plan, model, cap)
     effort: Effort | None = "low" if plan.effort in ("medium", "high", "max") else plan.effort
     return replace(request, messages=_with_added_text(plan.messages, synthetic.ANSWER_NOW), effort=effort)
 
 
 def repairing_request(plan: ReplyPlan, model: KnownModel, base: Sequence[Draft], cap: int) -> ModelRequest:
-    """Ask for one well-formed call after one the provider could not read; `base` is the text before it that is kept."""
+    """Ask for one well-formed call after one that the provider could not parse; `base` is the text before it."""
     messages = _with_added_text(_with_partial(plan.messages, base), synthetic.ONE_WELL_FORMED_CALL)
     return replace(first_request(plan, model, cap), messages=messages)
 
@@ -79,7 +79,7 @@ def repairing_request(plan: ReplyPlan, model: KnownModel, base: Sequence[Draft],
 def resumed_call_request(
     plan: ReplyPlan, model: KnownModel, base: Sequence[Draft], call: Draft, raw: str, cap: int
 ) -> ModelRequest:
-    """Ask for the rest of a cut call's arguments; the call itself stays out of the history, its text part stays in."""
+    """Ask for the rest of a truncated call's arguments. The history contains the text before the call, not the call."""
     ask = synthetic.resumed_call_text(call.name, raw)
     request = first_request(plan, model, cap)
     messages = _with_added_text(_with_partial(plan.messages, base), ask)
@@ -92,9 +92,9 @@ def text_of(drafts: Sequence[Draft]) -> str:
 
 
 def stored_blocks(drafts: Sequence[Draft]) -> tuple[Block, ...]:
-    """Return drafts as blocks of a message: text exactly as it was shown, calls with valid JSON.
+    """Return drafts as blocks of a message: text exactly as shown, calls with valid JSON.
 
-    Reasoning that nobody signed is dropped where it trails: at the end, and between a text and a call.
+    Unsigned reasoning is dropped at the end of the message, and between a text and a call.
     """
     blocks: list[Block] = []
     for index, draft in enumerate(drafts):
@@ -118,7 +118,7 @@ def stored_call(draft: Draft) -> ToolCall:
 
 
 def _with_partial(messages: tuple[Message, ...], base: Sequence[Draft]) -> tuple[Message, ...]:
-    """Add what the model said so far, without its calls, as the assistant's message; nothing where it said nothing."""
+    """Add the text so far, without calls, as an assistant message; return `messages` unchanged if there is no text."""
     blocks = sendable_blocks(stored_blocks([draft for draft in base if draft.kind != "call"]))
     if not any(isinstance(block, Text) for block in blocks):
         return messages
@@ -128,7 +128,7 @@ def _with_partial(messages: tuple[Message, ...], base: Sequence[Draft]) -> tuple
 
 
 def _without_space_at_the_end(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Take white space off the end of a paused reply that is sent back: some hosts refuse it there."""
+    """Strip white space from the end of a paused reply that is sent back: some hosts reject it."""
     last = messages[-1] if messages else None
     if last is None or last.role == "user" or not isinstance(last.blocks[-1], Text):
         return messages
@@ -139,7 +139,7 @@ def _without_space_at_the_end(messages: tuple[Message, ...]) -> tuple[Message, .
 
 
 def _with_added_text(messages: tuple[Message, ...], text: str) -> tuple[Message, ...]:
-    """Add a text to the last user message, or a user message after an assistant's: roles never repeat."""
+    """Append a text to the last user message, or add a user message after an assistant message."""
     if messages and messages[-1].role == "user":
         last = messages[-1]
         return (*messages[:-1], Message("user", (*last.blocks, Text(text))))

@@ -1,10 +1,13 @@
-"""Where a continuation meets the text before it: a stream filter that removes the repetition.
+"""The seam between a text and its continuation: a stream filter that removes repeated text.
 
-The start of a continuation is held back while it still matches something before it; what is released is final, so
-nothing repeated ever shows and nothing shown is taken back. Every character is looked at a bounded number of times.
-If a repetition could also be meant, nothing is removed: doubling can be seen, loss cannot. A lead-in ("Continuing from
-where I left off:", in the languages models use) counts if it names where the text stopped; a bare "Continued:" only as
-a line of its own. Fences that are opened again are in `text.fences`.
+Example: after "def f(x):\\n    return x" a model may continue with "    return x + 1". The filter drops "    return x"
+and passes on " + 1".
+
+The start of a continuation is held back while it may still be a repetition. Released text is final: repeated text is
+never shown, and shown text is never taken back. The cost is linear. If a repetition may be intended, nothing is
+removed: a reader can see doubled text, but not lost text. A lead-in ("Continuing from where I left off:", in several
+languages) is removed if it refers to where the text stopped; a bare "Continued:" only if it is a whole line. Reopened
+code fences are detected by `text.fences`.
 """
 
 from __future__ import annotations
@@ -14,17 +17,17 @@ import re
 from qcode.text import fences
 
 RESTART_MARK = "\n\n[…]\n\n"
-"""Stands in the text where a continuation began the reply anew and went another way."""
+"""Marks the place at which a continuation restarted the reply and then differed from it."""
 
 _BLANK_LINES = re.compile(r"(?:[ \t]*\r?\n)*")
 _OWN_TO_LEAD_IN, _OWN_TO_HEADING = 2, 1
-"""So many line breaks behind an opening belong to it; those beyond are part of the text."""
+"""Line breaks after an opening that belong to it; further ones are part of the text."""
 
 
 class Seam:
-    """Filters one continuation of `before`. `feed` and `flush` return text to append; call `flush` once at its end.
+    """Filters one continuation of `before`. `feed` and `flush` return text to append; call `flush` once at the end.
 
-    `is_json`: it is a piece of JSON, where no line break may be kept that is not part of it for certain.
+    `is_json`: the text is a piece of JSON, so a line break is kept only if it is certainly part of it.
     """
 
     def __init__(self, before: str, *, is_json: bool = False) -> None:
@@ -33,7 +36,7 @@ class Seam:
         self._is_json = is_json
         self._is_code = is_json or fences.open_fence(before) is not None
         self._is_inside_line = bool(before) and not before.endswith("\n")
-        # A fence whose own line was cut is not opened again, it is finished.
+        # If the text ends inside the opening line of a fence, the continuation completes that line.
         self._fence = fences.open_fence(before[: before.rfind("\n") + 1]) if self._is_code else None
         self._headers = () if self._is_code else replayed_header(self._tail)
         self._held: list[str] = []
@@ -42,17 +45,17 @@ class Seam:
         self._may_restart = bool(before)
         self._may_lead_in = bool(before)
         self._owned_breaks: int | None = None
-        """Line breaks that belong to the opening just taken away, while what follows it is still blank."""
+        """Line breaks that belong to the opening just removed, while only blanks followed it; otherwise None."""
         self._blank = ""
         self._breaks = ""
         self._is_open = not before
 
     def renewed(self) -> Seam:
-        """Return a fresh filter for another continuation of the same text."""
+        """Return a new filter for another continuation of the same text."""
         return Seam(self._before, is_json=self._is_json)
 
     def feed(self, text: str) -> str:
-        """Return what of the text so far is surely new; the rest stays held."""
+        """Add `text`; return the part of the input that is certainly new and hold the rest."""
         if self._is_open:
             return text
         self._held.append(text)
@@ -60,24 +63,24 @@ class Seam:
         if self._extends_restart(text):
             return ""
         if self._owned_breaks is not None and self._is_held_blank:
-            return ""  # not joined again with each piece: there is no limit on what is blank behind an opening
+            return ""  # the held blanks are not joined for each piece: any number of them may follow an opening
         return self._settle("".join(self._held), is_last=False)
 
     def flush(self) -> str:
-        """Return what was still held, cleaned: the continuation has ended."""
+        """Return the held text without repetition, at the end of the continuation."""
         if self._is_open:
             return ""
         return self._settle("".join(self._held), is_last=True)
 
     def _extends_restart(self, text: str) -> bool:
-        """Follow a replay of the reply from its very beginning without looking at what was matched before."""
+        """Follow a replay of the whole reply from its start, comparing only the new piece."""
         if not self._may_restart or not self._before.startswith(text, self._restarted):
             return False
         self._restarted += len(text)
         return self._restarted < len(self._before)
 
     def _settle(self, held: str, *, is_last: bool) -> str:
-        """Take away what can be told to be an opening; then decide on the rest, or go on holding it."""
+        """Remove openings, then decide on the rest, or keep holding it."""
         if self._owned_breaks is not None:
             if not held.strip() and not is_last:
                 return ""
@@ -101,12 +104,12 @@ class Seam:
         return self._blank + cleaned
 
     def _without_blank(self, held: str, owned: int) -> str:
-        """Take the blank behind an opening away; keep aside what of it may belong to the text."""
+        """Remove the blanks after an opening, and remember those that may belong to the text."""
         found = _BLANK_LINES.match(held)
         blank = found.group() if found else ""
         ends = [index + 1 for index, char in enumerate(blank) if char == "\n"]
         self._blank = blank[ends[owned - 1] :] if owned and len(ends) > owned else blank if not owned else ""
-        # A heading or a header row ended with a line break of its own.
+        # A heading or a header row includes its line break.
         self._breaks = blank if ends else "" if owned == _OWN_TO_LEAD_IN else "\n"
         if self._is_json:
             self._blank = ""
@@ -116,7 +119,7 @@ class Seam:
         return rest
 
     def _hold(self, rest: str) -> None:
-        """Begin anew with what follows an opening that was taken away."""
+        """Restart with the text after a removed opening."""
         self._held, self._is_held_blank = [rest], not rest.strip()
         self._restarted = _common(self._before, rest)
         self._may_restart = self._restarted == len(rest)
@@ -136,9 +139,9 @@ class Seam:
         return any(header.startswith(stripped) for header in self._headers)
 
     def _replays_behind_bare_fence(self, held: str, *, is_whole: bool) -> bool:
-        """Say whether a fence without a language is followed by a replay: then it was opened again and closes nothing.
+        """Return whether a bare fence is followed by a replay: then it reopens the code block and does not close it.
 
-        `is_whole`: all that followed yet, so that there may be more of the replay.
+        `is_whole`: the replay may still be incomplete, because more text can follow.
         """
         length = fences.bare_fence(held, self._fence) if self._fence is not None else 0
         if not length:
@@ -149,7 +152,7 @@ class Seam:
         return repeated_tail(self._tail, behind) > 0
 
     def _without_opening(self, held: str) -> str:
-        """Return `held` without the first opening found in it: a lead-in, a fence opened again, a replayed header."""
+        """Return `held` without its first opening: a lead-in, a reopened fence, or a replayed header."""
         if self._may_lead_in:
             self._may_lead_in = False
             length = lead_in(held)
@@ -173,7 +176,7 @@ class Seam:
         return held
 
     def _restarts_beyond(self, header: str, text: str) -> bool:
-        """Say whether `text` replays the reply from its beginning further than the header it may begin with."""
+        """Return whether `text` replays the reply from its start, and beyond `header`."""
         common = _common(self._before, text)
         beyond = self._before[len(header) : common].strip()
         return self._before.startswith(header) and not is_short_coincidence(beyond)
@@ -192,7 +195,7 @@ class Seam:
 
 
 def _common(left: str, right: str) -> int:
-    """Return the length of the common prefix, by halving: each comparison is one of slices."""
+    """Return the length of the common prefix, by binary search over slices (faster than a loop over characters)."""
     low, high = 0, min(len(left), len(right))
     while low < high:
         middle = (low + high + 1) // 2
@@ -210,8 +213,8 @@ CLEAR_CHARS = 20
 
 _STRUCTURAL = frozenset("#|`\n")
 _RULED = frozenset("|-:=_+*. \t")
-"""Of these alone rules and the second row of a table are made, and all of those repeat themselves."""
-# Possessive: three repetitions of blanks behind one another are tried in n³ ways otherwise.
+"""Rules and the second row of a table consist only of these characters, and they repeat by nature."""
+# Possessive quantifiers: otherwise three groups of blanks in a row are matched in n³ ways.
 _LIST_OPENER = re.compile(r"\s*+(?:[-*+]|\d{1,4}[.)])?\s*+(?:\[[ xX]?\]?\s*+)?(?:\*\*|__|`|\[)?")
 _HEADING = re.compile(r"#{1,6} \S[^\n]*")
 _DELIMITER_ROW = re.compile(r"\s*+\|?+\s*+:?+-++:?+\s*+(?:\|\s*+:?+-++:?+\s*+)*+\|?+\s*+")
@@ -221,16 +224,19 @@ _MAY_OPEN_BLOCK = re.compile(r"#{1,6}|[-*+>]|\d{1,4}[.)]?|`{1,2}|~{1,2}")
 
 
 def repeated_tail(before: str, text: str) -> int:
-    """Return how many characters at the start of `text` replay the end of `before` without doubt, else 0.
+    """Return how many characters at the start of `text` certainly replay the end of `before`, otherwise 0.
 
-    `before` is the searched tail only. The longest overlap decides: a shorter one is never clearer.
+    `before` is only the searched tail. Only the longest overlap is examined: a shorter one is never clearer.
     """
     length = longest_overlap(before, text)
     return length if length and _is_replay(before, text[:length]) else 0
 
 
 def longest_overlap(before: str, text: str) -> int:
-    """Return the length of the longest end of `before` that `text` starts with, in linear time."""
+    """Return the length of the longest suffix of `before` that is a prefix of `text`, in linear time.
+
+    Example: `longest_overlap("one two", "two three")` is 3.
+    """
     limit = min(len(before), len(text))
     if not limit:
         return 0
@@ -248,7 +254,7 @@ def longest_overlap(before: str, text: str) -> int:
 
 
 def _borders(pattern: str) -> list[int]:
-    """Return for each prefix the length of its longest proper border (the failure function of Knuth-Morris-Pratt)."""
+    """Return for each prefix the length of its longest proper border (the Knuth-Morris-Pratt failure function)."""
     borders = [0] * len(pattern)
     matched = 0
     for index in range(1, len(pattern)):
@@ -261,7 +267,7 @@ def _borders(pattern: str) -> list[int]:
 
 
 def is_short_coincidence(overlap: str) -> bool:
-    """Say whether an overlap is so short, or so common, that chance explains it."""
+    """Return whether an overlap is so short or so common that it may be a coincidence."""
     size = len(overlap.encode("utf-8", "surrogatepass"))
     if _STRUCTURAL.intersection(overlap):
         return size < MIN_STRUCTURAL_BYTES or not overlap.strip()
@@ -290,13 +296,13 @@ def _occurs_once(text: str, part: str) -> bool:
 
 
 def _is_periodic(part: str) -> bool:
-    """Say whether `part` repeats itself: where such a run ends cannot be told."""
+    """Return whether `part` repeats itself ("ab ab ab"): then it is unclear where the replay ends."""
     border = _borders(part)[-1]
     return border * 2 >= len(part)
 
 
 def is_restart(before: str, common: int) -> bool:
-    """Say whether `common` characters from the very beginning of `before` are clearly a restart of it."""
+    """Return whether the first `common` characters of `before` clearly show that the reply was restarted."""
     start = before[:common]
     if is_short_coincidence(start):
         return False
@@ -305,10 +311,10 @@ def is_restart(before: str, common: int) -> bool:
 
 
 def replayed_header(before: str) -> tuple[str, ...]:
-    """Return the lines that a continuation may replay as a header: the section's heading, the table's first two rows.
+    """Return the headers that a continuation may repeat: the heading of its section, the first two rows of its table.
 
-    Only whole lines that stand once in `before` are returned, and no heading that `before` ends with: one that recurs
-    is part of the document, and one at the end is an overlap like any other.
+    Only complete lines that occur once in `before` are returned, because a recurring line is part of the document. A
+    heading at the end of `before` is not returned: it is an ordinary overlap.
     """
     lines = before.split("\n")
     whole = lines[:-1]
@@ -326,10 +332,10 @@ def replayed_header(before: str) -> tuple[str, ...]:
 
 
 def needs_new_line(before: str, text: str) -> bool | None:
-    """Say whether `text` cannot go on in the line that `before` ends with; None where more of it must be seen.
+    """Return whether `text` must start on a new line after `before`; None if more text is needed to decide.
 
-    It cannot where it opens a block of its own, such as a list item, a heading or the next row of a table, or where
-    a sentence ended and another begins.
+    It must if it starts a block, such as a list item, a heading or the next row of a table, or if `before` ends with a
+    sentence and `text` starts another.
     """
     if not before or before[-1].isspace():
         return False
@@ -344,18 +350,18 @@ def needs_new_line(before: str, text: str) -> bool | None:
 
 
 def _has_all_cells(before: str, row: str) -> bool:
-    """Say whether the table row that `before` ends with is as long as the one above it, or is the first."""
+    """Return whether the table row at the end of `before` has as many cells as the row above it."""
     above = before[: before.rfind("\n") + 1].rstrip("\r\n").rpartition("\n")[2].strip()
     return not above.startswith("|") or row.count("|") >= above.count("|")
 
 
 MAX_LEAD_IN = 200
 _MAX_SEARCHED = 1_000
-"""Characters behind the blanks at the start of a text in which a lead-in is looked for."""
+"""Characters after leading blanks that are searched for a lead-in."""
 
 _POLITE = (
     r"(?:(?:sure(?: thing)?|okay|ok|certainly|of course|absolutely|understood|got it|right|no problem|yes)"
-    # Atomic: the blanks of `sure  sure  sure` could be shared between two repetitions in 2^n ways.
+    # Atomic group: otherwise the blanks of `sure  sure  sure` are divided between two repetitions in 2^n ways.
     r"(?>\s*+[,.!:—-]++\s++|\s++)"
     r"|(?:i(?:'m| am)? |my )?(?:apologi[zs]e|apologies|sorry)\b[^\n.!:]{0,60}[.!:]\s++)*+"
 )
@@ -370,7 +376,7 @@ _STOPPED = (
 _ENGLISH = (
     rf"(?:{_SELF}|here(?:'s|’s| is) (?:the|my) ){_VERB}\b[^\n:.]{{0,60}}?{_STOPPED}(?: (?:off|here|now|above|before))?"
 )
-# The same sentence in other languages: to go on, and from where.
+# "Continuing from where I stopped" in other languages.
 _OTHERS = (
     r"(?:ich )?(?:fahre|mache|setze|schreibe|es geht|weiter)\b[^\n:.]{0,40}\b(?:wo|dort|da|an der stelle)\b"
     r"[^\n:.]{0,50}(?:aufgehört|stehen ?geblieben|abgebrochen|unterbrochen|geendet)"
@@ -389,20 +395,18 @@ _OTHERS = (
 )
 _END = r"[)\]]?[ \t]*(?:\.\.\.|[:.…:。—])[)\]]?[*_]*"
 _WRAPPED = r"[*_(\[]*"
-_OPENING = re.compile(_POLITE, re.IGNORECASE)
-_PLAIN = re.compile(rf"{_WRAPPED}{_POLITE}(?:{_ENGLISH}|{'|'.join(_OTHERS)}){_END}", re.IGNORECASE)
+# Texts: the first continuation compiles them, which would take 7 ms of every start.
+_OPENING = rf"(?i){_POLITE}"
+_PLAIN = rf"(?i){_WRAPPED}{_POLITE}(?:{_ENGLISH}|{'|'.join(_OTHERS)}){_END}"
 _BARE = (
     r"(?:continuing|continued|cont(?:'|’)?d|continuation|resuming|picking up|carrying on"
     r"|fortsetzung|suite|continuación|continuação|continuazione|продолжение|继续|续|接上文|続き|계속)"
 )
-_LINE = re.compile(
-    rf"{_WRAPPED}{_POLITE}(?:{_SELF}{_BARE}\s*(?:\.\.\.|[:…:])|here(?:'s|’s| is| are)?\s+the\s+"
-    r"(?:continuation|rest|remainder|remaining \w+)(?: of [^\n:]{0,60})?:)[)\]]?[*_]*",
-    re.IGNORECASE,
+_LINE = (
+    rf"(?i){_WRAPPED}{_POLITE}(?:{_SELF}{_BARE}\s*(?:\.\.\.|[:…:])|here(?:'s|’s| is| are)?\s+the\s+"
+    r"(?:continuation|rest|remainder|remaining \w+)(?: of [^\n:]{0,60})?:)[)\]]?[*_]*"
 )
-_ENCLOSED = re.compile(
-    rf"[*_]*(?:\([*_]*(?:{_BARE}|{_ENGLISH})[*_.…:]*\)|\[[*_]*(?:{_BARE}|{_ENGLISH})[*_.…:]*\])[*_:]*", re.IGNORECASE
-)
+_ENCLOSED = rf"(?i)[*_]*(?:\([*_]*(?:{_BARE}|{_ENGLISH})[*_.…:]*\)|\[[*_]*(?:{_BARE}|{_ENGLISH})[*_.…:]*\])[*_:]*"
 _STARTS = (
     "sure", "okay", "ok", "certainly", "of course", "absolutely", "understood", "got it", "right", "no problem", "yes",
     "i apolog", "my apolog", "apolog", "sorry", "i'm sorry", "i am sorry", "i'll ", "i’ll ", "i will ", "let me ",
@@ -414,23 +418,24 @@ _STARTS = (
 
 
 def lead_in(text: str) -> int:
-    """Return the length of a lead-in at the start of `text`, white space before it included but none behind it."""
+    """Return the length of a lead-in at the start of `text`, with the white space before it but not after it."""
     start = len(text) - len(text.lstrip())
-    plain = _PLAIN.match(text, start, start + _MAX_SEARCHED)
+    searched = text[start : start + _MAX_SEARCHED]
+    plain = re.match(_PLAIN, searched)
     if plain is not None:
-        return plain.end()
-    line, newline, _ = text[start : start + _MAX_SEARCHED].partition("\n")
+        return start + plain.end()
+    line, newline, _ = searched.partition("\n")
     line = line.rstrip()
-    is_alone = bool(newline) and (_LINE.fullmatch(line) is not None or _ENCLOSED.fullmatch(line) is not None)
+    is_alone = bool(newline) and any(re.fullmatch(pattern, line) for pattern in (_LINE, _ENCLOSED))
     return start + len(line) if is_alone else 0
 
 
 def may_become_lead_in(text: str) -> bool:
-    """Say whether `text`, the start of a continuation, may yet turn out to be a lead-in."""
+    """Return whether `text`, the start of a continuation, may become a lead-in as more text arrives."""
     if len(text) > MAX_LEAD_IN:
         return False
     rest = text.lstrip().lstrip("*_([")
-    opening = _OPENING.match(rest)
+    opening = re.match(_OPENING, rest)
     rest = rest[opening.end() :].lower() if opening else rest.lower()
     if "\n" in rest:
         return False

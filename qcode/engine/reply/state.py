@@ -1,8 +1,7 @@
-"""What a reply holds between its attempts, and the moves all its parts share. Private to this package.
+"""The state of a reply between its attempts, and the operations that its modules share. Private to this package.
 
-`phase` says what it waits for; `base` is what was shown and is kept; `superseded` is a partial that a new attempt may
-still replace. The moves are send, absorb, restore, finish. The `describe_` functions tell the user about a reply that
-stays cut.
+`phase` says what the reply waits for, `base` is the text that was shown and is kept, and `superseded` is a partial that
+a new attempt may replace. The `describe_` functions tell the user about a reply that stays truncated.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SupersededAttempt:
-    """A shown partial, kept while a new attempt at the same reply runs. `shape` is None where its stream broke."""
+    """A shown partial, kept while a new attempt at the same reply runs. `shape` is None if its stream broke."""
 
     attempt: Attempt
     shape: ReplyShape | None
@@ -56,7 +55,7 @@ class SupersededAttempt:
 
 
 class ReplyState:
-    """Mutable and owned by one `Reply`."""
+    """The mutable state of one `Reply`, which owns it."""
 
     def __init__(self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter, ledger: Ledger) -> None:
         self.plan = plan
@@ -79,9 +78,9 @@ class ReplyState:
         self.resumed_calls = 0
         self.failures = 0
         self.breaks = 0
-        """How often a shown text was continued because its stream broke: its budget."""
+        """How often a shown text was continued after its stream broke; limited by `MAX_TRANSPORT_CONTINUATIONS`."""
         self.resends = 0
-        """How often front ends were told that a broken stream is made good."""
+        """How many `Retry` events were emitted for broken streams."""
         self.relearned: set[str] = set()
         self.caps = self._plan_caps()
 
@@ -91,18 +90,18 @@ class ReplyState:
 
     @property
     def is_affordable(self) -> bool:
-        """Whether the prompt has cost less than the person would spend on it; True where there is no such limit."""
+        """Whether the prompt cost less than the user's cost limit; True if there is none."""
         limit = self.plan.max_budget_usd
         return limit is None or self.ledger.whole.spent < limit
 
     def learn(self, learn: Learn) -> Effect:
-        """Plan with a new fact from now on, and have it remembered."""
+        """Apply a new fact to this reply, and return the effect that stores it."""
         self.model = self.model.learning(learn)
         self.caps = self._plan_caps()
         return learn
 
     def fitted(self, request: ModelRequest, cap: int) -> int | None:
-        """Return `cap` clamped to what the window leaves for `request`, None where that is too little."""
+        """Return `cap` clamped to the room that the window leaves for `request`, None if that is too little."""
         window = self.model.window
         size = self.counter.size_of(request, enough=caps.room_for_prompt(cap, window))
         return caps.fit(cap, prompt_tokens=size.tokens, window=window, is_counted=size.is_counted)
@@ -116,7 +115,7 @@ class ReplyState:
         seam: Seam | None = None,
         is_broken: bool = False,
     ) -> list[Effect]:
-        """Start an attempt; it goes on with `base`, which is empty unless it continues something."""
+        """Start an attempt that continues `base`, which is empty for a first attempt."""
         self.ledger.count(cause)
         attempt = Attempt(
             kind,
@@ -132,20 +131,20 @@ class ReplyState:
         return [SendRequest(request)]
 
     def send_continuation(self, cap: int, cause: RequestCause, *, is_broken: bool) -> list[Effect]:
-        """Ask to go on with `base`. Where the host continues the message itself the seam is exact and not cleaned."""
+        """Request the continuation of `base`. With prefill the host continues exactly, so no seam is needed."""
         self.base = without_trailing_reasoning(self.base)
         request = requests.continuing_request(self.plan, self.model, self.base, cap, is_broken=is_broken)
         seam = None if request.is_prefill else Seam(text_of(self.base))
         return self.send("continuation", request, cause, seam=seam, is_broken=is_broken)
 
     def send_again(self, attempt: Attempt, cap: int, request: ModelRequest | None = None) -> list[Effect]:
-        """Send the request of an attempt that failed once more, or `request` in its place."""
+        """Send the request of a failed attempt again, or `request` instead."""
         seam = None if attempt.seam is None else attempt.seam.renewed()
         request = replace(request or attempt.request, max_tokens=cap)
         return self.send(attempt.kind, request, "retries", seam=seam, is_broken=attempt.is_broken)
 
     def close_attempt(self, attempt: Attempt, stop: str) -> None:
-        """Account for an attempt that ended, in whatever way."""
+        """Record the usage of an attempt that ended or failed."""
         self.phase = Closed(attempt)
         usage = attempt.assembler.usage
         estimate = Usage(self.counter.size_of(attempt.request).tokens, self.tokens_of(attempt))
@@ -154,7 +153,7 @@ class ReplyState:
         self.records.append(attempt.record(stop))
 
     def discard(self, attempt: Attempt) -> None:
-        """Mark a closed attempt as thrown away; doing it twice changes nothing."""
+        """Mark a closed attempt as discarded. Idempotent."""
         self._mark(attempt, is_discarded=True)
 
     def _mark(self, attempt: Attempt, *, is_discarded: bool) -> None:
@@ -166,29 +165,29 @@ class ReplyState:
         move(attempt.assembler.usage)
 
     def start_over(self, reason: str, attempt: int, cap: int) -> Effect:
-        """Tell front ends to take back what they show of this reply: another attempt at it follows."""
+        """Tell front ends to take back the text of this reply, because a new attempt replaces it."""
         self.has_taken_back = True
         return Emit(Retry(is_continuation=False, reason=reason, attempt=attempt, max_tokens=cap))
 
     def supersede(self, attempt: Attempt, shape: ReplyShape | None = None) -> None:
-        """Keep what an attempt showed while another takes its place; the longer of two partials is kept."""
+        """Keep the text of an attempt while another replaces it; of two partials the longer is kept."""
         self.discard(attempt)
         if self.superseded is None or attempt.shown_text > len(self.superseded.text):
             text = text_of(attempt.drafts)
             self.superseded = SupersededAttempt(attempt, shape, attempt.drafts, text, self.tokens_of(attempt))
 
     def absorb(self, attempt: Attempt) -> None:
-        """Make what an attempt gave a part of the reply."""
+        """Add the text and calls of an attempt to the reply."""
         self.kept_tokens += self.tokens_of(attempt)
         self.base = joined(self.base, attempt.drafts)
 
     def absorb_text(self, attempt: Attempt) -> None:
-        """The same for an attempt that did not end: its calls may be cut anywhere and are dropped."""
+        """Add the text of an attempt that did not end; its calls may be incomplete and are dropped."""
         self.kept_tokens += self.tokens_of(attempt)
         self.base = joined(self.base, without_calls(attempt.drafts))
 
     def restore_superseded(self) -> list[Effect]:
-        """Put the partial back in the place of what replaced it; its calls stay gone."""
+        """Restore the superseded partial without its calls."""
         superseded = self.superseded
         if superseded is None:
             return []
@@ -197,7 +196,7 @@ class ReplyState:
         return self._reinstate(superseded)
 
     def reopen_superseded(self) -> list[Effect]:
-        """Go back to the partial as it was, calls included, for another decision on it."""
+        """Restore the superseded partial with its calls, for another decision on it."""
         superseded = self.superseded
         if superseded is None or superseded.shape is None:
             return []
@@ -214,7 +213,7 @@ class ReplyState:
         return [Emit(PartialRestored(superseded.text, reasoning))]
 
     def salvage(self, attempt: Attempt | None) -> list[Effect]:
-        """Keep the most complete text there is of a reply that will not go on; `attempt` is closed already."""
+        """Keep the longest text of a reply that is about to end; `attempt` is closed already."""
         shown = attempt.shown_text if attempt else 0
         if self.superseded is not None and len(self.superseded.text) >= shown:
             if attempt is not None:
@@ -227,9 +226,9 @@ class ReplyState:
         return []
 
     def tokens_of(self, attempt: Attempt) -> int:
-        """Return the output tokens of an attempt as reported, else as good as can be told from what it gave.
+        """Return the output tokens of an attempt as reported, or as counted from its text.
 
-        Of an attempt that did not end a report may be from its beginning, so the larger of the two counts.
+        For an attempt that did not end, the report may be from its start, so the larger of the two is returned.
         """
         reported = attempt.assembler.usage.output
         if reported is not None and attempt.assembler.ended is not None:
@@ -252,7 +251,7 @@ class ReplyState:
         cap: int = 0,
         limit: Limit | None = None,
     ) -> list[Effect]:
-        """Commit what `base` holds and say so; the reply takes nothing after this."""
+        """Commit `base` as the reply, and end it."""
         assert not isinstance(self.phase, Finished), "a reply ends once"
         blocks = stored_blocks(self.base)
         is_worth_storing = any(is_solid(block) for block in blocks)
@@ -279,7 +278,7 @@ def without_calls(drafts: Sequence[Draft]) -> list[Draft]:
 
 
 def without_trailing_reasoning(drafts: Sequence[Draft]) -> list[Draft]:
-    """Return drafts that end with their last text; white space behind the reasoning that is dropped goes on in it."""
+    """Return `drafts` up to their last text; white space after the dropped reasoning is appended to that text."""
     end = len(drafts)
     while end and (drafts[end - 1].kind == "reasoning" or not drafts[end - 1].text.strip()):
         end -= 1
@@ -288,9 +287,9 @@ def without_trailing_reasoning(drafts: Sequence[Draft]) -> list[Draft]:
 
 
 def joined(base: Sequence[Draft], drafts: Sequence[Draft]) -> list[Draft]:
-    """Return one list of drafts in which the text goes on where it stopped.
+    """Return `base` and `drafts` as one list, in which the first text of `drafts` joins the last text of `base`.
 
-    Unsigned thinking between two pieces of one text is dropped, so that they stay one block; neither list is changed.
+    Unsigned reasoning between the two is dropped, so that they form one block. Neither list is changed.
     """
     if not base:
         return list(drafts)
@@ -317,7 +316,7 @@ REPEATS = (
 
 
 def describe_no_room(prompt_tokens: int, window: int | None) -> str:
-    """Say, with the figures, that the context window leaves no room for a reply, and what to do about it."""
+    """Return the message for a prompt that leaves no room for a reply in the context window."""
     size = window or DEFAULT_CONTEXT_WINDOW
     return (
         f"The prompt (about {prompt_tokens:,} tokens) leaves no room for a reply in the context window of {size:,}. "
@@ -326,7 +325,7 @@ def describe_no_room(prompt_tokens: int, window: int | None) -> str:
 
 
 def describe_cut(attempts: Sequence[AttemptRecord], why: str, error: str = "") -> str:
-    """Say in one sentence, with the numbers, that a reply is incomplete and what to do about it."""
+    """Return the message for a reply that stays truncated: the requests made, the reason, and what to do."""
     caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
     count = len(attempts)
     requests = "1 request" if count == 1 else f"{count} requests"
@@ -343,7 +342,7 @@ def describe_cut(attempts: Sequence[AttemptRecord], why: str, error: str = "") -
 
 
 def describe_overspent(attempts: Sequence[AttemptRecord], limit: Decimal) -> str:
-    """Say that a cut reply is not gone on with because the prompt has cost what it may."""
+    """Return the message for a truncated reply that is not continued because of the cost limit."""
     caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
     return (
         f"The reply is incomplete (output caps {caps}): going on would cost more than --max-budget-usd {limit}. "

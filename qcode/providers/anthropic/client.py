@@ -1,7 +1,7 @@
 """The Messages API over the anthropic SDK, which owns address, authentication, headers and error classes.
 
-The body goes in as `extra_body`, as it is: no field of ours is converted, and no warning about a model or a way
-to think is written to the screen. The answer is read as bytes (`providers.streaming`).
+The body is passed unchanged as `extra_body`: the SDK converts no field and prints no warning about a model or a
+thinking mode. The response is read as bytes (`providers.streaming`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
 API_VERSION = "2026-10-21"
-"""The version of the protocol that the SDK speaks, and with it the codec."""
+"""The protocol version that the SDK and the codec speak."""
 
 _NO_KEY = "none"
 _TOKEN_VARIABLE = "ANTHROPIC_AUTH_TOKEN"  # noqa: S105 - the name of a variable, not a secret
@@ -38,7 +38,7 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
         from anthropic import AsyncAnthropic
 
         quiet("anthropic", "httpx2", "httpcore2")
-        # For whoever writes programs on the SDK; on the screen it would be noise.
+        # These warnings are for developers who use the SDK; on the terminal they are noise.
         warnings.filterwarnings("ignore", r"The model '.*' is deprecated", DeprecationWarning)
         http = http_client(self._connection)
         key = self._connection.api_key or _NO_KEY
@@ -64,7 +64,7 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
         headers = {"anthropic-version": API_VERSION}
         if connection.api_key:
             headers["authorization"] = f"Bearer {connection.api_key}"
-        # The order is the SDK's: a host gets the same bytes whichever way they go.
+        # The same field order as the SDK, so that a host gets the same bytes with and without the SDK.
         ordered = {name: body[name] for name in ("max_tokens", "messages", "model", *sorted(body))}
         sent = json.dumps(ordered, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         return Post(f"{connection.base_url}/v1/messages", headers | dict(connection.headers), sent)
@@ -72,7 +72,7 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
     @asynccontextmanager
     async def _open(self, client: AsyncAnthropic, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
         create = client.messages.with_streaming_response.create
-        # The SDK's signature knows no plain mapping; what counts is in the body.
+        # The SDK's signature accepts no plain mapping; the fields that count are in the body.
         body: dict[str, Any] = dict(encode(request))
         async with create(
             model=request.model, max_tokens=request.max_tokens, messages=[], stream=True, extra_body=body

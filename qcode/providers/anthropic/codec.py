@@ -1,9 +1,9 @@
 """The Messages API as data: a `ModelRequest` to a body, raw stream events to reply events. Pure; no SDK.
 
-Source of the shapes: Anthropic's API reference, "Messages" and "Streaming messages". What the API refuses is kept out
-of a body: empty text blocks, white space at the end of a prefill, results behind text, pictures in an error result,
-calls in the history without tool definitions, unsigned thinking. Argument text of calls stays the raw text of
-`input_json_delta`: parsed early, a truncated call becomes a plausible one.
+Source of the shapes: Anthropic's API reference, "Messages" and "Streaming messages". A body never contains what the API
+rejects: empty text blocks, white space at the end of a prefill, results after text, images in an error result, calls in
+the history without tool definitions, unsigned thinking. The arguments of a call stay the raw text of
+`input_json_delta`, because an early parse would make a truncated call look complete.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _user(message: Message) -> list[Json]:
 
 
 def _assistant(message: Message, *, is_last: bool) -> list[Json]:
-    """`is_last`: a search that is still without its result goes on with this request."""
+    """Return the blocks of an assistant message. `is_last`: a search without a result is continued by this request."""
     content: list[Json] = []
     ended = message.blocks
     if not (is_last and ended and _piece(ended[-1])):
@@ -144,7 +144,7 @@ def _assistant(message: Message, *, is_last: bool) -> list[Json]:
 
 
 def _signed(block: Reasoning) -> JsonObject | None:
-    """Return a thinking block as it came, or None for thinking this protocol did not sign."""
+    """Return a thinking block unchanged, or None if this protocol did not sign it."""
     if block.opaque is None or block.opaque.source != PROTOCOL:
         return None
     marks = parse_object(block.opaque.data) or {}
@@ -156,14 +156,14 @@ def _signed(block: Reasoning) -> JsonObject | None:
 
 
 def _piece(block: Block) -> JsonObject:
-    """Return a piece of a search as this protocol sent it; empty for any other block."""
+    """Return a block of a web search as this protocol sent it; empty for any other block."""
     if not isinstance(block, Reasoning) or block.opaque is None or block.opaque.source != PROTOCOL:
         return {}
     return piece_in(parse_object(block.opaque.data) or {})
 
 
 def _answered(message: Message, *, is_last: bool) -> set[str]:
-    """Return the ids of the searches that can be sent back: asked for and answered, or under way at the very end."""
+    """Return the ids of searches that can be sent back: those with a result, or unfinished ones at the very end."""
     pieces = [piece for block in message.blocks if (piece := _piece(block))]
     asked = {text_in(piece.get("id")) for piece in pieces if piece.get("type") == "server_tool_use"}
     results = {text_in(piece.get("tool_use_id")) for piece in pieces if piece.get("type") != "server_tool_use"}
@@ -194,7 +194,7 @@ def _result(result: ToolResult) -> JsonObject:
 
 
 def _tools(request: ModelRequest) -> JsonObject:
-    """A history with calls needs definitions, even where no call may be made and none were given."""
+    """Return the tool definitions. A history with calls needs them even if the model may make no call."""
     is_needed = has_calls(request)
     if not request.allows_calls and not is_needed:
         return {}
@@ -220,7 +220,7 @@ def _strip_end(message: JsonObject) -> None:
 
 
 def _mark_cache(sent: list[JsonObject]) -> None:
-    """Mark the ends of the last user messages: the next request finds what this one wrote."""
+    """Set cache breakpoints at the ends of the last user messages, so that the next request hits the cache."""
     users = [message for message in sent if message["role"] == "user"]
     for message in users[-_CACHED_USER_MESSAGES:]:
         content = message["content"]
@@ -264,9 +264,9 @@ _KIND_OF_DELTA: Mapping[str, Kind] = {"text_delta": Kind.TEXT, "thinking_delta":
 
 
 class Decoder(Ending):
-    """Events of one reply in, events out.
+    """Decodes the stream of one reply.
 
-    `tag` makes minted call ids unique in a conversation; `prefilled_space` see `PrefilledSpace`.
+    `tag` makes generated call ids unique in a conversation; for `prefilled_space` see `PrefilledSpace`.
     """
 
     def __init__(self, *, tag: str = "0", prefilled_space: str = "") -> None:
@@ -353,7 +353,7 @@ class Decoder(Ending):
         if marks:
             self._marks[index] = marks
         text = text_in(block.get("text")) or text_in(block.get("thinking"))
-        # Reasoning may stay without text (redacted, or not shown); the empty delta says what the block is.
+        # Reasoning may have no text (redacted, or not shown); an empty delta announces the block.
         return self._blocks.write(number, text) or (self._blocks.name(number) if kind is Kind.REASONING else [])
 
     def _call_start(self, index: int, block: JsonObject) -> list[ReplyEvent]:
@@ -364,7 +364,7 @@ class Decoder(Ending):
         call_id = text_in(block.get("id")) or mint_call_id(self._tag, self._response_id, self._calls)
         self._numbers[index], events = self._blocks.begin_call(call_id, name)
         if isinstance(block.get("input"), dict) and block["input"]:
-            # Some servers put the whole input here and send no deltas; it counts only if none come.
+            # Some servers send the whole input here and no deltas; it is used only if no delta follows.
             self._whole_inputs[index] = json.dumps(block["input"], ensure_ascii=False)
         return events
 
@@ -421,7 +421,7 @@ class Decoder(Ending):
         return events + self._blocks.end(number, opaque)
 
     def _hosted_stop(self, index: int, number: int) -> list[ReplyEvent]:
-        """End a piece of a search that the host ran itself; one that was cut is not sent back."""
+        """End a block of a search that the host ran; a truncated one is not sent back."""
         piece = self._hosted.pop(index)
         events: list[ReplyEvent] = []
         if piece.get("type") == "server_tool_use":
@@ -434,7 +434,7 @@ class Decoder(Ending):
         return events + self._blocks.end(number, search_mark(PROTOCOL, piece))
 
     def _usage(self, usage: JsonObject) -> list[ReplyEvent]:
-        """Counts are cumulative and a later event may leave some out; `input_tokens` excludes the cache."""
+        """Report usage. Counts are cumulative, a later event may omit some, and `input_tokens` excludes the cache."""
         if not usage:
             return []
         for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):

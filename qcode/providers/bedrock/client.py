@@ -1,10 +1,10 @@
-"""Bedrock over Amazon's SDK, which finds region, address and credentials, and makes and signs each request.
+"""Bedrock over Amazon's SDK, which finds region, address and credentials, and builds and signs each request.
 
-The SDK is synchronous, and a read in a thread can be neither cancelled nor watched like the others. So it works in a
-thread up to the signed request only; that is sent, and its answer read as bytes, like those of all providers. The SDK
-is an extra and ships no types: it is imported by name when it connects, and the protocols here are the part of it that
-is used. `before-call` and `before-send` are events it offers its users (botocore, "Events"). Its exceptions are told by
-their names, so the SDK is not needed for that; answers of the host are told in `providers.errors`.
+The SDK is synchronous, and a read in a thread cannot be cancelled or timed like other requests. So the SDK only builds
+the signed request, in a thread; qcode sends it and reads the response as bytes, as for all providers. The SDK is an
+extra without types: it is imported when it connects, and the protocols here describe the part that is used.
+`before-call` and `before-send` are public events (botocore, "Events"). Exceptions of the SDK are recognized by name, so
+that needs no import; responses of the host are classified in `providers.errors`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Client:
 
 
 class BedrockProvider(SdkProvider[_Client]):
-    """Amazon Bedrock, with the credentials Amazon's SDK finds, or with a Bedrock API key."""
+    """Amazon Bedrock, with the credentials that Amazon's SDK finds, or with a Bedrock API key."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(replace(connection, sign_in=SIGN_IN))
@@ -70,7 +70,7 @@ class BedrockProvider(SdkProvider[_Client]):
         import httpx2
 
         body = json.dumps(encode(request), ensure_ascii=False).encode()
-        # Credentials may have to be fetched or refreshed first.
+        # In a thread: the SDK may first have to fetch or refresh credentials.
         signed = await run_aside(lambda: client.signer.sign(request.model, body))
         headers = {**self._connection.headers, **signed.headers}
         async with client.http.stream(signed.method, signed.url, headers=headers, content=signed.body) as response:
@@ -91,7 +91,7 @@ class BedrockProvider(SdkProvider[_Client]):
 
 
 def _model_names(control: Control) -> list[str]:
-    """Return the models that stream text on demand, and the inference profiles, through which the others go."""
+    """Return the models that stream text on demand, and the inference profiles that give access to the others."""
     listed = control.list_foundation_models(byOutputModality="TEXT", byInferenceType="ON_DEMAND")
     models = [model for model in objects_in(listed.get("modelSummaries")) if model.get("responseStreamingSupported")]
     names = [text_in(model.get("modelId")) for model in models]
@@ -106,7 +106,7 @@ _OPERATION = "bedrock-runtime.ConverseStream"
 
 
 class Made(Protocol):
-    """A request as the SDK made it."""
+    """A request built by the SDK."""
 
     method: str
     url: str
@@ -142,9 +142,9 @@ class Control(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Amazon:
-    """The clients of one region, and the file of certificates that Amazon's settings name.
+    """The SDK clients of one region, and the certificate file from Amazon's settings.
 
-    `control` makes the one that lists models, which few runs need.
+    `control` creates the client that lists models, which few runs need.
     """
 
     runtime: Runtime
@@ -154,7 +154,7 @@ class Amazon:
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A request that is ready to be sent as it is: any change to address or body would break its signature."""
+    """A signed request. A change of its address or body would invalidate the signature."""
 
     method: str
     url: str
@@ -163,10 +163,10 @@ class Signed:
 
 
 def connect(connection: Connection) -> Amazon:
-    """Return the SDK's clients; raise `ProviderError` where it is not installed, or what it raises itself.
+    """Return the SDK's clients. Raise `ProviderError` if the SDK is not installed, or an exception of the SDK.
 
-    With a key the key goes as a bearer token and nothing is signed. The region is `AWS_REGION`, as in Amazon's other
-    SDKs, else what this one finds.
+    An API key is sent as a bearer token, and the request is not signed. The region is `AWS_REGION`, as in Amazon's
+    other SDKs, otherwise the one that this SDK finds.
     """
     try:
         session = importlib.import_module("botocore.session").get_session()
@@ -188,7 +188,7 @@ def connect(connection: Connection) -> Amazon:
         request.headers["Authorization"] = f"Bearer {key}"
 
     if key:
-        # The most particular name is served first, so it has to be the name under which the request is kept.
+        # Handlers of the most specific event run first, so this needs the name under which the request is captured.
         runtime.meta.events.register_first(f"before-send.{_OPERATION}", show_key)
 
     def control() -> Control:
@@ -201,7 +201,7 @@ def connect(connection: Connection) -> Amazon:
 
 
 class Signer:
-    """Has the SDK make and sign a request without sending it; may be used from several threads at once."""
+    """Builds and signs requests with the SDK without sending them. Thread-safe."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -210,7 +210,7 @@ class Signer:
         runtime.meta.events.register_last(f"before-send.{_OPERATION}", self._keep)
 
     def sign(self, model: str, body: bytes) -> Signed:
-        """Return the request that sends `body` to `model`; raises what the SDK raises."""
+        """Return the signed request that sends `body` to `model`. Exceptions of the SDK pass through."""
         self._here.body = body
         try:
             self._runtime.converse_stream(modelId=model, messages=[])
@@ -226,7 +226,7 @@ class Signer:
         raise _Kept(request)
 
 
-class _Kept(Exception):  # noqa: N818 - no error: it carries a signed request past the SDK's sending
+class _Kept(Exception):  # noqa: N818 - not an error: it carries the signed request out of the SDK before sending
     def __init__(self, request: Made) -> None:
         super().__init__("kept")
         self.request = request
@@ -262,11 +262,11 @@ _KINDS: Mapping[str, tuple[ErrorKind, str]] = {
     "EndpointProviderError": (ErrorKind.UNREACHABLE, ""),
     "HTTPClientError": (ErrorKind.CONNECTION, ""),
 }
-"""By the name of an exception or of what it derives from: its kind, and what to do about it."""
+"""The error kind, and advice, by the name of an exception or of one of its base classes."""
 
 
 def of_sdk(origin: Origin, error: Exception, *, now: datetime) -> ProviderError | None:
-    """Return what an exception of botocore stands for; None for one that is none of its own."""
+    """Convert an exception of botocore; return None for any other exception."""
     answer = getattr(error, "response", None)
     if isinstance(answer, dict):
         return _of_answer(origin, answer, now=now)
@@ -279,7 +279,7 @@ def of_sdk(origin: Origin, error: Exception, *, now: datetime) -> ProviderError 
 
 
 def _of_answer(origin: Origin, answer: JsonObject, *, now: datetime) -> ProviderError:
-    """Return what a `ClientError` stands for: an answer with an error status, which the SDK has read already."""
+    """Convert a `ClientError`: a response with an error status, already read by the SDK."""
     error, meta = answer.get("Error"), answer.get("ResponseMetadata")
     error, meta = error if isinstance(error, dict) else {}, meta if isinstance(meta, dict) else {}
     status, headers = meta.get("HTTPStatusCode"), meta.get("HTTPHeaders")

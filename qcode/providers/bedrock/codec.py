@@ -1,9 +1,9 @@
 """Bedrock's ConverseStream as data: a `ModelRequest` to a body, stream events to reply events. Pure; no SDK.
 
 Source of the shapes and limits: the Bedrock API reference, "ConverseStream" and "ConverseStreamOutput". The model is
-part of the address. What the API refuses is kept out of a body: blank text, empty results, calls in the history without
-tool definitions, thinking that is not its own; it has no way to forbid calls while definitions are sent. An event is
-one object with one name; text and reasoning blocks are not announced, calls are; usage comes last.
+part of the address. A body never contains what the API rejects: blank text, empty results, calls in the history without
+tool definitions, reasoning from elsewhere. The API cannot forbid calls while definitions are sent. An event is one
+object with one name. Only call blocks are announced, not text or reasoning; usage comes last.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ PROTOCOL = "bedrock"
 
 MAX_CALL_ID = 64
 
-# The API reference: a result's `status` is for Nova and Claude; pictures in results are taken by the same two.
+# The API reference: `status` of a result is for Nova and Claude; only these two accept images in results.
 _RICH_RESULTS = re.compile(r"anthropic|claude|nova")
-# The user guide, "Prompt caching": which models take cache points.
+# The user guide, "Prompt caching": the models that accept cache points.
 _CACHING = re.compile(r"claude-(?:3-7|3-5-haiku|[a-z]+-(?:[4-9]|\d\d))")
 _CACHED_USER_MESSAGES = 2
 _GPT_EFFORTS: dict[Effort, str] = {"none": "low", "minimal": "low", "max": "high"}
@@ -118,7 +118,7 @@ def _assistant(message: Message) -> list[Json]:
 
 
 def _signed(block: Reasoning) -> JsonObject | None:
-    """Return reasoning as it came, or None for reasoning this protocol did not sign."""
+    """Return reasoning unchanged, or None if this protocol did not sign it."""
     if block.opaque is None or block.opaque.source != PROTOCOL:
         return None
     marks = parse_object(block.opaque.data) or {}
@@ -147,7 +147,7 @@ def _result(result: ToolResult, *, is_rich: bool) -> JsonObject:
 
 
 def _tools(request: ModelRequest) -> list[Json]:
-    """A history with calls needs definitions, even where no call may be made and none were given."""
+    """Return the tool definitions. A history with calls needs them even if the model may make no call."""
     is_needed = has_calls(request)
     if not request.allows_calls and not is_needed:
         return []
@@ -164,7 +164,7 @@ def _tools(request: ModelRequest) -> list[Json]:
 
 
 def _effort(request: ModelRequest, messages: list[Message]) -> JsonObject:
-    """Return how much to think, in the model's own fields; the API has none of its own that all models take."""
+    """Return the reasoning effort in the fields of the model; the API has no field that all models accept."""
     assert request.effort is not None
     name = request.model.lower()
     if "claude" in name:
@@ -182,7 +182,7 @@ def _strip_end(message: JsonObject) -> None:
 
 
 def _mark_cache(sent: list[JsonObject]) -> None:
-    """Mark the ends of the last user messages: the next request finds what this one wrote."""
+    """Set cache points at the ends of the last user messages, so that the next request hits the cache."""
     users = [message for message in sent if message["role"] == "user"]
     for message in users[-_CACHED_USER_MESSAGES:]:
         content = message["content"]
@@ -224,10 +224,10 @@ STOPS: Mapping[str, StopReason] = {
 
 
 class Decoder(Ending):
-    """Events of one reply in, events out.
+    """Decodes the stream of one reply.
 
-    The stream names no model: `model` is the one that was asked. `tag` makes minted call ids unique in a
-    conversation; `prefilled_space` see `PrefilledSpace`.
+    The stream does not name the model: `model` is the requested one. `tag` makes generated call ids unique in a
+    conversation; for `prefilled_space` see `PrefilledSpace`.
     """
 
     def __init__(self, model: str = "", *, tag: str = "0", prefilled_space: str = "") -> None:
@@ -283,7 +283,7 @@ class Decoder(Ending):
             case "metadata":
                 guardrail = object_in(object_in(body.get("trace")).get("guardrail"))
                 self._detail = text_in(guardrail.get("actionReason"))
-                # Nothing follows it once the reason is known.
+                # After the stop reason no further event follows.
                 self._is_ended = self._raw_stop is not None
                 return _usage_in(object_in(body.get("usage")))
         _log.info("skipped an event of type %r", kind)
@@ -299,7 +299,7 @@ class Decoder(Ending):
         call = object_in(start.get("toolUse"))
         name = text_in(call.get("name"))
         if not name or text_in(call.get("type")) or index in self._numbers:
-            # A call the host runs itself has a type of its own.
+            # A call that the host runs itself has a `type`.
             _log.info("skipped the start of a block: %s", ", ".join(start))
             return []
         self._calls += 1
@@ -323,7 +323,7 @@ class Decoder(Ending):
         return []
 
     def _write(self, index: int, kind: Kind, text: str, *, is_marked: bool = False) -> list[ReplyEvent]:
-        """Append to a block; text and reasoning begin with their first piece, `is_marked` even with an empty one."""
+        """Append to a block. Text and reasoning blocks start with their first piece; `is_marked`: even an empty one."""
         events: list[ReplyEvent] = []
         if index not in self._numbers:
             if kind is Kind.CALL or not (text or is_marked):
@@ -345,9 +345,10 @@ class Decoder(Ending):
 
 
 def _usage_in(usage: JsonObject) -> list[ReplyEvent]:
-    """Count what the cache read and wrote as input: Claude reports them beside `inputTokens`, others inside it.
+    """Return usage with cached tokens counted as input.
 
-    The total tells which: it covers everything.
+    Claude reports cached tokens in addition to `inputTokens`, other models as a part of it. The total, which includes
+    everything, tells which.
     """
     if not usage:
         return []

@@ -1,7 +1,7 @@
-"""Amazon's binary event stream from bytes: framed, checksummed messages with headers and a JSON text each.
+"""A parser for Amazon's binary event stream: framed messages with a checksum, headers and a JSON payload. Pure.
 
-Pure. Source: the AWS page "Event stream encoding". A message becomes an event whose data is one JSON object, the
-name of the message over its text: the union an SDK would show.
+Source: the AWS page "Event stream encoding". A message becomes an event whose data is `{NAME: PAYLOAD}`, the tagged
+union that an SDK would return.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _CHECKSUM = struct.Struct(">I")
 _SHORT = struct.Struct(">H")
 _SMALLEST = _PRELUDE.size + _CHECKSUM.size
 _STRING = 7
-# Header types by number: how many bytes a value has, None where two bytes before it say how many.
+# Header types by number: the length of a value in bytes, None if a two-byte length precedes it.
 _SIZES: dict[int, int | None] = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 6: None, _STRING: None, 8: 8, 9: 16}
 
 
 class FrameParser:
-    """Bytes in, events out, in whatever pieces the bytes come.
+    """Parses a stream of bytes, split anywhere, into events.
 
-    What is no event stream, or holds a message larger than `max_event_bytes`, raises `ProviderError`.
+    Raises `ProviderError` for anything else, and for a message larger than `max_event_bytes`.
     """
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
@@ -48,7 +48,7 @@ class FrameParser:
         return found
 
     def flush(self) -> list[SseEvent]:
-        """Return nothing: a message that was cut is none, and the decoder misses the end of the reply."""
+        """Return no event: a truncated message is dropped, and the decoder reports the missing end of the reply."""
         return []
 
     def _read_prelude(self, start: int) -> tuple[int, int]:
@@ -89,7 +89,7 @@ class FrameParser:
 
 
 def _read_headers(data: bytes) -> dict[str, str]:
-    """Return the headers that are text, by name."""
+    """Return the string headers by name."""
     headers: dict[str, str] = {}
     at = 0
     while at < len(data):

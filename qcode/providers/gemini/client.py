@@ -1,9 +1,9 @@
 """The Gemini API, directly or over the google-genai SDK.
 
-The SDK has no public way to the bytes of a stream, and its public call would convert our body and rename keys in
-it. So the request goes through its API client's `async_request_streamed`, which takes a plain body and raises the
-SDK's errors, and the response is taken from the HTTP client we hand to the SDK (`HttpOptions.httpx_async_client`)
-by a response hook. `_api_client` is the one private name used; a test against a real socket covers it.
+The SDK has no public access to the bytes of a stream, and its public call would convert our body and rename keys. So
+the request is sent with `async_request_streamed` of its API client, which accepts a plain body and raises the SDK's
+errors, and a response hook takes the response from the HTTP client passed to the SDK
+(`HttpOptions.httpx_async_client`). `_api_client` is the only private name used; a test over a real socket covers it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _NO_KEY = "none"
 API_VERSION = "v1beta"
-"""`v1` knows neither the `*-latest` names nor `parametersJsonSchema`."""
+"""`v1` supports neither the `*-latest` names nor `parametersJsonSchema`."""
 
 _responses: ContextVar[list[httpx2.Response] | None] = ContextVar("qcode_gemini_responses", default=None)
 
@@ -52,7 +52,7 @@ class GeminiProvider(DirectProvider[_Client]):
         limits = http.timeout.as_dict()
 
         async def limit_connecting(request: httpx2.Request) -> None:
-            # The SDK sends every request with its own limits, and without one it sends none.
+            # The SDK overrides the timeouts of the HTTP client in every request.
             request.extensions["timeout"] = limits
 
         async def keep_response(response: httpx2.Response) -> None:
@@ -66,7 +66,7 @@ class GeminiProvider(DirectProvider[_Client]):
             api_version=API_VERSION,
             headers=dict(self._connection.headers),
             httpx_async_client=http,
-            # The SDK makes a synchronous client as well unless it is given one; this one cannot send.
+            # The SDK also creates a synchronous client unless it gets one; this one cannot send anything.
             httpx_client=httpx2.Client(transport=httpx2.BaseTransport()),
         )
         return _Client(Client(api_key=self._connection.api_key or _NO_KEY, vertexai=False, http_options=options), http)
@@ -87,7 +87,7 @@ class GeminiProvider(DirectProvider[_Client]):
 
     @asynccontextmanager
     async def _open(self, client: _Client, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
-        # Private: see the module's docstring.
+        # A private name: see the docstring of the module.
         api = client.sdk._api_client
         body: dict[str, Any] = dict(encode(request))
         kept: list[httpx2.Response] = []
@@ -95,7 +95,7 @@ class GeminiProvider(DirectProvider[_Client]):
         try:
             await api.async_request_streamed("post", _path_of(request.model), body)
         except ValueError as error:
-            # The SDK trips over an error page that is neither JSON nor UTF-8.
+            # The SDK fails on an error page that is neither JSON nor UTF-8.
             for response in kept:
                 response.raise_for_status()
             raise ProviderError(ErrorKind.INTERNAL, "the SDK refused the request") from error

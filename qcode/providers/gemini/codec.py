@@ -1,8 +1,8 @@
 """`generateContent` as data: a `ModelRequest` to a body, response chunks to reply events. Pure; no SDK.
 
-Source of the shapes: Google's API reference, "GenerateContentResponse". Thought signatures go back unchanged on the
-part they came with; tool parameters are sent as JSON Schema (`parametersJsonSchema`). A call arrives whole, never in
-pieces; `STOP` is the reason with calls present as well; thoughts are counted beside the candidates, not among them.
+Source of the shapes: Google's API reference, "GenerateContentResponse". Thought signatures are sent back unchanged on
+the part they came with; tool parameters are sent as JSON Schema (`parametersJsonSchema`). A call arrives in one piece;
+the stop reason of a reply with calls is `STOP` too; thought tokens are counted separately from candidate tokens.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from qcode.text.json import (
 PROTOCOL = "gemini"
 
 UNSIGNED_CALL = "skip_thought_signature_validator"
-"""What Google's page on thought signatures says to send on a call that another model made."""
+"""The signature to send with a call that another model made, according to Google's page on thought signatures."""
 
 _BUDGETS: dict[Effort, int] = {"none": 0, "minimal": 512, "low": 2048, "medium": 8192, "high": 24_576, "max": 24_576}
 _SMALLEST_BUDGET = 512
@@ -76,7 +76,7 @@ def encode(request: ModelRequest) -> JsonObject:
             tools.append({"googleSearch": {}})
         body["tools"] = tools
         if wants_search(request):
-            # Without it the API takes either searches or functions, not both.
+            # Without it the API accepts either searches or functions, not both.
             body["toolConfig"] = {"includeServerSideToolInvocations": True}
         if not request.allows_calls:
             tool_config = body.get("toolConfig")
@@ -106,9 +106,9 @@ def _contents(request: ModelRequest) -> list[Json]:
 
 
 def _user(message: Message, names: Mapping[str, str], *, in_results: bool) -> list[Json]:
-    """`names`: the calls that wait, for an answer under another name than its call's is refused.
+    """Return the parts of a user message. `names` are those of the pending calls, which their results must have.
 
-    `in_results`: a result takes pictures (generation 3, Google's page on function calling); else they follow it.
+    `in_results`: a result can contain images (generation 3, Google's page on function calling); otherwise they follow.
     """
     results, rest = results_first(message.blocks)
     parts: list[Json] = []
@@ -142,7 +142,7 @@ def _assistant(message: Message, *, wants_signatures: bool) -> list[Json]:
                 if not text and not signature:
                     continue
             case Reasoning(text=text):
-                # Thoughts are the model's to make again; only a signed one goes back.
+                # Only signed thoughts are sent back.
                 if not signature:
                     continue
                 part = {"text": sendable(text), "thought": True}
@@ -158,14 +158,14 @@ def _assistant(message: Message, *, wants_signatures: bool) -> list[Json]:
         if signature:
             part["thoughtSignature"] = signature
         parts.append(part)
-    # The first of parallel calls carries the signature of them all.
+    # The first of several parallel calls carries the signature of all of them.
     if wants_signatures and calls and not any("thoughtSignature" in call for call in calls):
         calls[0]["thoughtSignature"] = UNSIGNED_CALL
     return list(parts)
 
 
 def _piece(opaque: Opaque | None) -> JsonObject:
-    """Return a piece of a search as this protocol sent it; empty for any other mark."""
+    """Return a part of a web search as this protocol sent it; empty for any other opaque data."""
     return piece_in(parse_object(opaque.data) or {}) if opaque is not None and opaque.source == PROTOCOL else {}
 
 
@@ -185,7 +185,7 @@ def _image(image: Image) -> JsonObject:
 
 
 def _thinking(request: ModelRequest) -> JsonObject | None:
-    """Thoughts are asked for wherever the model has them. Generation 2.5 takes a budget, later ones a level."""
+    """Request thoughts if the model has them. Generation 2.5 takes a budget, later generations a level."""
     model = request.model.lower()
     generation = _generation(model)
     if generation < (2, 5) or _NOT_THINKING.search(model):
@@ -199,13 +199,13 @@ def _thinking(request: ModelRequest) -> JsonObject | None:
         config["thinkingLevel"] = "LOW" if level == "MINIMAL" and not is_quick else level
         return config
     budget = min(_BUDGETS[request.effort], max(_SMALLEST_BUDGET, request.max_tokens // 2))
-    # The pro model cannot be kept from thinking.
+    # Thinking cannot be turned off for the pro model.
     config["thinkingBudget"] = max(budget, _SMALLEST_BUDGET) if "pro" in model else budget
     return config
 
 
 def _generation(model: str) -> tuple[int, int]:
-    """Return the version in a model's name; an alias without one (`gemini-flash-latest`) counts as 2.5."""
+    """Return the version in a model's name; an alias without a version (`gemini-flash-latest`) counts as 2.5."""
     found = _GENERATION.search(model.lower())
     if found:
         return int(found.group(1)), int(found.group(2) or 0)
@@ -238,11 +238,11 @@ STOPS: Mapping[str, StopReason] = {
 """`finishReason` of a candidate."""
 
 UNKNOWN_STOPS = frozenset({"FINISH_REASON_UNSPECIFIED", "OTHER", "NO_IMAGE", "ESCALATION", "PUP_LIMITED_DISABLED"})
-"""Reasons Google lists that say nothing one could act on."""
+"""Documented reasons that do not tell what happened."""
 
 
 class Decoder(Ending):
-    """Chunks of one reply in, events out. `tag` makes minted call ids unique in a conversation."""
+    """Decodes the chunks of one reply. `tag` makes generated call ids unique in a conversation."""
 
     def __init__(self, *, tag: str = "0") -> None:
         super().__init__()
@@ -271,7 +271,7 @@ class Decoder(Ending):
             self._response_id = text_in(sent.get("responseId"))
             events.append(ReplyStarted(text_in(sent.get("modelVersion")), self._response_id))
         if reason := text_in(feedback.get("blockReason")):
-            # A blocked prompt has no candidate at all.
+            # A blocked prompt has no candidate.
             self._is_blocked = True
             self._raw_stop = reason
             self._detail = text_in(feedback.get("blockReasonMessage")) or "the prompt was blocked"
@@ -300,7 +300,7 @@ class Decoder(Ending):
         return events
 
     def _ground(self, grounding: JsonObject) -> None:
-        """Note what was searched for, and the pages the reply rests on."""
+        """Collect the search queries and the cited pages."""
         queries = grounding.get("webSearchQueries")
         for query in queries if isinstance(queries, list) else ():
             self._searches.searched(text_in(query))
@@ -309,7 +309,7 @@ class Decoder(Ending):
             self._searches.cites(text_in(page.get("uri")), text_in(page.get("title")))
 
     def _hosted(self, part: JsonObject) -> list[ReplyEvent]:
-        """Keep a piece of a search that the host ran itself as it is."""
+        """Keep a part of a search that the host ran, unchanged."""
         events = self._blocks.end_flow()
         block = self._blocks.begin(Kind.REASONING)
         args = object_in(object_in(part.get("toolCall")).get("args"))
@@ -333,7 +333,7 @@ class Decoder(Ending):
         events = self._blocks.flow(kind, text_in(part.get("text")), is_signed=opaque is not None)
         if opaque is not None:
             self._blocks.sign(opaque)
-            # What follows is another part, and the signature belongs to this one.
+            # The signature belongs to this part, so the next text starts a new one.
             events += self._blocks.end_flow()
         return events
 

@@ -1,1 +1,1 @@
-"""OpenAI's two protocols: Chat Completions, which many servers speak with differences (`quirks`), and Responses."""
+"""OpenAI's two protocols: Chat Completions, which many servers speak with variations (`quirks`), and Responses."""

@@ -1,10 +1,9 @@
 """Chat Completions as data: a `ModelRequest` to a body, chunks to reply events. Pure; no SDK.
 
-The shapes are those of OpenAI's API reference (chat/create and chat/streaming); what other servers do differently is
-in `quirks` for requests and tolerated by the decoder for replies. `CallDeltas` says which call a delta belongs to:
-servers leave index or id out, send index 0 for every call, repeat an id, make a new id for every delta, or send
-arguments as an object. The key is the id, then the index, then the call in progress; a name tells a new call from more
-of an old one.
+Source of the shapes: OpenAI's API reference (chat/create and chat/streaming). Variations of other servers are in
+`quirks` for requests, and tolerated by the decoder for replies. `CallDeltas` finds the call that a delta belongs to:
+servers omit the index or the id, send index 0 for every call, repeat an id, make a new id for every delta, or send
+arguments as an object. It matches by id, then by index, then by the call in progress; a name starts a new call.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from qcode.protocol.errors import ErrorKind, ProviderError
@@ -34,20 +33,21 @@ from qcode.providers.history import (
 )
 from qcode.providers.openai.quirks import ChatQuirks, for_model
 from qcode.text.json import Json, JsonObject, count_in, object_in, objects_in, parse_object, sendable, text_in
+from qcode.values import dataclass
 
 _BASIC_EFFORTS = {"minimal": "low", "max": "high"}
 _RESULTS_SEEN = "Understood."
-"""Stands between results and what a person says next, where a host wants the model to have spoken in between."""
+"""An assistant message between tool results and the next user message, for hosts that require one."""
 
 
 def encode(request: ModelRequest, quirks: ChatQuirks) -> JsonObject:
-    """Return the request body. The output cap is always sent, in the field this server reads."""
+    """Return the request body. The output cap is always sent, in the field that this server reads."""
     quirks = for_model(quirks, request.model)
     body: JsonObject = {"model": request.model, "messages": _messages(request, quirks), "stream": True}
     body[quirks.max_tokens_field] = request.max_tokens
     if quirks.sends_stream_options:
         body["stream_options"] = {"include_usage": True}
-    # Definitions stay where the history holds calls: chat templates of some servers need them to render it.
+    # If the history has calls, definitions are sent: the chat templates of some servers need them to render it.
     if request.tools and (request.allows_calls or has_calls(request)):
         body["tools"] = [_tool(tool) for tool in request.tools]
         if not request.allows_calls:
@@ -80,12 +80,12 @@ def _messages(request: ModelRequest, quirks: ChatQuirks) -> list[Json]:
 
 
 def _says(message: Message) -> bool:
-    """Tell whether anything of an assistant message can be sent; reasoning alone cannot."""
+    """Return whether an assistant message has content that can be sent; reasoning alone cannot."""
     return bool(message.text or message.calls)
 
 
 def _user(message: Message, quirks: ChatQuirks) -> list[Json]:
-    """Results become messages of their own; the pictures of a result follow in the user's, for a tool's takes none."""
+    """Return a user message: each result as a tool message, and images of results in the user message after them."""
     results, rest = results_first(message.blocks)
     sent: list[Json] = [_result(result) for result in results]
     said_besides = _user_parts(results, rest)
@@ -97,7 +97,7 @@ def _user(message: Message, quirks: ChatQuirks) -> list[Json]:
 
 
 def _user_parts(results: list[ToolResult], rest: list[Text | Image]) -> Json:
-    """Return what a user message holds besides results, None where that is nothing."""
+    """Return the content of a user message without its results, None if it is empty."""
     parts: list[Json] = []
     for result in results:
         if result.images:
@@ -138,7 +138,7 @@ def _call(call: ToolCall) -> JsonObject:
 def _result(result: ToolResult) -> JsonObject:
     content = result.content
     if result.is_error and not content.lower().startswith("error"):
-        # The protocol has no field for it.
+        # The protocol has no error field for results.
         content = f"Error: {content}"
     return {"role": "tool", "tool_call_id": result.call_id, "content": sendable(content)}
 
@@ -177,7 +177,7 @@ def _effort(effort: Effort, quirks: ChatQuirks, model: str) -> JsonObject:
         case "thinking":
             return {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
         case "mistral":
-            # The models without adjustable reasoning refuse the field.
+            # Models without adjustable reasoning reject the field.
             if not model.lower().startswith("mistral-"):
                 return {}
             return {"reasoning_effort": "none" if effort in ("none", "minimal") else "high"}
@@ -198,7 +198,7 @@ class _Call:
 
 
 class CallDeltas:
-    """The calls of one reply, written to `blocks` as their deltas come."""
+    """Collects the calls of one reply from their deltas, and writes them to `blocks`."""
 
     def __init__(self, blocks: BlockWriter, *, tag: str) -> None:
         self._blocks = blocks
@@ -212,7 +212,7 @@ class CallDeltas:
         return bool(self._calls)
 
     def feed(self, delta: JsonObject, response_id: str) -> list[ReplyEvent]:
-        """Return the events of one delta; one that names no call and continues none is nothing."""
+        """Return the events of one delta; none if it neither starts nor continues a call."""
         function = object_in(delta.get("function")) or delta
         name = text_in(function.get("name"))
         call_id = text_in(delta.get("id"))
@@ -280,18 +280,18 @@ STOPS: Mapping[str, StopReason] = {
     "safety": StopReason.REFUSAL,
     "sensitive": StopReason.REFUSAL,
 }
-"""`finish_reason` in OpenAI's words and those of compatible servers."""
+"""`finish_reason` as sent by OpenAI and compatible servers."""
 
 FAILURES: Mapping[str, ErrorKind] = {
     "error": ErrorKind.SERVER,
     "network_error": ErrorKind.SERVER,
     "insufficient_system_resource": ErrorKind.OVERLOADED,
 }
-"""Words some servers put in `finish_reason` although the reply failed."""
+"""Values of `finish_reason` with which some servers report an error."""
 
 
 class Decoder(Ending):
-    """Chunks of one reply in, events out. `tag` makes minted call ids unique in a conversation."""
+    """Decodes the chunks of one reply. `tag` makes generated call ids unique in a conversation."""
 
     def __init__(self, quirks: ChatQuirks | None = None, *, tag: str = "0") -> None:
         super().__init__()
@@ -315,7 +315,7 @@ class Decoder(Ending):
             return []
         events = self._start(sent)
         for choice in choices:
-            # Only one reply is asked for; a second choice would be another one.
+            # Only one choice is requested; others are ignored.
             if choice.get("index") in (None, 0):
                 events += self._choice(choice)
         if usage is not None and usage != self._usage:
@@ -358,7 +358,7 @@ class Decoder(Ending):
         return events
 
     def _content(self, content: Json) -> list[ReplyEvent]:
-        """Text, or a list of parts as Mistral's reasoning models send it."""
+        """Handle `content`: a text, or a list of parts, which Mistral's reasoning models send."""
         if isinstance(content, str):
             return self._blocks.flow(Kind.TEXT, content)
         events: list[ReplyEvent] = []
@@ -386,13 +386,13 @@ class Decoder(Ending):
 
 
 def _filters_in(choice: JsonObject) -> str:
-    """Return which of Azure's content filters struck."""
+    """Return the names of Azure's content filters that were triggered."""
     results = object_in(choice.get("content_filter_results"))
     return ", ".join(name for name, result in results.items() if object_in(result).get("filtered") is True)
 
 
 def _usage_in(sent: JsonObject, choices: list[JsonObject]) -> Usage | None:
-    """Return the counts of a chunk: OpenAI's place, or Groq's, or Kimi's."""
+    """Return the usage in a chunk, at the place where OpenAI, Groq or Kimi put it."""
     usage = object_in(sent.get("usage")) or object_in(object_in(sent.get("x_groq")).get("usage"))
     if not usage and choices:
         usage = object_in(choices[0].get("usage"))

@@ -1,8 +1,8 @@
-"""Chat Completions, directly or over the openai SDK, and how both OpenAI protocols use that SDK.
+"""Chat Completions, directly or over the openai SDK, and the base class of both OpenAI protocols.
 
-The body goes into the SDK as `extra_body`, as it is: it would walk a long transcript to convert what needs no
-converting, and knows no field of compatible servers. The answer is read as bytes (`providers.streaming`). `base_for`
-is the part of the address that depends on the request.
+The body is passed unchanged as `extra_body`: the SDK would otherwise convert a long transcript for nothing, and it does
+not know the fields of compatible servers. The response is read as bytes (`providers.streaming`). `base_for` is the part
+of the address that depends on the request.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI, Omit
 
 _NO_KEY = "none"
-"""A local server needs no key, but the SDK wants to send one."""
+"""A local server needs no key, but the SDK requires one."""
 
 
 class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
-    """A provider of the openai SDK; what it sends and reads is its protocol's business."""
+    """A provider over the openai SDK; subclasses define the protocol."""
 
     sdk_variables = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS")
 
     def _post_to(self, url: str, body: JsonObject) -> Post:
         connection = self._connection
         key = {"authorization": f"Bearer {connection.api_key}"} if connection.api_key else {}
-        # The order is the SDK's: a host gets the same bytes whichever way they go.
+        # The same field order as the SDK, so that a host gets the same bytes with and without the SDK.
         ordered = {"model": body["model"], "stream": body["stream"], **body}
         sent = json.dumps(ordered, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         return Post(url, key | dict(connection.headers), sent)
@@ -62,7 +62,7 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
         )
 
     def _left_out(self) -> Mapping[str, str | Omit]:
-        """Return marks for the headers that are not to be sent although the SDK has them: those given as empty."""
+        """Return markers that remove headers which the SDK would send; the user sets them to an empty value."""
         from openai import omit
 
         return {name: omit for name, value in self._connection.headers.items() if not value}
@@ -75,7 +75,7 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
         return [model.id for model in page.data or [] if model.id]
 
     async def check_path(self, path: str) -> None:
-        """Get `path` below the base URL, which only a valid key may; raise `ProviderError`."""
+        """Request `path` below the base URL to check the key; raise `ProviderError` if it is rejected."""
 
         async def get(client: AsyncOpenAI) -> list[str]:
             await client.get(path, cast_to=object)
@@ -92,7 +92,7 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
 def base_for(base_url: str, request: ModelRequest, quirks: ChatQuirks) -> str:
     """Return the base URL of `request`.
 
-    A deployment in the address is named after the model; a host may continue messages at another place only.
+    A deployment in the address is named after the model. Some hosts support prefill only at another path.
     """
     if request.is_prefill and quirks.prefill_path:
         return strip_version(base_url) + quirks.prefill_path
@@ -119,7 +119,7 @@ class OpenAIChatProvider(OpenAISdkProvider):
         if base_url != self._connection.base_url:
             client = client.with_options(base_url=base_url.partition("?")[0])
         create = client.chat.completions.with_streaming_response.create
-        # The SDK's signature knows no plain mapping; what counts is in the body.
+        # The SDK's signature accepts no plain mapping; the fields that count are in the body.
         body: dict[str, Any] = dict(encode(request, self._quirks))
         async with create(
             model=request.model, messages=[], stream=True, extra_body=body, extra_headers=self._left_out()

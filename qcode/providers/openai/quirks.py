@@ -1,4 +1,4 @@
-"""How one Chat Completions server differs from OpenAI: data, no behaviour."""
+"""Differences between Chat Completions servers, as data."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _MISTRAL = re.compile(r"mistral|ministral|mixtral|magistral|devstral|codestral|p
 class ChatQuirks:
     """The defaults suit most compatible servers; `for_openai` is OpenAI itself.
 
-    `reasoning_field`: a field of the delta that holds reasoning, besides `reasoning_content` and `reasoning`.
+    `reasoning_field`: a field of the delta with reasoning, in addition to `reasoning_content` and `reasoning`.
     `echoes_reasoning`: the server wants the reasoning of a running tool loop back (DeepSeek, Kimi).
-    `effort`: how thinking is set. `openai`: `reasoning_effort` as it is; `basic`: the same, levels low to high only;
-    `thinking`: `thinking.type`; `enable_thinking`: a bool of that name (Qwen); `mistral`: `reasoning_effort` with the
-    two levels its adjustable models share.
-    `prefill`: how an assistant message is continued, and `prefill_path` where, if not at the base URL (DeepSeek).
-    `call_ids`: what an id may be: anything, at most 40 characters
-    (OpenAI), or exactly nine letters and digits (Mistral); it matters where the person switched models.
-    `answers_results`: results and a person's message may not follow each other (Mistral).
+    `effort`: how the reasoning effort is sent. `openai`: `reasoning_effort`; `basic`: the same, with levels low to high
+    only; `thinking`: `thinking.type`; `enable_thinking`: a boolean of that name (Qwen); `mistral`: `reasoning_effort`
+    with the two levels that its adjustable models share.
+    `prefill`: how an assistant message is continued; `prefill_path`: the path for it, if not the base URL (DeepSeek).
+    `call_ids`: the accepted call ids: any, at most 40 characters (OpenAI), or exactly nine letters and digits
+    (Mistral); this matters after a change of model.
+    `answers_results`: an assistant message is required between results and a user message (Mistral).
     """
 
     max_tokens_field: MaxTokensField = "max_tokens"
@@ -46,7 +46,7 @@ class ChatQuirks:
 
 
 COMPATIBLE = ChatQuirks()
-"""A server nothing else is known of."""
+"""An unknown server."""
 
 
 def for_openai() -> ChatQuirks:
@@ -54,13 +54,13 @@ def for_openai() -> ChatQuirks:
 
 
 def for_model(quirks: ChatQuirks, model: str) -> ChatQuirks:
-    """Return the quirks with those a model brings to any host: Mistral's chat templates check ids and roles."""
+    """Return the quirks plus those of the model on any host: Mistral's chat templates check ids and roles."""
     if not _MISTRAL.search(model.lower()):
         return quirks
     return replace(quirks, call_ids="mistral", answers_results=True)
 
 
 def is_openai(base_url: str) -> bool:
-    """Tell whether `base_url` is OpenAI itself, at home or on Azure: those take `max_completion_tokens`."""
+    """Return whether `base_url` is OpenAI itself or OpenAI on Azure, which require `max_completion_tokens`."""
     host = (urlsplit(base_url).hostname or "").lower()
     return host == "openai.com" or host.endswith(".openai.com") or is_azure(base_url)

@@ -1,9 +1,9 @@
 """The Responses API as data: a `ModelRequest` to a body, stream events to reply events. Pure; no SDK.
 
-Stateless: nothing is stored at the host, the whole transcript goes with every request, and reasoning goes back as the
-encrypted item it came as. Source of the shapes: OpenAI's API reference, "Create a model response" and "Streaming
-events". Every event names its output item by number; encrypted reasoning counts only from the item that is done. The
-last event carries the whole response.
+Stateless: nothing is stored at the host, every request contains the whole transcript, and reasoning is sent back as the
+encrypted item that it came in. Source of the shapes: OpenAI's API reference, "Create a model response" and "Streaming
+events". Every event names its output item by number. Encrypted reasoning is taken only from the finished item. The last
+event contains the whole response.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
@@ -33,22 +32,23 @@ from qcode.providers.blocks import (
 from qcode.providers.errors import from_stream, read_object
 from qcode.providers.history import alternate, fit_call_id, has_calls, mint_call_id, results_first, said
 from qcode.text.json import Json, JsonObject, count_in, object_in, objects_in, parse_object, sendable, text_in
+from qcode.values import dataclass
 
 PROTOCOL = "openai-responses"
 
 MIN_OUTPUT_TOKENS = 16
-"""The smallest `max_output_tokens` the API takes."""
+"""The smallest `max_output_tokens` that the API accepts."""
 
 MAX_CALL_ID = 64
 
-# OpenAI's models that do not reason refuse every field about reasoning; what other hosts serve is not known.
+# OpenAI's models without reasoning reject every field about reasoning; models of other hosts are unknown.
 _PLAIN_MODEL = re.compile(r"(?:^|/)(?:gpt-[34]|chatgpt|gpt-\d[\w.]*-chat|davinci|babbage)|search-(?:preview|api)")
 _REASONING_MODEL = re.compile(r"(?:^|/)(?:o\d|gpt-(?:[5-9]|\d\d)|codex|computer-use)")
 _EMPTY = "(empty message)"
 
 
 def encode(request: ModelRequest) -> JsonObject:
-    """Return the request body. An output cap below the API's smallest is sent as the smallest."""
+    """Return the request body. An output cap below `MIN_OUTPUT_TOKENS` is raised to it."""
     body: JsonObject = {
         "model": request.model,
         "input": _input(request),
@@ -89,7 +89,7 @@ def _input(request: ModelRequest) -> list[Json]:
 
 
 def _user(message: Message) -> list[Json]:
-    """Results are items of their own; what else the message holds follows them as one."""
+    """Return the items of a user message: one for each result, then one for the rest."""
     results, rest = results_first(message.blocks)
     items: list[Json] = [_result(result) for result in results]
     parts: list[Json] = []
@@ -104,7 +104,7 @@ def _user(message: Message) -> list[Json]:
 
 
 def _assistant(message: Message) -> list[Json]:
-    """Return the items of a reply. Reasoning that leads to nothing is refused, so it goes only before an item."""
+    """Return the items of a reply. The API rejects reasoning that no other item follows, so it is dropped there."""
     items: list[Json] = []
     thoughts: list[Json] = []
     for block in said(message.blocks):
@@ -132,7 +132,7 @@ def _assistant(message: Message) -> list[Json]:
 
 
 def _encrypted(opaque: Opaque | None) -> JsonObject | None:
-    """Return a reasoning item as it came, or None for thinking this protocol did not encrypt."""
+    """Return a reasoning item unchanged, or None if this protocol did not encrypt it."""
     marks = _marks(opaque)
     if not (text_in(marks.get("id")) and text_in(marks.get("encrypted_content"))):
         return None
@@ -141,7 +141,7 @@ def _encrypted(opaque: Opaque | None) -> JsonObject | None:
 
 
 def _phase(opaque: Opaque | None) -> JsonObject:
-    """Return whether a text was a comment on the way or the answer: newer models want it back."""
+    """Return the phase of a text (commentary or final answer), which newer models want back."""
     phase = text_in(_marks(opaque).get("phase"))
     return {"phase": phase} if phase else {}
 
@@ -153,7 +153,7 @@ def _marks(opaque: Opaque | None) -> JsonObject:
 def _result(result: ToolResult) -> JsonObject:
     content = result.content
     if result.is_error and not content.lower().startswith("error"):
-        # The protocol has no field for it.
+        # The protocol has no error field for results.
         content = f"Error: {content}"
     output: Json = sendable(content)
     if result.images:
@@ -178,7 +178,7 @@ def _image(image: Image) -> JsonObject:
 
 
 def _tool(tool: ToolSpec) -> JsonObject:
-    """Strict mode, the API's default, would refuse schemas with optional parameters."""
+    """Return a tool definition. Strict mode, the API's default, would reject schemas with optional parameters."""
     return {
         "type": "function",
         "name": tool.name,
@@ -202,7 +202,7 @@ STOPS: Mapping[str, StopReason] = {
 """`status` of a response, and for an incomplete one `incomplete_details.reason`."""
 
 UNKNOWN_STOPS = frozenset({"max_messages", "steered", "cancelled", "incomplete", "in_progress", "queued"})
-"""Words OpenAI lists that say nothing one could act on."""
+"""Documented values that do not tell what happened."""
 
 REFUSED = frozenset(
     {
@@ -226,7 +226,7 @@ REFUSED = frozenset(
         "unsupported_image_media_type",
     }
 )
-"""Codes of a failed response that the same request would meet again; all others are told by their words."""
+"""Error codes that the same request would get again; other errors are classified by their message."""
 
 _TERMINAL = {
     "response.completed": "completed",
@@ -239,7 +239,7 @@ _BEGINNING = ("response.created", "response.queued", "response.in_progress")
 
 @dataclass(slots=True)
 class _Item:
-    """An output item: its open block, whether anything was written to it, and which part is being written."""
+    """An output item: its open block, whether it has content, and the part that is being written."""
 
     block: int
     kind: Kind
@@ -248,7 +248,7 @@ class _Item:
 
 
 class Decoder:
-    """Events of one reply in, events out. `tag` makes minted call ids unique in a conversation."""
+    """Decodes the events of one reply. `tag` makes generated call ids unique in a conversation."""
 
     def __init__(self, *, tag: str = "0") -> None:
         self._tag = tag
@@ -283,7 +283,7 @@ class Decoder:
         if kind in _TERMINAL:
             return self._terminate(object_in(sent.get("response")), _TERMINAL[kind])
         if not kind and sent.get("object") == "response":
-            # A server that does not stream.
+            # The server does not stream.
             return self._terminate(sent, "completed")
         index = _index(sent)
         item = object_in(sent.get("item"))
@@ -321,7 +321,7 @@ class Decoder:
         return [ReplyStarted(text_in(response.get("model")), self._response_id)]
 
     def _item_added(self, index: int, item: JsonObject) -> list[ReplyEvent]:
-        """Begin a call, whose name is known here only. Any other item begins with its first piece."""
+        """Start a call, whose name only this event contains. Any other item starts with its first piece."""
         name = text_in(item.get("name"))
         if item.get("type") != "function_call" or not name or index in self._items or index in self._done:
             return []
@@ -342,13 +342,13 @@ class Decoder:
         if item.kind is not kind:
             return []
         if part != item.part:
-            # A summary comes in parts, each a paragraph of its own.
+            # Each part of a summary is a separate paragraph.
             text = f"\n\n{text}"
         item.has_text, item.part = True, part
         return self._blocks.write(item.block, text)
 
     def _item_done(self, index: int, sent: JsonObject) -> list[ReplyEvent]:
-        """End an item; what it holds counts where no piece of it came before."""
+        """End an item; its content is used if no delta came before."""
         if index in self._done:
             return []
         match sent.get("type"):
@@ -374,7 +374,7 @@ class Decoder:
             events += self._write(index, kind, text)
             item = self._items.get(index)
         if item is None and kind is Kind.REASONING and opaque is not None:
-            # Thinking that is not shown still has to go back.
+            # Reasoning that is not shown must still be sent back.
             item = _Item(self._blocks.begin(kind), kind)
             events += self._blocks.name(item.block)
         self._items.pop(index, None)
@@ -382,7 +382,7 @@ class Decoder:
         return events if item is None else [*events, *self._blocks.end(item.block, opaque)]
 
     def _search(self, item: JsonObject) -> str:
-        """Note a search, or a page opened in one; return the line about it for a person."""
+        """Record a search, or a page that was opened; return a line about it for the user."""
         action = object_in(item.get("action"))
         if url := text_in(action.get("url")):
             return f"Opened {url}\n"
@@ -413,7 +413,7 @@ def _failed(sent: JsonObject) -> ProviderError:
 
 
 def _said_in(item: JsonObject) -> str:
-    """Return the text of a message, refusals included."""
+    """Return the text of a message, including refusals."""
     parts = objects_in(item.get("content"))
     return "".join(text_in(part.get("text")) or text_in(part.get("refusal")) for part in parts)
 
@@ -433,7 +433,7 @@ def _thought_in(item: JsonObject) -> str:
 
 
 def _encrypted_in(item: JsonObject) -> Opaque | None:
-    """Return what of a whole reasoning item goes back; without its encrypted content the host could not find it."""
+    """Return the opaque data of a finished reasoning item, None without encrypted content."""
     if not (text_in(item.get("encrypted_content")) and text_in(item.get("id"))) or item.get("status") == "incomplete":
         return None
     return _opaque({name: item[name] for name in ("id", "summary", "encrypted_content") if name in item})

@@ -1,7 +1,7 @@
-"""The Responses API, directly or over the openai SDK. Apart from `client`, so that neither loads both codecs.
+"""The Responses API, directly or over the openai SDK. Separate from `client`, so that neither imports both codecs.
 
-The body goes into the SDK as `extra_body`, as it is, and the answer is read as bytes: see `client`, whose connection
-this client shares.
+The body is passed unchanged as `extra_body`, and the response is read as bytes, as in `client`, which also provides the
+connection.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OpenAIResponsesProvider(OpenAISdkProvider):
     @asynccontextmanager
     async def _open(self, client: AsyncOpenAI, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
         create = client.responses.with_streaming_response.create
-        # The SDK's signature knows no plain mapping; what counts is in the body.
+        # The SDK's signature accepts no plain mapping; the fields that count are in the body.
         body: dict[str, Any] = dict(encode(request))
         async with create(
             model=request.model, input=[], stream=True, extra_body=body, extra_headers=self._left_out()

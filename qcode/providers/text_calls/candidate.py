@@ -9,8 +9,8 @@ cannot come. Whether a closed value is valid is for the strict parser to say.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from qcode.protocol.tools import ToolSpec
@@ -26,8 +26,11 @@ from qcode.providers.text_calls.forms import (
     WrittenCall,
     opens_call,
 )
+from qcode.values import dataclass
 
 State: TypeAlias = Literal["open", "closed", "broken", "strange"]
+_Place: TypeAlias = Literal["json", "value", "behind value", "end of function", "tail", "else"]
+"""Where the text ends, as far as the end of a reply asks for it."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NAME = re.compile(r"[\w.\-]{1,128}")
@@ -44,9 +47,15 @@ class _Function:
     json: tuple[int, int] | None = None
 
 
+class _NoCallError(Exception):
+    """What was read so far is no call."""
+
+
 class Candidate:
     """`opener` is the mark it began with. `state`: still `open`; `closed`, up to `end`; `broken`: it began like a
     call and is none; `strange`: it did not even begin like one.
+
+    The grammar is in the methods that are generators: each yields where it needs more text to go on.
     """
 
     def __init__(self, form: Form, opener: str) -> None:
@@ -63,7 +72,8 @@ class Candidate:
         self._function: _Function | None = None
         self._parameter = ("", 0, 0)
         self._has_begun = False
-        self._step: Callable[[], bool] = self._read_name if form.name == "function" else self._read_head
+        self._place: _Place = "else"
+        self._reading = self._read_all()
 
     @property
     def body(self) -> str:
@@ -74,15 +84,20 @@ class Candidate:
     def feed(self, text: str) -> None:
         """Take more text; everything is held, also what turns out not to belong to it."""
         self._rest += text
-        while self.state == "open" and self._step():
-            pass
+        if self.state != "open":
+            return
+        try:
+            next(self._reading)
+        except StopIteration:
+            self.state = "closed"
+        except _NoCallError:
+            self.state = "broken" if self._has_begun else "strange"
 
     def finish(self) -> None:
         """The reply has ended: a candidate that lacks nothing but its end is closed."""
-        function = self._function
-        if self._step == self._read_function_end and function is not None:
-            self._end_item(function)
-        if self._step == self._read_tail:
+        if self._place == "end of function" and self._function is not None:
+            self._end_item(self._function)
+        if self._place == "tail":
             self.state = "closed"
             if self._rest and any(end.startswith(self._rest) for end in self.form.ends):
                 self.end = self.size + len(self._rest)
@@ -90,28 +105,25 @@ class Candidate:
     def calls(self, tools: Mapping[str, ToolSpec]) -> list[WrittenCall]:
         """Return the calls of a closed candidate; raise `UnreadableError`."""
         body = self.body
-        return [call for item in self._items for call in self._read(item, body, tools)]
+        return [call for item in self._items for call in self._calls_of(item, body, tools)]
 
     def cut_calls(self, tools: Mapping[str, ToolSpec]) -> list[WrittenCall]:
         """Return the calls of one that the output limit cut: whole ones, then the incomplete one."""
         calls = self.calls(tools)
         body, function = self.body, self._function
-        if self._step == self._read_json:
-            inside = body[self._item_start :]
-            if function is None:
-                return [*calls, *forms.read_cut_json(inside, tools)]
-            forms.read_function(function.name, None, tools)
-            return [*calls, WrittenCall(function.name, inside, is_complete=False)]
+        if self._place == "json" and function is None:
+            return [*calls, *forms.read_cut_json(body[self._item_start :], tools)]
         if function is None:
             return [*calls, WrittenCall(forms.NO_NAME, "", is_complete=False)]
         forms.read_function(function.name, None, tools)
+        if self._place == "json":
+            return [*calls, WrittenCall(function.name, body[self._item_start :], is_complete=False)]
         given = [(name, body[start:end]) for name, start, end in function.parameters]
         name, start, end = self._parameter
-        if self._step == self._read_after_value:
-            given, name = [*given, (name, body[start:end])], ""
-        elif self._step != self._read_value:
-            name = ""
-        return [*calls, forms.cut_parameters(function.name, given, name, body[start:], tools)]
+        if self._place == "behind value":
+            given.append((name, body[start:end]))
+        open_name = name if self._place == "value" else ""
+        return [*calls, forms.cut_parameters(function.name, given, open_name, body[start:], tools)]
 
     @property
     def is_attempt(self) -> bool:
@@ -121,7 +133,9 @@ class Candidate:
             "name" in keys and keys <= CALL_KEYS and bool(keys & {"arguments", "parameters"})
         )
 
-    def _read(self, item: tuple[int, int] | _Function, body: str, tools: Mapping[str, ToolSpec]) -> list[WrittenCall]:
+    def _calls_of(
+        self, item: tuple[int, int] | _Function, body: str, tools: Mapping[str, ToolSpec]
+    ) -> list[WrittenCall]:
         if not isinstance(item, _Function):
             return forms.read_json(body[item[0] : item[1]], tools, needs_arguments=not self.form.is_marked)
         if item.json is not None:
@@ -129,216 +143,176 @@ class Candidate:
         given = [(name, body[start:end]) for name, start, end in item.parameters]
         return [forms.read_parameters(item.name, given, tools)[0]]
 
-    # Steps: each reads on from `_rest` and says whether there is more to do now
+    # What may be next
 
     def _take(self, count: int) -> None:
         self._held.append(self._rest[:count])
         self._rest = self._rest[count:]
         self.size += count
 
-    def _skip_space(self) -> bool:
-        """Move over white space; say whether anything follows."""
-        space = _SPACE.match(self._rest)
-        self._take(space.end() if space else 0)
-        return bool(self._rest)
+    def _skip_space(self) -> Iterator[None]:
+        """Move over white space, to where something follows."""
+        while True:
+            space = _SPACE.match(self._rest)
+            self._take(space.end() if space else 0)
+            if self._rest:
+                return
+            yield
 
-    def _give_up(self) -> bool:
-        self.state = "broken" if self._has_begun else "strange"
-        return False
+    def _next_of(self, *marks: str, at: int = 0) -> Generator[None, None, str]:
+        """Return which of `marks` comes next, empty if none of them does."""
+        while True:
+            rest = self._rest[at:]
+            found = next((mark for mark in marks if rest.startswith(mark)), "")
+            if found or not any(mark.startswith(rest) for mark in marks):
+                return found
+            yield
 
-    def _follows(self, mark: str) -> bool | None:
-        """Say whether `mark` comes next; None where more text has to tell."""
-        if self._rest.startswith(mark):
-            return True
-        return None if mark.startswith(self._rest) else False
+    def _run_of(self, pattern: re.Pattern[str]) -> Generator[None, None, int]:
+        """Return how many of the next characters match; there is one behind them, and one at least does."""
+        while True:
+            found = pattern.match(self._rest)
+            length = found.end() if found else 0
+            if length < len(self._rest):
+                break
+            yield
+        if not length:
+            raise _NoCallError
+        return length
 
-    def _read_head(self) -> bool:
-        if not self._skip_space():
-            return False
-        if self._rest[0] in "{[":
-            return self._begin_json()
-        if self.form.name == "tag":
-            return self._begin_function()
-        if self.form.name == "mistral":
-            self._step = self._read_name
-            return True
-        return self._give_up()
+    # The grammar
 
-    def _begin_json(self) -> bool:
-        self._has_begun = True
-        self._scanner = JsonScanner()
-        self._item_start = self.size
-        self._step = self._read_json
-        return True
-
-    def _begin_function(self) -> bool:
-        follows = self._follows(FUNCTION)
-        if follows:
-            self._take(len(FUNCTION))
-            self._step = self._read_name
-            return True
-        return self._give_up() if follows is False else False
-
-    def _read_json(self) -> bool:
-        self._take(self._scanner.feed(self._rest))
-        if self._scanner.is_broken or not (self.form.is_marked or CALL_KEYS.issuperset(self._scanner.keys)):
-            return self._give_up()
-        if not self._scanner.is_closed:
-            return False
-        place = (self._item_start, self.size)
-        if self._function is None:
-            self._end_item(place)
+    def _read_all(self) -> Iterator[None]:
+        if self.form.name == "function":
+            yield from self._read_function()
         else:
-            self._function.json = place
-            self._step = self._end_mistral if self.form.name == "mistral" else self._read_function_end
-        return True
+            yield from self._skip_space()
+            if self._rest[0] in "{[":
+                yield from self._read_object()
+            elif self.form.name == "tag":
+                yield from self._read_marked_function()
+            elif self.form.name == "mistral":
+                yield from self._read_function()
+            else:
+                raise _NoCallError
+        yield from self._read_tail()
+
+    def _read_object(self) -> Iterator[None]:
+        self._end_item((yield from self._read_json()))
+
+    def _read_json(self) -> Generator[None, None, tuple[int, int]]:
+        self._has_begun, self._place = True, "json"
+        self._scanner, self._item_start = JsonScanner(), self.size
+        while True:
+            self._take(self._scanner.feed(self._rest))
+            if self._scanner.is_broken or not (self.form.is_marked or CALL_KEYS.issuperset(self._scanner.keys)):
+                raise _NoCallError
+            if self._scanner.is_closed:
+                self._place = "else"
+                return self._item_start, self.size
+            yield
 
     def _end_item(self, item: tuple[int, int] | _Function) -> None:
         self._items.append(item)
         self._function = None
         self.end = self.size
-        self._step = self._read_tail
+        self._place = "tail"
 
-    def _read_name(self) -> bool:
-        """Read a function's name, up to `>`, or to the arguments in Mistral's form."""
-        found = _NAME.match(self._rest)
-        length = found.end() if found else 0
-        if length == len(self._rest):
-            return False
-        behind = self._rest[length:]
-        if self.form.name == "mistral":
-            if not behind.startswith("{") and not behind.startswith(MISTRAL_ARGUMENTS):
-                return False if MISTRAL_ARGUMENTS.startswith(behind) and length else self._give_up()
-            end = length + (0 if behind.startswith("{") else len(MISTRAL_ARGUMENTS))
-        else:
-            end = length + 1
-        if not length or (self.form.name != "mistral" and behind[0] != ">"):
-            return self._give_up()
-        self._function = _Function(self._rest[:length])
-        self._take(end)
-        self._step = self._read_arguments
-        return True
+    def _read_marked_function(self) -> Iterator[None]:
+        self._place = "else"
+        if not (yield from self._next_of(FUNCTION)):
+            raise _NoCallError
+        self._take(len(FUNCTION))
+        yield from self._read_function()
 
-    def _read_arguments(self) -> bool:
-        """Read what follows a function's name: JSON, parameters, or its end at once."""
-        if not self._skip_space():
-            return False
+    def _read_function(self) -> Iterator[None]:
+        """Read a name and `>`, then JSON or parameters, and the end; in Mistral's form a name and JSON."""
+        self._place = "else"
+        is_mistral = self.form.name == "mistral"
+        length = yield from self._run_of(_NAME)
+        behind = yield from self._next_of(*(("{", MISTRAL_ARGUMENTS) if is_mistral else (">",)), at=length)
+        if not behind:
+            raise _NoCallError
+        self._function = function = _Function(self._rest[:length])
+        self._take(length + len(behind.removeprefix("{")))
+        yield from self._skip_space()
         if self._rest[0] == "{":
-            return self._begin_json()
-        if self.form.name == "mistral":
-            return self._give_up()
-        self._step = self._read_parameters
-        return True
-
-    def _read_parameters(self) -> bool:
-        """Stand between two parameters: another one, or the end of the function."""
-        if not self._skip_space():
-            return False
-        begins, ends = self._follows(PARAMETER), self._follows(END_FUNCTION)
-        if begins:
-            self._has_begun = True
-            self._take(len(PARAMETER))
-            self._step = self._read_parameter_name
-            return True
-        if ends:
-            self._step = self._read_function_end
-            return True
-        return self._give_up() if begins is False and ends is False else False
-
-    def _read_parameter_name(self) -> bool:
-        found = _PARAMETER_NAME.match(self._rest)
-        length = found.end() if found else 0
-        if length == len(self._rest):
-            return False
-        if not length or self._rest[length] != ">":
-            return self._give_up()
-        name = self._rest[:length].strip()
-        self._take(length + 1)
-        self._parameter = (name, self.size, self.size)
-        self._step = self._read_value
-        return True
-
-    def _read_value(self) -> bool:
-        name, start, _ = self._parameter
-        at = self._rest.find(END_PARAMETER)
-        if at < 0:
-            self._take(max(0, len(self._rest) - len(END_PARAMETER) + 1))
-            return False
-        self._parameter = (name, start, self.size + at)
-        self._take(at + len(END_PARAMETER))
-        self._step = self._read_after_value
-        return True
-
-    def _read_after_value(self) -> bool:
-        """A value has ended only where another parameter or the function's end follows; its text may hold the tag."""
-        if not self._skip_space():
-            return False
-        begins, ends = self._follows(PARAMETER), self._follows(END_FUNCTION)
-        if begins or ends:
-            assert self._function is not None
-            self._function.parameters.append(self._parameter)
-            self._step = self._read_parameters
-            return True
-        if begins is False and ends is False:
-            self._step = self._read_value
-            return True
-        return False
-
-    def _read_function_end(self) -> bool:
-        if not self._skip_space():
-            return False
-        follows = self._follows(END_FUNCTION)
-        if follows:
-            assert self._function is not None
+            function.json = yield from self._read_json()
+        elif is_mistral:
+            raise _NoCallError
+        else:
+            yield from self._read_parameters(function)
+        if not is_mistral:
+            self._place = "end of function"
+            yield from self._skip_space()
+            if not (yield from self._next_of(END_FUNCTION)):
+                raise _NoCallError
             self._has_begun = True
             self._take(len(END_FUNCTION))
-            self._end_item(self._function)
-            return True
-        return self._give_up() if follows is False else False
+        self._end_item(function)
 
-    def _end_mistral(self) -> bool:
-        assert self._function is not None
-        self._end_item(self._function)
-        return True
+    def _read_parameters(self, function: _Function) -> Iterator[None]:
+        """Read parameters up to the end of the function, which stays."""
+        while True:
+            yield from self._skip_space()
+            mark = yield from self._next_of(PARAMETER, END_FUNCTION)
+            if mark == END_FUNCTION:
+                return
+            if not mark:
+                raise _NoCallError
+            self._has_begun = True
+            self._take(len(PARAMETER))
+            length = yield from self._run_of(_PARAMETER_NAME)
+            if self._rest[length] != ">":
+                raise _NoCallError
+            name = self._rest[:length].strip()
+            self._take(length + 1)
+            yield from self._read_value(name)
+            function.parameters.append(self._parameter)
 
-    def _read_tail(self) -> bool:
+    def _read_value(self, name: str) -> Iterator[None]:
+        """Read a value: it ends where another parameter or the function's end follows; its text may hold the tag."""
+        start = self.size
+        self._parameter, self._place = (name, start, start), "value"
+        while True:
+            at = self._rest.find(END_PARAMETER)
+            if at < 0:
+                self._take(max(0, len(self._rest) - len(END_PARAMETER) + 1))
+                yield
+                continue
+            self._parameter, self._place = (name, start, self.size + at), "behind value"
+            self._take(at + len(END_PARAMETER))
+            yield from self._skip_space()
+            if (yield from self._next_of(PARAMETER, END_FUNCTION)):
+                self._place = "else"
+                return
+            self._place = "value"
+
+    def _read_tail(self) -> Iterator[None]:
         """Stand behind a whole call: its end, another one in the same mark, or something else."""
-        if not self._skip_space():
-            return False
-        follows = [self._follows(end) for end in self.form.ends]
-        if True in follows:
-            self._take(len(self.form.ends[follows.index(True)]))
-            self.end, self.state = self.size, "closed"
-            return False
-        another = self._another()
-        if another:
-            return True
-        begins = opens_call(self._rest)
-        if begins:
-            self.state = "closed"
-        elif another is None or begins is None or None in follows:
-            return False
-        elif self.form.needs_end:
-            return self._give_up()
-        self.state = "closed"
-        return False
-
-    def _another(self) -> bool | None:
-        """Begin another call in the same mark, if one comes next; None where more text has to tell."""
-        match self.form.name:
-            case "tag" if self._rest[0] in "{[":
-                return self._begin_json()
-            case "tag" if self._rest.startswith(FUNCTION):
-                return self._begin_function()
-            case "llama" if self._rest[0] == ";":
-                between = _SEPARATOR.match(self._rest)
-                length = between.end() if between else 0
-                if length == len(self._rest):
-                    return None
-                if self._rest[length] == "{":
-                    self._take(length)
-                    return self._begin_json()
-        return False
+        while True:
+            yield from self._skip_space()
+            end = next((end for end in self.form.ends if self._rest.startswith(end)), "")
+            if end:
+                self._take(len(end))
+                self.end = self.size
+                return
+            between = _SEPARATOR.match(self._rest) if self.form.name == "llama" else None
+            behind = self._rest[between.end() :] if between else ""
+            opens = opens_call(self._rest)
+            if self.form.name == "tag" and self._rest[0] in "{[":
+                yield from self._read_object()
+            elif self.form.name == "tag" and self._rest.startswith(FUNCTION):
+                yield from self._read_marked_function()
+            elif between and behind.startswith("{"):
+                self._take(between.end())
+                yield from self._read_object()
+            elif opens is None or (between and not behind) or any(end.startswith(self._rest) for end in self.form.ends):
+                yield
+            elif self.form.needs_end and not opens:
+                raise _NoCallError
+            else:
+                return
 
 
 _Expected: TypeAlias = Literal["value", "value or end", "key", "key or end", "colon", "comma or end"]

@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from functools import partial
 
-from qcode.protocol.launch import Launch
+from qcode.protocol.tools import Launch
 from qcode.safety.protected_paths import is_within
 from qcode.safety.sandbox.confinement import EMPTY_FILE, Confinement, depth
 from qcode.safety.sandbox.seccomp import FilterName, filter_program

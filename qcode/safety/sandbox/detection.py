@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from qcode.protocol.launch import Launch
+from qcode.protocol.tools import Launch
 from qcode.safety.sandbox import bubblewrap
 from qcode.safety.sandbox.bubblewrap import Way
 from qcode.safety.sandbox.confinement import SYSTEM_FOLDERS, Confinement

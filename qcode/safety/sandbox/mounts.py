@@ -52,12 +52,7 @@ def build_root(confinement: Confinement, private: Sequence[str], devices: Sequen
         _bind(path, f"{_NEW_ROOT}{path}")
     for path in confinement.protected:
         _bind(path, f"{_NEW_ROOT}{path}", is_read_only=True)
-    for path in (*confinement.hidden, *confinement.masked):
-        if os.path.isdir(path):  # noqa: PTH112  # text
-            with contextlib.suppress(FileNotFoundError):
-                kernel.cover(f"{_NEW_ROOT}{path}")
-        else:
-            _bind(EMPTY_FILE, f"{_NEW_ROOT}{path}", is_read_only=True)
+    _hide((*confinement.hidden, *confinement.masked))
     if confinement.level == "protect":
         # The kernel starts a program that is named there.
         kernel.restrict_mount(f"{_NEW_ROOT}/sys", is_read_only=True)
@@ -76,6 +71,20 @@ def _show_readable(confinement: Confinement, private: Sequence[str], covered: Se
         os.makedirs(f"{_NEW_ROOT}{folder}", exist_ok=True)  # noqa: PTH103  # text
     for path in sorted(set(confinement.readable) - set(covered), key=depth):
         _show(path)
+
+
+def _hide(paths: Sequence[str]) -> None:
+    """Show an empty folder or file in place of each path, unless that is gone meanwhile."""
+    if paths:
+        # A copy of a mount is restricted as that one is: half of the calls for each file.
+        _bind(EMPTY_FILE, EMPTY_FILE, is_read_only=True)
+    for path in paths:
+        place = f"{_NEW_ROOT}{path}"
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.isdir(path):  # noqa: PTH112  # text
+                kernel.cover(place)
+            else:
+                kernel.bind(EMPTY_FILE, place)
 
 
 def _bind(source: str, place: str, *, is_read_only: bool = False) -> None:

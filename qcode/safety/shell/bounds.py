@@ -8,12 +8,14 @@ deep brackets are nested, so each has a limit. Characters inside quotes count: t
 
 from __future__ import annotations
 
+import re
+
 MAX_CHARACTERS = 2_000
 MAX_STRUCTURE = 250
 MAX_DEPTH = 25
 
 _STRUCTURE = "()[]{}<>|&;`$=\n"
-_DEPTH = {**dict.fromkeys("([{", 1), **dict.fromkeys(")]}", -1)}
+_BRACKETS = re.compile(r"[()\[\]{}]")
 
 
 def check_bounds(text: str) -> str:
@@ -23,8 +25,8 @@ def check_bounds(text: str) -> str:
     if sum(map(text.count, _STRUCTURE)) > MAX_STRUCTURE:
         return f"the command has more than {MAX_STRUCTURE} operators, brackets, expansions and lines"
     depth = 0
-    for character in text:
-        depth += _DEPTH.get(character, 0)
+    for bracket in _BRACKETS.findall(text):
+        depth += 1 if bracket in "([{" else -1
         if abs(depth) > MAX_DEPTH:
             return "the command has too many unbalanced or nested brackets"
     return ""

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
-from qcode.safety.paths import Ground, anchored, home_of, judge_on
+from qcode.safety.paths import PathJudge, anchored
 from qcode.safety.probes import Contents
 from qcode.safety.shell.ast import Word
 from qcode.safety.verdict import SHELL_PATH, Verdict
@@ -46,7 +46,7 @@ class Reads:
     `contents` is what is known of the workspace; `masks`: protected files in it are hidden from the command.
     """
 
-    ground: Ground
+    paths: PathJudge
     reader: Reader | None
     folder: str
     contents: Callable[[], Contents]
@@ -111,9 +111,9 @@ class Reads:
 
     def _verdict(self, path: str) -> Verdict:
         # The path layer takes paths relative to the root; a command may run below it.
-        if self.folder != str(self.ground.root):
+        if self.folder != str(self.paths.ground.root):
             path = self._absolute(path)
-        return judge_on(self.ground, path, "read") if self.reader is None else self.reader(path)
+        return self.paths.judge(path, "read") if self.reader is None else self.reader(path)
 
     def _matches(self, pattern: str, *, may_lead: bool) -> list[str]:
         """Return what bash makes of a pattern with `*` and `?`: its matches, or itself if there are none.
@@ -130,7 +130,7 @@ class Reads:
         if any(part.startswith(".") and _WILD.search(part) for part in parts) or "**" in pattern:
             raise Complaint("a wildcard whose meaning is not certain")
         # In a locale of bytes, `??` matches one letter that is two bytes; so `?` is checked as a `*`.
-        start = anchored(pattern.replace("?", "*"), glob.escape(self.folder), glob.escape(home_of(self.ground)))
+        start = anchored(pattern.replace("?", "*"), glob.escape(self.folder), glob.escape(self.paths.home))
         matches = glob.iglob(start)  # noqa: PTH207  # the rules of bash for dots, not those of pathlib
         found = list(islice(matches, MAX_MATCHES + 1))
         if len(found) > MAX_MATCHES:
@@ -140,4 +140,4 @@ class Reads:
         return found or [pattern]
 
     def _absolute(self, path: str) -> str:
-        return anchored(path, self.folder, home_of(self.ground))
+        return anchored(path, self.folder, self.paths.home)

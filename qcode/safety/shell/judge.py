@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
-from qcode.safety.paths import Ground, anchored, home_of
+from qcode.safety.paths import Ground, PathJudge, anchored, home_of
 from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import is_within
 from qcode.safety.shell.ast import Command, NotPlain, Word
@@ -34,6 +35,7 @@ _HARM = ("writes", "runs")
 """How the table begins its reason to refuse an option that does more than read."""
 
 NO_SANDBOX = "shell:no-sandbox"
+_UNCONFINED = "a rule lets the whole command run outside the sandbox"
 
 
 class _NeedsSandbox(Complaint):
@@ -48,7 +50,7 @@ class Judge:
     layer's answer for reading. `forms` are those of the whole line.
     """
 
-    ground: Ground
+    paths: PathJudge
     probes: Probes
     search_path: str = ""
     reader: Reader | None = None
@@ -57,7 +59,7 @@ class Judge:
     @staticmethod
     def of(flow: Flow, ground: Ground, probes: Probes, search_path: str, reader: Reader | None) -> Judge:
         """Return the judge for the parts of `flow`."""
-        return Judge(ground, probes, search_path, reader, flow.forms)
+        return Judge(PathJudge(ground), probes, search_path, reader, flow.forms)
 
     def part(self, part: Part) -> Verdict:
         """Judge one simple command, without the files it writes through `>`.
@@ -70,6 +72,17 @@ class Judge:
         except Complaint as found:
             return Verdict("ask", str(found), found.rule)
         return Verdict("allow", "it only reads", SHELL_READS)
+
+    def unconfined(self, part: Part) -> Verdict:
+        """Judge a part that runs outside the sandbox, because a rule allows another part of the command.
+
+        A loop around a part whose words are literal only repeats it.
+        """
+        words = (*part.command.words, *part.command.inputs)
+        forms = self.forms if any(word.is_open or word.has_glob for word in words) else frozenset()
+        judge = replace(self, probes=replace(self.probes, sandbox=SandboxSupport), forms=forms)
+        verdict = judge.part(part)
+        return verdict if verdict.is_allowed else replace(verdict, reason=f"{_UNCONFINED}: {verdict.reason}")
 
     def inputs(self, part: Part) -> Verdict:
         """Judge only the files that a simple command reads through `<`."""
@@ -88,7 +101,7 @@ class Judge:
         if command.words[0] != Word(name):
             raise Complaint("the name of the program is quoted or spelled in an unusual way")
         if "read-only" not in support.levels and self.forms:
-            raise _NeedsSandbox(f"it holds a {min(self.forms)}, and no sandbox works here")
+            raise _NeedsSandbox(f"a {min(self.forms)} runs unasked only in a sandbox")
         if name == "cd":
             self._cd(target_of_cd(command), folder, reads)
             return
@@ -106,7 +119,7 @@ class Judge:
                 reads.tree(word, may_lead=may_lead)
 
     def _reads(self, folder: str, support: SandboxSupport) -> Reads:
-        return Reads(self.ground, self.reader, folder, self.probes.contents, support.masks)
+        return Reads(self.paths, self.reader, folder, self.probes.contents, support.masks)
 
     def _inputs(self, command: Command, reads: Reads) -> None:
         for word in command.inputs:
@@ -120,7 +133,7 @@ class Judge:
             return ()
         if name == "git":
             if not has_sandbox:
-                raise _NeedsSandbox("git runs unasked only in a sandbox, and none works here")
+                raise _NeedsSandbox("git runs unasked only in a sandbox")
             return self._git(words, folder)
         program = _row(name)
         if program is None:
@@ -160,14 +173,14 @@ class Judge:
         return not any(os.path.lexists(folder / name) for folder in folders for name in (".git", "HEAD", "gitdir"))
 
     def _roots(self) -> tuple[str, ...]:
-        return os.path.normpath(self.ground.root), os.path.realpath(self.ground.root)
+        return os.path.normpath(self.paths.ground.root), os.path.realpath(self.paths.ground.root)
 
     def _cd(self, target: str | None, folder: str, reads: Reads) -> None:
         """Allow a `cd` to a folder inside, without links on the way: bash and the kernel differ on `..` after one."""
         if target is None:
             raise Complaint("this form of cd is not understood")
         path = os.path.normpath(os.path.join(folder, target))  # noqa: PTH118  # plain text, as bash joins it
-        folders = (self.ground.root, *self.ground.added)
+        folders = (self.paths.ground.root, *self.paths.ground.added)
         spelled = (*map(os.path.realpath, folders), *map(os.path.normpath, folders))
         base = max((one for one in spelled if is_within(path, one)), key=len, default="")
         if not base or os.path.realpath(path) != os.path.normpath(f"{os.path.realpath(base)}/{path[len(base) :]}"):
@@ -178,7 +191,7 @@ class Judge:
         """Raise if bash would take `name` from the workspace, or from a shim that lets a project choose."""
         if "/" in name:
             raise Complaint("a program named by its path")
-        roots = [os.path.realpath(one) for one in (self.ground.root, *self.ground.added)]
+        roots = [os.path.realpath(one) for one in (self.paths.ground.root, *self.paths.ground.added)]
         for part in self.search_path.split(":") if self.search_path else ():
             here = Path(part or ".") / name
             if not here.is_file() or not os.access(here, os.X_OK):
@@ -244,7 +257,7 @@ def _table_roles(name: str, program: Program, words: tuple[Word, ...], *, has_sa
     if not has_sandbox:
         is_core = program.core and all(name in program.core_options for name, _ in arguments.options)
         if not is_core or arguments.by_role("tree", "names"):
-            raise _NeedsSandbox(f"this form of {program.name} runs unasked only in a sandbox, and none works here")
+            raise _NeedsSandbox(f"this form of {program.name} runs unasked only in a sandbox")
     if program.name in ("test", "["):
         roles = test_roles(name, arguments.by_role("test"))
         if isinstance(roles, str):

@@ -39,6 +39,7 @@ _HOLES = frozenset(
 """Node kinds of expansions."""
 _WORDS = frozenset({"word", "number", "raw_string", "string", "concatenation", "brace_expression"}) | _HOLES
 _LEAVES = _WORDS | {"string_content", '"', "[", "]", "{", "}", "..", "command_name"}
+_VISIBLE_ASCII = re.compile(r"[\n\t -~]*")
 _BLANKS = re.compile(r"[ \t]*|[ \t]+(?:\\\n[ \t]*)+")
 _LINES = re.compile(r"(?:[ \t\n]|(?<=[ \t])\\\n[ \t])*")
 _REASONS = {
@@ -69,6 +70,8 @@ def _reason(kind: str, default: str) -> str:
 
 def _check_characters(text: str) -> None:
     """Raise `NotPlain` if the user would not see what bash reads."""
+    if _VISIBLE_ASCII.fullmatch(text):
+        return
     for char in text:
         if char in "\n\t" or " " <= char <= "~":
             continue
@@ -375,6 +378,7 @@ class _Reader(_Nodes):
         return Hole(script=script)
 
 
+_PLAIN = re.compile(r"[\w@%+=:,./^-]+", re.ASCII)
 _BARE = frozenset(string.ascii_letters + string.digits + "_@%+=:,./^-")
 _ESCAPABLE = frozenset(" ()[]{}*?;&|<>#!$'\"`~\\")
 _PLAIN_BRACES = re.compile(r"[@^]\{[A-Za-z0-9-]*\}|\{\}")
@@ -388,6 +392,8 @@ MAX_EXPANDED = 100
 
 def read_words(text: str, holes: tuple[Hole, ...] = ()) -> tuple[Word, ...]:
     """Return the words that `text`, one word with a mark for each hole, becomes: more than one only through a brace."""
+    if _PLAIN.fullmatch(text):
+        return (Word(text),)
     braced = None if holes else _BRACED.fullmatch(text)
     return tuple(read_word(one) for one in _expanded(braced)) if braced else (read_word(text, holes),)
 

@@ -1,5 +1,5 @@
 """Tools that change files: `write`, `edit`, `multi_edit`, `apply_patch`, and `diagnostics` for what they changed.
 
-Every change is worked out in full before a file is touched (`edit`). `match` and `hunks` find the passage that an
-edit or a patch means, `normalize` reads it in other ways where its text is not there.
+Every change is computed completely before a file is touched (`edit`). `match` and `hunks` find the passage that an edit
+or a patch refers to; `normalize` has alternative readings for a passage that is not found.
 """

@@ -1,7 +1,7 @@
-"""The `diagnostics` tool: the project's own linters and type checkers, on the files that were changed.
+"""The `diagnostics` tool: the project's own linters and type checkers, for the changed files.
 
-They run code of the project, so a call only stands for a shell command: that is what is judged, shown and run.
-A checker counts only if the project itself configures it, in the files that the documentation of the checker names.
+Checkers run code of the project, so a call stands for a shell command, which is judged, shown and run as such. A
+checker is used only if the project configures it, in a file that the checker's documentation names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LARGEST_CONFIG = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Checker:
-    """`is_set_up` looks at one folder; `command` gets the folder and the files below it, relative to it."""
+    """A checker. `is_set_up` examines one folder; `command` gets the folder, and the files relative to it."""
 
     name: str
     endings: tuple[str, ...]
@@ -35,7 +35,7 @@ class Checker:
 
 
 def check_command(root: Path, files: Iterable[Path]) -> str:
-    """Return the command for files below `root`, to be run there; empty where no checker is set up for any of them."""
+    """Return the command that checks `files` when run in `root`; empty if no checker is set up for them."""
     groups: dict[tuple[int, Path], list[str]] = {}
     for file in sorted(set(files)):
         for index, checker in enumerate(CHECKERS):
@@ -51,7 +51,7 @@ def _line(root: Path, folder: Path, checker: Checker, names: Sequence[str]) -> s
 
 
 def _nearest(root: Path, file: Path, checker: Checker) -> Path | None:
-    """Return the folder nearest to the file, `root` at most, in which the checker is set up."""
+    """Return the closest folder above the file, up to `root`, in which the checker is set up."""
     return next((folder for folder in file.parents if folder.is_relative_to(root) and checker.is_set_up(folder)), None)
 
 
@@ -104,7 +104,7 @@ def _has_eslint(folder: Path) -> bool:
 
 
 def _python(name: str, *arguments: str) -> Callable[[Path, Sequence[str]], list[str]]:
-    """Return how to run a Python program: the one of the project's own environment where it has one."""
+    """Return a function that builds the command of a Python program, preferring the project's virtual environment."""
 
     def command(folder: Path, files: Sequence[str]) -> list[str]:
         own = next((f"{venv}/bin/{name}" for venv in (".venv", "venv") if (folder / venv / "bin" / name).exists()), "")
@@ -163,7 +163,7 @@ class Diagnostics:
     )
 
     def spelled_out(self, arguments: JsonObject, workspace: Workspace) -> JsonObject:
-        """Return the arguments of the shell call that this call stands for; raise `Refused` where there is none."""
+        """Return the arguments of the equivalent shell call. Raise `Refused` if no checker is set up."""
         paths = check(self.spec, arguments).texts("paths")
         files = [workspace.resolve(path).path for path in paths] if paths else workspace.changed()
         if not files:

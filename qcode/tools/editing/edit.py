@@ -1,9 +1,9 @@
 """The tools `write`, `edit` and `multi_edit`, and what every tool that changes files shares.
 
-A `ChangeTool` works out a change in full before anything is touched: what its `plan` returns is what the user is
-shown, and what is made. `write` creates or replaces a whole file, `edit` replaces one passage of a file that was
-read, or every occurrence of it, `multi_edit` makes several edits of one file, all of them or none.
-Read `match` next (it loads with the first edit); `patch` and `files.notebooks` hold the other tools that change files.
+A `ChangeTool` computes a change completely before anything is touched: the result of `plan` is both shown to the user
+and carried out. `write` creates or replaces a whole file, `edit` replaces one passage of a file that was read, or all
+its occurrences, and `multi_edit` makes several edits of one file, all or none. Read `match` next (it is imported with
+the first edit); `patch` and `files.notebooks` have the other tools that change files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The steps that make it, in order, with the diff of all of them. `report` is what the model is told."""
+    """A planned change: its steps in order, and the diff of all steps. `report` is the result for the model."""
 
     steps: tuple[Step, ...]
     diff: str
@@ -37,17 +37,17 @@ class Change:
 
 
 def creation(place: Place, data: bytes, document: Document | None, report: str) -> Change:
-    """Return the change that makes a new file; `document` is None for what is no text."""
+    """Return the change that creates a file; `document` is None if it is not text."""
     return Change((Step(place, None, data),), text_file.diff_of(place.name, None, document), report)
 
 
 def replacement(place: Place, loaded: Loaded, old: Document, new: Document, data: bytes, report: str) -> Change:
-    """Return the change that puts `new` in place of `old`."""
+    """Return the change that replaces `old` with `new`."""
     return Change((Step(place, loaded, data),), text_file.diff_of(place.name, old, new), report)
 
 
 def open_for_change(place: Place, workspace: Workspace) -> Loaded:
-    """Return the file as it is; raise `Refused` unless the model knows it so and it can be replaced."""
+    """Return the current file. Raise `Refused` if the model has not seen this version, or it cannot be replaced."""
     loaded = workspace.load(place)
     workspace.check_fresh(place, loaded)
     workspace.check_writable(place, loaded)
@@ -55,16 +55,16 @@ def open_for_change(place: Place, workspace: Workspace) -> Loaded:
 
 
 class ChangeTool(ABC):
-    """A tool that changes files: what its plan works out is what the person is shown, and what is made."""
+    """A tool that changes files: its plan is shown to the user and then carried out."""
 
     spec: ToolSpec
 
     @abstractmethod
     def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
-        """Work the change out from the files as they are now; raise `Refused` where it cannot be made."""
+        """Compute the change from the current files. Raise `Refused` if it is not possible."""
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
-        """Return the diff against the files as they are now, or the refusal that running would give."""
+        """Return the diff against the current files, or the refusal that running would give."""
         try:
             change = self.plan(check(self.spec, arguments), workspace)
         except Refused as refused:
@@ -80,7 +80,7 @@ class ChangeTool(ABC):
         return Preview(question, change.diff or "[an empty file]\n", is_diff=True)
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
-        """Work the change out again and make it."""
+        """Compute the change again and carry it out."""
         return await answered(lambda: self._perform(arguments, workspace))
 
     def _perform(self, arguments: JsonObject, workspace: Workspace) -> ToolOutcome:
@@ -109,6 +109,7 @@ class Edit(ChangeTool):
             "required": ["path", "old_text", "new_text"],
             "additionalProperties": False,
         },
+        edits_by="passage",
         safety=WRITES_PATH,
     )
 
@@ -131,13 +132,13 @@ class Edit(ChangeTool):
 
 
 def created(place: Place, content: str) -> Change:
-    """Return the change that makes a new file of `content`."""
+    """Return the change that creates a file with `content`."""
     document = text_file.from_text(content)
     return creation(place, text_file.encode(document), document, f"Created {place.shown}.")
 
 
 def replaced(content: str, asked: str, given: str, shown: str, *, replaces_all: bool) -> Edited:
-    """Return `content` with `given` in place of the passage `asked`; an empty passage fills an empty file."""
+    """Return `content` with the passage `asked` replaced by `given`; an empty passage matches an empty file."""
     from qcode.tools.editing import match  # loads with the first edit, not at start
 
     if not asked and not content:
@@ -146,12 +147,12 @@ def replaced(content: str, asked: str, given: str, shown: str, *, replaces_all: 
 
 
 def plain(value: str) -> str:
-    """Return a text of the model with plain newlines: each line of the file keeps the ending it has."""
+    """Return a text of the model with plain newlines, because each line of the file keeps its line ending."""
     return value.replace("\r\n", "\n")
 
 
 def where(edited: Edited) -> str:
-    """Return where an edit took place, in words."""
+    """Return a description of the lines that an edit changed."""
     first = edited.lines[0]
     return f"at line {first}" if len(edited.lines) == 1 else f"in {len(edited.lines)} places, first at line {first}"
 
@@ -194,7 +195,7 @@ class Write(ChangeTool):
 
 
 def _in_place_of(old: Document, content: str) -> Document:
-    """Keep what the file has. A content that spells CRLF itself means it, and is taken as it is."""
+    """Return the new content with the line endings of `old`; a content with CRLF keeps its own."""
     content = content.removeprefix("\ufeff") if old.mark else content
     if "\r\n" in content:
         return text_file.from_text(content, old.encoding, old.mark)
@@ -232,6 +233,7 @@ class MultiEdit(ChangeTool):
             "required": ["path", "edits"],
             "additionalProperties": False,
         },
+        edits_by="passage",
         safety=WRITES_PATH,
     )
 

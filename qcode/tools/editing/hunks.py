@@ -1,8 +1,7 @@
-"""Places the hunks of a patch in a text, in order, each where its own lines are. Pure.
+"""Finds the positions of a patch's hunks in a text, in order, and applies them. Pure.
 
-Kept apart from `patch` so that it can load with the first patch, like `match`. A hunk is placed by its lines and the
-anchors before it. If it fits in several places and no anchor says which, it is refused: a patch that lands in the
-wrong place is worse than one that does not land.
+Loads apart from `patch`, with the first patch. A hunk is located by its lines and by the anchors before it. If several
+positions match and no anchor decides, it is refused, because a patch in the wrong place is worse than none.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ _SHOWN_PLACES = 10
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    """The text after all hunks, and a note for each that did not match exactly."""
+    """The text after all hunks, and a note for each hunk that did not match exactly."""
 
     text: str
     notes: tuple[str, ...] = ()
 
 
 def apply_hunks(text: str, hunks: Sequence[Hunk], shown: str) -> Patched:
-    """Return `text` with every hunk applied; raise `Refused` where one has no place, or more than one."""
+    """Return `text` with every hunk applied. Raise `Refused` if a hunk has no position, or more than one."""
     notes: list[str] = []
     offset = 0
     for number, hunk in enumerate(hunks, start=1):
@@ -46,7 +45,7 @@ def apply_hunks(text: str, hunks: Sequence[Hunk], shown: str) -> Patched:
 
 
 def _place(text: str, hunk: Hunk, offset: int, shown: str) -> tuple[Passage, str]:
-    """Return where a hunk goes, and what was ignored to find it; what is before `offset` was patched already."""
+    """Return the position of a hunk at or after `offset`, and a note about differences that were ignored."""
     start, is_anchored = _behind_anchors(text, hunk, offset, shown)
     if not hunk.old:
         return _insertion(text, hunk, start if is_anchored else len(text)), ""
@@ -73,7 +72,7 @@ def _place(text: str, hunk: Hunk, offset: int, shown: str) -> tuple[Passage, str
 def _search(text: str, hunk: Hunk) -> tuple[Found, str]:
     old, new = "\n".join(hunk.old), "\n".join(hunk.new)
     if not hunk.new:
-        # Lines that go take their line break with them.
+        # Removed lines include their line break.
         found, note = _search_readings(text, f"{old}\n", "")
         if found.passages:
             return found, note
@@ -92,7 +91,7 @@ def _search_readings(text: str, old: str, new: str) -> tuple[Found, str]:
 
 
 def _behind_anchors(text: str, hunk: Hunk, offset: int, shown: str) -> tuple[int, bool]:
-    """Return the offset behind the last anchor, and whether there was one to go by."""
+    """Return the offset after the last anchor, and whether an anchor was found."""
     lines = text.split("\n")
     at = line_of(text, offset) - 1 if offset else 0
     is_found = False
@@ -101,7 +100,7 @@ def _behind_anchors(text: str, hunk: Hunk, offset: int, shown: str) -> tuple[int
         if index is None:
             index = find_line(lines, anchor, 0)
         if index is None and not hunk.is_hint:
-            # The anchor may be the line that the hunk itself begins with, changed or shortened: then its lines decide.
+            # The anchor may be the first line of the hunk itself, changed or shortened: then the hunk's lines decide.
             index = next((i for i in range(at, len(lines)) if lines[i].strip().startswith(anchor)), None)
             if index is None and not hunk.old:
                 raise Refused(describe_nearest(text, anchor, "", shown, f"the line {anchor[:60]!r} after @@"))
@@ -115,7 +114,7 @@ def _behind_anchors(text: str, hunk: Hunk, offset: int, shown: str) -> tuple[int
 
 
 def _insertion(text: str, hunk: Hunk, at: int) -> Passage:
-    """Return where lines go that have none around them: at the start of a line, or at the end of the file."""
+    """Return the position for inserted lines without context: at the start of a line, or at the end of the file."""
     new = "\n".join(hunk.new)
     if at < len(text) or not text or text.endswith("\n"):
         return Passage(at, at, f"{new}\n")

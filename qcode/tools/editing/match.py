@@ -1,10 +1,10 @@
-"""Finds the passage that an edit means, exactly, then tolerant of what models get wrong about blanks and signs. Pure.
+"""Finds the passage of an edit: exactly, then tolerating common mistakes of models in blanks and punctuation. Pure.
 
-`apply` makes the edit; `find` and `find_lines` return the places. Tolerant matches are of whole lines (or of one
-piece of a line) and never change what the edit did not mean to change: lines that stay keep the form they have in
-the file, new lines get its indentation (`Reindenter`). If it is not clear which passage is meant, nothing is changed
-and the refusal says what would make it clear. Other readings of the text of an edit are in `normalize`, what to say
-about a passage that is absent in `nearest`.
+`apply` makes the edit; `find` and `find_lines` return positions. A tolerant match covers whole lines, or one part of a
+line. Lines that the edit keeps stay as they are in the file, and new lines get the file's indentation (`Reindenter`).
+Example: the file indents with a tab, and the edit replaces "    a()" with "    a()\\n    b()". The passage is found by
+its words, "\\ta()" stays, and "\\tb()" is added. If more than one passage matches, nothing is changed, and the refusal
+says how to make it unique. `normalize` has other readings of an edit's text; `nearest` describes a missing passage.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _USUAL_WIDTH = 4
 
 
 def indent_of(line: str) -> str:
-    """Return the blanks and tabs that a line begins with."""
+    """Return the leading blanks and tabs of a line."""
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def pairs_of(asked: Sequence[str], present: Sequence[str]) -> dict[str, str] | None:
-    """Return which indentation of the file stands for each that was asked for.
+    """Return the indentation in the file for each indentation in the edit.
 
-    None where no one-to-one relation holds that keeps what is deeper deeper: such passages do not mean the same.
+    Return None if there is no one-to-one mapping that preserves depth, because the passages then differ in meaning.
     """
     pairs: dict[str, str] = {}
     for want, line in zip(asked, present, strict=True):
@@ -45,14 +45,14 @@ def pairs_of(asked: Sequence[str], present: Sequence[str]) -> dict[str, str] | N
 
 
 def indent_unit(file: Sequence[str]) -> int:
-    """Return the number of blanks that every indentation of `file` is a multiple of, 0 if it has none."""
+    """Return the number of blanks of which every indentation of `file` is a multiple, 0 if there is none."""
     return gcd(*(len(indent_of(line)) for line in file if line.strip() and "\t" not in indent_of(line)))
 
 
 class Reindenter:
-    """Gives new lines the indentation style of the file, from `pairs` of an indentation asked for and one present.
+    """Converts the indentation of new lines to that of the file. `pairs` maps edit indentation to file indentation.
 
-    `unit` returns `indent_unit` of the file; it is called at most once.
+    `unit` returns the `indent_unit` of the file; it is called at most once.
     """
 
     def __init__(self, pairs: Mapping[str, str], unit: Callable[[], int]) -> None:
@@ -64,7 +64,7 @@ class Reindenter:
         self._indents: dict[int, str] = {}
 
     def reindented(self, line: str) -> str:
-        """Return `line` with its indentation in the style of the file."""
+        """Return `line` with its indentation converted."""
         indent, text = indent_of(line), line.lstrip(" \t")
         if not text or indent in self._pairs:
             return self._pairs[indent] + text if text else line
@@ -84,7 +84,7 @@ class Reindenter:
 
     @cached_property
     def _known(self) -> dict[int, int]:
-        """Columns that were asked for, each with those of the file; at most √n in a text of n characters."""
+        """The columns in the edit, each with the columns in the file; at most √n in a text of n characters."""
         known: dict[int, int] = {}
         for asked, there in self._pairs.items():
             known.setdefault(_columns(asked, self._width), _columns(there, self._width))
@@ -92,7 +92,7 @@ class Reindenter:
 
     @cached_property
     def _scale(self) -> float:
-        """How many columns of the file one that was asked for is worth."""
+        """The number of columns in the file for one column in the edit."""
         known = sorted(
             (_columns(asked, self._width), _columns(there, self._width)) for asked, there in self._pairs.items()
         )
@@ -105,7 +105,7 @@ class Reindenter:
 
 
 def _tab_width(pairs: Mapping[str, str]) -> int:
-    """Return how many blanks a tab stands for, from pairs of one indentation in both styles."""
+    """Return the width of a tab in blanks, derived from pairs of the same indentation in both styles."""
     for asked, there in pairs.items():
         tabs, blanks = (there, asked) if "\t" in there else (asked, there)
         count = tabs.count("\t")
@@ -120,9 +120,9 @@ def _columns(indent: str, width: int) -> int:
 
 _BLANKS = re.compile(r"[ \t]+")
 _RESTORED = 4_000
-"""Characters of a passage up to which its typographic characters are kept one by one."""
+"""The longest passage, in characters, in which each typographic character is restored individually."""
 _MAX_COMPARED_LINES = 500_000
-"""Lines of passages that are compared and have another shift of indentation at each line, about a second."""
+"""The limit of compared lines whose indentation differs from line to line, about one second."""
 _MAX_WRITTEN_LINES = 2_000_000
 _MAX_PASSED_CHARS = 50_000_000
 _TOO_ALIKE = (
@@ -137,7 +137,7 @@ _TOO_LONG = (
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A place in a text, and what is to stand there."""
+    """A range of a text, and its replacement."""
 
     start: int
     end: int
@@ -146,24 +146,24 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where a passage is, in order, and what was ignored to find it there (empty: nothing)."""
+    """The positions of a passage in order, and a note about ignored differences (empty: none)."""
 
     passages: tuple[Passage, ...] = ()
     ignored: str = ""
 
 
 def find(text: str, old: str, new: str) -> Found:
-    """Return every place of `old`, by the strictest comparison that finds any; raise `Refused` past a limit."""
+    """Return all positions of `old`, by the strictest comparison that finds one. Raise `Refused` beyond a limit."""
     exact = _exact(text, old, new)
     if exact and not _splits_indentation(text, old, exact):
         return Found(exact)
     tolerant = _tolerant(text, old, new)
-    # A passage that begins inside an indentation is that line, indented too little: so must be what replaces it.
+    # A passage that starts inside an indentation is the line with too little indentation, and so is its replacement.
     return Found(exact) if exact and len(tolerant.passages) != len(exact) else tolerant
 
 
 def _splits_indentation(text: str, old: str, passages: Sequence[Passage]) -> bool:
-    """Return whether one of `passages`, which are in order, begins inside the indentation of a line."""
+    """Return whether one of the sorted `passages` starts inside the indentation of a line."""
     if old[0] not in " \t":
         return False
     line_start = line_end = text_start = 0
@@ -197,7 +197,7 @@ def _tolerant(text: str, old: str, new: str) -> Found:
 
 
 def find_lines(text: str, old: str, new: str) -> Found:
-    """Return every place where the lines of `old` are whole lines of `text`, by the strictest comparison that does."""
+    """Return all positions at which `old` is whole lines of `text`, by the strictest comparison that finds one."""
     lines = _Lines(text)
     wanted = _Wanted(old, new)
     for ignored, key, is_shifted in (_EXACTLY, *_TOLERANCES):
@@ -208,7 +208,7 @@ def find_lines(text: str, old: str, new: str) -> Found:
 
 
 def find_line(lines: Sequence[str], wanted: str, first: int) -> int | None:
-    """Return the index of a line like `wanted`, at `first` or behind it: exactly, else by how it reads."""
+    """Return the index of the first line, at or after `first`, that equals `wanted`, or equals it when folded."""
     for key in (str, str.rstrip, str.strip, _words):
         wanted_key = key(wanted)
         for index in range(first, len(lines)):
@@ -218,12 +218,12 @@ def find_line(lines: Sequence[str], wanted: str, first: int) -> int | None:
 
 
 def line_of(text: str, offset: int) -> int:
-    """Return the number of the line, from 1, that `offset` is in."""
+    """Return the number, from 1, of the line that contains `offset`."""
     return text.count("\n", 0, offset) + 1
 
 
 def lines_of(text: str, offsets: Iterable[int]) -> Iterator[int]:
-    """Yield the number of the line, from 1, of each offset; they are in order."""
+    """Yield the line number, from 1, of each of the sorted offsets."""
     line, last = 1, 0
     for offset in offsets:
         line += text.count("\n", last, offset)
@@ -240,7 +240,7 @@ def _exact(text: str, old: str, new: str) -> tuple[Passage, ...]:
 
 
 class _Wanted:
-    """The lines of a passage to find, and the lines that replace it."""
+    """The lines of a passage to find, and their replacement."""
 
     def __init__(self, old: str, new: str) -> None:
         self.has_newline = old.endswith("\n")
@@ -252,7 +252,7 @@ class _Wanted:
         return BoundedMatcher(self.lines, self.new_lines, autojunk=False).get_opcodes()
 
     def in_form_of(self, present: Sequence[str], unit: Callable[[], int]) -> str:
-        """Return the new lines with kept lines as they are in the file, and indentation in the style of the file."""
+        """Return the replacement with kept lines as they are in the file, and new lines in its indentation style."""
         both = zip(self.lines, present, strict=True)
         indentation = Reindenter({indent_of(want): indent_of(line) for want, line in both if want.strip()}, unit)
         result: list[str] = []
@@ -265,7 +265,7 @@ class _Wanted:
 
 
 class _Lines:
-    """The lines of a text, to find passages of whole lines in."""
+    """The lines of a text, indexed to find passages of whole lines."""
 
     def __init__(self, text: str) -> None:
         self.lines = text.split("\n")
@@ -276,13 +276,13 @@ class _Lines:
         return indent_unit(self.lines)
 
     def may_hold(self, wanted: _Wanted) -> bool:
-        """Return whether a passage is there by the loosest comparison, without which no other finds it."""
+        """Return whether the loosest comparison finds the passage; otherwise no other comparison can."""
         keys = [_words(line) for line in wanted.lines]
         searched, pattern = _as_characters([_words(line) for line in self.lines], keys)
         return not any(keys) or pattern in searched
 
     def passages(self, wanted: _Wanted, key: Callable[[str], str], *, is_shifted: bool) -> Iterator[Passage]:
-        """Yield whole lines that match by `key`; if `is_shifted`, equal depths must be shifted equally."""
+        """Yield matching whole lines, compared by `key`; if `is_shifted`, equal depths must be shifted equally."""
         wanted_keys = [key(line) for line in wanted.lines]
         if not any(wanted_keys):
             return
@@ -313,13 +313,13 @@ class _Lines:
 
 
 def _as_characters(keys: Sequence[str], wanted: Sequence[str]) -> tuple[str, str]:
-    """Return both with one character for each key of `wanted`: `str.find` is linear, comparing slices is not."""
+    """Encode both sequences with one character per distinct key, so that `str.find` can search in linear time."""
     characters = {key: chr(number) for number, key in enumerate(dict.fromkeys(wanted), start=1)}
     return "".join([characters.get(key, "\0") for key in keys]), "".join([characters[key] for key in wanted])
 
 
 def _look_alikes(text: str, old: str, new: str) -> Iterator[Passage]:
-    """Match with typographic characters made plain; what stays keeps the characters of the file."""
+    """Match with typographic characters replaced by plain ones; unchanged text keeps the characters of the file."""
     folded, wanted = fold(text), fold_text(old)
     restored = _Restored(new)
     passed = 0
@@ -336,7 +336,7 @@ def _look_alikes(text: str, old: str, new: str) -> Iterator[Passage]:
 
 
 class _Restored:
-    """A new text with the typographic characters that a passage of the file has, computed once for each passage."""
+    """A replacement with the typographic characters of a passage restored, computed once per passage."""
 
     def __init__(self, new: str) -> None:
         self._new = new
@@ -361,11 +361,11 @@ class _Restored:
 
 
 def _piece_of_a_line(text: str, old: str, new: str) -> Iterator[Passage]:
-    """Match a piece of one line whatever the number of blanks between its words."""
+    """Match part of one line, ignoring the number of blanks between words."""
     words = old.split()
     if "\n" in old.strip() or len(words) < 2:
         return
-    # Not by a regular expression: in a file of one long line that takes for ever, with everything else standing still.
+    # Not with a regular expression, which would take forever in a file of one long line.
     wanted = " ".join(words)
     single, behind, shifts = _with_single_blanks(text)
     at = single.find(wanted)
@@ -377,9 +377,9 @@ def _piece_of_a_line(text: str, old: str, new: str) -> Iterator[Passage]:
 
 
 def _with_single_blanks(text: str) -> tuple[str, list[int], list[int]]:
-    """Return `text` with each run of blanks as one, the places behind them, and how much is missing before each.
+    """Return `text` with each run of blanks as one, the positions after the runs, and the offset shift at each.
 
-    The first of `shifts` is for what is before all of them.
+    The first shift is for the text before all runs.
     """
     pieces, behind, shifts = [], [], [0]
     last = size = 0
@@ -419,7 +419,7 @@ _TOLERANCES: tuple[tuple[str, Callable[[str], str], bool], ...] = (
 
 
 MAX_LENGTH = 64 * 1024 * 1024
-"""Characters of a file after an edit."""
+"""The limit of a file after an edit, in characters."""
 
 _SHOWN_MATCHES = 10
 _SHOWN_LINE = 120
@@ -427,7 +427,7 @@ _SHOWN_LINE = 120
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """The text after an edit, the lines (from 1) where passages began, and a note where the match was not exact."""
+    """The text after an edit, the first lines (from 1) of the passages, and a note if the match was not exact."""
 
     text: str
     lines: tuple[int, ...]
@@ -435,7 +435,7 @@ class Edited:
 
 
 def apply(text: str, old: str, new: str, shown: str, *, replaces_all: bool = False) -> Edited:
-    """Return `text` with `old` replaced by `new`; raise `Refused` where `old` is not there, or not only once."""
+    """Return `text` with `old` replaced by `new`. Raise `Refused` if `old` is missing or ambiguous."""
     if not old:
         raise Refused("old_text is empty; use write to make a file, or give the passage to replace")
     if old == new:
@@ -453,7 +453,7 @@ def apply(text: str, old: str, new: str, shown: str, *, replaces_all: bool = Fal
 
 
 def search(text: str, old: str, new: str) -> tuple[Found, str]:
-    """Return where `old` is and a note on how it was found; with other readings where the text itself is not there."""
+    """Return the positions of `old` and a note; alternative readings are tried if the text itself is not found."""
     found = find(text, old, new)
     if found.passages:
         return found, f"Note: matched ignoring {found.ignored}." if found.ignored else ""
@@ -468,7 +468,7 @@ def search(text: str, old: str, new: str) -> tuple[Found, str]:
 
 
 def replace(text: str, passages: Sequence[Passage]) -> str:
-    """Return `text` with every passage replaced; they are in order and do not overlap."""
+    """Return `text` with every passage replaced; passages are sorted and do not overlap."""
     parts, end = [], 0
     for passage in passages:
         parts += [text[end : passage.start], passage.new]

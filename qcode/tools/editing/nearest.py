@@ -1,4 +1,4 @@
-"""What to say where the passage of an edit is not there: the most similar one, and how it differs. Pure."""
+"""Describes a missing passage of an edit by the most similar passage, and how it differs. Pure."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _COMPARED_WINDOWS = 25
 _LEAST_LIKE = 0.4
 _COMPARED_CHARS = 4_000
 _COMPARED_STEPS = 8_000_000
-# Possessive, and one try a line: a text of line breaks, or of `existing existing …`, would take minutes otherwise.
+# Possessive quantifiers, and one attempt per line: a text of line breaks, or `existing existing …`, took minutes.
 _PLACEHOLDER = re.compile(
     r"^[^\S\n]*+(?:#|//|--|/\*|<!--)?+[^\S\n]*+(?:\.\.\.|\u2026)"
     r"|^(?>.*?\b(?:existing|rest of|remaining|unchanged)\b).*(?:\.\.\.|\u2026)",
     re.MULTILINE | re.IGNORECASE,
 )
 _TELLING = 12
-"""Characters from which on a new text that is there already says something."""
+"""The shortest new text, in characters, whose presence in the file is worth reporting."""
 
 
 def describe_nearest(text: str, old: str, new: str, shown: str, name: str = "old_text") -> str:
-    """Return why `old`, called `name`, was not found, with the passage of `text` that is most like it."""
+    """Return why `old`, the argument `name`, was not found, with the most similar passage of `text`."""
     hints = _hints(text, old, new, shown, name)
     lines, wanted = text.split("\n"), old.strip("\n").split("\n")
     start = _best_window(lines, wanted)
@@ -58,9 +58,9 @@ def _hints(text: str, old: str, new: str, shown: str, name: str) -> str:
 
 
 def _best_window(lines: list[str], wanted: list[str]) -> int | None:
-    """Return the index of the window of lines most like `wanted`, or None where nothing is like it.
+    """Return the index of the window of lines most similar to `wanted`, or None if none is similar.
 
-    Windows are ranked by the words they share with it, which is cheap, and the best few compared letter by letter.
+    Windows are ranked by shared words, which is cheap; only the best few are compared by characters.
     """
     size = min(len(wanted), len(lines))
     words = Counter(re.findall(r"\w+", "\n".join(wanted)))
@@ -85,7 +85,7 @@ def _best_window(lines: list[str], wanted: list[str]) -> int | None:
 
 
 def _start_of(lines: Sequence[str], start: int, count: int) -> str:
-    """Return the first characters of `count` lines, without indentation: so many as are compared."""
+    """Return the start of `count` lines, without indentation, up to the number of characters that is compared."""
     parts: list[str] = []
     length = 0
     for line in lines[start : start + count]:

@@ -1,7 +1,7 @@
-"""What a model may have meant by a passage it spelled wrongly: other readings of an edit, tried after the text itself.
+"""Alternative readings of an edit, tried if its passage is not found: for example, without copied line numbers. Pure.
 
-Each reading changes both texts of an edit in the same way. A new text that shows by its own spelling that it was not
-written that way is left as it is. Pure.
+Each reading changes both texts of an edit in the same way, except for a new text that shows that the reading does not
+apply to it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _FOLDS = {
     "\u2026": "...",
 }
 _MAX_MARKS = 32
-"""Marks on one character; text in the stream-safe form of Unicode (UAX 15) has at most 30."""
+"""The limit of combining marks on one character; the Unicode stream-safe format (UAX 15) allows 30."""
 _FOREIGN = re.compile(r"[\s\S]?[^\x00-\x7f]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Another reading of an edit. `line` is where the passage began when it was read, 0 where that is not known."""
+    """An alternative reading of an edit. `line` is the line number that the passage was copied from, 0 if unknown."""
 
     what: str
     old: str
@@ -44,7 +44,7 @@ class Reading:
 
 
 def readings(old: str, new: str) -> Iterator[Reading]:
-    """Yield other readings of an edit, the likeliest first; each has another `old`."""
+    """Yield alternative readings of an edit, most likely first; each has a different `old`."""
     for what, reader in _READERS:
         found = reader(old, new)
         if found is not None and found[0] != old and found[0].strip():
@@ -55,7 +55,7 @@ def readings(old: str, new: str) -> Iterator[Reading]:
 
 
 def _without_numbers(old: str, new: str) -> Reading | None:
-    """Leave out the numbers that read and grep put before lines, where every line has one and they count up."""
+    """Remove line numbers as in the output of `read` and `grep`, if every line has one and they increase."""
     lines = old.removesuffix("\n").split("\n")
     numbers = [_NUMBERED.match(line) for line in lines]
     counted = [int(number[1]) for number in numbers if number is not None]
@@ -64,7 +64,7 @@ def _without_numbers(old: str, new: str) -> Reading | None:
         return None
     plain = "\n".join(map(_without_number, lines))
     if not plain.strip():
-        return None  # nothing to find is found everywhere
+        return None  # a blank passage would match everywhere
     tail = "\n" if old.endswith("\n") else ""
     given = "\n".join(map(_without_number, new.split("\n")))
     return Reading("without the line numbers before its lines", plain + tail, given, counted[0])
@@ -81,7 +81,7 @@ def _without_fence(old: str, new: str) -> tuple[str, str] | None:
 
 
 def _without_blank_lines(old: str, new: str) -> tuple[str, str] | None:
-    """Leave out blank lines around both texts, as many before and behind the new one as the old one had."""
+    """Remove blank lines around both texts, as many from the new one as from the old one."""
     before, behind = _blank_lines(old)
     if not before and not behind:
         return None
@@ -123,7 +123,7 @@ def _without_quote_escapes(old: str, new: str) -> tuple[str, str] | None:
 
 
 def _with_breaks(old: str, new: str) -> tuple[str, str] | None:
-    """Take `\\n` and `\\t` outside of quotes for what they spell."""
+    """Decode `\\n` and `\\t` outside quotes."""
     return (_broken(old), new if "\n" in new and "\n" not in old else _broken(new)) if "\\" in old else None
 
 
@@ -149,7 +149,7 @@ def _has_lone_backslash(text: str) -> bool:
 
 
 def _unescaped_once(old: str, new: str) -> tuple[str, str] | None:
-    """Take both for the inside of a JSON string, which holds no bare quote and no line break."""
+    """Decode both texts as the content of a JSON string, if they contain no bare quote and no line break."""
     if "\\" not in old or not _is_escaped(old):
         return None
     return _unescape(old), _unescape(new) if _is_escaped(new) else new
@@ -164,7 +164,7 @@ def _unescape(text: str) -> str:
 
 
 def _with_escaped_breaks(old: str, new: str) -> tuple[str, str] | None:
-    """Spell line breaks and tabs inside of quotes as escapes: the model left out a backslash."""
+    """Replace line breaks and tabs inside quotes with escapes: the model omitted a backslash."""
     spelled = _outside_and_inside(old, str, _spelled)
     return spelled, _outside_and_inside(new, str, _spelled)
 
@@ -180,7 +180,7 @@ def _broken(text: str) -> str:
 
 
 def _outside_and_inside(text: str, outside: Callable[[str], str], inside: Callable[[str], str]) -> str:
-    """Change what is outside of quotes in one way and what is inside in another."""
+    """Apply one function to the text outside quotes, and another to the text inside."""
     pieces: list[str] = []
     quote, start = "", 0
     index = 0
@@ -215,18 +215,21 @@ _READERS: tuple[tuple[str, Callable[[str, str], tuple[str, str] | None]], ...] =
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A text with look-alike characters made one; `offsets[i]` is where character `i` began, the last is the end."""
+    """A text with look-alike characters unified; `offsets[i]` is the original index of character `i`.
+
+    The last offset is the length of the original text.
+    """
 
     text: str
     offsets: list[int]
 
     def starts_at(self, index: int) -> bool:
-        """Return whether a character of the text itself begins at `index`."""
+        """Return whether an original character starts at `index`."""
         return index == 0 or self.offsets[index] != self.offsets[index - 1]
 
 
 def fold(text: str) -> Folded:
-    """Return `text` in composed form, with plain quotes, dashes and blanks for their typographic look-alikes."""
+    """Return `text` in composed form (NFC), with plain quotes, dashes and blanks instead of typographic ones."""
     pieces: list[str] = []
     offsets: list[int] = []
     end = 0
@@ -249,10 +252,10 @@ def fold_text(text: str) -> str:
 
 
 def _clusters(run: str, start: int) -> Iterator[tuple[int, str]]:
-    """Yield each character with the marks that combine with it, and where it is."""
+    """Yield each character with its combining marks, and its index."""
     begun = 0
     for index in range(1, len(run) + 1):
-        # Longer clusters are cut: to put n marks in order takes n² steps, 2 s for 20,000.
+        # Longer clusters are cut, because sorting n marks takes n² steps (2 s for 20,000).
         if index == len(run) or index - begun > _MAX_MARKS or not unicodedata.combining(run[index]):
             yield start + begun, run[begun:index]
             begun = index

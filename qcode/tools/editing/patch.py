@@ -1,4 +1,4 @@
-"""The `apply_patch` tool: one patch for any number of files, in the form that GPT models are trained on."""
+"""The `apply_patch` tool: one patch for any number of files, in the format that GPT models are trained on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qcode.values import dataclass
 
 
 def _paths(arguments: JsonObject) -> tuple[str, ...] | str:
-    """Return every path that the patch of a call names."""
+    """Return all paths in the patch of a call."""
     patch = arguments.get("input")
     if not isinstance(patch, str):
         return "the call has no patch that could be judged"
@@ -54,6 +54,7 @@ class ApplyPatch(ChangeTool):
             "required": ["input"],
             "additionalProperties": False,
         },
+        edits_by="patch",
         safety=Files("write", _paths),
     )
 
@@ -81,7 +82,7 @@ class ApplyPatch(ChangeTool):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one section of a patch comes to."""
+    """The result of one section of a patch."""
 
     steps: tuple[Step, ...]
     diff: str
@@ -90,7 +91,7 @@ class _Part:
 
 
 def _merged(sections: tuple[Section, ...]) -> list[Section]:
-    """Return the sections with updates of one file, which models often give one by one, made one."""
+    """Return the sections with all updates of a file merged; models often send several."""
     merged: list[Section] = []
     for section in sections:
         same = next(
@@ -143,7 +144,7 @@ def _deletion(place: Place, workspace: Workspace) -> _Part:
 
 
 def _whole_diff(place: Place, loaded: Loaded) -> str:
-    """Return the diff of a file that goes; of one that is no text, its name and size."""
+    """Return the diff of a deleted file, or its name and size if it is not text."""
     name = text_file.name_in_diff(place.name)
     try:
         document = text_file.decode(loaded.data, place.shown)

@@ -1,7 +1,7 @@
-"""The `grep` tool: lines, files or counts for a regular expression, the same whichever program searches.
+"""The `grep` tool: lines, files or counts for a regular expression, with the same results from either program.
 
-`Search` starts ripgrep, or our own `scanner` (beside this file, started by its path), and turns what it prints into
-the same few values. Both run as processes with an environment of their own, so a search can be ended at any moment.
+`Search` starts ripgrep, or qcode's own `scanner` (started by its path), and parses the output of both into the same
+values. Both run as processes with a minimal environment, so a search can be stopped at any moment.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from qcode.values import dataclass
 
 LIMIT_S = 30.0
 LARGEST = 50 * 1024 * 1024
-"""Bytes of a file that is searched as a whole; the scanner has the same bound."""
+"""The largest file, in bytes, that is searched as a whole; the scanner has the same limit."""
 _SCANNER = Path(__file__).with_name("scanner.py")
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to search: `start` is a folder in `root`, or one file of it where `only` is its name."""
+    """A search: `start` is a folder in `root`; `only` is the name of a single file in it, empty for all."""
 
     root: Path
     start: Path
@@ -51,7 +51,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a file below the start; `at` is where its first match begins, -1 for a line around a match."""
+    """A line of a file below the start; `at` is the index of its first match, -1 for a context line."""
 
     file: str
     number: int
@@ -60,7 +60,7 @@ class Line:
 
 
 class Search:
-    """One run of a search. `stop` may be called from any thread, before, during and after it."""
+    """One search. `stop` may be called from any thread, before, during and after it."""
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
@@ -68,7 +68,7 @@ class Search:
         self._lock = threading.Lock()
         self.is_timed_out = False
         self.is_cut = False
-        """Whether there were too many files to look at all of them."""
+        """Whether there were too many files to search all of them."""
 
     def stop(self) -> None:
         with self._lock:
@@ -77,9 +77,9 @@ class Search:
                 self._process.kill()
 
     def lines(self, query: Query, ripgrep: str | None) -> Generator[Line, None, None]:
-        """Yield what is found, file by file in order of their paths; raise `Refused` for a bad pattern.
+        """Yield the found lines, sorted by path. Raise `Refused` for an invalid pattern.
 
-        `ripgrep` is its absolute path, None to search with our own scanner.
+        `ripgrep` is its absolute path, None to search with the scanner.
         """
         stdin = b"" if ripgrep is not None else self._listing(query)
         with self._lock:
@@ -101,7 +101,7 @@ class Search:
                 process.stdin.write(stdin)
                 process.stdin.close()
             except BrokenPipeError:
-                pass  # it ended at once; its exit code says why
+                pass  # it ended at once, and its exit code says why
             wants = _wanted(query)
             yield from (line for line in _read(process.stdout) if query.only or wants(line.file))
             error = process.stderr.read(4_000)
@@ -120,7 +120,7 @@ class Search:
         self.stop()
 
     def _listing(self, query: Query) -> bytes:
-        """Return the input of the scanner: the files that ripgrep would look at."""
+        """Return the input of the scanner: the files that ripgrep would search."""
         files = [query.only] if query.only else list(self._files(query))
         asked = {
             "pattern": query.pattern,
@@ -146,7 +146,7 @@ class Search:
 
 
 def _wanted(query: Query) -> Callable[[str], bool]:
-    """Return what says whether the glob of a query is about a file; one that leaves out is about folders too."""
+    """Return a predicate for the glob of a query; an excluding glob (`!…`) applies to folders too."""
     pattern = query.glob.removeprefix("!")
     if not pattern:
         return lambda _: True
@@ -166,9 +166,9 @@ def _wanted(query: Query) -> Callable[[str], bool]:
 
 
 def _narrowed(query: Query) -> list[str]:
-    """Return what makes ripgrep look at fewer files that the glob is not about.
+    """Return ripgrep options that skip files which the glob does not match.
 
-    A glob that names files would bring back what git ignores; a type of files does not, but sees only their names.
+    Passing the glob itself would also search ignored files. A file type does not, but it matches only file names.
     """
     if query.only or not query.glob:
         return []
@@ -182,7 +182,7 @@ def _argv(query: Query, ripgrep: str | None) -> list[str]:
         return [sys.executable, "-I", "-S", str(_SCANNER)]
     argv = [ripgrep, "--no-config", "--json", "--hidden", "--no-require-git", "--no-ignore-global"]
     argv += ["--no-ignore-dot", "--no-messages", "--sort", "path"]
-    # What spans lines is kept in memory as a whole, and its line ends are characters like others.
+    # For a multiline search ripgrep keeps the whole file in memory, so the size is limited.
     across = ["--multiline", "--multiline-dotall", "--max-filesize", str(LARGEST)]
     argv += across if query.is_multiline else ["--crlf"]
     argv += ["--ignore-case"] if query.ignore_case else []
@@ -196,7 +196,7 @@ def _read(stream: IO[bytes]) -> Iterator[Line]:
         try:
             event = json.loads(raw)
         except ValueError:
-            return  # the end of what a stopped program printed
+            return  # an incomplete last line, because the program was stopped
         data = event["data"]
         if event["type"] in ("match", "context"):
             file, number, at = os.path.normpath(_text(data["path"])), data["line_number"], -1
@@ -207,13 +207,13 @@ def _read(stream: IO[bytes]) -> Iterator[Line]:
 
 
 def _first(text: str, submatches: list[dict[str, int]]) -> int:
-    """Return where in a line its first match begins; the offsets of a search count bytes."""
+    """Return the index of the first match in a line; the offsets in the output count bytes."""
     start = submatches[0]["start"] if submatches else 0
     return len(text.encode("utf-8", "replace")[:start].decode("utf-8", "ignore"))
 
 
 def _text(value: dict[str, str]) -> str:
-    """Return a string of ripgrep, which spells bytes that are not UTF-8 in base64."""
+    """Return a string from ripgrep, which encodes bytes that are not UTF-8 in base64."""
     if "text" in value:
         return value["text"]
     return base64.b64decode(value["bytes"]).decode("utf-8", "replace")
@@ -232,7 +232,7 @@ _BEFORE_MATCH = 100
 
 _NEW_LINE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:n|x0[aA]|u000[aA])")
 _OTHERS = re.compile(r"\[\^[^\]]*(?:\]|\Z)")
-"""A class of all characters but some may name a line end."""
+"""A negated class, such as `[^a]`, which matches line ends unless it contains them."""
 
 
 class Grep:
@@ -319,14 +319,14 @@ def _query(arguments: Arguments, workspace: Workspace) -> Query:
     )
     if workspace.is_folder(place.path):
         return query
-    data = workspace.load(place).data  # refuses what is no ordinary file
+    data = workspace.load(place).data  # refuses anything but a regular file
     if is_multiline and len(data) > LARGEST:
         raise Refused(f"{place.shown} is too large to be searched across lines")
     return replace(query, start=place.path.parent, only=place.path.name)
 
 
 def _gather(report: _Report, lines: Generator[Line, None, None], query: Query, workspace: Workspace) -> list[str]:
-    """Fill the report, and return what to say about files that were left out."""
+    """Fill the report, and return notes about files that were skipped."""
     hidden: set[str] = set()
     with closing(lines):
         for line in lines:
@@ -352,7 +352,7 @@ def _notes(running: Search) -> list[str]:
 
 
 class _Report:
-    """Gathers found lines until its bounds are reached."""
+    """Collects found lines up to its limits."""
 
     def __init__(self, output: str, most_chars: int, *, has_context: bool) -> None:
         self._output = output
@@ -368,7 +368,7 @@ class _Report:
         return shown in self._counts
 
     def add(self, shown: str, line: Line) -> bool:
-        """Take a line; return False, without taking it, where there is room for no more."""
+        """Add a line; return False, without adding it, if the report is full."""
         is_match = line.at >= 0
         is_content = self._output == "content"
         is_beyond = is_content and is_match and self._matches >= MOST_MATCHES
@@ -409,7 +409,7 @@ class _Report:
 
 
 def _shortened(line: Line) -> str:
-    """Return a line, or of a long one the part around its match."""
+    """Return a line, or the part around its match if it is long."""
     if len(line.text) <= MOST_LINE_CHARS:
         return line.text
     start = max(0, min(line.at - _BEFORE_MATCH, len(line.text) - MOST_LINE_CHARS))

@@ -1,13 +1,13 @@
-"""The `ls` and `glob` tools: what is in a folder, and which files match a pattern.
+"""The `ls` and `glob` tools: the content of a folder, and the files that match a pattern.
 
-`ls` shows a tree of a bounded depth, `glob` files by the pattern of their path, newest first. Both leave out what
-git ignores (`walk`, which loads with the first call).
+`ls` shows a tree of limited depth; `glob` lists files whose path matches, newest first. Both skip files that git
+ignores (`walk`, which is imported with the first call).
 """
 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from qcode.text.json import JsonObject
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.tool import READS_PATH, Preview, ToolContext, answered
 from qcode.tools.workspace import Place, Workspace, printable
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.tools.files import walk
@@ -88,7 +89,7 @@ def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> 
 
 
 def folder_at(workspace: Workspace, path: str) -> Place:
-    """Return the folder that `path` names; raise `Refused` where there is none."""
+    """Return the folder at `path`. Raise `Refused` if there is none."""
     place = workspace.resolve(path)
     if not workspace.is_folder(place.path):
         raise Refused(f"{place.shown} is not a folder" if workspace.exists(place) else f"{place.shown} does not exist")
@@ -96,7 +97,7 @@ def folder_at(workspace: Workspace, path: str) -> Place:
 
 
 def _matches(root: Path, start: Path, pattern: str, stop: threading.Event) -> tuple[list[tuple[int, Path]], bool]:
-    """Return what matches with its time of change, and whether everything was looked at."""
+    """Return matching paths with their modification times, and whether all files were examined."""
     from qcode.tools.files import walk
     from qcode.tools.files.patterns import compile_pattern
 
@@ -158,7 +159,7 @@ class Ls:
 
 @dataclass(slots=True)
 class _Listing:
-    """Lines so far; `left_out` counts entries that found no room, `ignored` those that git ignores."""
+    """The lines so far; `left_out` counts entries beyond the limit, `ignored` those that git ignores."""
 
     lines: list[str] = field(default_factory=list)
     left_out: int = 0
@@ -196,7 +197,7 @@ def _list(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
 def _fill(
     listing: _Listing, folder: walk.Folder, depth: int, level: int, budget: list[int], *, shows_ignored: bool
 ) -> None:
-    """Add the entries of a folder: all of it before what is in its folders, so that the top is never cut for a leaf."""
+    """Add the entries of a folder before those of its subfolders, so that the limit cuts the deepest entries."""
     shown = []
     for item in folder.items():
         if item.is_ignored and not shows_ignored:

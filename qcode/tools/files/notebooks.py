@@ -1,7 +1,7 @@
 """Jupyter notebooks (nbformat 4) as cells, and the `notebook_edit` tool.
 
-`read` shows cells through this module. `notebook_edit` replaces, adds or deletes one cell and leaves the text of all
-others as it is in the file.
+`read` shows cells with this module. `notebook_edit` replaces, adds or deletes one cell and keeps the text of all others
+unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Mode: TypeAlias = Literal["replace", "insert", "delete"]
 
 
 def parse_notebook(text: str) -> JsonObject | None:
-    """Return the notebook that `text` is, or None where it is none that is known here."""
+    """Parse a notebook; return None if `text` is not a supported notebook."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -49,7 +49,7 @@ def cells_of(notebook: JsonObject) -> list[JsonObject]:
 
 
 def show(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str, int, tuple[Image, ...]]:
-    """Return cells from `first` on (counted from 1), how many fit, and the images among their outputs."""
+    """Return the text of the cells starting at `first` (from 1), how many fit, and the images in their outputs."""
     parts: list[str] = []
     images: list[Image] = []
     size = 0
@@ -99,7 +99,7 @@ def _short(text: str) -> str:
 
 
 def _joined(value: Json) -> str:
-    """Return a multi-line string, which a notebook may hold as a list of its lines."""
+    """Return a multi-line string, which a notebook may store as a list of lines."""
     if isinstance(value, list):
         return "".join(str(line) for line in value)
     return value if isinstance(value, str) else ""
@@ -110,7 +110,7 @@ def source_of(cell: JsonObject) -> str:
 
 
 def find_cell(cells: Sequence[JsonObject], wanted: str, shown: str) -> int:
-    """Return the index of the cell that `wanted` names, an id or a number from 1; raise `Refused` for none."""
+    """Return the index of the cell with the id or number (from 1) `wanted`. Raise `Refused` if there is none."""
     for index, cell in enumerate(cells):
         if cell.get("id") == wanted:
             return index
@@ -120,7 +120,7 @@ def find_cell(cells: Sequence[JsonObject], wanted: str, shown: str) -> int:
 
 
 def with_source(cell: JsonObject, source: str, kind: str) -> JsonObject:
-    """Return the cell with another source; what running the old one gave is no longer true and goes."""
+    """Return the cell with another source, and without its outputs, which belong to the old source."""
     changed: JsonObject = {**cell, "cell_type": kind, "source": _lines_like(cell.get("source"), source)}
     if kind == "code":
         changed["outputs"], changed["execution_count"] = [], None
@@ -131,7 +131,7 @@ def with_source(cell: JsonObject, source: str, kind: str) -> JsonObject:
 
 
 def new_cell(notebook: JsonObject, source: str, kind: str) -> JsonObject:
-    """Return a new cell; it has an id where notebooks of this format have one (nbformat 4.5)."""
+    """Return a new cell, with an id if the format has cell ids (nbformat 4.5)."""
     minor = notebook.get("nbformat_minor")
     has_ids = isinstance(minor, int) and minor >= 5
     cell: JsonObject = {"cell_type": kind}
@@ -154,7 +154,7 @@ def _lines_like(old: Json, source: str) -> Json:
 
 
 def spell(notebook: JsonObject, old: JsonObject, text: str) -> str:
-    """Return the text of a notebook in the style that `text` has, which is the one of `old`."""
+    """Return the JSON text of a notebook in the style of `text`, which is the text of `old`."""
     tail = "\n" if text.endswith("\n") else ""
     for indent in _INDENTS:
         for ascii_only in (False, True):
@@ -164,7 +164,7 @@ def spell(notebook: JsonObject, old: JsonObject, text: str) -> str:
 
 
 def _has_half_characters(text: str) -> bool:
-    """Return whether the JSON in `text` may hold lone surrogates, which can be written as escapes only."""
+    """Return whether the JSON in `text` may contain lone surrogates, which can only be written as escapes."""
     return re.search(r"\\u[dD][89a-fA-F]", text) is not None
 
 
@@ -223,7 +223,7 @@ class NotebookEdit(ChangeTool):
 
 
 def _changed(notebook: JsonObject, arguments: Arguments, mode: str, shown: str) -> tuple[list[JsonObject], str]:
-    """Return the cells after the change, and what was done."""
+    """Return the cells after the change, and a description of the change."""
     cells = cells_of(notebook)
     wanted, source = arguments.text("cell"), plain(arguments.text("source"))
     is_first = mode == "insert" and wanted == "0"

@@ -13,13 +13,13 @@ _INNER_BRACES = re.compile(r"\{([^{},]*+,[^{}]*+)\}")
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Return a regular expression that fully matches the relative paths (with `/`) that `pattern` means."""
+    """Return a regular expression that fully matches the relative paths (with `/`) matched by `pattern`."""
     pattern = re.sub(r"^(\./)+", "", pattern)
     return re.compile("|".join(_translated(one) for one in _expanded(pattern)), re.DOTALL)
 
 
 def split_fixed(pattern: str) -> tuple[str, str]:
-    """Return the leading folders of `pattern` that hold no wildcard, and the rest."""
+    """Return the leading folders of `pattern` that contain no wildcard, and the rest."""
     parts = pattern.split("/")
     fixed = 0
     while fixed < len(parts) - 1 and not _MAGIC.search(parts[fixed]):
@@ -28,7 +28,7 @@ def split_fixed(pattern: str) -> tuple[str, str]:
 
 
 def _expanded(pattern: str) -> list[str]:
-    """Return the patterns that `{a,b}` stands for; a brace without a partner is an ordinary character."""
+    """Return the expansions of `{a,b}`; an unbalanced brace is an ordinary character."""
     done, pending = [], [pattern]
     while pending:
         current = pending.pop()
@@ -45,8 +45,8 @@ def _expanded(pattern: str) -> list[str]:
 def _translated(pattern: str) -> str:
     """Translate a pattern without braces.
 
-    What stands between two wildcards takes the first place it fits at and keeps it, which is enough and keeps the time
-    short: with plain wildcards a name can be made that takes for ever.
+    Literal text between two wildcards matches at its first position and never backtracks. That is sufficient, and it
+    prevents names that would take forever to match.
     """
     groups: list[list[str]] = [[]]
     parts = pattern.split("/")
@@ -86,11 +86,11 @@ def _translated_part(part: str) -> str:
 
 
 def _translated_class(inside: str) -> str:
-    """Return a class of characters; only `-` between two of them, and `!` or `^` at the start, mean something."""
+    """Translate a character class; only `-` between two characters, and `!` or `^` at the start, are special."""
     is_negated = inside[0] in "!^"
     chars = inside[1:] if is_negated else inside
     spelled = "".join(char if char.isalnum() or char == "-" else f"\\{char}" for char in chars)
-    spelled = spelled.replace("--", "-\\-")  # two would be reserved for differences of sets
+    spelled = spelled.replace("--", "-\\-")  # `--` is reserved for set differences
     text = f"[{'^/' if is_negated else ''}{spelled}]"
     try:
         re.compile(text)

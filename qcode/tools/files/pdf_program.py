@@ -1,8 +1,8 @@
-"""Takes the text out of a PDF, as a program of its own: run it, never import it.
+"""Extracts the text of a PDF, as a separate program: run it, never import it.
 
-A PDF can be made to take for ever or all memory. Arguments: the folder pypdf is in, first and last page, most
-characters. From standard input it takes the PDF; it prints one line of JSON for the number of pages, and one for each
-page: its number and text. What goes wrong is the last line of standard error.
+A malicious PDF can take forever, or all memory. Arguments: the folder of pypdf, first and last page, and the maximum
+number of characters. Reads the PDF from standard input; prints one line of JSON with the number of pages, then one for
+each page with its number and text. An error is the last line of standard error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Images for a model: told by their first bytes, and made small enough for every provider where Pillow is installed."""
+"""Images for a model: detected by their first bytes, and scaled down for all providers if Pillow is installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qcode.protocol.tools import Refused
 from qcode.values import dataclass
 
 MOST_BYTES = 3_500_000
-"""Bytes of an image that is sent as it is; as base64 it stays below the 5 MB that Anthropic's API takes."""
+"""The largest image, in bytes, that is sent unchanged; in base64 it stays below the 5 MB limit of Anthropic's API."""
 
 MOST_PIXELS = 50_000_000
 LONGEST_SIDE = 2_000
@@ -20,14 +20,14 @@ _FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An image as it is sent, and a line that says what it is."""
+    """An image as it is sent, and a line that describes it."""
 
     image: Image
     described: str
 
 
 def image_type(data: bytes) -> str:
-    """Return the type of an image by its first bytes, empty for anything else: a name may say something wrong."""
+    """Return the media type of an image by its first bytes, empty for anything else; the file name may be wrong."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):
@@ -38,7 +38,7 @@ def image_type(data: bytes) -> str:
 
 
 def picture(data: bytes, media_type: str, shown: str) -> Picture:
-    """Return an image that can be sent; raise `Refused` where it is broken, or too large and cannot be made smaller."""
+    """Return an image that can be sent. Raise `Refused` if it is broken, or too large and cannot be scaled down."""
     try:
         import PIL.Image as pillow  # noqa: N813  # an extra; loaded with the first image
     except ImportError:

@@ -1,7 +1,6 @@
 """The `read` tool: numbered lines of a text file in parts that fit, images, pages of a PDF, cells of a notebook.
 
-The text of a PDF is extracted by `pdf_program`, a program of its own that lies beside this file and is started by
-its path: a PDF can be made to take forever. Pages are read as far as they fit.
+The text of a PDF is extracted by `pdf_program` in a separate process, because a malicious PDF can take forever.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ def _lines(content: str, first: int, limit: int, place: Place, notes: list[str])
 
 
 def _numbered(lines: list[str], first: int) -> list[str]:
-    """Return at least one line, and no more than fit the bounds."""
+    """Return numbered lines up to the limits, at least one."""
     shown: list[str] = []
     size = 0
     for number, line in enumerate(lines, start=first):
@@ -134,7 +133,7 @@ def _numbered(lines: list[str], first: int) -> list[str]:
 
 
 def _read_part(place: Place, first: int, limit: int, workspace: Workspace) -> ToolOutcome:
-    """Return lines of a file that is too large to be read as a whole; it cannot be changed with the other tools."""
+    """Return lines of a file that is too large to read as a whole; the editing tools cannot change such a file."""
     part = workspace.load_lines(place, first, limit, MOST_BYTES)
     if any(b"\0" in line for line in part.lines):
         raise Refused(f"{place.shown} is a binary file ({part.size:,} bytes)")
@@ -163,7 +162,7 @@ def _cells(notebook: JsonObject, first: int, limit: int, place: Place) -> ToolOu
 
 
 def _neighbours(place: Place, workspace: Workspace) -> str:
-    """Return a hint at files of a similar name in the same folder."""
+    """Return a hint with similar file names in the same folder."""
     try:
         names = sorted(entry.name for entry in place.path.parent.iterdir())
     except OSError:
@@ -180,7 +179,7 @@ _PAGE_RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
 
 
 def page_range(text: str) -> tuple[int, int]:
-    """Return first and last page of `3` or `3-7`; raise `Refused` for anything else. Without one, the first pages."""
+    """Parse `3` or `3-7`; return the first pages for an empty text. Raise `Refused` for anything else."""
     if not text.strip():
         return 1, MOST_PAGES
     found = _PAGE_RANGE.fullmatch(text)
@@ -191,7 +190,7 @@ def page_range(text: str) -> tuple[int, int]:
 
 
 def read_pdf(data: bytes, shown: str, pages: tuple[int, int], process: SideProcess) -> ToolOutcome:
-    """Return the text of some pages, with how to get the rest; raise `Refused` where there is none to get."""
+    """Return the text of some pages, and how to read the rest. Raise `Refused` if there is no text."""
     found = importlib.util.find_spec("pypdf")
     if found is None or found.origin is None:
         raise Refused(f"{shown} is a PDF, and pypdf, which reads them, is not installed")

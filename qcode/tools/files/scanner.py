@@ -1,8 +1,8 @@
-"""Searches files for a regular expression, as a program of its own: run it, never import it.
+"""Searches files for a regular expression, as a separate program: run it, never import it.
 
-A pattern can take for ever, and a process can be ended where a thread cannot. It needs only the standard library. From
-standard input it takes one JSON object: `pattern`, `ignore_case`, `before_after`, `max_count`, `multiline` and `files`,
-a list of [name, path]. It prints events as ripgrep does with `--json`, one a line: `begin`, `match`, `context`, `end`.
+A pattern can take forever, and unlike a thread, a process can be killed. It needs only the standard library. It reads
+one JSON object from standard input: `pattern`, `ignore_case`, `before_after`, `max_count`, `multiline` and `files`, a
+list of [name, path]. It prints the events of `ripgrep --json`, one per line: `begin`, `match`, `context`, `end`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MARKS = (
 
 
 def main() -> int:
-    """Return 0, or 2 where the pattern is not valid; the reason is then on standard error."""
+    """Return 0, or 2 if the pattern is invalid; the reason is then on standard error."""
     asked = json.load(sys.stdin)
     try:
         across = re.MULTILINE | re.DOTALL if asked["multiline"] else 0
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def _text_of(path: str) -> str | None:
-    """Return the text of a regular file, or None where it is none, empty or binary."""
+    """Return the text of a file, or None if it is not a regular file, empty or binary."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -60,13 +60,13 @@ def _text_of(path: str) -> str | None:
 
 
 def _hits_across(text: str, pattern: re.Pattern[str], max_count: int) -> dict[int, int]:
-    """Return the lines that matches lie on, each with the byte where the first one in it begins."""
+    """Return the numbers of the lines with matches of a multiline search, each with the byte offset of the first."""
     hits: dict[int, int] = {}
     number, seen = 1, 0
     for count, found in enumerate(pattern.finditer(text), start=1):
         start, end = found.span()
         if start == len(text) and (not text or text[-1] == "\n"):
-            break  # there is no line behind the last line end
+            break  # no line follows the last line end
         number += text.count("\n", seen, start)
         seen = start
         line = text[text.rfind("\n", 0, start) + 1 : start]
@@ -79,7 +79,7 @@ def _hits_across(text: str, pattern: re.Pattern[str], max_count: int) -> dict[in
 
 
 def _hits(text: str, pattern: re.Pattern[str], max_count: int) -> dict[int, int]:
-    """Return the lines that match, each with the byte where its first match begins."""
+    """Return the numbers of the matching lines, each with the byte offset of the first match."""
     hits: dict[int, int] = {}
     for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
         found = pattern.search(line.removesuffix("\r"))

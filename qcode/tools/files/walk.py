@@ -1,4 +1,4 @@
-"""Walks a folder as git sees it: ignored files and `.git` are left out, links are not followed, names are in order."""
+"""Walks a folder as git sees it: skips ignored files and `.git`, follows no links, and sorts names."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ _WILDCARDS = re.compile(r"\*+")
 _MOST_IN_A_NAME, _MOST_IN_A_RULE = 3, 5
 
 _Rules: TypeAlias = "tuple[tuple[str, GitIgnoreSpec], ...]"
-"""Specs with the folder each is relative to, from the root down; the last that has an opinion decides."""
+"""Ignore rules with the folder that each is relative to, from the root down; the last match decides."""
 
 
 class TooMany(Exception):  # noqa: N818  # an end, not a failure
-    """The walk was given up: it met more entries than it is willing to look at."""
+    """The walk was stopped at `MOST_ENTRIES` entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file or link; `relative` to the folder where the walk began, with `/`."""
+    """A file or link; `relative` is its path from the start of the walk, with `/`."""
 
     relative: str
     entry: os.DirEntry[str]
 
 
 def files(root: Path, start: Path, is_stopped: Callable[[], bool]) -> Iterator[Entry]:
-    """Yield the files below `start`, which is `root` or below it; raise `TooMany` beyond `MOST_ENTRIES`.
+    """Yield the files below `start`, which is `root` or below it. Raise `TooMany` beyond `MOST_ENTRIES`.
 
-    Rules are those of the `.gitignore` files from `root` on and of `.git/info/exclude`. A start that is itself ignored
-    was asked for by name, so rules above it do not count there.
+    The rules come from the `.gitignore` files from `root` down, and from `.git/info/exclude`. If `start` itself is
+    ignored, the rules above it do not apply, because it was named explicitly.
     """
     prefix = "/".join(start.relative_to(root).parts)
     left = MOST_ENTRIES
@@ -66,7 +66,7 @@ def files(root: Path, start: Path, is_stopped: Callable[[], bool]) -> Iterator[E
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """A folder that the walk is in: what is left of it, and the rules that hold there."""
+    """A folder on the path of the walk: its remaining entries and its rules."""
 
     folder: str
     rules: _Rules
@@ -83,7 +83,7 @@ class _Level:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An entry of a folder. `folder` is None for what is none; `described` says what is special, or how large it is."""
+    """An entry of a folder. `folder` is None unless it is a folder; `described` is its size or special type."""
 
     name: str
     described: str
@@ -93,20 +93,20 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder with the rules that hold in it; nothing is read before it is asked for."""
+    """A folder with its ignore rules. Nothing is read before `items` or `size`."""
 
     root: Path
     relative: str
     rules: _Rules
 
     def items(self) -> list[Item]:
-        """Return what is in the folder but `.git`, folders first, each kind in order of names."""
+        """Return the entries except `.git`, folders first, sorted by name."""
         level = _Level.of(self.root, self.relative, self.rules)
         found = [self._item(entry, level.rules) for entry in level.entries if entry.name != ".git"]
         return sorted(found, key=lambda item: (item.folder is None, item.name))
 
     def size(self) -> int:
-        """Return how many entries there are."""
+        """Return the number of entries."""
         try:
             with os.scandir(self.root / self.relative) as entries:
                 return sum(1 for _ in entries)
@@ -121,7 +121,7 @@ class Folder:
             return Item(entry.name, "", is_ignored, Folder(self.root, relative, rules))
         try:
             if entry.is_symlink():
-                described = f" -> {os.readlink(entry.path)}"  # noqa: PTH115  # as text, the way it was written
+                described = f" -> {os.readlink(entry.path)}"  # noqa: PTH115  # the text of the link, unchanged
             else:
                 described = f"  {entry.stat(follow_symlinks=False).st_size:,}"
         except OSError:
@@ -130,7 +130,7 @@ class Folder:
 
 
 def folder(root: Path, start: Path) -> Folder:
-    """Return the folder `start`, which is `root` or below it. One that is itself ignored was asked for by name."""
+    """Return the folder `start`, which is `root` or below it, even if it is ignored itself."""
     return Folder(root, "/".join(start.relative_to(root).parts), _rules_above(root, start))
 
 
@@ -161,9 +161,10 @@ def _with_file(rules: _Rules, folder: str, path: Path) -> _Rules:
 
 
 def _is_quick(line: str) -> bool:
-    """Return whether a rule takes a short time for every name, also for one that was made to take for ever.
+    """Return whether matching a rule is fast for every name.
 
-    The time is the length of a name to the power of the wildcards. A rule that has too many leaves nothing out.
+    The time grows with the length of the name to the power of the number of wildcards. A rule with too many wildcards
+    is ignored, because a name could make it take forever.
     """
     in_names = max(len(_WILDCARDS.findall(name)) for name in line.split("/"))
     return in_names <= _MOST_IN_A_NAME and len(_WILDCARDS.findall(line)) <= _MOST_IN_A_RULE

@@ -17,13 +17,13 @@ from qcode.agent.settings import Setting
 from qcode.protocol.approvals import ApprovalMode, TurnOptions
 from qcode.protocol.events import Level
 from qcode.protocol.model import Effort
-from qcode.protocol.servers import ServerStatus
 from qcode.tools.dialog import TodoItem
 from qcode.tui.prompt.menu import Choice
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
+    from qcode.agent.mcp.servers import ServerStatus
 
 Result = TypeVar("Result")
 Scroll: TypeAlias = Literal["page_up", "page_down", "home", "end"]

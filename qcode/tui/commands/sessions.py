@@ -11,11 +11,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
-from qcode.agent.sessions.export import save_export
+from qcode.agent.sessions.export import EXPORT_FORMS, ExportForm, save_export
 from qcode.protocol.events import ApiCalls
-from qcode.protocol.library import EXPORT_FORMS, ExportForm
-from qcode.protocol.reports import ContextReport, TurnUsage
-from qcode.protocol.rewinding import OwnMessage, RewindPlan, What
 from qcode.protocol.usage import Usage, cache_hit_rate
 from qcode.text.clean import one_line
 from qcode.text.numbers import cost_text, count_text, tokens_text
@@ -23,7 +20,9 @@ from qcode.tui.commands.command import Command, CommandHost
 from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:
+    from qcode.agent.checkpoints.rewind import OwnMessage, RewindPlan, What
     from qcode.agent.conversation import Conversation
+    from qcode.agent.reports import ContextReport, TurnUsage
 
 _RUNNING = "A turn is running. Press Esc to interrupt it first."
 

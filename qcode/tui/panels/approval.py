@@ -1,14 +1,15 @@
 """The panel for what the user must answer before a call runs, with the exact command, diff or question.
 
-It decides and remembers nothing: it posts one `ApprovalAnswered`. Keys typed in its first 300 ms, and every key of a
-burst that began then, are ignored: they were meant for something else. A preview shows every character of a call, also
-invisible ones. `MarkdownText` shows Markdown in a `Static` as the transcript does.
+It decides and remembers nothing: it posts one `ApprovalDecided`. `form_of` says how each kind of approval is put. Keys
+typed in the first 300 ms, and every key of a burst that began then, are ignored: they were meant for something else. A
+preview shows every character of a call, also invisible ones. `MarkdownText` shows Markdown in a `Static` as the
+transcript does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from rich.segment import Segment
 from textual import events, on
@@ -18,16 +19,27 @@ from textual.content import Content
 from textual.css.styles import RulesMap
 from textual.strip import Strip
 from textual.style import Style
-from textual.visual import RenderOptions, Visual, VisualType
+from textual.visual import RenderOptions, Visual
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from qcode.protocol.approvals import Answer, ApprovalMode
-from qcode.protocol.events import ApprovalRequested
+from qcode.protocol.approvals import (
+    AcceptPlan,
+    Allow,
+    Answer,
+    Approval,
+    Decision,
+    Deny,
+    PlanApproval,
+    Question,
+    RepeatedCall,
+    ServerApproval,
+    ToolApproval,
+)
 from qcode.text.clean import LINE_BREAK, cut, ensure_visible, visible
 from qcode.text.diff import HUNK_HEADER
 from qcode.text.numbers import count_text
-from qcode.tui.messages import ApprovalAnswered
+from qcode.tui.messages import ApprovalDecided
 from qcode.tui.transcript.diff import Row, parse_diff
 from qcode.tui.transcript.line import Line, shown
 from qcode.tui.transcript.markdown import MarkdownStream
@@ -38,108 +50,114 @@ from qcode.values import dataclass
 GUARD_SECONDS = 0.3
 _MAX_QUESTION = 400
 
-_REASON_HINT = "What should it do instead? Enter sends, Esc goes back"
-_ANSWER_HINT = "Your answer. Enter sends, Esc goes back"
-_PLAN_HINT = "What to change in the plan? Enter sends, Esc goes back"
-
-Kind: TypeAlias = Literal["once", "always", "folder", "plan", "no", "tell", "choice"]
 AGAIN = "it has brought the same result several times; change the approach"
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One row: the keys that choose it, what it means where that is to be said, the mode an approved plan brings."""
+    """One row: the keys that choose it, and the decision that it stands for; None: what the user then writes."""
 
-    kind: Kind
     label: str
     number: str
     letter: str = ""
+    decision: Decision | None = None
     detail: str = ""
-    mode: ApprovalMode | None = None
-
-    @property
-    def shown(self) -> str:
-        """The label as it is painted; that of a choice is the answer itself, in the words of the model."""
-        return visible(self.label) if self.kind == "choice" else self.label
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How an approval is put: what can be chosen, and the decision that a written text stands for.
+
+    `format` is that of the detail: a `call` (a command or a unified diff), or `text` or `markdown` of the model.
+    """
+
+    options: tuple[Option, ...]
+    format: Literal["call", "text", "markdown"] = "call"
+    written: type[Deny | Answer] = Deny
+    hint: str = "What should it do instead? Enter sends, Esc goes back"
+
+
+# A kind keeps its number also if "always" is not offered: fingers remember numbers.
+_TELL = Option("No, and tell it what to do", "4", "t")
+_REPEAT_OPTIONS = (
+    Option("Yes, run it again", "1", "y", Allow()),
+    Option("No, it should change its approach", "3", "n", Deny(AGAIN)),
+    _TELL,
+)
 _PLAN_OPTIONS = (
-    Option("plan", "Yes, and accept edits", "1", "y", "edits in this folder run without asking", "accept-edits"),
-    Option("plan", "Yes, and ask before each change", "2", "a", mode="default"),
-    Option("no", "No, keep planning", "3", "n"),
-    Option("tell", "No, and say what to change in the plan", "4", "t"),
+    Option("Yes, and accept edits", "1", "y", AcceptPlan("accept-edits"), "edits in this folder run without asking"),
+    Option("Yes, and ask before each change", "2", "a", AcceptPlan()),
+    Option("No, keep planning", "3", "n", Deny()),
+    Option("No, and say what to change in the plan", "4", "t"),
+)
+_SERVER_OPTIONS = (
+    Option("Yes, from now on", "1", "y", Allow()),
+    Option("No, not in this session", "3", "n", Deny()),
 )
 
 
-def asked_by(request: ApprovalRequested) -> str:
+def form_of(approval: Approval) -> Form:
+    """Return how the app and the linear mode put an approval to the user."""
+    match approval:
+        case ToolApproval():
+            return Form(_tool_options(approval))
+        case RepeatedCall():
+            return Form(_REPEAT_OPTIONS)
+        case Question():
+            hint = "Your answer. Enter sends, Esc goes back"
+            return Form(_answers_to(approval), "text", Answer, hint)
+        case PlanApproval():
+            hint = "What to change in the plan? Enter sends, Esc goes back"
+            return Form(_PLAN_OPTIONS, "markdown", hint=hint)
+        case ServerApproval():
+            return Form(_SERVER_OPTIONS)
+
+
+def asked_by(approval: Approval) -> str:
     """Return the question on one line, with who asks it if that is not the conversation itself."""
-    if request.agent:
-        return f"The sub-agent “{cut(visible(request.agent), 100)}” asks: {question_line(request)}"
-    return f"The model asks: {question_line(request)}" if request.kind == "question" else question_line(request)
+    match approval:
+        case ToolApproval(agent=agent) | RepeatedCall(agent=agent) if agent:
+            return f"The sub-agent “{cut(visible(agent), 100)}” asks: {question_line(approval)}"
+        case Question():
+            return f"The model asks: {question_line(approval)}"
+        case _:
+            return question_line(approval)
 
 
-def question_line(request: ApprovalRequested) -> str:
+def question_line(approval: Approval) -> str:
     """Return the question on one line, short enough to leave room for the choices; the preview has it all."""
-    return cut(" ".join(ensure_visible(request.question).split("\n")), _MAX_QUESTION)
+    return cut(" ".join(ensure_visible(approval.question).split("\n")), _MAX_QUESTION)
 
 
-def options_for(request: ApprovalRequested) -> tuple[Option, ...]:
-    """Return the choices in their order; "always" only where a rule was proposed."""
-    if request.kind == "question":
-        return _answers_to(request)
-    if request.kind == "plan":
-        return _PLAN_OPTIONS
-    # A kind keeps its number also where "always" is not offered: fingers remember numbers.
-    if request.kind == "server":
-        return Option("once", "Yes, from now on", "1", "y"), Option("no", "No, not in this session", "3", "n")
-    if request.kind == "repeat":
-        yes, no = "Yes, run it again", "No, it should change its approach"
-    else:
-        yes, no = "Yes, once", "No"
-    always = Option("always", f"Yes, always this session: {visible(request.rule)}", "2", "a")
-    folder = Option("folder", "Yes, always in this folder, later sessions too", "5", "f")
+def _tool_options(approval: ToolApproval) -> tuple[Option, ...]:
+    session = Option(f"Yes, always this session: {visible(approval.rule)}", "2", "a", Allow("session"))
+    folder = Option("Yes, always in this folder, later sessions too", "5", "f", Allow("folder"))
     return (
-        Option("once", yes, "1", "y"),
-        *((always,) if request.rule else ()),
-        Option("no", no, "3", "n"),
-        Option("tell", "No, and tell it what to do", "4", "t"),
-        *((folder,) if request.rule and request.is_keepable else ()),
+        Option("Yes, once", "1", "y", Allow()),
+        *((session,) if approval.rule else ()),
+        Option("No", "3", "n", Deny()),
+        _TELL,
+        *((folder,) if approval.rule and approval.is_keepable else ()),
     )
 
 
-def answer_of(option: Option, request: ApprovalRequested | None) -> Answer:
-    """Return what choosing an option answers, where nothing more is to be written."""
-    match option.kind:
-        case "choice":
-            return Answer(is_allowed=True, text=option.label)
-        case "plan":
-            return Answer(is_allowed=True, mode=option.mode)
-        case "always" | "folder":
-            return Answer(is_allowed=True, scope=option.kind)
-        case "once":
-            return Answer(is_allowed=True)
-        case "no" | "tell":
-            is_repeat = request is not None and request.kind == "repeat"
-            return Answer(is_allowed=False, reason=AGAIN if is_repeat else "")
-
-
-def _answers_to(request: ApprovalRequested) -> tuple[Option, ...]:
+def _answers_to(question: Question) -> tuple[Option, ...]:
     choices = tuple(
-        Option("choice", choice.label, str(number), detail=choice.detail)
-        for number, choice in enumerate(request.choices, start=1)
+        Option(visible(choice.label), str(number), decision=Answer(choice.label), detail=choice.detail)
+        for number, choice in enumerate(question.choices, start=1)
     )
     own = "Something else: write an answer" if choices else "Write an answer"
-    return (*choices, Option("tell", own, str(len(choices) + 1), "t"))
+    return (*choices, Option(own, str(len(choices) + 1), "t"))
 
 
 class ApprovalPanel(Vertical, can_focus=True):
-    """Shows one request at a time; hidden when there is none. Focus is the app's to give and take."""
+    """Shows one approval at a time; hidden when there is none. Focus is the app's to give and take."""
 
     def __init__(self, clock: Callable[[], float], *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._clock = clock
-        self._waiting: list[ApprovalRequested] = []
-        self._options: tuple[Option, ...] = ()
+        self._waiting: list[Approval] = []
+        self._form = Form(())
         self._index = 0
         self._quiet_until = 0.0
         self.display = False
@@ -150,50 +168,50 @@ class ApprovalPanel(Vertical, can_focus=True):
             yield Static(id="approval-text", markup=False)
         yield Static(id="approval-more", markup=False)
         yield Static(id="approval-options", markup=False)
-        yield Field(placeholder=_REASON_HINT, id="approval-reason", compact=True)
+        yield Field(placeholder=self._form.hint, id="approval-reason", compact=True)
 
     @property
-    def request(self) -> ApprovalRequested | None:
-        """The request that is shown."""
+    def request(self) -> Approval | None:
+        """The approval that is shown."""
         return self._waiting[0] if self._waiting else None
 
     @property
     def open_ids(self) -> tuple[str, ...]:
-        """The ids of all requests that wait for an answer."""
-        return tuple(request.call.call_id for request in self._waiting)
+        """The ids of all approvals that wait for a decision."""
+        return tuple(approval.id for approval in self._waiting)
 
     @property
     def is_telling(self) -> bool:
-        """Whether the person is writing what to do instead."""
+        """Whether the user is writing what to do instead."""
         return self._reason.display and self.request is not None
 
     @property
     def options(self) -> tuple[Option, ...]:
         """What can be chosen now, in order."""
-        return self._options
+        return self._form.options
 
     @property
     def chosen(self) -> Option:
-        return self._options[self._index]
+        return self.options[self._index]
 
-    def ask(self, request: ApprovalRequested) -> None:
-        """Show `request`, or keep it until those before it are answered."""
-        self._waiting.append(request)
+    def ask(self, approval: Approval) -> None:
+        """Show `approval`, or keep it until those before it are decided."""
+        self._waiting.append(approval)
         if len(self._waiting) == 1:
             self._open()
 
-    def withdraw(self, call_id: str) -> bool:
-        """Forget a request that was settled elsewhere; return whether it was the one shown."""
-        was_shown = self.request is not None and self.request.call.call_id == call_id
-        self._waiting = [request for request in self._waiting if request.call.call_id != call_id]
+    def withdraw(self, approval_id: str) -> bool:
+        """Forget an approval that was settled elsewhere; return whether it was the one shown."""
+        was_shown = self.request is not None and self.request.id == approval_id
+        self._waiting = [approval for approval in self._waiting if approval.id != approval_id]
         if was_shown:
             self._open()
         return was_shown
 
     def withdraw_all(self) -> tuple[str, ...]:
-        """Forget every request of a turn and return their ids; what is asked beside the turns stays."""
-        ids = tuple(request.call.call_id for request in self._waiting if request.kind != "server")
-        self._waiting = [request for request in self._waiting if request.kind == "server"]
+        """Forget every approval of a turn and return their ids; those of tool servers stay."""
+        ids = tuple(approval.id for approval in self._waiting if not isinstance(approval, ServerApproval))
+        self._waiting = [approval for approval in self._waiting if isinstance(approval, ServerApproval)]
         self._open()
         return ids
 
@@ -211,7 +229,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         event.prevent_default()
         if self._is_guarded():
             return
-        option = next((one for one in self._options if event.key in (one.number, one.letter)), None)
+        option = next((one for one in self.options if event.key in (one.number, one.letter)), None)
         if event.key in ("up", "down"):
             self._move(-1 if event.key == "up" else 1)
         elif event.key in ("shift+up", "shift+down"):
@@ -228,37 +246,34 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _take_text(self, event: Input.Submitted) -> None:
         event.stop()
         written = event.value.strip()
-        if self.request is None or self.request.kind != "question":
-            self._answer(Answer(is_allowed=False, reason=written))
-        elif written:
-            self._answer(Answer(is_allowed=True, text=written))
+        if written or self._form.written is Deny:
+            self._decide(self._form.written(written))
 
     def _open(self) -> None:
-        request = self.request
-        self.display = request is not None
-        if request is None:
+        approval = self.request
+        self.display = approval is not None
+        if approval is None:
             return
-        self._options = options_for(request)
+        self._form = form_of(approval)
         self._index = 0
         self._quiet_until = self._clock() + GUARD_SECONDS
-        self.query_one("#approval-question", Static).update(Content(asked_by(request)))
-        self._show_preview(request)
-        hints = {"question": _ANSWER_HINT, "plan": _PLAN_HINT}
-        self._reason.placeholder = hints.get(request.kind, _REASON_HINT)
-        self._preview.display = bool(request.preview.strip())
+        self.query_one("#approval-question", Static).update(Content(asked_by(approval)))
+        self._show_detail(approval.detail)
+        self._reason.placeholder = self._form.hint
+        self._preview.display = bool(approval.detail.strip())
         self._preview.scroll_home(animate=False)
         self._show_choices()
         self.call_after_refresh(self._show_extent)
 
-    def _show_preview(self, request: ApprovalRequested) -> None:
+    def _show_detail(self, detail: str) -> None:
         text = self.query_one("#approval-text", Static)
-        if request.kind == "plan":
-            shown: VisualType = MarkdownText(ensure_visible(request.preview), text)
-        elif request.kind == "question":
-            shown = Content(ensure_visible(request.preview))
-        else:
-            shown = preview_content(request.preview)
-        text.update(shown)
+        match self._form.format:
+            case "markdown":
+                text.update(MarkdownText(ensure_visible(detail), text))
+            case "text":
+                text.update(Content(ensure_visible(detail)))
+            case "call":
+                text.update(preview_content(detail))
 
     def _is_guarded(self) -> bool:
         """Whether a key comes too early to be meant; each one that does pushes the moment on."""
@@ -269,26 +284,24 @@ class ApprovalPanel(Vertical, can_focus=True):
         return True
 
     def _move(self, step: int) -> None:
-        self._index = (self._index + step) % len(self._options)
+        self._index = (self._index + step) % len(self.options)
         self._paint_options()
 
     def _choose(self, option: Option) -> None:
-        match option.kind:
-            case "tell":
-                self._index = self._options.index(option)
-                self._paint_options()
-                self._reason.value = ""
-                self._reason.display = True
-                self._reason.focus()
-            case _:
-                self._answer(answer_of(option, self.request))
-
-    def _answer(self, answer: Answer) -> None:
-        request = self.request
-        if request is None:
+        if option.decision is not None:
+            self._decide(option.decision)
             return
-        self._waiting.pop(0)
-        self.post_message(ApprovalAnswered(request.call.call_id, answer))
+        self._index = self.options.index(option)
+        self._paint_options()
+        self._reason.value = ""
+        self._reason.display = True
+        self._reason.focus()
+
+    def _decide(self, decision: Decision) -> None:
+        if not self._waiting:
+            return
+        approval = self._waiting.pop(0)
+        self.post_message(ApprovalDecided(approval.id, decision))
         self._open()
 
     def _show_choices(self) -> None:
@@ -300,11 +313,11 @@ class ApprovalPanel(Vertical, can_focus=True):
         rows = [
             Content.assemble(
                 ("› " if place == self._index else "  ", "$text-accent"),
-                (f"{option.number} {option.shown}", "bold $text-accent" if place == self._index else ""),
+                (f"{option.number} {option.label}", "bold $text-accent" if place == self._index else ""),
                 (f" ({option.letter})" if option.letter else "", "$muted"),
                 (f"  {visible(option.detail)}" if option.detail else "", "$muted"),
             )
-            for place, option in enumerate(self._options)
+            for place, option in enumerate(self.options)
         ]
         self.query_one("#approval-options", Static).update(Content("\n").join(rows))
 

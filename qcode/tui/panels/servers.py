@@ -5,14 +5,16 @@ Each question is asked once; `/mcp` asks again after it was put off. Nothing is 
 
 from __future__ import annotations
 
-from qcode.protocol.approvals import Answer
-from qcode.protocol.events import ApprovalRequested
-from qcode.protocol.messages import ToolCall
-from qcode.protocol.servers import ServerStatus, ToolServers
+from typing import TYPE_CHECKING
+
+from qcode.protocol.approvals import Decision, ServerApproval
 from qcode.text.clean import one_line
 from qcode.text.numbers import count_text
 from qcode.tui.layout import Widgets
 from qcode.tui.turns import Turns
+
+if TYPE_CHECKING:
+    from qcode.agent.mcp.servers import Servers, ServerStatus
 
 HOW_TO = (
     "No tool servers are set. Name one in your config.toml:\n\n"
@@ -25,7 +27,7 @@ _LONGEST_LOG = 12
 class ServerWatch:
     """Shows the servers of one app. `refresh` is called in the app after each change."""
 
-    def __init__(self, servers: ToolServers | None, widgets: Widgets, turns: Turns) -> None:
+    def __init__(self, servers: Servers | None, widgets: Widgets, turns: Turns) -> None:
         self._servers = servers
         self._widgets = widgets
         self._turns = turns
@@ -41,30 +43,29 @@ class ServerWatch:
             return
         for notice in self._servers.take_notices():
             self._widgets.transcript.add_notice(notice.level, notice.text)
-        open_questions = {question.key: question for question in self._servers.questions()}
-        for key in self._put - open_questions.keys():
-            self._turns.withdraw(key)
-        new = [question for key, question in open_questions.items() if key not in self._put]
-        self._put = set(open_questions)
-        for question in new:
-            call = ToolCall(question.key, question.server, "{}")
-            self._widgets.approval.ask(ApprovalRequested(call, question.question, question.detail, kind="server"))
+        waiting = {approval.id: approval for approval in self._servers.approvals()}
+        for approval_id in self._put - waiting.keys():
+            self._turns.withdraw(approval_id)
+        new = [approval for approval_id, approval in waiting.items() if approval_id not in self._put]
+        self._put = set(waiting)
+        for approval in new:
+            self._widgets.approval.ask(approval)
 
-    def answer(self, key: str, answer: Answer) -> bool:
-        """Take an answer where the question was ours; return whether it was."""
-        if self._servers is None or key not in self._put:
+    def answer(self, approval_id: str, decision: Decision) -> bool:
+        """Take the decision of an approval that was asked here; return whether it was."""
+        if self._servers is None or approval_id not in self._put:
             return False
-        self._servers.answer(key, is_allowed=answer.is_allowed)
+        self._servers.answer(approval_id, decision)
         self._turns.after_question()
         return True
 
     def put_off(self) -> bool:
         """Take the question that is shown away without an answer; return whether there was one of ours."""
-        request = self._widgets.approval.request
-        if request is None or request.kind != "server":
+        shown = self._widgets.approval.request
+        if not isinstance(shown, ServerApproval):
             return False
-        self._turns.withdraw(request.call.call_id)
-        self._widgets.transcript.add_notice("info", f"{request.call.name} waits. /mcp asks again.")
+        self._turns.withdraw(shown.id)
+        self._widgets.transcript.add_notice("info", f"{shown.server} waits. /mcp asks again.")
         return True
 
     def ask_again(self) -> None:

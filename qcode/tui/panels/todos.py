@@ -154,7 +154,7 @@ def todos_in(messages: Sequence[Message]) -> tuple[TodoItem, ...]:
                 return items
         if message.text.startswith("<"):
             # Imported where a summary may be met: the engine is not needed for the first screen.
-            from qcode.engine.compaction import is_summary, open_todos
+            from qcode.engine.compactor import is_summary, open_todos
 
             if is_summary(message):
                 return _read_items(open_todos([message])) or ()

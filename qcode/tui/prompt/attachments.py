@@ -18,6 +18,9 @@ from qcode.tui.prompt.menu import recent_paths
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
 
+if TYPE_CHECKING:
+    pass
+
 
 class Attaching:
     """Looks things up for the prompt. `say` is for what cannot be used; `changed` is called in a thread."""

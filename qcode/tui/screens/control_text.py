@@ -18,9 +18,9 @@ from qcode.agent.permissions import (
     Permissions,
     RuleEffect,
     RuleInForce,
-    Tried,
     TriedKind,
 )
+from qcode.safety.verdict import Verdict
 from qcode.text.clean import cut, one_line, visible
 from qcode.text.numbers import count_text, tokens_text
 from qcode.tui.transcript.cards import main_argument
@@ -103,10 +103,14 @@ def read_tried(text: str) -> tuple[TriedKind, str]:
     return ("fetch" if text.startswith(("http://", "https://")) else "shell"), text.strip()
 
 
-def tried_text(kind: TriedKind, value: str, tried: Tried) -> str:
+def tried_text(kind: TriedKind, value: str, tried: Verdict) -> str:
     """Return a verdict as sentences, with the rule that would allow it."""
     rule = f" [{visible(tried.rule)}]" if tried.rule else ""
-    would = f"\nThe rule that would allow it: {visible(tried.proposed_rule)}" if tried.proposed_rule else ""
+    would = (
+        f"\nThe rule that would allow it: {visible(tried.proposed_rule)}"
+        if tried.verdict == "ask" and tried.proposed_rule
+        else ""
+    )
     return f"{kind} {visible(value)}: {_VERDICTS[tried.verdict]}, {visible(tried.reason)}{rule}{would}"
 
 

@@ -7,7 +7,7 @@ changed. `ChangesScreen` shows every diff of the session, one below another.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -16,12 +16,14 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from qcode.protocol.rewinding import FileDiff, FilePlan, OwnMessage, RewindPlan
 from qcode.text.clean import one_line, visible_rows
 from qcode.text.numbers import count_text
 from qcode.tui.panels.approval import preview_content
 from qcode.tui.screens.picker import Picker, Row
 from qcode.tui.transcript.line import shorten
+
+if TYPE_CHECKING:
+    from qcode.agent.checkpoints.rewind import FileDiff, FilePlan, OwnMessage, RewindPlan
 
 _MAX_SHOWN_FILES = 4
 _MAX_SHOWN_DOUBTS = 6

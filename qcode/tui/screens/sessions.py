@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -12,13 +12,15 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from qcode.agent.context.attachments import split_attached
-from qcode.protocol.library import Library, SessionInfo
 from qcode.protocol.messages import Message, Text
 from qcode.text.clean import one_line
 from qcode.text.numbers import age_text, count_text
 from qcode.tui.screens.picker import Picker, Row
 from qcode.tui.transcript.line import shorten
 from qcode.tui.widgets import Field
+
+if TYPE_CHECKING:
+    from qcode.agent.sessions.library import Library, SessionInfo
 
 _PREVIEWED = 4
 

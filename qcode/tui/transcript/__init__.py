@@ -1,6 +1,6 @@
-"""The transcript: everything said and done in a session, as one scrolling column of text.
+"""The transcript: the whole session as one scrolling column of text.
 
-Read `transcript` first (the widget), then `content` (what was said), `entries` and `cards` (how it looks), `pane`
-(where it is on screen) and `markdown`. Only `transcript`, `selection`, `pane` and `palette` know Textual.
-Nothing here knows events or models.
+Read `transcript` first (the widget), then `content` (the list of entries), `entries` and `cards` (their rows), `pane`
+(scrolling and painting) and `markdown`. Only `transcript`, `selection`, `pane` and `palette` import Textual.
+Nothing here knows models, and only `cards` knows values of `protocol`.
 """

@@ -1,8 +1,8 @@
-"""Markdown blocks, tables and inline text to screen lines, over the tokens of markdown-it.
+"""Renders Markdown blocks, tables and inline text to screen lines, from the tokens of markdown-it.
 
-Blank lines are shown where the source has them. HTML is text, and reference definitions are not resolved: either would
-let a later line change earlier ones. Table columns are narrowed to fit; a table that is still too wide becomes a list
-of records. Links show their real target, and only http(s) targets can be opened. Images are never fetched.
+Blank lines appear as in the source. HTML is shown as text and reference definitions are not resolved, because both
+would let a later line change earlier rows. Table columns are narrowed to fit; a table that is still too wide becomes a
+list of records. Links show their real target, and only http(s) targets can be opened. Images are never fetched.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _parser() -> MarkdownIt:
 
 
 class ProseView:
-    """The rows of one chunk of prose at one width, while it grows and when it is finished."""
+    """The rows of one prose chunk at one width, while it grows and after it is finished."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -47,7 +47,7 @@ class ProseView:
         self._paragraph: GrowingParagraph | None = None
 
     def render(self, chunk: Chunk, *, is_live: bool) -> list[Line]:
-        """Return the rows of `chunk`. A live one may come again with more at its end."""
+        """Return the rows of `chunk`. A live chunk may be passed again with more text at its end."""
         if is_live and sum(map(len, chunk.lines)) > 2 * STEP:
             return self._grow(chunk)
         return self._whole(chunk.lines, self._codes if is_live else None, chunk.number)
@@ -58,7 +58,7 @@ class ProseView:
         text = "\n".join(source)
         tokens = _parser().parse(text)
         if any(token.level >= _DEEPEST - 1 for token in tokens):
-            # The parser leaves out what is nested deeper; nothing of a reply may be missing on screen.
+            # The parser drops deeper nesting, and no text of a reply may be missing: show it as plain text.
             return wrap([(text, PLAIN)], self._width)
         walk = _Walk(source, tokens, codes)
         if number is not None:
@@ -66,7 +66,7 @@ class ProseView:
         return walk.blocks(0, len(walk.tokens), self._width, PLAIN)
 
     def _grow(self, chunk: Chunk) -> list[Line]:
-        """Return the rows of a long chunk that is still being written."""
+        """Return the rows of a long chunk that still grows."""
         if self._lines is None:
             if self._paragraph is None:
                 self._paragraph = GrowingParagraph(self._width, _paragraph_spans)
@@ -79,7 +79,7 @@ class ProseView:
 
 
 def _paragraph_spans(text: str) -> list[Span] | None:
-    """Return the spans of `text` as a paragraph; None where it is something else, or more than that."""
+    """Return the spans of `text` if it is exactly one paragraph, otherwise None."""
     tokens = _parser().parse(text)
     if [token.type for token in tokens] != ["paragraph_open", "inline", "paragraph_close"]:
         return None
@@ -123,7 +123,7 @@ class _Walk:
         return lines
 
     def _close(self, index: int) -> int:
-        """Return the index of the token that ends the block begun at `index`."""
+        """Return the index of the token that closes the block opened at `index`."""
         token = self.tokens[index]
         if token.nesting != 1:
             return index
@@ -200,7 +200,7 @@ class _Walk:
         return lines
 
     def _take_task(self, index: int) -> str:
-        """Return the box of a task item, taken off its text; nothing where it is none."""
+        """Remove the checkbox of a task item from its text and return it; empty for any other item."""
         inline = self.tokens[index + 2] if self.tokens[index + 1].type == "paragraph_open" else None
         if inline is None or not inline.children or inline.children[0].type != "text":
             return ""
@@ -241,7 +241,7 @@ _COLUMN_GAP = 3
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells as spans; every row has as many as `header`, and `aligns` too."""
+    """A table of cells as spans. Every row, and `aligns`, has as many elements as `header`."""
 
     header: list[Cell]
     rows: list[list[Cell]]
@@ -250,7 +250,7 @@ class Table:
 
 
 def render_table(table: Table, width: int) -> list[Line]:
-    """Return `table` in rows of at most `width` cells."""
+    """Return the rows of `table`, each at most `width` terminal cells wide."""
     widths = fit([_column_width(table, column) for column in range(len(table.header))], width)
     if widths is None:
         return _records(table, width)
@@ -263,7 +263,10 @@ def render_table(table: Table, width: int) -> list[Line]:
 
 
 def fit(wanted: Sequence[int], width: int) -> list[int] | None:
-    """Return column widths that fit `width`: the widest give way first. None where columns would be too narrow."""
+    """Return column widths that fit into `width`, shrinking the widest columns first; None if they get too narrow.
+
+    Example: `fit([30, 10], 33)` is `[20, 10]`, because the gap between two columns takes 3 cells.
+    """
     room = width - _COLUMN_GAP * (len(wanted) - 1)
     if room < sum(min(cells, _MIN_COLUMN_CELLS) for cells in wanted):
         return None
@@ -288,7 +291,7 @@ def _column_width(table: Table, column: int) -> int:
 
 
 def _table_row(table: Table, cells: Sequence[Cell], widths: Sequence[int]) -> list[Line]:
-    """Return one row of the table: its cells side by side, as high as the highest."""
+    """Return one row of the table, as high as its highest cell."""
     columns = [wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
     separator: Span = (" │ ", over(table.base, "rule"))
     lines: list[Line] = []
@@ -310,7 +313,7 @@ def _padding(room: int, align: Align) -> tuple[int, int]:
 
 
 def _records(table: Table, width: int) -> list[Line]:
-    """Return every row as its cells under one another, each after the name of its column."""
+    """Return each row as a record: one line for each cell, after the name of its column."""
     lines: list[Line] = []
     for row in table.rows or [[[] for _ in table.header]]:
         if lines:
@@ -327,7 +330,7 @@ _ADDRESS = re.compile(r"https?://[^\s<>\"'`|]*[^\s<>\"'`|.,:;!?)\]}*_]")
 
 
 def inline_spans(tokens: Sequence[Token], base: Ink) -> list[Span]:
-    """Return the text of inline `tokens` over `base`; a hard break is a newline in the text."""
+    """Return the spans of inline `tokens`, painted over `base`; a hard break is a newline in the text."""
     spans: list[Span] = []
     inks = [base]
     links: list[tuple[str, int]] = []
@@ -378,7 +381,7 @@ def _add_text(spans: list[Span], text: str, paint: Ink) -> None:
 
 
 def _target(label: str, target: str, base: Ink) -> list[Span]:
-    """Return the target of a link as it has to be shown after `label`, nothing where the label already is it."""
+    """Return the spans that show a link's target after `label`; none if the label is the target."""
     shown = tidy(target)
     if label.rstrip("/") == shown.removeprefix("mailto:").rstrip("/") or not shown:
         return []

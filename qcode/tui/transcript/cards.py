@@ -1,7 +1,7 @@
-"""The card of a tool call: its argument, its state and its result, folded to head and tail.
+"""The card of a tool call: its argument, its state, and its output folded to head and tail.
 
-`CardUpdate` is a change of one, and `TranscriptView` what the presenter, the lines of the shell and a replay write to.
-`main_argument` and `plan_of` put a call into one line; they are pure.
+`CardUpdate` is a change of a card. `TranscriptView` is the interface that the presenter, shell lines and a replay write
+to. `main_argument` and `plan_of` summarize a call; they are pure.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _HEAD, _TAIL = 3, 5
 _DIFF_HEAD, _DIFF_TAIL = 24, 6
 _ARGUMENT_ROWS = 3
 _ROWS_PER_LINE = 2
-# More than that are looked at in vain: combining marks take no cell, but nothing that is read has so many.
+# Combining marks take no cell, but legible text has fewer characters per cell than this; the rest is not measured.
 _CHARACTERS_PER_CELL = 8
 _SHORTEST_FOLD = 2
 _INDENT: Span = ("  ", ink())
@@ -57,10 +57,10 @@ _LONG = 3.0
 
 @values.dataclass(frozen=True, slots=True)
 class CardUpdate:
-    """A change of a card. None leaves a field as it is.
+    """A change of a card. A field that is None stays unchanged.
 
-    `output` replaces the output so far, `append` is added to it, `diff` is a unified diff. `detail` is added to the
-    long form, which the unfolded card shows instead of the output. `hint` is shown while the call runs long.
+    `output` replaces the output, `append` is added to it, `diff` is a unified diff. `detail` is added to the text that
+    the unfolded card shows instead of the output. `hint` is shown if the call runs for several seconds.
     """
 
     state: CardState | None = None
@@ -74,7 +74,7 @@ class CardUpdate:
 
 
 class TranscriptView(Protocol):
-    """What shows the conversation: the transcript widget, or the linear view."""
+    """A view of the conversation: the transcript widget, or the linear view."""
 
     def add_user(self, text: str) -> None: ...
     def append_text(self, text: str) -> None: ...
@@ -89,7 +89,7 @@ class TranscriptView(Protocol):
 
 
 class Card(Foldable):
-    """One tool call. `state` is set through `change` only."""
+    """The card of one tool call. `state` changes only through `change`."""
 
     def __init__(self, name: str, argument: str, clock: Callable[[], float]) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ class Card(Foldable):
         return _SLOTS.get(self.state, f"card-{self.state}")
 
     def _status(self) -> str:
-        """Return how it stands, in words: state, time where it matters, summary."""
+        """Return the status text: state, elapsed time if notable, summary."""
         parts = [_WORDS[self.state]] if self.state in _WORDS else []
         if self.state == "running" and self._begun is not None:
             seconds = self._clock() - self._begun
@@ -180,7 +180,7 @@ class Card(Foldable):
         return " · ".join(parts)
 
     def _title(self, width: int) -> list[Line]:
-        """Return icon, name and argument, then the status: on the same row where there is room, else below."""
+        """Return icon, name and argument, and the status on the same row if it fits, otherwise below."""
         icon: Span = (f"{_ICONS[self.state]} ", ink(self._slot()))
         spans: list[Span] = [(self._name, ink("card-title"))]
         if self._argument:
@@ -200,7 +200,7 @@ class Card(Foldable):
         return lines + prefix(wrap([(status, paint)], max(1, width - 2)), _INDENT, _INDENT)
 
     def _source(self) -> tuple[list[str], str]:
-        """Return the complete lines of what the unfolded card shows, and the line that is not complete."""
+        """Return the complete lines of the unfolded card, and its incomplete last line."""
         return (self._long, self._long_rest) if self._long or self._long_rest else (self._output, self._rest)
 
     def _output_rows(self, width: int) -> list[Line]:
@@ -223,7 +223,7 @@ class Card(Foldable):
         return prefix(rows, _GUTTER, _GUTTER)
 
     def _all_rows(self, source: Sequence[str], width: int) -> list[list[Line]]:
-        """Return the rows of every line; those of complete lines are kept, so that output costs what comes new."""
+        """Return the rows of every line. Rows of complete lines are cached, so the cost depends only on new output."""
         kept = self._unfolded_rows
         if width != self._unfolded_width:
             kept.clear()
@@ -232,7 +232,7 @@ class Card(Foldable):
         return [*kept, *(self._output_line(text, width) for text in source[len(kept) :])]
 
     def _output_line(self, text: str, width: int) -> list[Line]:
-        """Return the rows of one line of output, as a terminal would show it: after its last carriage return."""
+        """Return the rows of one line of output. As in a terminal, a carriage return overwrites the text before it."""
         shown = keep_tabs(text.rstrip("\r").rpartition("\r")[2])
         if not self.is_unfolded:
             shown = shown[: width * _ROWS_PER_LINE * _CHARACTERS_PER_CELL]
@@ -255,7 +255,7 @@ def _fold_line(count: int, noun: str) -> Line:
 
 
 def _cropped(line: Line, width: int) -> Line:
-    """Return `line` with an ellipsis at its end, in its last ink."""
+    """Return `line` cut to make room for an ellipsis in its last ink."""
     kept = len(crop(line.text + "…", width)) - 1
     spans: list[Span] = []
     for text, paint in line.spans:
@@ -270,12 +270,12 @@ _MAIN_ARGUMENTS = ("command", "path", "file_path", "pattern", "query", "url", "n
 
 
 def plan_of(call: ToolCall) -> str:
-    """Return the plan that a call hands in, as Markdown; empty for every other call."""
+    """Return the Markdown plan of an `exit_plan_mode` call; empty for other calls."""
     return _argument_text((parse_object(call.arguments) or {}).get("plan")) if call.name == EXIT_PLAN_MODE else ""
 
 
 def main_argument(call: ToolCall, limit: int = 400) -> str:
-    """Return the argument that matters on one line, nothing in it invisible; empty if the call has none."""
+    """Return the main argument of a call on one line, with invisible characters escaped; empty if it has none."""
     plan = plan_of(call).strip()
     if plan:
         return shown_line(plan.partition("\n")[0].lstrip("# "), limit)

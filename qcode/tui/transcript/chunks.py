@@ -1,17 +1,21 @@
-"""Cut streaming Markdown into chunks that are rendered once, and render the growing one at a constant cost.
+"""Splits streaming Markdown into chunks that are rendered once, and renders the growing chunk at a constant cost.
 
-A chunk is a top-level fenced block, a list item, or text between blank lines. Its end depends on complete lines before
-it only, so streamed text is cut exactly like text that comes at once. A long chunk that still grows is divided where
-that most likely changes nothing; the rows of the finished chunk, rendered as a whole, replace the guess.
+A chunk is a top-level fenced block, a list item, or the text between blank lines. Its end depends only on complete
+lines, so streamed text is split exactly like complete text. Example: "# Title\\n\\nSome text\\n- one\\n- two" has the
+chunks "# Title", "Some text", "- one" and "- two".
+
+A long chunk that still grows is divided at a place that most likely changes nothing. When it is finished, it is
+rendered as a whole, which replaces the guess.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from qcode.tui.transcript.line import PLAIN, Line, Span, wrap
+from qcode.values import dataclass
 
 _TOP_LEVEL_FENCE = re.compile(r"( {0,3})(`{3,}(?=[^`]*$)|~{3,})(.*)")
 _TOP_LEVEL_ITEM = re.compile(r"( {0,3})(?:([-*+])|(\d{1,9})[.)])(?:\s+(\S)|\s*$)")
@@ -21,10 +25,11 @@ _HEADING = re.compile(r" {0,3}#{1,6}(?:\s|$)")
 
 @dataclass(slots=True)
 class Chunk:
-    """Some lines of the source. `has_gap`: a blank line came before it.
+    """Consecutive lines of the source. `has_gap`: a blank line precedes the chunk.
 
-    `fence` is the opening mark of a code chunk, empty for prose; then `indent` and `info` are its own, too. `number` is
-    what the first item shows where the chunk is an ordered list, `written` the number in the source.
+    `fence` is the opening marker of a code chunk, with its `indent` and `info` string; it is empty for prose. `number`
+    is the number that the first item of an ordered list shows, `written` is its number in the source. `is_over`: the
+    next line cannot belong to the chunk.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -42,7 +47,7 @@ class Chunk:
         return bool(self.fence)
 
     def closes(self, line: str) -> bool:
-        """Whether `line` is the end of this code chunk."""
+        """Return whether `line` closes this code chunk."""
         mark = line.strip()
         is_mark = len(mark) >= len(self.fence) and mark == self.fence[0] * len(mark)
         return is_mark and len(line) - len(line.lstrip(" ")) <= 3 and not line.lstrip(" ").startswith("\t")
@@ -51,12 +56,12 @@ class Chunk:
         self.lines.append(undent(line, self.indent) if self.is_code else line)
 
     def longer(self, line: str) -> Chunk:
-        """Return what this chunk is with one more line."""
+        """Return a copy of this chunk with one more line."""
         return replace(self, lines=[*self.lines, undent(line, self.indent) if self.is_code else line])
 
 
 class Splitter:
-    """Takes complete lines; `open` is the chunk being written, None between chunks."""
+    """Splits complete lines into chunks. `open` is the chunk that still grows, None between chunks."""
 
     def __init__(self) -> None:
         self.open: Chunk | None = None
@@ -64,7 +69,7 @@ class Splitter:
         self._blank = False
 
     def feed(self, line: str) -> Chunk | None:
-        """Take one line without its end; return the chunk that is complete because of it."""
+        """Add one line, without its line break; return the chunk that it completes, None if there is none."""
         chunk = self.open
         if chunk is not None and chunk.is_code:
             if not chunk.closes(line):
@@ -95,7 +100,7 @@ class Splitter:
         return chunk
 
     def begin(self, line: str) -> Chunk | None:
-        """Return the chunk that `line`, which is not blank, would begin; None where it belongs to the open one."""
+        """Return the chunk that the non-blank `line` would start; None if it belongs to the open chunk."""
         chunk = self.open
         if chunk is not None and chunk.is_code:
             return None
@@ -118,7 +123,7 @@ class Splitter:
         return begun
 
     def _ends(self, chunk: Chunk, line: str, indent: int) -> bool:
-        """Whether `line` ends the open prose `chunk`."""
+        """Return whether `line` ends the open prose `chunk`."""
         if chunk.is_over:
             return True
         if self._blank and indent <= (0 if chunk.is_list else 3):
@@ -133,7 +138,7 @@ class Splitter:
         return bool(item.group(4)) and item.group(3) in (None, "1")
 
     def _number(self, written: int) -> int:
-        """Return what an item shows: its own number, or the next one where the source repeats the number before."""
+        """Return the number that an item shows: as written, or one more if the source repeats a number ("1. 1. 1.")."""
         last = self.open or self._before
         if last is not None and last.number is not None and last.written == written:
             return last.number + 1
@@ -141,19 +146,19 @@ class Splitter:
 
 
 def undent(line: str, indent: int) -> str:
-    """Return `line` without up to `indent` spaces at its start."""
+    """Remove up to `indent` leading spaces from `line`."""
     return line[min(indent, len(line) - len(line.lstrip(" "))) :]
 
 
 STEP = 800
-"""Characters of the end that stay open at least."""
+"""At least this many characters at the end of a growing chunk are rendered again with each frame."""
 
 _LATEST = 4
 _NESTED_ITEM = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])\s+\S")
 _NESTED_FENCE = re.compile(r"(?:\s|>|[-*+] |\d{1,9}[.)] )*(`{3,}|~{3,})")
 _QUOTE = re.compile(r"\s*>[\s>]*")
 _TABLE_RULE = re.compile(r"\s*+\|?\s*+:?-++:?\s*+(?:\|\s*+:?-++:?\s*+)*+\|?\s*")
-# The first character stays on this side; what begins the other side must not read as the start of a block.
+# The matched character stays before the division; the text after it must not look like the start of a block.
 _BETWEEN_WORDS = re.compile(r"\w(?=\s+[^\W\d_])")
 _BEFORE_WORD = re.compile(r"\S(?=\s+[^\W\d_])")
 _INSIDE_WORD = re.compile(r"\w(?=[^\W\d_])")
@@ -164,7 +169,11 @@ Paragraph = Callable[[str], "list[Span] | None"]
 
 
 class GrowingLines:
-    """The rows of lines that belong together: list, quote, table. `blocks` renders some of them on their own."""
+    """The rows of a long list, quote or table that still grows. `blocks` renders a part of its lines.
+
+    The lines before a cut are rendered once. The lines after it are rendered with a context: the lines above that give
+    them their meaning, such as the header of a table; the rows of the context are then dropped.
+    """
 
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
@@ -174,7 +183,7 @@ class GrowingLines:
         self._context_rows = 0
 
     def grow(self, lines: Sequence[str]) -> list[Line]:
-        """Return the rows of `lines`, which go on from those of the call before, as their last one may."""
+        """Return the rows of `lines`: those of the last call, with lines added, and the last line possibly longer."""
         while (cut := self._cut(lines)) is not None:
             self._rows += self._render(lines[self._done : cut])
             self._done = cut
@@ -194,7 +203,7 @@ class GrowingLines:
         return rows + (self._context[-1] == "" and not is_after_blank)
 
     def _cut(self, lines: Sequence[str]) -> int | None:
-        """Return the line before which the open end is to be divided, None while it is short."""
+        """Return the index of the line before which the open end can be divided, None while it is short."""
         size = 0
         latest = None
         for index in range(len(lines) - 1, self._done, -1):
@@ -213,7 +222,7 @@ class GrowingLines:
 
 
 def context_of(lines: Sequence[str], at: int) -> list[str]:
-    """Return the lines above `at` that say what the lines from there on are: items, a table's head, an open fence."""
+    """Return the lines above `at` that the lines after it depend on: list items, a table's header, an open fence."""
     if len(lines) > 1 and "|" in lines[0] and _TABLE_RULE.fullmatch(lines[1]):
         return list(lines[:2])
     context: list[str] = []
@@ -228,14 +237,14 @@ def context_of(lines: Sequence[str], at: int) -> list[str]:
         return context if opening in context else [*context, opening]
     quoted = _QUOTE.match(lines[at - 1])
     if not context and quoted is not None and not lines[at - 1][quoted.end() :].strip():
-        # A blank line counts only between two blocks.
+        # A blank line is shown only between two blocks, so a block is put before it.
         return [f"{quoted[0]} x", lines[at - 1]]
-    # Also after a blank line: a list that begins with another number than 1 must not follow on text.
+    # The blank line is needed: a list that starts with a number other than 1 cannot directly follow text.
     return [*context, ""] if context else []
 
 
 def _open_fence(lines: Sequence[str]) -> str:
-    """Return the line that opened the fence which is open after `lines`, empty where none is."""
+    """Return the opening line of the fence that is open after `lines`, empty if none is."""
     opening = fence = ""
     for line in lines:
         mark = _NESTED_FENCE.match(line)
@@ -251,7 +260,7 @@ def _indent(line: str) -> int:
 
 
 class GrowingParagraph:
-    """The rows of one long paragraph. `spans_of` reads text as one, None where it is something else, too."""
+    """The rows of one long paragraph that still grows. `spans_of` parses a text, None if it is not one paragraph."""
 
     def __init__(self, width: int, spans_of: Paragraph) -> None:
         self._width = width
@@ -262,7 +271,7 @@ class GrowingParagraph:
         self._joint: str | None = None
 
     def grow(self, source: str) -> list[Line] | None:
-        """Return the rows of `source`, which begins like the one before; None where it is no paragraph any more."""
+        """Return the rows of `source`, which extends the last one; None if it is no longer one paragraph."""
         while len(source) - self._at > 2 * STEP:
             if not self._settle(source):
                 break
@@ -270,7 +279,7 @@ class GrowingParagraph:
         return None if spans is None else self._rows + self._wrap(spans, source)
 
     def _settle(self, source: str) -> bool:
-        """Wrap what is complete for good; return whether the open end became shorter."""
+        """Wrap the complete part for the last time; return whether the open end became shorter."""
         cut = _place_before(source, self._at, len(source) - STEP)
         if cut is None:
             return False
@@ -287,7 +296,7 @@ class GrowingParagraph:
         return True
 
     def _wrap(self, spans: list[Span], source: str) -> list[Line]:
-        """Return the rows of the open end; its first one goes on with the last one before it."""
+        """Return the rows of the open end; its first row continues the last row before it."""
         between: list[Span] = []
         if self._at and source[self._at].isspace():
             between = [("\n" if source.startswith("  \n", self._at) else " ", PLAIN)]
@@ -297,7 +306,7 @@ class GrowingParagraph:
 
 
 def _place_before(source: str, start: int, end: int) -> int | None:
-    """Return the last good place to divide: a space between words, else one before a word, else inside a word."""
+    """Return the last place to divide, preferring a space between words, then a space before a word."""
     for pattern in (_BETWEEN_WORDS, _BEFORE_WORD, _INSIDE_WORD):
         found = [match.start() + 1 for match in pattern.finditer(source, start, end)]
         if found:

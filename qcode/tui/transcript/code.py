@@ -1,7 +1,7 @@
-"""Fenced code: highlighted with Pygments, laid out on a band of its own.
+"""Fenced code: highlighted with Pygments and laid out on a coloured band.
 
-A block that is being written is highlighted line by line with the lexer's state kept, so that its cost is linear; a
-finished one is highlighted as a whole, once. Pygments is loaded with the first block that names a language.
+A growing block is highlighted line by line and the lexer's state is kept, so the cost is linear. A finished block is
+highlighted once as a whole. Pygments is imported with the first block that names a language.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BAND = ink("code-block")
 _LABEL = ink("code-block", "code-label")
 _MARGIN: Span = (" ", BAND)
 Token = tuple[int, Any, str]
-# What a lexer may raise over code that was cut anywhere, or over a state it cannot go on from; no colours then.
+# A lexer may raise these for code that is cut anywhere, or for a state it cannot resume; the code is then plain.
 _LEXER_FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _LONGEST_LINE = 2_000
 _LONGEST_BLOCK = 200_000
@@ -45,7 +45,7 @@ _SLOTS = {
 
 
 class Highlighter:
-    """Colours for the lines of one block of code; without a known language there are none."""
+    """Highlights the lines of one code block; they stay plain if the language is unknown."""
 
     def __init__(self, language: str) -> None:
         self._lexer = _lexer(language)
@@ -53,14 +53,14 @@ class Highlighter:
         self._stack = ["root"]
 
     def whole(self, lines: Sequence[str]) -> list[list[Span]]:
-        """Return every line of a finished block."""
+        """Return all lines of a finished block as spans."""
         text = "\n".join(lines) + "\n"
         if not self._is_fit(lines) or len(text) > _LONGEST_BLOCK:
             return [_plain(line) for line in lines]
         return _by_line(self._read(text), lines)
 
     def more(self, lines: Sequence[str]) -> list[list[Span]]:
-        """Return the next lines of a block being written, all of them complete."""
+        """Return the next complete lines of a growing block as spans."""
         if not self._is_fit(lines) or len(self._text) > _LONGEST_BLOCK:
             return [_plain(line) for line in lines]
         if self._is_resumable:
@@ -72,7 +72,7 @@ class Highlighter:
 
     @property
     def _is_resumable(self) -> bool:
-        """Whether the lexer is nothing but rules and states, so that it can go on where it stopped."""
+        """Whether the lexer has only rules and states, so that it can resume where it stopped."""
         return type(self._lexer).get_tokens_unprocessed is _lexing().RegexLexer.get_tokens_unprocessed
 
     def _read(self, text: str) -> list[Token]:
@@ -82,7 +82,7 @@ class Highlighter:
             return []
 
     def _resume(self, text: str) -> list[Token]:
-        """Return the tokens of `text` as it follows the text before."""
+        """Return the tokens of `text`, lexed as the continuation of the text before."""
         context = _lexing().LexerContext(self._text + text, len(self._text), list(self._stack))
         try:
             tokens = list(_lexing().ExtendedRegexLexer.get_tokens_unprocessed(self._lexer, context=context))
@@ -93,7 +93,7 @@ class Highlighter:
 
 
 class CodeBlock:
-    """The rows of one block of code at one width, while it grows and when it is finished."""
+    """The rows of one code block at one width, while it grows and after it is finished."""
 
     def __init__(self, language: str, width: int) -> None:
         self._language = tidy(language).strip().split(" ")[0]
@@ -103,9 +103,9 @@ class CodeBlock:
         self._rows: list[Line] = []
 
     def grow(self, source: Sequence[str]) -> list[Line]:
-        """Return the rows of a block that is still open; `source` goes on from the one before, as its last line may.
+        """Return the rows of an open block. `source` extends the last one; its last line may be incomplete.
 
-        That line has no colours yet.
+        The last line is not highlighted yet.
         """
         done = len(self._kept)
         if self._kept != list(source[:done]):
@@ -137,7 +137,7 @@ class CodeBlock:
 
 @lru_cache(maxsize=1)
 def _lexing() -> Any:  # noqa: ANN401  Pygments ships no types
-    """Return the module of Pygments with the classes of lexers."""
+    """Return the Pygments module with the lexer classes."""
     import pygments.lexer  # type: ignore[import-untyped]  # Pygments ships no types
 
     return pygments.lexer
@@ -145,7 +145,7 @@ def _lexing() -> Any:  # noqa: ANN401  Pygments ships no types
 
 @lru_cache(maxsize=64)
 def _lexer(language: str) -> Any:  # noqa: ANN401  Pygments ships no types
-    """Return the lexer of a language, None where it has none."""
+    """Return the lexer of a language, None if Pygments has none."""
     if not language:
         return None
     from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]  # Pygments ships no types
@@ -170,7 +170,7 @@ def _plain(line: str) -> list[Span]:
 
 
 def _by_line(tokens: Iterable[Token], lines: Sequence[str]) -> list[list[Span]]:
-    """Return the tokens of `lines` as spans line by line; a line that the tokens do not spell stays plain."""
+    """Return the tokens as spans for each line; a line stays plain if its tokens do not add up to its text."""
     rows: list[list[Span]] = [[]]
     for text, paint in _pieces(tokens):
         if text == "\n":

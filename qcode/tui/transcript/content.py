@@ -1,6 +1,6 @@
-"""What was said, in order, and what of it is still being said. Knows nothing of screens, sizes or scrolling.
+"""The entries of the transcript in order, and which of them are live. Knows nothing of screens, sizes or scrolling.
 
-The live blocks are those since the last `settle`: text, thinking, and cards of calls that are still being written.
+The live blocks are those since the last `settle`: text, reasoning, and cards of calls that are still being received.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from qcode.tui.transcript.entries import Entry, Foldable, Held, Mark, Passage, P
 from qcode.tui.transcript.line import ink
 
 if TYPE_CHECKING:
+    from qcode.protocol.events import Level
     from qcode.tui.transcript.cards import Card, CardUpdate
 
-Level = Literal["info", "warning", "error"]
 Thoughts = Literal["folded", "expanded", "hidden"]
 
 _NOTICE_MARKS = {"info": "• ", "warning": "! ", "error": "✗ "}
 
 
 class Content:
-    """The entries of a transcript. `take_changed` says from where on the layout has to look again.
+    """The entries of a transcript. `take_changed` returns the first entry that must be laid out again.
 
-    While a reply is written anew, `held` is what is left of its old text; the new attempt stands before it, from the
-    index `held_at` on. `arrivals` counts what has come, so that somebody who reads elsewhere can be told. With
-    `folds_at_once` False thinking that ends stays open, because somebody may be reading it.
+    While a new attempt replaces a reply, `held` is the rest of the old text; the new attempt precedes it, starting at
+    the index `held_at`. `arrivals` counts additions, for the label that reports new text below. With
+    `folds_at_once` False, finished reasoning stays unfolded, because the user may be reading it.
     """
 
     def __init__(self, clock: Callable[[], float], thinking: Thoughts = "folded") -> None:
@@ -48,13 +48,13 @@ class Content:
         self._goes_on = False
 
     def take_changed(self) -> int | None:
-        """Return the index of the first entry changed since the last call, None where nothing was."""
+        """Return the index of the first entry changed since the last call, None if none was."""
         changed, self._changed = self._changed, None
         return changed
 
     @property
     def has_moved(self) -> bool:
-        """Whether entries were taken away or put between others since the last `take_moved`."""
+        """Whether entries were removed or inserted between others since the last `take_moved`."""
         return self._has_moved
 
     def take_moved(self) -> bool:
@@ -88,7 +88,7 @@ class Content:
         self._touch(self._text)
 
     def append_reasoning(self, text: str) -> None:
-        """Open or go on with thinking. Text after it is a block of its own, unless a mark said that it goes on."""
+        """Start or extend reasoning. Text after it starts a new block, unless a mark said that the text continues."""
         if not text or self.thinking == "hidden":
             return
         if not self._goes_on:
@@ -101,7 +101,7 @@ class Content:
         self._touch(self._thinking)
 
     def add_mark(self, text: str) -> None:
-        """Put a mark into the live text, which then goes on below it; a row of its own where there is none."""
+        """Add a mark inside the live text, which continues below it, or as a separate row if there is no live text."""
         if self._text is None:
             self._add(Mark(text), gap=0)
             return
@@ -120,7 +120,7 @@ class Content:
         self._forget_live()
 
     def restart(self, label: str) -> None:
-        """The live blocks become old text, which the new attempt replaces row by row."""
+        """Turn the live blocks into old text, which the new attempt replaces row by row."""
         at, old = self._take_live()
         if not old:
             self._add(Mark(label), gap=0)
@@ -130,7 +130,7 @@ class Content:
         self._note(at)
 
     def restore(self, text: str, reasoning: str = "") -> None:
-        """Put this in the place of the live blocks; it is live itself."""
+        """Replace the live blocks with this text, which is live in turn."""
         at, _ = self._take_live()
         if reasoning and self.thinking != "hidden":
             thinking = Thinking(self._clock())
@@ -145,17 +145,17 @@ class Content:
             self._add_live(self._text, at)
 
     def end_hold(self) -> None:
-        """Take what is left of the old text away."""
+        """Remove the rest of the old text."""
         if self.held is not None:
             self._remove(self.held)
             self.held = None
 
     def add_card(self, call_id: str, name: str, argument: str) -> None:
-        """Add a card, in the state `waiting`. A later call with the same id gets a card of its own."""
+        """Add a card in the state `waiting`. A later call with the same id gets a new card."""
         self._end_thinking()
         self._text = None
         self._goes_on = False
-        # Loaded with the first call: the first paint has none.
+        # Imported with the first call, because the first paint needs no card.
         from qcode.tui.transcript.cards import Card
 
         card = Card(name, argument, self._clock)
@@ -163,7 +163,7 @@ class Content:
         self._add(card, at=None if self.held is None else self.entries.index(self.held))
 
     def update_card(self, call_id: str, update: CardUpdate) -> None:
-        """Change a card; one that went with its attempt is ignored. Raise `ValueError` for a state that is none."""
+        """Change a card, unless it was removed with its attempt. Raise `ValueError` for an unknown state."""
         from qcode.tui.transcript.cards import STATES
 
         if update.state is not None and update.state not in STATES:
@@ -181,7 +181,7 @@ class Content:
         self._touch(card)
 
     def tick(self) -> None:
-        """Bring the times of running cards up to date."""
+        """Update the elapsed time on running cards."""
         for card in self._running:
             card.touch()
             self._touch(card)
@@ -200,7 +200,7 @@ class Content:
         self._touch(entry)
 
     def fold_late(self) -> None:
-        """Fold the thinking that stayed open for somebody who was reading."""
+        """Fold the reasoning that stayed unfolded while the user was reading."""
         for thinking in self._late_folds:
             thinking.unfold(self.is_unfolded)
             self._touch(thinking)
@@ -219,7 +219,7 @@ class Content:
         self._touch(thinking)
 
     def _take_live(self) -> tuple[int, list[Entry]]:
-        """Remove the live blocks, and what a restart before this one left; return where they began, and them."""
+        """Remove the live blocks and the rest of an earlier restart; return their first index, and the blocks."""
         old = [*self._live, *([self.held] if self.held is not None else [])]
         at = min((self.entries.index(entry) for entry in old), default=len(self.entries))
         self._cards = {call_id: card for call_id, card in self._cards.items() if card not in old}
@@ -260,7 +260,7 @@ class Content:
         self._note(self._index(entry))
 
     def _index(self, entry: Entry) -> int:
-        """Return where `entry` is; what changes is near the end."""
+        """Return the index of `entry`, searching from the end, where most changes happen."""
         index = len(self.entries) - 1
         while self.entries[index] is not entry:
             index -= 1

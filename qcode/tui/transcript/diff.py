@@ -1,15 +1,15 @@
-"""A unified diff as rows with line numbers, and the words that changed inside lines that changed."""
+"""Renders a unified diff as rows with line numbers, and marks the words that changed inside a line."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
 
 from qcode.text.diff import diff_lines
 from qcode.tui.transcript.line import Line, Span, crop, ink, prefix, tidy, wrap
+from qcode.values import dataclass
 
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 _LONGEST_LINE = 600
@@ -21,9 +21,9 @@ _SIGN = {"add": "+", "remove": "-", "same": " "}
 
 @dataclass(slots=True)
 class Row:
-    """One line of a diff. `number` is its line in the new file, of a removed line in the old one.
+    """One line of a diff. `number` is its line in the new file, or in the old file for a removed line.
 
-    `changed` are the character ranges that differ from the line it replaces or that replaces it.
+    `changed` are the character ranges that differ from the line on the other side of the change.
     """
 
     kind: Kind
@@ -33,7 +33,7 @@ class Row:
 
 
 def parse_diff(diff: str) -> list[Row]:
-    """Return the rows of a unified diff; a text that is none comes back as unchanged lines without numbers."""
+    """Return the rows of a unified diff; any other text is returned as unchanged lines without numbers."""
     rows: list[Row] = []
     for line in diff_lines(diff.removesuffix("\n").split("\n")):
         if line.kind == "outside":
@@ -47,7 +47,7 @@ def parse_diff(diff: str) -> list[Row]:
 
 
 def _outside(line: str) -> Iterator[Row]:
-    """Yield what a line between hunks shows: of the two lines with names only the new name, unless there is none."""
+    """Yield the row of a line between hunks: the new file name, or any text that is not a header."""
     if line.startswith("+++ ") and line != "+++ /dev/null":
         yield Row("file", tidy(line[4:].split("\t")[0]).removeprefix("b/"))
     elif not line.startswith(("--- ", "+++ ", "\\", "diff --git", "index ")) and line:
@@ -55,7 +55,7 @@ def _outside(line: str) -> Iterator[Row]:
 
 
 def _mark_words(rows: Sequence[Row]) -> None:
-    """Compare each removed line with the added line that stands at its place in the same change."""
+    """Compare each removed line with the added line at the same position of the change."""
     index = 0
     while index < len(rows):
         removed = _run(rows, index, "remove")
@@ -73,7 +73,7 @@ def _run(rows: Sequence[Row], start: int, kind: Kind) -> Sequence[Row]:
 
 
 def _solid(words: Sequence[str]) -> list[str]:
-    """Return what two lines have to share to be alike: indentation and gaps are the same everywhere."""
+    """Return the words without white space, which all lines share and which says nothing about similarity."""
     return [word for word in words if not word.isspace()]
 
 
@@ -95,7 +95,7 @@ def _range(words: Sequence[str], start: int, end: int) -> tuple[int, int]:
 
 
 def render_diff(rows: Sequence[Row], width: int) -> list[Line]:
-    """Return the rows of the screen; the name of a file is shown only where there are several."""
+    """Return screen rows. File names are shown only if the diff covers several files."""
     digits = len(str(max((row.number for row in rows), default=0)))
     has_names = sum(row.kind == "file" for row in rows) > 1
     lines: list[Line] = []

@@ -1,6 +1,6 @@
-"""What the transcript is made of: one entry per thing said, each of which knows its rows at a width.
+"""The entries of the transcript (prompts, replies, reasoning, notices), each of which computes its rows at a width.
 
-An entry is laid out only when its rows are asked for; until then its height is estimated. Cards are in `cards`.
+An entry is laid out only when its rows are needed; until then its height is an estimate. Cards are in `cards`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Item = tuple[Literal["text", "mark"], str]
 
 
 class Entry:
-    """Something in the transcript. `gap` rows above it are blank: the first of its rows, unless it has no others."""
+    """An entry of the transcript. Its first `gap` rows are blank, unless it has no other rows."""
 
     def __init__(self) -> None:
         self.gap = 0
@@ -40,53 +40,53 @@ class Entry:
         raise NotImplementedError
 
     def size(self) -> tuple[int, int]:
-        """Return characters and line breaks of the text, for an estimate."""
+        """Return the number of characters and line breaks of the text, for the estimated height."""
         return 0, 0
 
     def is_laid_out(self, width: int) -> bool:
         return self._is_current and self._width == width
 
     def update(self, width: int) -> int:
-        """Bring the rows up to date; return the index of the first row that may have changed."""
+        """Update the rows; return the index of the first row that may have changed."""
         if self.is_laid_out(width):
             return self.gap + len(self._lines)
         self._lines, self._width, self._is_current = self.lay_out(width), width, True
         return 0
 
     def touch(self) -> None:
-        """What is shown has changed."""
+        """Mark the rows as stale."""
         self._is_current = False
 
     def height(self, width: int) -> int:
-        """Return the number of rows, gap included: exact where the entry is laid out, a guess where it is not."""
+        """Return the number of rows, gap included: exact if the entry is laid out, otherwise an estimate."""
         if self.is_laid_out(width):
             return self._above + len(self._lines)
         characters, breaks = self.size()
         return self.gap + 1 + breaks + characters // max(1, width)
 
     def line(self, index: int, width: int) -> Line | None:
-        """Return a row as last laid out, although the text may have gone on since; None where no such row is."""
+        """Return a row as last laid out, even if the text has grown since; None if there is no such row."""
         if width != self._width or index - self._above >= len(self._lines):
             return None
         return BLANK if index < self._above else self._lines[index - self._above]
 
     def rows(self, width: int) -> list[Line]:
-        """Return all rows at `width`, up to date."""
+        """Return all current rows at `width`."""
         self.update(width)
         return self.shown_rows()
 
     def shown_rows(self) -> list[Line]:
-        """Return all rows as last laid out, at whatever width."""
+        """Return all rows as last laid out, at the width of that time."""
         return [BLANK] * self._above + self._lines
 
     @property
     def _above(self) -> int:
-        """The rows of the gap: none where there is nothing to be apart, as in a reply of white space."""
+        """The number of rows in the gap: 0 for an entry without rows, such as a reply of white space only."""
         return self.gap if self._lines else 0
 
 
 class Foldable(Entry):
-    """An entry that has a short form."""
+    """An entry with a short and a long form."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,11 +98,11 @@ class Foldable(Entry):
             self.touch()
 
     def source(self) -> str:
-        """Return all text that the long form shows, for a search to look into."""
+        """Return the text of the long form, for the search."""
         raise NotImplementedError
 
     def full_rows(self, width: int) -> list[Line]:
-        """Return the rows of the long form, gap included, without taking it."""
+        """Return the rows of the long form, gap included, without unfolding the entry."""
         was_unfolded, self.is_unfolded = self.is_unfolded, True
         try:
             lines = self.lay_out(width)
@@ -112,7 +112,7 @@ class Foldable(Entry):
 
 
 class Passage(Entry):
-    """Plain text that never changes: each paragraph in its ink, after a mark in the gutter."""
+    """Plain text that never changes, in one ink, with a mark in the gutter."""
 
     def __init__(self, text: str, paint: Ink, mark: str = "", mark_paint: Ink | None = None) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class Passage(Entry):
 
 
 class Prompted(Passage):
-    """What the person said."""
+    """A prompt of the user."""
 
 
 class Welcome(Entry):
@@ -144,7 +144,7 @@ class Welcome(Entry):
 
 
 def _hanging(text: str, paint: Ink, width: int) -> list[Line]:
-    """Return the rows of a line whose continuations stand below its text, not below its label or mark."""
+    """Return the rows of a line with a hanging indent: wrapped rows align with its text, not with its label."""
     label = _LABEL.match(text)
     head = label[0] if label is not None and len(label[0]) <= width // 3 else ""
     first, *others = wrap([(text[len(head) :], paint)], width - len(head))
@@ -159,7 +159,7 @@ def _mark_line(label: str, width: int) -> Line:
 
 
 class Mark(Entry):
-    """A thin line of its own, where there is no live text to put it into."""
+    """A thin labelled line between entries."""
 
     def __init__(self, label: str) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ class Mark(Entry):
 
 
 class Reply(Entry):
-    """Text of the model, live until `settle`. Marks stand where they were set, between rows, outside the text."""
+    """Text of the model, live until `settle`. Marks appear between rows where they were set and are not part of it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ class Reply(Entry):
         self._is_current = False
 
     def settle(self) -> None:
-        """The text is complete: what was fed piece by piece is kept as whole pieces."""
+        """End the text, and join its pieces to save memory."""
         if self._is_live:
             self._is_live = False
             self._is_current = False
@@ -200,7 +200,7 @@ class Reply(Entry):
         if self.is_laid_out(width):
             return self.gap + len(self._lines)
         if self._stream is None or width != self._width:
-            # What reads Markdown loads with the first reply: the first paint has none.
+            # The Markdown parser is imported with the first reply, because the first paint does not need it.
             from qcode.tui.transcript.markdown import MarkdownStream
 
             self._stream, self._fed, self._width = MarkdownStream(width), 0, width
@@ -224,7 +224,7 @@ class Reply(Entry):
 
 
 class Thinking(Foldable):
-    """Reasoning of the model: in full while it comes, one line with its duration afterwards."""
+    """Reasoning of the model: shown in full while it streams, then folded to one line with its duration."""
 
     def __init__(self, begun: float) -> None:
         super().__init__()
@@ -249,7 +249,7 @@ class Thinking(Foldable):
         self._is_current = False
 
     def finish(self, now: float) -> None:
-        """The thinking is over; later calls change nothing."""
+        """End the reasoning. Idempotent."""
         if self._seconds is None:
             self._seconds = now - self._begun
             self._parts = ["".join(self._parts)]
@@ -270,7 +270,7 @@ class Thinking(Foldable):
         for line in complete:
             self._lines += self._body(line, width)
         if len(self._rest) > _LONG_LINE:
-            # Of a line without an end only the last row can change.
+            # In a very long line only the last row can still change; the rows before it are kept.
             *rows, last = self._body(self._rest, width)
             self._lines += rows
             self._rest = last.text[last.lead :]
@@ -301,9 +301,10 @@ class Thinking(Foldable):
 
 
 class Held(Entry):
-    """The text of an attempt that was given up, dimmed, below the new attempt until that one is as long.
+    """The dimmed text of a superseded attempt, shown below the new attempt until the new one is as long.
 
-    Each row of the new attempt takes the place of one old row, so that nothing moves while it is rewritten.
+    Each row of the new attempt replaces one old row, so nothing moves while the reply is rewritten. Example: after 3
+    new rows over 10 old ones, the mark and old rows 5 to 10 follow.
     """
 
     def __init__(self, old: Sequence[Entry], label: str) -> None:
@@ -315,7 +316,7 @@ class Held(Entry):
         self._dimmed_width = 0
 
     def cover(self, rows: int, width: int) -> bool:
-        """Take away what `rows` new rows replace; return whether anything is left."""
+        """Drop the old rows that `rows` new rows replace; return whether any are left."""
         if rows != self._covered:
             self._covered = rows
             self.touch()
@@ -336,7 +337,7 @@ class Held(Entry):
 
 
 def _joined(items: Sequence[_Item]) -> list[_Item]:
-    """Return `items` with neighbouring pieces of text in one piece."""
+    """Return `items` with adjacent pieces of text joined."""
     result: list[_Item] = []
     for kind, group in groupby(items, key=itemgetter(0)):
         if kind == "text":

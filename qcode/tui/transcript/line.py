@@ -1,8 +1,8 @@
-"""Screen lines of the transcript: text with named inks, which `palette` turns into styles; wrapping by cells.
+"""Screen lines of the transcript: text with named inks, and wrapping by terminal cells.
 
-A change of theme therefore needs no new layout. Text is wrapped at words, between wide characters, and inside words
-that are too long for a row; `shorten` cuts a text of any origin to one row. Nothing here goes through markup, and
-nothing imports Textual or Rich styles.
+`palette` turns inks into styles, so a change of theme needs no new layout. Text is wrapped between words, between wide
+characters, and inside words that are longer than a row. `shorten` cuts foreign text to one row. No text is parsed as
+markup. Imports neither Textual nor Rich styles.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from rich.cells import cell_len, chop_cells
 from qcode.text.clean import clean, one_line
 
 TAB = 4
-# A tab on screen: cells that look like spaces and are copied as the one tab they are. From a private plane of Unicode.
+# A tab on screen is one head and several rest cells, from a private plane of Unicode: shown as spaces, copied as a tab.
 _TAB_HEAD, _TAB_REST = "\U0010ff09", "\U0010ff20"
 _SHOWN = {ord(_TAB_HEAD): " ", ord(_TAB_REST): " "}
 _WRITTEN = {ord(_TAB_HEAD): "\t", ord(_TAB_REST): ""}
 GAP_CLASS = rf"[\s{_TAB_HEAD}{_TAB_REST}]"
-"""What a regular expression has to take for white space in the text of lines."""
+"""The character class of white space in the text of lines, tabs on screen included."""
 
 
 class Ink(NamedTuple):
-    """How a piece of text looks: names of style slots, later ones on top, and the http(s) target of a link."""
+    """The look of a piece of text: names of style slots, later ones on top, and the http(s) target of a link."""
 
     slots: tuple[str, ...] = ()
     href: str = ""
@@ -51,7 +51,7 @@ def over(base: Ink, slot: str) -> Ink:
 
 
 def tidy(text: str) -> str:
-    """Return foreign text fit for the screen: cleaned, tabs as spaces, Unicode's own line ends as spaces."""
+    """Return foreign text ready for the screen: cleaned, with tabs and Unicode line separators as spaces."""
     text = clean(text)
     if text.isascii():
         return text.expandtabs(TAB) if "\t" in text else text
@@ -59,13 +59,13 @@ def tidy(text: str) -> str:
 
 
 def keep_tabs(text: str) -> str:
-    """Return foreign text fit for the screen like `tidy`, but with its tabs, for `spread`."""
+    """Return foreign text ready for the screen, like `tidy`, but with its tabs, for `spread`."""
     text = clean(text)
     return text if text.isascii() else text.replace("\u2028", " ").replace("\u2029", " ")
 
 
 def spread(spans: Sequence[Span]) -> list[Span]:
-    """Return the spans of one written line with its tabs as cells, up to the next stop; they are copied as tabs."""
+    """Return the spans of one source line with tabs expanded to the next tab stop; they are still copied as tabs."""
     if not any("\t" in text for text, _ in spans):
         return list(spans)
     column = 0
@@ -84,17 +84,17 @@ def spread(spans: Sequence[Span]) -> list[Span]:
 
 
 def shown(text: str) -> str:
-    """Return the text of a line as the terminal is given it."""
+    """Return the text of a line as it is sent to the terminal."""
     return text if text.isascii() else text.translate(_SHOWN)
 
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """One row of the screen, or less than a row.
+    """One row of the screen, or a part of one.
 
-    `lead` characters at its start are decoration (gutter, indent, padding), not text that was written. `joint` is
-    what stood in the source between the line before and this one where a wrap divided them, None at a real line
-    break. `fill` is the ink of the rest of the row. `is_mark`: the whole line is decoration.
+    The first `lead` characters are decoration (gutter, indent, padding) and are not copied. `joint` is the source text
+    between the line before and this one, if a wrap divided them (mostly a space); None at a real line break. `fill` is
+    the ink of the rest of the row. `is_mark`: the whole line is decoration.
     """
 
     spans: tuple[Span, ...] = ()
@@ -109,12 +109,12 @@ class Line:
 
     @property
     def width(self) -> int:
-        """Cells of the text, `fill` not counted."""
+        """The width of the text in cells, without `fill`."""
         return sum([cell_len(text) for text, _ in self.spans])
 
 
 def prefix(lines: Iterable[Line], first: Span, rest: Span) -> list[Line]:
-    """Return `lines` with decoration before them: `first` before the first one, `rest` before the others."""
+    """Return `lines` with decoration in front: `first` on the first line, `rest` on the others."""
     result: list[Line] = []
     mark = first
     for line in lines:
@@ -125,17 +125,17 @@ def prefix(lines: Iterable[Line], first: Span, rest: Span) -> list[Line]:
 
 
 def repaint(line: Line, paint: Ink) -> Line:
-    """Return `line` in one ink, whatever it was painted in."""
+    """Return `line` painted in a single ink."""
     return replace(line, spans=((line.text, paint),) if line.spans else (), fill=PLAIN)
 
 
 def join(lines: Sequence[Line]) -> str:
-    """Return what is shown, row by row."""
+    """Return the shown text, one row per line."""
     return "\n".join([shown(line.text).rstrip() for line in lines])
 
 
 def extract(lines: Sequence[Line], start: int = 0, end: int | None = None) -> str:
-    """Return the written text of `lines`: no decoration, wraps undone.
+    """Return the source text of `lines`: without decoration, and with wrapped lines joined.
 
     `start` is a character index into the first line, `end` into the last one.
     """
@@ -155,7 +155,7 @@ def extract(lines: Sequence[Line], start: int = 0, end: int | None = None) -> st
 
 
 def href_at(line: Line, index: int) -> str:
-    """Return where the link at a character of `line` leads, empty where there is none."""
+    """Return the target of the link at a character of `line`, empty if there is none."""
     for text, paint in line.spans:
         if index < len(text):
             return paint.href
@@ -174,7 +174,7 @@ Range = tuple[int, int, int]
 
 
 def clusters(text: str) -> Iterator[str]:
-    """Yield what must stay in one piece: a character with its combining marks, selectors and joined characters."""
+    """Yield grapheme clusters: a character with its combining marks, variation selectors and joined characters."""
     begin = 0
     for index in range(1, len(text)):
         character = text[index]
@@ -188,14 +188,15 @@ def clusters(text: str) -> Iterator[str]:
 
 @cache
 def _word() -> re.Pattern[str]:
-    """Return what finds words among wide characters; it is too large to be compiled where every text is plain."""
+    """Return the pattern of words with wide characters; large, so it is compiled only when a text needs it."""
     return re.compile(rf"[{_WIDE_CHARACTERS}][{_CLOSING}]* *|[^ {_WIDE_CHARACTERS}]+[{_CLOSING}]* *| +")
 
 
 def break_text(text: str, width: int) -> list[Range]:
-    """Return rows of one line of text as `(start, end, next)`: `text[end:next]` is the space a break swallowed.
+    """Wrap one line of text; return its rows as `(start, end, next)`.
 
-    A row is at most `width` cells, unless a single character is wider than that. There is always one row.
+    `text[end:next]` is the white space swallowed by the break. A row is at most `width` cells wide, unless a single
+    character is wider. There is at least one row. Example: `break_text("ab cd", 3)` is `[(0, 2, 3), (3, 5, 5)]`.
     """
     if cell_len(text) <= width:
         return [(0, len(text), len(text))]
@@ -222,7 +223,7 @@ def break_text(text: str, width: int) -> list[Range]:
 
 
 def break_cells(text: str, width: int) -> list[Range]:
-    """Return rows of one line of text cut at the width wherever that falls, for code: nothing is swallowed."""
+    """Wrap one line of code exactly at `width`, also inside words; no white space is swallowed."""
     if cell_len(text) <= width:
         return [(0, len(text), len(text))]
     edges = [0, *_cuts(text, width), len(text)]
@@ -230,7 +231,7 @@ def break_cells(text: str, width: int) -> list[Range]:
 
 
 def _cuts(text: str, width: int) -> list[int]:
-    """Return the indexes where `text` has to be cut, its ends not among them."""
+    """Return the indexes at which `text` must be cut, without its start and end."""
     if text.isascii():
         return list(range(max(1, width), len(text), max(1, width)))
     cuts: list[int] = []
@@ -246,7 +247,7 @@ def _cuts(text: str, width: int) -> list[int]:
 
 
 def wrap(spans: Sequence[Span], width: int, *, is_code: bool = False) -> list[Line]:
-    """Return the rows of `spans`; a newline in their text is a line break that stays."""
+    """Wrap `spans` into rows; a newline in their text is a real line break."""
     lines: list[Line] = []
     for written in _split_lines(spans):
         text = "".join([piece for piece, _ in written])
@@ -272,7 +273,7 @@ def _split_lines(spans: Sequence[Span]) -> list[list[Span]]:
 
 
 def _slice(spans: Sequence[Span], rows: Sequence[Range]) -> list[tuple[Span, ...]]:
-    """Cut `spans` at the edges of `rows`, in one pass."""
+    """Split `spans` at the boundaries of `rows`, in one pass."""
     result: list[tuple[Span, ...]] = []
     index = offset = 0
     for start, end, _ in rows:
@@ -293,7 +294,7 @@ def _slice(spans: Sequence[Span], rows: Sequence[Range]) -> list[tuple[Span, ...
 
 
 def crop(text: str, width: int) -> str:
-    """Return `text` in at most `width` cells, with an ellipsis where something was left off."""
+    """Return `text` in at most `width` cells, with an ellipsis if it was cut."""
     if cell_len(text) <= width:
         return text
     if width < 1:
@@ -308,7 +309,7 @@ def crop(text: str, width: int) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return cleaned `text` in at most `width` cells, with an ellipsis where something was left out."""
+    """Return cleaned `text` on one line of at most `width` cells, with an ellipsis if it was cut."""
     line = one_line(text)
     if cell_len(line) <= width:
         return line

@@ -1,7 +1,9 @@
-"""Markdown that streams: text in, screen lines out, everything that is complete rendered once.
+"""Streaming Markdown: text in, screen lines out. Complete chunks are rendered only once.
 
-Text that comes in pieces gives the same rows
-as the same text at once: pieces only ever decide when a row is shown, never what it is.
+Text that arrives in pieces gives the same rows as the same text at once; the pieces only decide when a row appears.
+
+Example: after `feed("# Title\\n\\nSome *te")` the heading is settled and the paragraph is open. `show` renders the open
+part; the next `feed` discards those rows and renders only the open part again.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from qcode.tui.transcript.chunks import Chunk, Splitter
 from qcode.tui.transcript.code import CodeBlock
 from qcode.tui.transcript.line import Line, crop, ink, keep_tabs, tidy
 
-# A line that so far is only the beginning of a mark: shown once it is clear what it marks.
+# A line that may still become a list item, a fence or a rule (such as "-" or "1.") is not shown until that is clear.
 _UNDECIDED = re.compile(r" {0,3}(?:[`~#*+=|>:-][`~#*+=|>: -]*+|\d{1,9}[.)]?) *")
 
 _MARK_RULE = 24
@@ -24,7 +26,7 @@ _MARK_RULE = 24
 class MarkdownStream:
     """The rows of a growing Markdown text at one width.
 
-    `settled` of `lines` will not change any more. `lines` is owned by the stream until `finish`.
+    The first `settled` of its `lines` are final. The stream owns `lines` until `finish`.
     """
 
     def __init__(self, width: int) -> None:
@@ -39,23 +41,23 @@ class MarkdownStream:
         self._marks: list[tuple[int, str]] = []
 
     def feed(self, text: str) -> None:
-        """Take more text; what it completes is in `lines` afterwards, the rest after `show`."""
+        """Add text. Rows of complete chunks are then in `lines`; call `show` for the rest."""
         del self.lines[self.settled :]
         *complete, self._rest = (self._rest + text).split("\n")
         for line in complete:
             self._take(line)
 
     def show(self) -> None:
-        """Bring the rows of the unfinished end up to date."""
+        """Update the rows of the unfinished end."""
         del self.lines[self.settled :]
         self.lines += self._with_marks(self._open_rows(), is_last=True)
 
     def mark(self, label: str) -> None:
-        """Put a thin line with `label` after what is shown so far; the text goes on below it, in the same block."""
+        """Insert a thin labelled line after the current rows; the text continues below it, in the same block."""
         self._marks.append((self._bare + len(self._open_rows()), label))
 
     def finish(self) -> None:
-        """The text is complete."""
+        """End the text and render its last chunk."""
         del self.lines[self.settled :]
         rest, self._rest = self._rest, ""
         if rest:
@@ -75,7 +77,7 @@ class MarkdownStream:
         self._next = None
 
     def _clean(self, line: str) -> str:
-        """Return a line of the source for the splitter: a block of code keeps its tabs."""
+        """Return a source line cleaned for the splitter; only code keeps its tabs."""
         chunk = self._splitter.open
         return keep_tabs(line) if chunk is not None and chunk.is_code else tidy(line)
 
@@ -88,7 +90,7 @@ class MarkdownStream:
         self._view = None
 
     def _open_rows(self) -> list[Line]:
-        """Return the rows of what is not settled: the open chunk and the line being written."""
+        """Return the rows of the open chunk and of the incomplete last line."""
         chunk = self._splitter.open
         rest = self._clean(self._rest)
         if not rest.strip() or _UNDECIDED.fullmatch(rest):
@@ -112,7 +114,7 @@ class MarkdownStream:
         return CodeBlock(chunk.info, self._width) if chunk.is_code else ProseView(self._width)
 
     def _rows(self, chunk: Chunk, view: CodeBlock | ProseView | None) -> list[Line]:
-        """Return the rows of `chunk`: of its view while it is live, of a whole new one when it is finished."""
+        """Return the rows of `chunk`: from its live view, or rendered as a whole if it is finished."""
         live = view or self._new_view(chunk)
         if isinstance(live, CodeBlock):
             rows = live.finish(chunk.lines) if view is None else live.grow(chunk.lines)
@@ -121,7 +123,7 @@ class MarkdownStream:
         return [Line(), *rows] if chunk.has_gap else rows
 
     def _with_marks(self, rows: list[Line], *, is_last: bool) -> list[Line]:
-        """Return `rows`, which begin where the settled ones end, with the marks that belong among them."""
+        """Return `rows`, which follow the settled ones, with their marks inserted."""
         if not self._marks:
             return rows
         result: list[Line] = []
@@ -137,7 +139,7 @@ class MarkdownStream:
 
 
 def mark_line(label: str, width: int) -> Line:
-    """Return a thin line across the text with `label` in it."""
+    """Return a thin horizontal line with `label` in it."""
     text = f"── {crop(tidy(label.replace(chr(10), ' ')), max(1, width - 6))} "
     rule = "─" * min(_MARK_RULE, width - cell_len(text))
     return Line(((crop(text.rstrip(), width) if width < 8 else text + rule, ink("mark")),), is_mark=True)

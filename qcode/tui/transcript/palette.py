@@ -1,6 +1,6 @@
-"""How each slot of the transcript looks in the colours of the theme, and the style sheet of the pane.
+"""The styles of the transcript's slots in the colours of the theme, and the style sheet of the pane.
 
-The slots are no component classes: the style sheet would work each of them out again with every change of the screen.
+The slots are not component classes, because Textual would compute all of them again with every change of the screen.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from qcode.tui.transcript.line import Ink
 
 
 class Look(NamedTuple):
-    """What a slot says; nothing of the rest. Colours are names of the theme, shares per cent over what is below."""
+    """The style of one slot. Colours are names from the theme; a share is its opacity in per cent over the background.
+
+    An empty colour leaves the colour below unchanged.
+    """
 
     color: str = ""
     share: int = 100
@@ -78,7 +81,7 @@ _LOOKS: dict[str, Look] = {
     "found": Look("background", ground="warning"),
 }
 
-# In the terminal's own colours, which cannot be mixed.
+# For the theme that uses the terminal's 16 colours, which cannot be blended.
 _TERMINAL_LOOKS: dict[str, Look] = {
     "welcome": Look("text-muted", attributes="dim"),
     "thinking-title": Look("text-muted", attributes="dim"),
@@ -123,7 +126,7 @@ Pane {
 
 
 class Palette:
-    """The styles of one widget's slots; `clear` it when the widget's styles have changed."""
+    """The cached styles of one widget's slots. Call `clear` when the styles of the widget change."""
 
     def __init__(self, widget: Widget) -> None:
         self._widget = widget
@@ -139,7 +142,7 @@ class Palette:
         return self._widget.rich_style
 
     def style(self, ink: Ink) -> Style:
-        """Return the style of `ink` over the widget's own."""
+        """Return the style of `ink` on top of the widget's style."""
         style = self._inks.get(ink)
         if style is None:
             style = self.base
@@ -151,7 +154,7 @@ class Palette:
         return style
 
     def _slot(self, slot: str) -> Style:
-        """Return only what the slot itself says, its colours blended with what the widget stands on."""
+        """Return the style of a slot alone, with its colours blended into the widget's background."""
         style = self._slots.get(slot)
         if style is None:
             app = self._widget.app
@@ -168,7 +171,7 @@ class Palette:
     def _color(self, name: str, share: int, colors: dict[str, str], *, is_terminal: bool) -> RichColor | None:
         if not name:
             return None
-        # A theme may give a share of its own, or leave a colour to what it stands on.
+        # A theme variable may have an opacity ("$foreground 60%"), or be "auto".
         named, _, own_share = colors[name].partition(" ")
         color = Color.parse(colors["foreground"] if named == "auto" else named)
         if is_terminal:
@@ -178,7 +181,7 @@ class Palette:
 
 
 def painted_over(segments: list[Segment], start: int, end: int, marked: Style) -> list[Segment]:
-    """Return `segments` with the characters from `start` to `end` (-1: the end) in `marked` over their own style."""
+    """Return `segments` with the style `marked` added to the characters from `start` to `end` (-1: the end)."""
     result: list[Segment] = []
     position = 0
     for text, style, _ in segments:

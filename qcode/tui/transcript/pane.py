@@ -1,8 +1,11 @@
-"""The scrolling pane under the transcript: layout near the view, painting, anchoring, and when to do any of it.
+"""The scrolling pane of the transcript: painting, anchoring, and layout near the view.
 
-Changes are collected and shown at most 20 times a second; no timer runs while nothing changes. The pane stays at the
-end until the user scrolls away, and never moves the text being read. `Column` has the position of every entry: heights
-far from the view are estimates, which become exact before they come into view. `Column` does not use Textual.
+Changes are collected and painted at most 20 times a second; no timer runs while nothing changes. The pane follows the
+end until the user scrolls away, and then never moves the text being read.
+
+`Column` holds the position of every entry. The height of an entry far from the view is an estimate, and is made exact
+before it comes into view. Example: 1,000 entries at 80 cells; only those within 2 screens of the view are laid out. If
+the estimate above the view was 40 rows and the exact height is 43, the view moves down by 3 rows with its text.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from time import monotonic
 
@@ -28,9 +31,10 @@ from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.entries import Entry
 from qcode.tui.transcript.line import Line, crop, ink, shown
 from qcode.tui.transcript.palette import CSS, Palette, painted_over
+from qcode.values import dataclass
 
 _FRAME = 1 / 20
-# A frame that took long is followed by a longer pause: however odd a text is, showing it takes no more of a core.
+# After a slow frame the next one waits longer, so that painting takes at most this share of a core.
 _LARGEST_SHARE = 1 / 6
 NEWS = " ↓ new text below "
 _NEWS_INK = ink("news")
@@ -38,7 +42,7 @@ _FOUND_INK = ink("found")
 
 
 class Pane(ScrollView):
-    """Shows a `Content`. Whoever changes the content calls `schedule`."""
+    """Shows a `Content`. Call `schedule` after each change of the content."""
 
     DEFAULT_CSS = CSS
 
@@ -59,33 +63,33 @@ class Pane(ScrollView):
 
     @property
     def is_anchored(self) -> bool:
-        """Whether the end stays in view."""
+        """Whether the view follows the end."""
         return self._place is None
 
     @property
     def text_width(self) -> int:
-        """The cells of a row that are seen: the scroll bar lies over the others."""
+        """The width of a row in cells, without the scroll bar."""
         return self.scrollable_content_region.width
 
     @property
     def place(self) -> Place | None:
-        """What is at the top of the view, None where the end stays in view."""
+        """The place at the top of the view, None if the view follows the end."""
         return replace(self._place) if self._place is not None else None
 
     @property
     def has_news(self) -> bool:
-        """Whether something came below while the person was reading elsewhere."""
+        """Whether text arrived below the view while the user was reading elsewhere."""
         return self._place is not None and self.content.arrivals != self._seen
 
     def hold(self) -> None:
-        """Stand still from now on, also at the end."""
+        """Stop following the end, and keep the view where it is."""
         if self._place is None and self.column.entries:
             index, row = self.column.find(round(self.scroll_y))
             self._place = Place(self.column.entries[index], row)
             self._seen = self.content.arrivals
 
     def go_to(self, place: Place) -> None:
-        """Show `place` at the top of the view; the end where there is not enough below it."""
+        """Show `place` at the top of the view, or follow the end if too little text is below it."""
         self._seen = self.content.arrivals if self._place is None else self._seen
         self._place = place
         self.content.folds_at_once = False
@@ -94,25 +98,25 @@ class Pane(ScrollView):
             self.follow()
 
     def highlight(self, pattern: re.Pattern[str] | None) -> None:
-        """Mark what `pattern` finds in each row, None: nothing."""
+        """Highlight the matches of `pattern` in every row; None removes the highlight."""
         self._pattern = pattern
         self._strips.clear()
         self.refresh()
 
     def lay_out_all(self) -> None:
-        """Make all rows exact, and put the view at its place among them."""
+        """Lay out all entries, and keep the view at its place."""
         self.column.invalidate(0)
         self.cover()
         self.column.lay_out_all()
         self.flush()
 
     def after_changes(self) -> None:
-        """Rows may have moved; what refers to them has to be looked at."""
+        """Called after rows may have moved, for subclasses that refer to rows."""
 
     def schedule(self) -> None:
-        """Something has changed: show it with the next frame."""
+        """Paint changes with the next frame."""
         if self.content.has_moved:
-            # What is on screen would be looked up at places that are others now.
+            # Entries were inserted or removed, so rows on screen no longer match their indexes: paint at once.
             self.flush()
             return
         if self._is_due or not self.is_attached:
@@ -129,7 +133,7 @@ class Pane(ScrollView):
             self.flush()
 
     def flush(self) -> None:
-        """Show everything that has changed, now."""
+        """Paint all changes now."""
         self._is_due = False
         if not self.is_attached or not self.size.area:
             return
@@ -139,7 +143,7 @@ class Pane(ScrollView):
         self._run_ticker()
 
     def show(self, content: Content) -> None:
-        """Show another content from its end on."""
+        """Show another content, at its end."""
         self.content = content
         self.column = Column(content.entries)
         self.column.width = max(1, self.text_width)
@@ -151,7 +155,7 @@ class Pane(ScrollView):
         self.schedule()
 
     def cover(self) -> None:
-        """Let the new attempt at a reply take the place of the old text row by row."""
+        """Replace rows of the old text with rows of the new attempt, one for one."""
         content, column = self.content, self.column
         if content.held is None:
             return
@@ -167,12 +171,12 @@ class Pane(ScrollView):
             content.end_hold()
 
     def drop_selection(self) -> None:
-        """Forget what is selected: its rows are about to be others."""
+        """Clear the selection, because its rows are about to change."""
         if self.is_attached and self.text_selection is not None:
             self.screen.clear_selection()
 
     def render_line(self, y: int) -> Strip:
-        """Return the row `y` of the view."""
+        """Return row `y` of the view."""
         strip = self._row_strip(round(self.scroll_y) + y)
         if y == self.size.height - 1 and self.has_news:
             return self._with_news(strip)
@@ -193,7 +197,7 @@ class Pane(ScrollView):
         return strip
 
     def _with_news(self, strip: Strip) -> Strip:
-        """Return the last row of the view with a mark at its end: there is more below."""
+        """Return the last row of the view with a label that says that new text is below."""
         label = crop(NEWS, self.text_width)
         cells = cell_len(label)
         mark = Strip([Segment(label, self._colours.style(_NEWS_INK))], cells)
@@ -214,18 +218,18 @@ class Pane(ScrollView):
         return strip.crop(0, width) if cells > width else strip
 
     def _selection_style(self) -> Style:
-        # Most themes leave the colour of selected text as it is: then only the partial style says so.
+        # Most themes do not change the foreground of selected text; only the partial style shows that.
         said = self.screen.get_component_rich_style("screen--selection", partial=True)
         return said + Style(bgcolor=self.screen.get_component_rich_style("screen--selection").bgcolor)
 
     def notify_style_update(self) -> None:
-        """Colours may have changed; what stands where has not."""
+        """Drop cached styles; the layout does not depend on colours."""
         super().notify_style_update()
         self._colours.clear()
         self._strips.clear()
 
     def _show_changes(self) -> None:
-        """Make what is in view and around it exact, put the view where it belongs and repaint what differs."""
+        """Lay out the rows around the view, move the view to its place, and repaint the rows that differ."""
         column = self.column
         is_resized = column.width != self.text_width
         if is_resized:
@@ -257,7 +261,7 @@ class Pane(ScrollView):
             self.refresh(Region(0, self.size.height - 1, self.text_width, 1))
 
     def _find_place(self, is_resized: bool) -> int:
-        """Return the row that belongs at the top of the view, everything around it laid out."""
+        """Lay out the rows around the view and return the row that belongs at its top."""
         column, view = self.column, self.size.height
         place = self._place
         if place is None or not column.entries:
@@ -266,7 +270,7 @@ class Pane(ScrollView):
         index = column.index(place.entry)
         is_rewritten = self.content.held is not None and index is not None and index >= self.content.held_at
         if index is None or (is_rewritten and not is_resized):
-            # Rows are being replaced one for one here: what was at this height still is.
+            # The entry is gone or its rows are being replaced one for one: stay at the same height.
             index, row = column.find(round(self.scroll_y))
             self._place = place = Place(column.entries[index], row)
         column.lay_out(index)
@@ -277,7 +281,7 @@ class Pane(ScrollView):
         return column.top(index) + max(0, min(place.row, place.entry.height(column.width) - 1))
 
     def _remember_letters(self) -> None:
-        """Note which text is at the top of the view, before the rows become others."""
+        """Remember which text is at the top of the view, before a new width changes the rows."""
         place = self._place
         if place is not None and place.letters is None and place.row > 0:
             place.letters = letters(place.entry.shown_rows()[: place.row])
@@ -285,7 +289,7 @@ class Pane(ScrollView):
     def _move_to(self, target: int) -> None:
         self._is_placing = True
         try:
-            # Set without its watcher: the height of the text never changes the layout of the screen, only the bar.
+            # Set without its watcher: the height of the text changes only the scroll bar, not the screen's layout.
             self.set_reactive(Pane.virtual_size, Size(self.text_width, self.column.height))
             self.vertical_scrollbar.window_virtual_size = self.column.height
             self.scroll_y = self.scroll_target_y = target
@@ -295,14 +299,14 @@ class Pane(ScrollView):
             self.follow()
 
     def follow(self) -> None:
-        """Keep the end in view from now on."""
+        """Follow the end from now on."""
         self._place = None
         self._seen = self.content.arrivals
         self.content.folds_at_once = True
         self.content.fold_late()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """A person scrolled, unless the pane itself did."""
+        """React to the user's scrolling; scrolling by the pane itself is ignored."""
         super().watch_scroll_y(old_value, new_value)
         if self._is_placing or not self.is_attached or not self.column.entries:
             return
@@ -317,7 +321,7 @@ class Pane(ScrollView):
         self._show_changes()
 
     def reveal(self, y: int) -> None:
-        """Scroll only as far as it takes to have the row `y` in view, a few rows from the edge."""
+        """Scroll just far enough to show row `y`, a few rows away from the edge."""
         margin = min(3, self.size.height // 3)
         top = round(self.scroll_y)
         if y < top + margin:
@@ -340,7 +344,7 @@ class Pane(ScrollView):
         immediate: bool = False,
         release_anchor: bool = True,
     ) -> None:
-        """Scroll at once: rows may get their exact height on the way, so that there is no fixed path to animate."""
+        """Scroll without animation: rows get their exact height on the way, so the distance is not known."""
         super().scroll_to(x, y, animate=False, force=force, on_complete=on_complete, immediate=immediate)
 
     def scroll_end(
@@ -357,27 +361,27 @@ class Pane(ScrollView):
         x_axis: bool = True,
         y_axis: bool = True,
     ) -> None:
-        """Show the end, and stay there."""
+        """Show the end and follow it."""
         self.follow()
         self.flush()
         if on_complete is not None:
             self.call_next(on_complete)
 
     def anchor(self, anchor: bool = True) -> None:
-        """Show the end and stay there; the pane keeps its place by itself, so that there is nothing to switch off."""
+        """Follow the end; `anchor(False)` does nothing, because the pane keeps its place by itself."""
         if anchor:
             self.scroll_end()
 
     def on_mount(self) -> None:
-        """Show what was added before there was a screen."""
+        """Show entries that were added before the widget was mounted."""
         self.schedule()
 
     def on_resize(self) -> None:
-        """Rows and view have other sizes."""
+        """Lay out and paint at the new size."""
         self.flush()
 
     def _run_ticker(self) -> None:
-        """Let a timer run while a card shows how long it has been running, and only then."""
+        """Run a timer only while a card shows its elapsed time."""
         if not self.content.has_running:
             if self._ticker is not None:
                 self._ticker.stop()
@@ -395,7 +399,7 @@ _WORD_AT_POINTER = re.compile(r"(?<![\w./~@:-])[\w./~@:-]*\w[\w/~@-]*")
 
 @dataclass(slots=True)
 class Place:
-    """A row of an entry. `letters` is how much text of the entry comes before it: what stays when rows change."""
+    """A row of an entry. `letters` counts the letters and digits before it, which finds the row at another width."""
 
     entry: Entry
     row: int
@@ -403,7 +407,7 @@ class Place:
 
 
 class Column:
-    """The rows of `entries` at one width."""
+    """The positions of `entries` at one width, in rows from the top."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = entries
@@ -413,7 +417,7 @@ class Column:
         self._fresh: list[tuple[int, int]] = []
 
     def invalidate(self, index: int) -> None:
-        """Heights from the entry `index` on may have changed."""
+        """Recompute the heights of the entry `index` and those after it when they are needed next."""
         self._valid = min(self._valid, index)
 
     @property
@@ -427,21 +431,21 @@ class Column:
         return self._bottoms[index - 1] if index else 0
 
     def find(self, y: int) -> tuple[int, int]:
-        """Return the entry at row `y` and the row inside it; the nearest where there is none. There must be entries."""
+        """Return the index of the entry at row `y`, and the row inside it, both clamped. There must be entries."""
         self._sum()
         y = max(0, min(y, self.height - 1))
         index = min(bisect_right(self._bottoms, y), len(self.entries) - 1)
         return index, y - self.top(index)
 
     def line(self, y: int) -> Line | None:
-        """Return the line at row `y`, None where nothing is or where it is not laid out yet."""
+        """Return the line at row `y`, None if there is none or it is not laid out yet."""
         if not 0 <= y < self.height:
             return None
         index, row = self.find(y)
         return self.entries[index].line(row, self.width)
 
     def lines(self, start: int, end: int) -> Iterator[Line]:
-        """Yield the lines of rows `start` to `end`, laid out as needed."""
+        """Yield the lines of the rows from `start` up to `end`, laying them out as needed."""
         index = self.find(start)[0] if self.entries else 0
         while index < len(self.entries) and self.top(index) < end:
             top = self.top(index)
@@ -457,7 +461,7 @@ class Column:
             self.invalidate(index)
 
     def take_fresh(self) -> int | None:
-        """Return the first row that was laid out anew since the last call, None where none was."""
+        """Return the first row that was laid out again since the last call, None if none was."""
         fresh, self._fresh = self._fresh, []
         return min((self.top(index) + row for index, row in fresh if index < len(self.entries)), default=None)
 
@@ -467,14 +471,14 @@ class Column:
             self.lay_out(index)
 
     def lay_out_down(self, index: int, rows: int) -> None:
-        """Make entries exact from `index` down until they fill `rows`."""
+        """Lay out entries from `index` downwards until they fill `rows`."""
         while index < len(self.entries) and rows > 0:
             self.lay_out(index)
             rows -= self.entries[index].height(self.width)
             index += 1
 
     def lay_out_up(self, index: int, rows: int) -> None:
-        """Make entries exact from before `index` up until they fill `rows`."""
+        """Lay out entries upwards from the one before `index` until they fill `rows`."""
         while index > 0 and rows > 0:
             index -= 1
             self.lay_out(index)
@@ -499,12 +503,12 @@ class Column:
 
 
 def letters(rows: Sequence[Line]) -> int:
-    """Return how many letters and digits are in `rows`: about the same at every width."""
+    """Return the number of letters and digits in `rows`, which hardly depends on the width."""
     return sum(character.isalnum() for line in rows for character in line.text)
 
 
 def row_of(rows: Sequence[Line], count: int) -> int:
-    """Return the row in which the letter after the first `count` stands."""
+    """Return the row that contains the letter after the first `count` letters."""
     seen = 0
     for index, line in enumerate(rows):
         seen += sum(character.isalnum() for character in line.text)
@@ -514,7 +518,7 @@ def row_of(rows: Sequence[Line], count: int) -> int:
 
 
 def word_at(line: Line, index: int) -> tuple[int, int]:
-    """Return the range of the word at a character of `line`; of that character alone where no word is."""
+    """Return the range of the word at a character of `line`, or of that character alone if it is in no word."""
     text = line.text
     for match in _WORD_AT_POINTER.finditer(text):
         if match.start() <= index < match.end():

@@ -1,4 +1,4 @@
-"""Finding text in a column of entries, also where it is folded away or broken over rows. No Textual here."""
+"""Finds text in a column of entries, also in folded entries and across wrapped rows. Does not import Textual."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A place where the text stands, in rows of `entry` when it is unfolded."""
+    """A match, in rows of the unfolded `entry`."""
 
     entry: Entry
     row: int
@@ -23,13 +23,13 @@ class Hit:
 
 
 def pattern_of(text: str) -> re.Pattern[str] | None:
-    """Return what to look for: `text` whatever its case, its spaces any; None where there is nothing to look for."""
+    """Return the pattern for `text`, ignoring case and the amount of white space; None if `text` is blank."""
     words = text.split()
     return re.compile(f"{GAP_CLASS}+".join(map(re.escape, words)), re.IGNORECASE) if words else None
 
 
 def find_all(column: Column, text: str) -> list[Hit]:
-    """Return every place from the top down. All entries of `column` must be laid out."""
+    """Return all matches from top to bottom. All entries of `column` must be laid out."""
     pattern = pattern_of(text)
     if pattern is None:
         return []
@@ -43,7 +43,7 @@ def find_all(column: Column, text: str) -> list[Hit]:
 
 
 def places_in(rows: Sequence[Line], pattern: re.Pattern[str]) -> list[tuple[int, int, int, int]]:
-    """Return row and character where each match begins, and where it ends; wraps count as what they divided."""
+    """Return each match as start row, start character, end row, end character. A match may cross a wrap."""
     places: list[tuple[int, int, int, int]] = []
     begin = 0
     while begin < len(rows):
@@ -56,7 +56,7 @@ def places_in(rows: Sequence[Line], pattern: re.Pattern[str]) -> list[tuple[int,
 
 
 def _in_line(rows: Sequence[Line], begin: int, end: int, pattern: re.Pattern[str]) -> list[tuple[int, int, int, int]]:
-    """Return the places in one written line, which stands in the rows from `begin` to `end`."""
+    """Return the matches in one source line, which fills the rows from `begin` to `end`."""
     if end == begin + 1:
         text, lead = rows[begin].text, rows[begin].lead
         return [(begin, found.start(), begin, found.end()) for found in pattern.finditer(text, lead)]

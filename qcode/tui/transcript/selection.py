@@ -1,7 +1,7 @@
-"""Select with the mouse: by dragging, by words and lines, past the edges of the view; and follow links.
+"""Selection with the mouse (by dragging, by word, by line, beyond the edges of the view), and clicks on links.
 
-A selection belongs to text, not to rows of the screen: it stays with its text while rows move. During a selection the
-view does not scroll, except when the pointer is dragged past its edge.
+A selection is attached to the text, not to rows of the screen, so it moves with its text. The view does not scroll
+while text is selected, unless the pointer is dragged beyond its edge.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PULL_SECONDS = 1 / 20
 
 @values.dataclass(frozen=True, slots=True)
 class Anchor:
-    """A character of an entry. `before` is what its row says up to there: while it does, the row is the same."""
+    """A character of an entry. `before` is the text of its row up to it: if that changes, the anchor is lost."""
 
     entry: Entry
     row: int
@@ -35,9 +35,9 @@ class Anchor:
 
 
 class MarkingPane(Pane):
-    """A pane whose text can be selected. The screen holds the selection; this keeps it on its text."""
+    """A pane whose text can be selected. Textual's screen holds the selection; this class keeps it on its text."""
 
-    # Textual's own dragging knows rows of the screen only, and reaches into other widgets.
+    # Textual's own selection is bound to screen rows and extends into other widgets.
     ALLOW_SELECT = False
 
     @dataclass
@@ -95,7 +95,7 @@ class MarkingPane(Pane):
             self._tell()
 
     def on_click(self, event: events.Click) -> None:
-        """Follow a link; two clicks select a word, three a line."""
+        """Open a link; a double click selects a word, a triple click a line."""
         at = self._inside(event)
         if not 0 <= at.x < self.text_width or event.button != 1:
             return
@@ -123,7 +123,7 @@ class MarkingPane(Pane):
         super().show(content)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Return the selected text as it was written: without gutters, wraps undone."""
+        """Return the source text of the selection, without gutters and with wrapped lines joined."""
         start = selection.start or Offset(0, 0)
         end = selection.end or Offset(-1, self.column.height - 1)
         lines = list(self.column.lines(start.y, end.y + 1))
@@ -131,7 +131,7 @@ class MarkingPane(Pane):
         return extract(lines, start.x, None if end.x < 0 else end.x), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
-        """Show the selection as it is now; where it was the last reason to stand still, go on to the end."""
+        """Show the new selection; if it was cleared at the end of the text, follow the end again."""
         self.refresh()
         if selection is None:
             self._anchors = None
@@ -139,7 +139,7 @@ class MarkingPane(Pane):
                 self.follow()
 
     def after_changes(self) -> None:
-        """Rows have moved: put the selection where its text is now, or drop it where that is gone."""
+        """Move the selection with its text after rows moved, or drop it if its text is gone."""
         if self._is_dragging:
             self._extend()
         if self._anchors is None or self.text_selection is None:
@@ -151,11 +151,11 @@ class MarkingPane(Pane):
             self.screen.selections = {self: Selection(start, end)}
 
     def _inside(self, event: events.MouseEvent) -> Offset:
-        """Return where the pointer is, counted from the first cell of the text."""
+        """Return the position of the pointer relative to the first cell of the text."""
         return Offset(event.x - self.gutter.left, event.y - self.gutter.top)
 
     def _character(self, at: Offset) -> tuple[int, int]:
-        """Return row and character at a cell of the view, the nearest where there is none."""
+        """Return the row and character at a cell of the view, or the nearest ones."""
         view = max(0, min(at.y, self.size.height - 1))
         y = max(0, min(round(self.scroll_y) + view, self.column.height - 1))
         line = self.column.line(y)
@@ -167,7 +167,7 @@ class MarkingPane(Pane):
         return Anchor(self.column.entries[index], row, x, line.text[:x] if line is not None else "")
 
     def _where(self, anchor: Anchor) -> Offset | None:
-        """Return where `anchor` is now, None where its text is gone."""
+        """Return the current position of `anchor`, None if its text is gone."""
         index = self.column.index(anchor.entry)
         if index is None:
             return None
@@ -177,7 +177,7 @@ class MarkingPane(Pane):
         return Offset(anchor.x, self.column.top(index) + anchor.row)
 
     def _extend(self) -> None:
-        """Select from where the button went down to the pointer, both characters included."""
+        """Select from the pressed character to the pointer, both included."""
         begun = self._where(self._pressed) if self._pressed is not None else None
         if begun is None:
             return
@@ -188,7 +188,7 @@ class MarkingPane(Pane):
         self.select(Offset(first[1], first[0]), Offset(min(last[1] + 1, self._length(last[0])), last[0]))
 
     def _pull(self) -> None:
-        """Scroll towards the pointer, the faster the further away it is."""
+        """Scroll towards the pointer, faster the farther it is outside the view."""
         above, below = -self._pointer.y, self._pointer.y - self.size.height + 1
         step = -1 - above // 2 if self._pointer.y <= 0 else 1 + below // 2
         self.scroll_to(y=self.scroll_y + step, immediate=True)
@@ -205,7 +205,7 @@ class MarkingPane(Pane):
         return len(line.text) if line is not None else 0
 
     def _logical(self, y: int) -> tuple[int, int]:
-        """Return the first and last row of the written line that the row `y` is a part of."""
+        """Return the first and last row of the source line that contains row `y`."""
         first = last = y
         while (line := self.column.line(first)) is not None and line.joint is not None:
             first -= 1
@@ -221,7 +221,7 @@ class MarkingPane(Pane):
 
 
 def character_at(line: Line, cell: int) -> int:
-    """Return the index of the character at a cell of `line`, its length for a cell past its end."""
+    """Return the index of the character at a cell of `line`, or its length for a cell after its end."""
     text = line.text
     if text.isascii():
         return max(0, min(cell, len(text)))

@@ -1,33 +1,33 @@
-"""The transcript as the rest of the app sees it: what can be added, changed, searched and asked for.
+"""The transcript widget: the interface for adding, changing and searching entries.
 
-Every call is cheap and returns before anything is painted; `pane` shows the changes with the next frame. A search
-moves from match to match, unfolds what it finds, and returns to the old position; `search` finds the matches.
+Every call is cheap and returns before painting; `pane` paints changes with the next frame. A search moves from match
+to match, unfolds the entries it visits, and can return to the old position; `search` finds the matches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from textual.geometry import Offset
 
-from qcode import values
-from qcode.tui.transcript.content import Content, Level, Thoughts
+from qcode.tui.transcript.content import Content, Thoughts
 from qcode.tui.transcript.entries import Foldable, Prompted
 from qcode.tui.transcript.line import Line, join
 from qcode.tui.transcript.pane import Place
 from qcode.tui.transcript.search import Hit, find_all, pattern_of
 from qcode.tui.transcript.selection import MarkingPane
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
+    from qcode.protocol.events import Level
     from qcode.tui.transcript.cards import CardUpdate
 
 
-@values.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Found:
-    """Which place is shown, counted from the top, and how many there are; both 0 where there is none."""
+    """The number of the current match, counted from the top, and the number of matches; both 0 if there are none."""
 
     number: int = 0
     count: int = 0
@@ -35,7 +35,7 @@ class Found:
 
 @dataclass(slots=True)
 class _Search:
-    """A search that is going on. `start` is where the person was, None at the end."""
+    """A running search. `start` is the place where it began, None for the end of the transcript."""
 
     start: Place | None
     top: tuple[int, int]
@@ -52,14 +52,14 @@ class SearchingPane(MarkingPane):
         self._opened: list[Foldable] = []
 
     def begin_search(self) -> None:
-        """Remember where the person is."""
+        """Remember the current position."""
         bottom = min(self.column.height, round(self.scroll_y) + self.size.height) - 1
         top = self.column.find(max(0, bottom)) if self.column.entries else (0, 0)
         self._search = _Search(self.place, top)
         self._opened = []
 
     def search(self, text: str) -> Found:
-        """Look for `text` and show the nearest place at or above where the search began, else the last one."""
+        """Search for `text` and show the nearest match at or above the start of the search, or the last match."""
         search = self._search
         if search is None:
             self.begin_search()
@@ -71,7 +71,7 @@ class SearchingPane(MarkingPane):
         return self._go_to(hits, before[-1] if before else len(hits) - 1)
 
     def search_on(self, *, is_upwards: bool = True) -> Found:
-        """Show the next place in a direction, around the ends."""
+        """Show the next match in a direction, wrapping around."""
         search = self._search
         hits = self._hits()
         if search is None or not hits:
@@ -84,7 +84,7 @@ class SearchingPane(MarkingPane):
         return self._go_to(hits, (before - 1 if is_upwards else before + is_on_one) % len(hits))
 
     def end_search(self, *, is_going_back: bool) -> None:
-        """Stop searching; where `is_going_back`, be where it began, with what was opened folded again."""
+        """End the search. `is_going_back`: return to its start and fold the entries that it unfolded."""
         search, self._search = self._search, None
         self.highlight(None)
         if search is None or not is_going_back:
@@ -112,13 +112,13 @@ class SearchingPane(MarkingPane):
         at = self.column.index(hit.entry) or 0
         top = self.column.top(at)
         self.reveal(top + hit.row)
-        # Scrolling may have laid rows out above.
+        # Scrolling may have changed the heights of entries above.
         top = self.column.top(at)
         self.select(Offset(hit.start, top + hit.row), Offset(hit.end, top + hit.end_row))
         return Found(index + 1, len(hits))
 
     def _open_for(self, entry: Foldable, hit: Hit) -> None:
-        """Unfold `entry`, unless the place is in the part of it that is shown anyway."""
+        """Unfold `entry`, unless the match is in its visible part."""
         shown = entry.shown_rows()
         full = entry.full_rows(self.column.width)
         if shown == full or (hit.row < len(shown) and _is_same(shown[: hit.end_row + 1], full)):
@@ -139,9 +139,9 @@ _WIDTH_BEFORE_MOUNT = 80
 
 
 class Transcript(SearchingPane):
-    """Everything said and done.
+    """The conversation on screen: prompts, replies, tool cards and notices.
 
-    `clock` gives seconds for durations; it must never go back. `thinking` says what becomes of thinking that is over.
+    `clock` returns monotonic seconds, for durations. `thinking` says how finished reasoning is shown.
     """
 
     def __init__(
@@ -157,82 +157,82 @@ class Transcript(SearchingPane):
         self._thinking: Thoughts = thinking
 
     def add_welcome(self, lines: Sequence[str]) -> None:
-        """Add lines of greeting, the first one bold."""
+        """Add the welcome lines, the first one bold."""
         self.content.add_welcome(lines)
         self.schedule()
 
     def add_user(self, text: str) -> None:
-        """Add what the person said, as it was typed."""
+        """Add a prompt, as the user typed it."""
         self.content.add_user(text)
         self.schedule()
 
     def append_text(self, text: str) -> None:
-        """Open or go on with the live text of the reply; `text` is Markdown, cut anywhere."""
+        """Start or extend the live text of the reply. `text` is a piece of Markdown, split anywhere."""
         self.content.append_text(text)
         self.schedule()
 
     def append_reasoning(self, text: str) -> None:
-        """Open or go on with live thinking."""
+        """Start or extend live reasoning."""
         self.content.append_reasoning(text)
         self.schedule()
 
     def settle(self) -> None:
-        """Close the live blocks; thinking folds, old text of an attempt that was given up goes."""
+        """Close the live blocks: fold reasoning, and remove the text of a superseded attempt."""
         self.content.settle()
         self.schedule()
 
     def restart(self, label: str) -> None:
-        """The reply starts over: its live blocks stay, dimmed and labelled, until new ones have taken their place."""
+        """Start the reply over: its live blocks stay, dimmed and labelled, until the new text replaces them."""
         self.content.restart(label)
         self.schedule()
 
     def restore(self, text: str, reasoning: str = "") -> None:
-        """The live blocks are replaced by these, which are live and may go on."""
+        """Replace the live blocks with these, which are live and may be extended."""
         self.content.restore(text, reasoning)
         self.schedule()
 
     def add_mark(self, text: str) -> None:
-        """Put a thin line with `text` after what is shown of the live text, which goes on below it unbroken."""
+        """Insert a thin line labelled `text` into the live text, which continues below it."""
         self.content.add_mark(text)
         self.schedule()
 
     def add_notice(self, level: Level, text: str) -> None:
-        """Add something that qcode itself has to say."""
+        """Add a notice from qcode itself."""
         self.content.add_notice(level, text)
         self.schedule()
 
     def add_card(self, call_id: str, name: str, argument: str) -> None:
-        """Add the card of a tool call, waiting. A later call with the same id gets a card of its own."""
+        """Add the card of a tool call in the state `waiting`. A later call with the same id gets a new card."""
         self.content.add_card(call_id, name, argument)
         self.schedule()
 
     def update_card(self, call_id: str, update: CardUpdate) -> None:
-        """Change a card; one that went with its attempt is ignored. Raise `ValueError` for an unknown state."""
+        """Change a card, unless it was removed with its attempt. Raise `ValueError` for an unknown state."""
         self.content.update_card(call_id, update)
         self.schedule()
 
     def toggle_folds(self) -> None:
-        """Unfold all thinking, outputs and diffs, or fold them again."""
+        """Unfold all reasoning, output and diffs, or fold them again."""
         self.content.toggle_folds()
         self.drop_selection()
         self.schedule()
 
     def show_thinking(self, thinking: Thoughts) -> None:
-        """Fold, expand or hide what is thought from now on."""
+        """Set how reasoning is shown from now on: folded, expanded or hidden."""
         self._thinking = self.content.thinking = thinking
 
     def clear(self) -> None:
-        """Take everything away."""
+        """Remove all entries."""
         self.show(Content(self._clock, self._thinking))
 
     def plain_text(self) -> str:
-        """Return everything shown, row by row at the present width, whether or not a frame has shown it yet."""
+        """Return the whole transcript as text at the current width, including changes not yet painted."""
         return join(self._all_lines())
 
     def jump(self, step: int) -> bool:
-        """Show what the person said before (-1) or after (1) what is in view, at the top; return whether there is any.
+        """Scroll to the previous (-1) or next (1) prompt of the user; return False if there is none.
 
-        After the last one is the end.
+        After the last prompt, scroll to the end.
         """
         own = [index for index, entry in enumerate(self.column.entries) if isinstance(entry, Prompted)]
         if not own:

@@ -7,13 +7,11 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 
-from qcode.agent.checkpoints.blobs import Blobs
 from qcode.agent.checkpoints.checkpoints import Recorder
-from qcode.agent.checkpoints.rewind import Rewinder
+from qcode.agent.checkpoints.rewind import Rewinder, RewindPlan, RewindReport
 from qcode.agent.checkpoints.watch import Watch
 from qcode.agent.sessions.store import SessionStore
 from qcode.protocol.messages import Text, assistant, user
-from qcode.protocol.rewinding import RewindPlan, RewindReport
 from qcode.tools.workspace import Workspace
 
 
@@ -31,9 +29,9 @@ class Desk:
             self.session, self.loaded = self.store.resume(session_id)
         else:
             self.session = self.store.create("m/m", self.work)
-        self.blobs = Blobs(self.session.blobs)
         self.workspace = Workspace(self.work)
-        self.recorder = Recorder(self.session, self.blobs)
+        self.recorder = Recorder(self.session)
+        self.blobs = self.recorder.blobs
         self.workspace.recorder = self.recorder
         self.rewinder = Rewinder(self.session, self.blobs, (self.workspace.root,))
 

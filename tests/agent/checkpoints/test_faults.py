@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.checkpoints.blobs import Blobs
+from qcode.agent.checkpoints.checkpoints import Recorder
 from qcode.agent.checkpoints.rewind import NothingToDo
 from tests.agent.checkpoints.desk import Desk
 
@@ -126,8 +127,8 @@ def test_contents_are_for_their_owner_only(tmp_path: Path) -> None:
 def test_a_session_that_is_not_kept_can_be_taken_back_and_leaves_nothing(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.session = desk.store.create("m/m", desk.work, is_kept=False)
-    desk.blobs = Blobs(desk.session.blobs)
-    desk.recorder.__init__(desk.session, desk.blobs)  # type: ignore[misc]  # the same recorder for another session
+    desk.workspace.recorder = desk.recorder = Recorder(desk.session)
+    desk.blobs = desk.recorder.blobs
     desk.rewinder.__init__(desk.session, desk.blobs, (desk.workspace.root,))  # type: ignore[misc]  # the same
     desk.path("a.txt").write_bytes(b"mine")
     desk.turn("one", a_txt=b"qcode")

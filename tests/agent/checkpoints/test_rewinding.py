@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.checkpoints.rewind import NothingToDo
+from qcode.agent.checkpoints.rewind import NothingToDo, What
 from qcode.protocol.messages import user
-from qcode.protocol.rewinding import What
 from qcode.tools.disk import open_folder, remove_file
 from tests.agent.checkpoints.desk import Desk
 

@@ -7,10 +7,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from qcode.agent.sessions.export import About, exported, fenced
+from qcode.agent.sessions.export import EXPORT_FORMS, About, ExportForm, exported, fenced
 from qcode.agent.sessions.history import Entry
 from qcode.agent.sessions.records import message_from_json
-from qcode.protocol.library import EXPORT_FORMS, ExportForm
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult, assistant, user
 
 ABOUT = About("s1", "<b>Title</b> & more", "m/m")

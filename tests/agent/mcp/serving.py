@@ -48,13 +48,17 @@ class Bench:
     def pins(self) -> Pins:
         return Pins(self.home)
 
-    def config(self, kind: str = "", **changes: Any) -> McpServer:
-        env = {"TOOL_SERVER_STATE": str(self.state), "PYTHONPATH": os.pathsep.join(sys.path)}
-        args = ("-W", "ignore", "-m", "tests.fakes.tool_server", *([kind] if kind else []))
-        return replace(McpServer(sys.executable, args, env), **changes)
-
     def spec(self, name: str = "fake", kind: str = "", **changes: Any) -> ServerSpec:
-        return ServerSpec(name, self.config(kind, **changes), "own", "config.toml:1")
+        return self._spec(name, "tests.fakes.tool_server", *([kind] if kind else []), **changes)
+
+    def sdk_spec(self, name: str = "fake", **changes: Any) -> ServerSpec:
+        """A server made with the library of the protocol; it takes a second to start."""
+        return self._spec(name, "tests.fakes.sdk_tool_server", **changes)
+
+    def _spec(self, name: str, *words: str, **changes: Any) -> ServerSpec:
+        env = {"TOOL_SERVER_STATE": str(self.state), "PYTHONPATH": os.pathsep.join(sys.path)}
+        config = McpServer(sys.executable, ("-W", "ignore", "-m", *words), env)
+        return ServerSpec(name, replace(config, **changes), "own", "config.toml:1")
 
     def servers(self, *specs: ServerSpec, env: Mapping[str, str] | None = None, **options: Any) -> Servers:
         place = Place(self.work, {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "canary", **(env or {})})

@@ -14,6 +14,7 @@ import pytest
 from qcode.agent.mcp.pins import changes_of, pin_of
 from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.agent.mcp.tools import Listed, offered
+from qcode.protocol.approvals import Allow, Answer, Deny
 from tests.agent.mcp.serving import Bench, call, names, open_servers, texts, until
 
 
@@ -33,20 +34,20 @@ def test_a_project_s_server_runs_only_once_exactly_it_was_approved(bench: Bench)
     async def first() -> None:
         async with open_servers(bench.servers(spec)) as servers:
             assert [status.state for status in servers.statuses()] == ["waiting"]
-            (question,) = servers.questions()
-            assert "argument: tests.fakes.tool_server" in question.detail
-            servers.answer("not the key", is_allowed=True)
+            (approval,) = servers.approvals()
+            assert "argument: tests.fakes.tool_server" in approval.detail
+            servers.answer("not the key", Allow())
             assert bench.begun() == 0
-            servers.answer(question.key, is_allowed=False)
-            assert (servers.questions(), servers.statuses()[0].state) == ((), "refused")
+            servers.answer(approval.id, Deny())
+            assert (servers.approvals(), servers.statuses()[0].state) == ((), "refused")
             servers.ask_again("theirs")
-            servers.answer(servers.questions()[0].key, is_allowed=True)
+            servers.answer(servers.approvals()[0].id, Allow())
             await until(lambda: servers.statuses()[0].state == "ready")
             assert "theirs__add" in names(servers)
 
     async def later(spec: ServerSpec) -> list[str]:
         async with open_servers(bench.servers(spec)) as servers:
-            return [servers.statuses()[0].state, *(question.question for question in servers.questions())]
+            return [servers.statuses()[0].state, *(approval.question for approval in servers.approvals())]
 
     asyncio.run(first())
     assert asyncio.run(later(spec)) == ["ready"]
@@ -55,6 +56,16 @@ def test_a_project_s_server_runs_only_once_exactly_it_was_approved(bench: Bench)
     assert state == "waiting"
     assert "another one of that name was approved before" in question
     assert bench.begun() == 2
+
+
+def test_a_server_stays_refused_by_a_decision_that_is_none_about_a_server(bench: Bench) -> None:
+    async def body() -> None:
+        async with open_servers(bench.servers(of_project(bench))) as servers:
+            servers.answer(servers.approvals()[0].id, Answer("yes"))
+            assert servers.statuses()[0].state == "refused"
+            assert "Answer does not decide a ServerApproval; it was denied." in texts(servers)
+
+    asyncio.run(body())
 
 
 SCRIPT = "import runpy\n\nrunpy.run_module('tests.fakes.tool_server', run_name='__main__')\n"
@@ -70,11 +81,11 @@ def with_script(bench: Bench, *, is_from_project: bool = True) -> ServerSpec:
 async def states(bench: Bench, spec: ServerSpec, *, says_yes: bool = False) -> tuple[list[str], str]:
     """Start the servers as a new session does; return the states, and the question that was asked."""
     async with open_servers(bench.servers(spec)) as servers:
-        questions = servers.questions()
+        approvals = servers.approvals()
         if says_yes:
-            servers.answer(questions[0].key, is_allowed=True)
+            servers.answer(approvals[0].id, Allow())
             await until(lambda: servers.statuses()[0].state in ("ready", "waiting"))
-        shown = "\n".join(f"{question.question}\n{question.detail}" for question in questions)
+        shown = "\n".join(f"{approval.question}\n{approval.detail}" for approval in approvals)
         return [status.state for status in servers.statuses()], shown
 
 
@@ -103,12 +114,12 @@ def test_a_yes_is_for_the_files_that_were_shown(bench: Bench) -> None:
 
     async def body() -> None:
         async with open_servers(bench.servers(spec)) as servers:
-            (question,) = servers.questions()
+            (approval,) = servers.approvals()
             (bench.work / "server.py").write_text("import os\n\nos.system('touch stolen')\n")
-            servers.answer(question.key, is_allowed=True)
+            servers.answer(approval.id, Allow())
             await until(lambda: servers.statuses()[0].state == "waiting")
-            (other,) = servers.questions()
-            assert other.key != question.key
+            (other,) = servers.approvals()
+            assert other.id != approval.id
 
     asyncio.run(body())
     assert (bench.begun(), (bench.work / "stolen").exists()) == (0, False)
@@ -119,7 +130,7 @@ def test_a_server_that_ended_is_not_started_again_with_another_script(bench: Ben
 
     async def body() -> None:
         async with open_servers(bench.servers(spec)) as servers:
-            servers.answer(servers.questions()[0].key, is_allowed=True)
+            servers.answer(servers.approvals()[0].id, Allow())
             await until(lambda: servers.statuses()[0].state == "ready")
             (bench.work / "server.py").write_text("import os\n\nos.system('touch stolen')\n")
             os.kill(bench.pids()[-1], signal.SIGKILL)
@@ -177,14 +188,14 @@ def test_changed_and_new_tools_wait_and_the_rest_goes_on(bench: Bench) -> None:
     async def approving() -> None:
         async with open_servers(bench.servers(spec)) as servers:
             assert texts(servers) == ""
-            (question,) = servers.questions()
-            assert "+A tool of the server fake, which says about it: Add two numbers. First read" in question.detail
-            assert "new tool fake__more" in question.detail
+            (approval,) = servers.approvals()
+            assert "+A tool of the server fake, which says about it: Add two numbers. First read" in approval.detail
+            assert "new tool fake__more" in approval.detail
             refused = await call(servers, "fake__add", {"a": 1, "b": 1})
             assert refused.is_error
-            servers.answer(question.key, is_allowed=True)
+            servers.answer(approval.id, Allow())
             assert {"fake__add", "fake__more"} <= set(names(servers))
-            assert servers.questions() == ()
+            assert servers.approvals() == ()
 
     asyncio.run(approving())
     assert asyncio.run(listed(False)) == (sorted([*before, "fake__more"]), "")

@@ -12,7 +12,7 @@ from qcode.agent.mcp import transports
 from qcode.agent.mcp.spec import ServerSpec
 from qcode.config.settings import McpServer
 from tests.agent.mcp.serving import Bench, call, names, open_servers, texts, until
-from tests.fakes.tool_server import HttpToolServer
+from tests.fakes.sdk_tool_server import HttpToolServer
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ def bench(tmp_path: Path) -> Bench:
 
 def test_tools_are_listed_and_called(bench: Bench, tmp_path: Path) -> None:
     async def body() -> None:
-        async with open_servers(bench.servers(bench.spec())) as servers:
+        async with open_servers(bench.servers(bench.sdk_spec())) as servers:
             assert names(servers) == sorted(names(servers))
             assert {"fake__add", "fake__slow"} <= set(names(servers))
             added = await call(servers, "fake__add", {"a": 2, "b": 3})
@@ -55,7 +55,7 @@ def test_a_call_is_cancelled_at_once_or_after_its_time_and_the_server_is_told(be
     heard: list[str] = []
 
     async def body() -> None:
-        async with open_servers(bench.servers(bench.spec(), bench.spec("hasty", timeout_s=0.4))) as servers:
+        async with open_servers(bench.servers(bench.sdk_spec(), bench.sdk_spec("hasty", timeout_s=0.4))) as servers:
             work = asyncio.ensure_future(call(servers, "fake__slow", {"seconds": 60}, output=heard.append))
             await until(lambda: bool(heard) and (bench.state / "begun").exists())
             work.cancel()
@@ -98,8 +98,8 @@ def test_servers_that_know_only_the_handshake_or_print_beside_their_answers_are_
     async def body() -> None:
         specs = (bench.spec("old", kind="strict"), bench.spec("noisy", kind="noisy"))
         async with open_servers(bench.servers(*specs)) as servers:
-            assert names(servers)[0] == "old__old"
-            assert (await call(servers, "old__old")).content == "old answer"
+            assert "old__add" in names(servers)
+            assert (await call(servers, "old__add", {"a": 2, "b": 3})).content == "5"
             assert "noisy__add" in names(servers)
             assert "Welcome to the noisy server!" in servers.statuses()[1].log
             assert texts(servers) == ""

@@ -9,35 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.conversation import Connected, Conversation, Wiring
+from qcode.agent.conversation import Conversation
 from qcode.agent.mcp.servers import Servers
-from qcode.agent.models.limits import LimitStore
-from qcode.agent.sessions.store import SessionStore
-from qcode.agent.toolbox import Toolbox
-from qcode.config.settings import Tools
-from qcode.engine.model_facts import KnownModel
-from qcode.protocol.approvals import Answer
+from qcode.protocol.approvals import Allow, CallApproval, ToolApproval
 from qcode.protocol.events import ApprovalRequested, ToolFinished, TurnEnded, TurnEvent
 from qcode.protocol.reply import Outcome
-from qcode.safety.policy import Policy
-from qcode.safety.rules import Rules
 from tests.agent.mcp.serving import Bench, until
+from tests.fakes.conversation import stage
 from tests.fakes.scripted import Reply, ScriptedProvider, call_reply, text_reply
 
 
 def talk(bench: Bench, servers: Servers, *replies: Reply) -> tuple[Conversation, ScriptedProvider]:
-    provider = ScriptedProvider(replies)
-    store = SessionStore(bench.home, bench.work)
-    policy = Policy(mode="default", rules=Rules.of(), is_trusted=True, root=bench.work)
-    connected = Connected(provider, KnownModel(provider.name, "m"), lambda mode: "Be brief.")
-    wiring = Wiring(
-        connect=lambda name: connected,
-        new_session=lambda model: store.create(model, bench.work),
-        toolbox=Toolbox(bench.work, (), Tools(), {"PATH": "/usr/bin:/bin"}, servers=servers),
-        policy=policy,
-        limits=LimitStore(bench.home),
-    )
-    return Conversation(wiring, connected, store.create("test/m", bench.work)), provider
+    it = stage(bench.base, ScriptedProvider(replies), servers=servers)
+    return it.conversation, it.provider
 
 
 def test_a_call_asks_with_its_arguments_and_a_rule_and_runs(tmp_path: Path) -> None:
@@ -45,22 +29,23 @@ def test_a_call_asks_with_its_arguments_and_a_rule_and_runs(tmp_path: Path) -> N
     servers = bench.servers(bench.spec())
     call = call_reply("fake__add", {"a": 40, "b": 2})
     conversation, provider = talk(bench, servers, call, call, text_reply("Done."))
-    asked: list[ApprovalRequested] = []
+    asked: list[CallApproval] = []
 
     async def body() -> list[TurnEvent]:
         events = []
         async for event in conversation.submit("add"):
             events.append(event)
             if isinstance(event, ApprovalRequested):
-                asked.append(event)
-                conversation.answer(event.call.call_id, Answer(is_allowed=True, scope="always"))
+                asked.append(event.approval)
+                conversation.answer(event.approval.id, Allow("session"))
         await conversation.close()
         return events
 
     events = asyncio.run(body())
     (request,) = asked
+    assert isinstance(request, ToolApproval)
     assert (request.question, request.rule) == ("Run the tool add of the server fake?", "mcp(fake/add)")
-    assert '"a": 40' in request.preview
+    assert '"a": 40' in request.detail
     results = [event.outcome.content for event in events if isinstance(event, ToolFinished)]
     assert [result.split()[0] for result in results] == ["42", "42"]
     assert provider.requests[0].tools[-1].name.startswith("fake__")
@@ -97,7 +82,7 @@ def test_nothing_of_the_protocol_is_loaded_before_a_server_is_started(tmp_path: 
     (tmp_path / "config.toml").write_text('[mcp_servers.x]\ncommand = "x"\n')
     program = (
         f"import os, sys; os.environ['QCODE_HOME'] = {str(tmp_path)!r}; os.chdir({str(tmp_path)!r})\n"
-        "from qcode.cli.flags import parse\nfrom qcode.cli.context import run_context\n"
+        "from qcode.cli.arguments import parse\nfrom qcode.cli.context import run_context\n"
         "from qcode.agent.agent import Agent\n"
         "from pathlib import Path\n"
         "ready = Agent.begin(run_context(parse(['-m', 'demo/demo', '--trust']), Path.cwd(), is_attended=True))\n"

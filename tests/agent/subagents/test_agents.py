@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.conversation import Connected, PromptLimits
-from qcode.engine.model_facts import KnownModel
-from qcode.protocol.approvals import Answer, ApprovalMode
+from qcode.agent.options import Options
+from qcode.protocol.approvals import Allow, ApprovalMode, CallApproval, Deny, ToolApproval
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import AgentEvent, ApprovalRequested, ReplyFinished, ToolStarted, UsageUpdated
 from qcode.protocol.messages import ToolResult, user
 from qcode.protocol.reply import Limit, Outcome, UsageReported
 from qcode.protocol.usage import Usage
 from qcode.safety.rules import Rules
-from tests.agent.subagents.stage import FACTS, ended, inner_results, results, stage, starting
+from tests.agent.subagents.stage import FACTS, inner_results, results, stage, starting
+from tests.fakes.conversation import Model, ended
 from tests.fakes.scripted import (
     Call,
     Hang,
@@ -73,8 +73,8 @@ def test_exploring_never_changes_anything_in_any_mode(tmp_path: Path, mode: Appr
         Call("fetch", {"url": "https://example.com/"}, "4"),
     )
     one = stage(tmp_path, {"": [starting("look"), DONE], "look": [hostile, text_reply("No.")]}, mode=mode)
-    asked: list[ApprovalRequested] = []
-    events = one.run(one.answering(Answer(is_allowed=True), asked))
+    asked: list[CallApproval] = []
+    events = one.run(one.answering(Allow(), asked))
     assert not asked
     assert [finished.state for finished in inner_results(events)] == ["denied", "rejected", "rejected", "rejected"]
     assert not (one.work / "stolen").exists()
@@ -86,17 +86,17 @@ def test_exploring_never_changes_anything_in_any_mode(tmp_path: Path, mode: Appr
 )
 def test_a_general_one_has_the_rights_of_the_mode(tmp_path: Path, mode: ApprovalMode, state: str) -> None:
     one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]}, mode=mode)
-    asked: list[ApprovalRequested] = []
-    events = one.run(one.answering(Answer(is_allowed=False), asked))
+    asked: list[CallApproval] = []
+    events = one.run(one.answering(Deny(), asked))
     assert [finished.state for finished in inner_results(events)] == ["denied" if state == "asked" else state]
     assert len(asked) == (state == "asked")
 
 
 def test_a_folder_that_is_not_trusted_and_a_rule_that_denies_hold_inside(tmp_path: Path) -> None:
     scripts = {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]}
-    asked: list[ApprovalRequested] = []
+    asked: list[CallApproval] = []
     one = stage(tmp_path, scripts, mode="bypass", is_trusted=False)
-    one.run(one.answering(Answer(is_allowed=False), asked))
+    one.run(one.answering(Deny(), asked))
     assert len(asked) == 1
     one = stage(tmp_path, scripts, mode="bypass", rules=Rules.of(deny=["edit(a.txt)"]))
     events = one.run()
@@ -126,8 +126,8 @@ def test_a_sub_agent_that_only_reads_is_never_offered_a_change(tmp_path: Path, k
         Call("shell", {"command": "ls", "unconfined": True}, "2"),
     )
     one = stage(tmp_path, {"": [starting("do", kind=kind), DONE], "do": [hostile, text_reply("Ok.")]}, mode=mode)
-    asked: list[ApprovalRequested] = []
-    events = one.run(one.answering(Answer(is_allowed=False), asked))
+    asked: list[CallApproval] = []
+    events = one.run(one.answering(Deny(), asked))
     assert asked == []
     assert [finished.state for finished in inner_results(events)] == ["denied", "denied"]
 
@@ -138,7 +138,7 @@ def test_an_open_question_of_a_sub_agent_is_denied_when_plan_mode_begins(tmp_pat
     def switching(event: object) -> None:
         if isinstance(event, ApprovalRequested):
             one.conversation.set_mode("plan")
-            one.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+            one.conversation.answer(event.approval.id, Allow())
 
     events = one.run(switching)
     assert [finished.state for finished in inner_results(events)] == ["denied"]
@@ -151,16 +151,18 @@ def test_its_question_says_who_asks_and_always_holds_for_the_conversation(tmp_pa
         tmp_path,
         {"": [starting("do", kind="general"), touch, DONE], "do": [touch, touch, text_reply("Ok.")]},
     )
-    asked: list[ApprovalRequested] = []
-    events = one.run(one.answering(Answer(is_allowed=True, scope="always"), asked))
-    assert [(question.agent, question.call.call_id) for question in asked] == [("do do", "agent_0/call_1")]
+    asked: list[CallApproval] = []
+    events = one.run(one.answering(Allow("session"), asked))
+    (approval,) = asked
+    assert isinstance(approval, ToolApproval)
+    assert (approval.agent, approval.id) == ("do do", "agent_0/call_1")
     assert [finished.state for finished in inner_results(events)] == ["done", "done"]
     assert results(events)[-1].state == "done"
 
 
 def test_a_denial_inside_is_one_of_the_turn(tmp_path: Path) -> None:
     one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
-    events = one.run(one.answering(Answer(is_allowed=False, reason="no"), []))
+    events = one.run(one.answering(Deny("no"), []))
     assert [(one.call.call_id, one.reason) for one in ended(events).denials] == [("agent_0/call_1", "no")]
 
 
@@ -169,7 +171,7 @@ def test_explorers_work_side_by_side_four_at_a_time(tmp_path: Path) -> None:
         hangs = [Hang() for _ in range(5)]
         scripts = {str(n): [(*begun("a"), hang, *text_reply("b")[1:])] for n, hang in enumerate(hangs)}
         one = stage(tmp_path, {"": [starting(*scripts), DONE], **scripts})
-        playing = asyncio.ensure_future(one.play())
+        playing = asyncio.ensure_future(one.play("go"))
         for hang in hangs[:4]:
             await hang.reached.wait()
         assert not one.model.parts["4"].requests
@@ -207,16 +209,16 @@ def test_what_it_uses_counts_for_the_turn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "limit"),
+    ("options", "limit"),
     [
-        (PromptLimits(max_turns=2), Limit.TURNS),
-        (PromptLimits(max_tool_calls=2), Limit.TOOL_CALLS),
-        (PromptLimits(max_budget_usd=Decimal("0.000001")), Limit.COST),
+        (Options(max_turns=2), Limit.TURNS),
+        (Options(max_tool_calls=2), Limit.TOOL_CALLS),
+        (Options(max_budget_usd=Decimal("0.000001")), Limit.COST),
     ],
 )
-def test_a_limit_of_the_prompt_ends_it_and_then_the_turn(tmp_path: Path, limits: PromptLimits, limit: Limit) -> None:
+def test_a_limit_of_the_prompt_ends_it_and_then_the_turn(tmp_path: Path, options: Options, limit: Limit) -> None:
     looks = [call_reply("ls", {"path": "."}), call_reply("glob", {"pattern": "*"}), text_reply("never")]
-    one = stage(tmp_path, {"": [starting("look"), DONE], "look": looks}, limits=limits)
+    one = stage(tmp_path, {"": [starting("look"), DONE], "look": looks}, options=options)
     end = ended(one.run())
     assert (end.outcome, end.limit) == (Outcome.MAX_TURN_REQUESTS, limit)
     assert one.model.parts["look"].left >= 1
@@ -227,7 +229,7 @@ def test_a_budget_that_is_spent_starts_no_further_one(tmp_path: Path) -> None:
     one = stage(
         tmp_path,
         {"": [starting("x", "y", kind="general"), DONE], "x": [text_reply("1")], "y": [text_reply("2")]},
-        limits=PromptLimits(max_turns=2),
+        options=Options(max_turns=2),
     )
     events = one.run()
     assert [finished.state for finished in results(events)] == ["done", "failed"]
@@ -286,7 +288,7 @@ def test_cancelling_ends_all_of_them_at_once_and_counts_what_they_used(tmp_path:
         spent = UsageReported(Usage(input=1_000))
         scripts = {str(n): [(*begun("part"), spent, hang)] for n, hang in enumerate(hangs)}
         one = stage(tmp_path, {"": [starting(*scripts)], **scripts})
-        playing = asyncio.ensure_future(one.play())
+        playing = asyncio.ensure_future(one.play("go"))
         for hang in hangs:
             await hang.reached.wait()
         one.conversation.cancel()
@@ -308,7 +310,7 @@ def test_a_question_that_is_open_when_the_turn_is_cancelled_runs_nothing(tmp_pat
     def give_up(event: object) -> None:
         if isinstance(event, ApprovalRequested):
             one.conversation.cancel()
-            one.conversation.answer(event.call.call_id, Answer(is_allowed=True))
+            one.conversation.answer(event.approval.id, Allow())
 
     assert ended(one.run(give_up)).outcome is Outcome.CANCELLED
     assert not (one.work / "a.txt").exists()
@@ -319,7 +321,7 @@ def test_the_small_model_is_the_one_the_person_chose(tmp_path: Path) -> None:
     one = stage(
         tmp_path,
         {"": [starting("look", model="small"), DONE]},
-        small=lambda connected: Connected(small, KnownModel("tiny", "t", FACTS), connected.system),
+        small=(small, Model("t", facts=FACTS)),
     )
     assert results(one.run())[0].outcome.content == "Small."
     assert small.requests[0].model == "t"
@@ -330,8 +332,8 @@ def test_a_model_without_a_price_is_not_used_under_a_budget(tmp_path: Path) -> N
     one = stage(
         tmp_path,
         {"": [starting("look", model="small"), DONE]},
-        small=lambda connected: Connected(small, KnownModel("tiny", "t", replace(FACTS, price=None)), connected.system),
-        limits=PromptLimits(max_budget_usd=Decimal(1)),
+        small=(small, Model("t", facts=replace(FACTS, price=None))),
+        options=Options(max_budget_usd=Decimal(1)),
     )
     outcome = results(one.run())[0].outcome
     assert outcome.is_error

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 from qcode.protocol.messages import ToolResult
-from tests.agent.subagents.stage import ended, inner_results, results, resumed, stage, starting
+from tests.agent.subagents.stage import inner_results, results, resumed, stage, starting
+from tests.fakes.conversation import ended
 from tests.fakes.scripted import call_reply, text_reply
 
 DONE = text_reply("All done.")
@@ -27,7 +28,7 @@ def test_undo_takes_back_what_it_changed_with_tools_and_with_commands(tmp_path: 
     )
 
     async def do_and_undo() -> None:
-        await one.play()
+        await one.play("go")
         assert (one.work / "a.txt").read_text() == "new\n"
         assert (one.work / "b.txt").exists()
         await one.conversation.rewinds.perform(await one.conversation.rewinds.plan_undo(), ["b.txt"])

@@ -138,10 +138,11 @@ def _check_calls(played: Played) -> None:
     """Each call has one result, what ran was complete, and nobody was asked about anything else."""
     for event in played.events:
         if isinstance(event, (ToolStarted, ApprovalRequested)):
-            arguments = parse_object(event.call.arguments)
+            call = event.call if isinstance(event, ToolStarted) else event.approval.call
+            arguments = parse_object(call.arguments)
             assert arguments is not None
             assert MARKER_KEY not in arguments
-            assert _was_sent_whole(played, event.call, arguments)
+            assert _was_sent_whole(played, call, arguments)
     made = [call.call_id for message in played.messages for call in message.calls]
     finished = [event.call.call_id for event in played.events if isinstance(event, ToolFinished)]
     assert finished == made

@@ -6,26 +6,20 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qcode.agent.conversation import Connected, Conversation, PromptLimits, Wiring
-from qcode.agent.models.limits import LimitStore
-from qcode.agent.sessions.store import SessionStore
-from qcode.agent.toolbox import Toolbox
-from qcode.config.settings import Tools
-from qcode.engine.model_facts import KnownModel
-from qcode.protocol.approvals import Answer
+from qcode.agent.options import Options
+from qcode.protocol.approvals import Allow
 from qcode.protocol.events import ApprovalRequested, TurnEnded, TurnEvent
 from qcode.protocol.messages import Message
+from qcode.protocol.provider import Provider
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
 from qcode.providers import registry
-from qcode.safety.policy import Policy
-from qcode.safety.rules import Rules
 from tests.e2e.limits.host import Host
 from tests.e2e.limits.row import Row
 from tests.e2e.running import KEY
+from tests.fakes.conversation import Model, Stage, stage
 from tests.fakes.server import FakeServer, ProtocolName
 from tests.fakes.turns import Asked
-from tests.safety.judging import NO_SANDBOX
 
 PROMPT, NEXT_PROMPT = "Los — go.", "And on?"
 REPORT = ToolSpec("report", "Record that the work is done.", {"type": "object", "properties": {}}, is_one_way=True)
@@ -59,40 +53,28 @@ def play(row: Row, protocol: ProtocolName, base: Path) -> Played:
     """Play the row's turn, then the one after it."""
     host = Host(protocol)
     with FakeServer(host.wire, host) as server:
-        return asyncio.run(_Stage(row, protocol, base, host, server).run())
+        return asyncio.run(_Play(row, protocol, base, host, server).run())
 
 
-class _Stage:
+class _Play:
     def __init__(self, row: Row, protocol: ProtocolName, base: Path, host: Host, server: FakeServer) -> None:
         self._row = row
         self._host = host
         self._server = server
-        self._work = base / "work"
-        self._work.mkdir()
-        self._store = SessionStore(base / "state", self._work)
-        self._limits = LimitStore(base / "state")
+        self._base = base
         self._played = Played(row, protocol)
-        self._conversation = self._wired(protocol)
+        self._stage = self._staged(protocol)
+        self._conversation = self._stage.conversation
 
-    def _wired(self, protocol: ProtocolName) -> Conversation:
-        row, work = self._row, self._work
+    def _staged(self, protocol: ProtocolName) -> Stage[Provider]:
+        row = self._row
         spec = registry.PROVIDERS[row.provider or protocol]
         provider = registry.connect(
             spec, base_url=self._server.base_url, api_key=KEY, key_source="a test", timeouts=row.timeouts
         )
-        policy = Policy(mode="default", rules=Rules.of(), is_trusted=True, root=work, probes=NO_SANDBOX)
-        toolbox = Toolbox(work, (), Tools(), {"PATH": "/usr/bin:/bin"}, judge=policy.judge_file, one_way=(REPORT,))
-        model = KnownModel(provider.name, "test-model", row.facts)
-        connected = Connected(provider, model, lambda mode: "Be brief.", row.settings, row.retries)
-        wiring = Wiring(
-            connect=lambda name: connected,
-            new_session=lambda name: self._store.create(name, work),
-            toolbox=toolbox,
-            policy=policy,
-            limits=self._limits,
-            prompt_limits=PromptLimits(max_budget_usd=row.money),
-        )
-        return Conversation(wiring, connected, self._store.create(connected.name, work))
+        model = Model("test-model", facts=row.facts, output=row.settings, retries=row.retries)
+        options = Options(max_budget_usd=row.money)
+        return stage(self._base, provider, model, options=options, one_way=(REPORT,))
 
     async def run(self) -> Played:
         played, row, conversation = self._played, self._row, self._conversation
@@ -104,8 +86,8 @@ class _Stage:
             played.reports = self._host.reports[:sent]
             played.is_through = self._host.is_through
             played.messages = conversation.messages
-            played.loaded = self._store.load(conversation.session_id).messages
-            played.files = {path.name: path.read_text("utf-8") for path in self._work.iterdir()}
+            played.loaded = self._stage.store.load(conversation.session_id).messages
+            played.files = {path.name: path.read_text("utf-8") for path in self._stage.work.iterdir()}
             if row.again is not None:
                 self._host.plan(row.again)
                 played.later_events = await self._turn(NEXT_PROMPT, is_cancelled=False)
@@ -129,7 +111,7 @@ class _Stage:
                 cancel = None
                 conversation.cancel()
             elif isinstance(event, ApprovalRequested):
-                conversation.answer(event.call.call_id, Answer(is_allowed=True))
+                conversation.answer(event.approval.id, Allow())
         if watching is not None:
             assert watching.done(), "the turn ended before it was cancelled"
         return events

@@ -12,11 +12,11 @@ import pytest
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import PartialRestored, Retry, ToolFinished, TurnEvent
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult, assistant, user
-from qcode.protocol.model import ModelRequest
+from qcode.protocol.model import ModelRequest, RetrySettings
 from qcode.protocol.reply import Outcome, ReplyEvent, StopReason, TextDelta, ToolCallStarted
 from qcode.providers.text_calls.provider import TextCallProvider, as_text_history, instructions, text_to_continue
+from tests.fakes.conversation import Model, ended, stage
 from tests.fakes.scripted import Reply, ScriptedProvider, begun, cut_text, fails, text_reply
-from tests.providers.text_calls.conversations import converse, ended, play
 from tests.providers.text_calls.pieces import READ, TOOLS
 
 CALL = f"<tool_call>\n{READ}\n</tool_call>"
@@ -28,8 +28,14 @@ def written(name: str, **arguments: object) -> str:
 
 def turn(base: Path, *replies: Reply) -> tuple[list[TurnEvent], ScriptedProvider, Path]:
     inner = ScriptedProvider(replies)
-    conversation = converse(base, TextCallProvider(inner))
-    return asyncio.run(play(conversation, "do it")), inner, base / "work"
+    it = stage(base, TextCallProvider(inner), Model(retries=RetrySettings(max_retries=0)), mode="bypass")
+
+    async def main() -> list[TurnEvent]:
+        events = await it.play("do it")
+        await it.conversation.close()
+        return events
+
+    return asyncio.run(main()), inner, it.work
 
 
 def finished(events: list[TurnEvent]) -> list[tuple[str, str]]:

@@ -5,18 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Literal
 
-from qcode.agent.conversation import Connected, Conversation, Wiring
-from qcode.agent.models.limits import LimitStore
+from qcode.agent.conversation import Conversation
 from qcode.agent.sandbox import SessionSandbox
-from qcode.agent.sessions.store import SessionStore
-from qcode.agent.toolbox import FetchGate, Scratch, Toolbox
-from qcode.agent.trust import TrustStore
-from qcode.config.settings import Tools
-from qcode.engine.model_facts import KnownModel
-from qcode.protocol.approvals import Answer, ApprovalMode
+from qcode.agent.toolbox import Scratch
+from qcode.protocol.approvals import Allow, ApprovalMode, CallApproval, Deny
 from qcode.protocol.events import ApprovalRequested, ToolFinished, ToolStarted, TurnEvent
 from qcode.protocol.messages import ToolResult
 from qcode.safety.paths import SandboxScope
@@ -24,6 +18,7 @@ from qcode.safety.policy import Policy
 from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules
 from qcode.safety.sandbox.detection import Sandbox, find_sandbox
+from tests.fakes.conversation import Model, stage
 from tests.fakes.scripted import Call, ScriptedProvider, calls_reply, text_reply
 from tests.safety.hostile.attempts import Attempt
 from tests.safety.hostile.ground import Ground, filled
@@ -37,7 +32,7 @@ class Played:
     """What came of it. `sent` is everything the model was told, `shown` everything a person could see."""
 
     events: list[TurnEvent]
-    asked: list[ApprovalRequested]
+    asked: list[CallApproval]
     sent: str
     shown: str
     session: str
@@ -55,7 +50,7 @@ def play(
     is_trusted: bool = True,
     sandbox: Literal["auto", "off"] = "off",
     find: Callable[[], Sandbox | None] = find_sandbox,
-    says_yes: Callable[[ApprovalRequested], bool] = lambda asked: False,
+    says_yes: Callable[[CallApproval], bool] = lambda asked: False,
     on_event: Callable[[TurnEvent], None] = lambda event: None,
 ) -> Played:
     """Have a model make all the calls, `_BATCH` in a reply; what is asked gets the answer of `says_yes`.
@@ -82,7 +77,7 @@ def play(
 
 
 async def _played(
-    conversation: Conversation, says_yes: Callable[[ApprovalRequested], bool], on_event: Callable[[TurnEvent], None]
+    conversation: Conversation, says_yes: Callable[[CallApproval], bool], on_event: Callable[[TurnEvent], None]
 ) -> Played:
     played = Played([], [], "", "", "")
     async for event in conversation.submit("Go."):
@@ -91,8 +86,8 @@ async def _played(
         if isinstance(event, ToolStarted):
             played.started.add(event.call.call_id)
         if isinstance(event, ApprovalRequested):
-            played.asked.append(event)
-            conversation.answer(event.call.call_id, Answer(says_yes(event)))
+            played.asked.append(event.approval)
+            conversation.answer(event.approval.id, Allow() if says_yes(event.approval) else Deny())
     await conversation.close()
     played.shown = "\n".join(map(repr, played.events))
     return played
@@ -109,34 +104,24 @@ def _conversation(
     find: Callable[[], Sandbox | None],
 ) -> Conversation:
     state = ground.base.parent / "state"
-    store = SessionStore(state, ground.work)
     scratch = Scratch()
     own = (ground.home / ".config/qcode", ground.home / ".local/state/qcode", state)
-    session_sandbox = SessionSandbox(
-        sandbox, SandboxScope(ground.work, (), scratch.path, ground.home, own, "/usr/bin:/bin"), find
-    )
+    scope = SandboxScope(ground.work, (), scratch.path, ground.home, own, "/usr/bin:/bin")
+    session_sandbox = SessionSandbox(sandbox, scope, find)
     probes = Probes(lambda _: "", Repository, lambda: session_sandbox.support, session_sandbox.index.look)
     policy = Policy(
         mode, Rules.of(), is_trusted, ground.work, read_only=(scratch.path,), home=ground.home, own=own, probes=probes
     )
-    toolbox = Toolbox(
-        ground.work,
-        (),
-        Tools(),
-        {**_ENVIRONMENT, "HOME": str(ground.home)},
-        judge=lambda path, access: conversation.policy.judge_file(path, access),
+    env = {**_ENVIRONMENT, "HOME": str(ground.home)}
+    found = stage(
+        ground.base.parent,
+        provider,
+        Model(model),
+        policy=policy,
+        env=env,
+        work=ground.work,
         scratch=scratch,
         sandbox=session_sandbox,
-        gate=FetchGate(lambda: conversation.policy),
+        has_fetch=True,
     )
-    connected = Connected(provider, KnownModel(provider.name, model), lambda mode: "Be good.")
-    wiring = Wiring(
-        connect=lambda name: connected,
-        new_session=lambda model: store.create(model, ground.work),
-        toolbox=toolbox,
-        policy=policy,
-        limits=LimitStore(state),
-        approved=partial(TrustStore(state).accepting, ground.work),
-    )
-    conversation = Conversation(wiring, connected, store.create("test/m", ground.work))
-    return conversation
+    return found.conversation

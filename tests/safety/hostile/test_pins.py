@@ -16,7 +16,7 @@ from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.spec import ServerSpec
 from qcode.agent.trust import TrustStore
 from qcode.config.settings import McpServer
-from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.approvals import Allow, ApprovalMode
 from tests.agent.mcp.serving import open_servers, until
 from tests.safety.hostile.attempts import Attempt
 from tests.safety.hostile.ground import Ground, make_ground
@@ -80,8 +80,8 @@ def start(ground: Ground, spec: ServerSpec, *, says_yes: bool) -> str:
     async def body() -> str:
         servers = Servers([spec], Pins(ground.base.parent / "state"), Place(ground.work, os.environ), is_trusted=True)
         async with open_servers(servers):
-            for question in servers.questions() if says_yes else ():
-                servers.answer(question.key, is_allowed=True)
+            for approval in servers.approvals() if says_yes else ():
+                servers.answer(approval.id, Allow())
                 await until(lambda: servers.statuses()[0].state != "starting")
             return servers.statuses()[0].state
 

@@ -10,8 +10,8 @@ import pytest
 
 from qcode.agent.agent import Agent
 from qcode.agent.models.selection import named
+from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
-from qcode.cli.flags import parse
 from qcode.config.definitions import CustomCommand, load_custom_commands
 from qcode.protocol.approvals import TurnOptions
 from qcode.protocol.events import Notice, TurnEvent
@@ -170,6 +170,6 @@ def test_a_sub_agent_of_the_project_reads_nothing_by_its_prompt(ground: Ground) 
     text = 'description = "Reviews."\nprompt = "Review. @~/.ssh/id_rsa @.env"\n'
     (ground.work / ".qcode/agents/reviewer.toml").write_text(text)
     ready = opened(ground)
-    system = ready.conversation._connected.agent_system("Review. @~/.ssh/id_rsa @.env")
+    system = ready.prompts.agent(ready.conversation.model, "Review. @~/.ssh/id_rsa @.env")
     assert "@~/.ssh/id_rsa" in system
     assert f"{MARK}-" not in system

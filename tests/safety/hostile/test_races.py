@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.protocol.events import ApprovalRequested, ToolStarted, TurnEvent
+from qcode.protocol.approvals import CallApproval
+from qcode.protocol.events import ToolStarted, TurnEvent
 from qcode.tools import disk
 from tests.safety.hostile.attempts import Attempt
 from tests.safety.hostile.ground import MARK, Ground, make_ground
@@ -105,7 +106,7 @@ def test_a_yes_is_to_the_file_that_was_shown(mode: str, target: str, tool: str, 
         if mode == "accept-edits" and isinstance(event, ToolStarted) and event.call.name == tool:
             swap()
 
-    def says_yes(asked: ApprovalRequested) -> bool:
+    def says_yes(asked: CallApproval) -> bool:
         return swap()
 
     calls = [Attempt("reads", "read", {"path": "src/util.py"}), Attempt("edits", tool, WRITES[tool])]

@@ -40,12 +40,12 @@ def test_a_command_is_shown_as_it_would_run_and_unlike_every_other(ground: Groun
     asked = play(ground, tried, "default").asked
     assert len(asked) == len(tried)
     for question, command in zip(asked, commands, strict=True):
-        shown = question.preview
+        shown = question.detail
         assert question.question == "Run this command?"
         assert read_back(shown.replace("\u23ce\n", "\u23ce")) == command
         assert all(line.endswith("\u23ce") for line in shown.split("\n")[:-1])
         assert all(char == "\n" or is_seen(char) for char in shown), ascii(shown)
-    assert len({question.preview for question in asked}) == len(set(commands))
+    assert len({question.detail for question in asked}) == len(set(commands))
 
 
 def test_no_question_about_anything_holds_an_invisible_character(ground: Ground) -> None:
@@ -56,13 +56,13 @@ def test_no_question_about_anything_holds_an_invisible_character(ground: Ground)
     asked = play(ground, tried, "default").asked
     assert len(asked) > 150
     hidden = [
-        ascii(question.question + question.preview)
+        ascii(question.question + question.detail)
         for question in asked
-        if not all(char == "\n" or is_seen(char) for char in question.question + question.preview)
+        if not all(char == "\n" or is_seen(char) for char in question.question + question.detail)
     ]
     assert hidden == []
     assert not [question.question for question in asked if "\n" in question.question]
-    assert not [question.preview for question in asked if f"{MARK}-" in question.preview]
+    assert not [question.detail for question in asked if f"{MARK}-" in question.detail]
 
 
 def test_how_a_command_would_run_is_in_its_question(ground: Ground) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.sandbox import SessionSandbox
-from qcode.protocol.launch import Launch
+from qcode.protocol.tools import Launch
 from qcode.safety.paths import SandboxScope
 from qcode.safety.sandbox.detection import Kind, Sandbox, candidates, holds
 from qcode.safety.verdict import Level

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.protocol.launch import Launch
+from qcode.protocol.tools import Launch
 from qcode.safety.verdict import Level
 from qcode.tools.processes import run_program
 from tests.safety.sandbox.running import Box, git

@@ -72,16 +72,23 @@ def test_search_asks_if_a_secret_is_in_reach_and_cannot_be_masked(repo: Path, co
     assert judge(BUBBLEWRAP, ".env") == SHELL_READS
 
 
-@pytest.mark.parametrize(
-    "command", ["make; grep -rn x .", "grep -r x . | make", "make && for f in *.py; do rg x .; done"]
-)
-def test_search_beside_what_a_rule_allows_asks_if_a_secret_is_in_reach(repo: Path, command: str) -> None:
-    """What a rule allows runs without the sandbox that would hide the secret."""
+@pytest.mark.parametrize("command", [command for command in BEYOND_CORE if not command.startswith("for")])
+def test_a_part_that_needs_the_sandbox_asks_beside_what_a_rule_allows(repo: Path, command: str) -> None:
+    """What a rule allows runs outside the sandbox, and the rest of the command with it."""
     rules = Rules.of(allow=["shell(make)"])
-    probes = replace(CLEAN, contents=lambda: Contents((str(repo / ".env"),)))
-    assert judge_shell(command, repo, rules=rules).is_allowed
-    assert judge_shell(command, repo, probes, rules=rules).rule == SHELL_PATH
-    assert judge_shell("grep -rn x .", repo, probes, rules=rules).is_allowed
+    assert judge_shell(command, repo, rules=rules).confinement == "read-only"
+    for whole in (f"make; {command}", f"make && {command}", f"{command} | make"):
+        assert judge_shell(whole, repo, rules=rules).rule == NEEDS_SANDBOX
+    if "$" not in command:
+        both = Rules.of(allow=["shell(make)", f"shell({command})"])
+        assert judge_shell(f"make; {command}", repo, rules=both).is_allowed
+
+
+@pytest.mark.parametrize("command", [*CORE, "for name in app.py; do cat $name; done"])
+def test_the_core_runs_beside_what_a_rule_allows(repo: Path, command: str) -> None:
+    rules = Rules.of(allow=["shell(make)"])
+    verdict = judge_shell(f"make; {command}", repo, rules=rules)
+    assert (verdict.verdict, verdict.confinement) == ("allow", None)
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.context.attachments import shell_block
+from qcode.agent.reports import ContextReport, TurnUsage
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.messages import Message, Text, assistant
-from qcode.protocol.reports import ContextReport, TurnUsage
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import age_text
 from qcode.tui.commands.sessions import context_text, cost_text_of
 from qcode.tui.screens.rewind import ChangesScreen, DoubtPicker, RewindPicker, WhatPicker
 from qcode.tui.screens.sessions import SessionPicker, preview_of
-from tests.agent.test_conversation import Talk, talk
+from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import call_reply, text_reply
 from tests.tui.harness import Running, running
 
@@ -27,7 +27,6 @@ def played(base: Path, test: Callable[[Running, Talk], Awaitable[None]], size: t
     """Run `test` on an app in which one turn wrote a file."""
     writes = call_reply("write", {"path": "a.txt", "content": "new\n"})
     it = talk(base, writes, text_reply("Written."), text_reply("Second."), text_reply("Third."), mode="bypass")
-    it.conversation.library._known = it.store
 
     async def body() -> None:
         async with running(it.conversation, size=size, folder=base) as run:

@@ -9,8 +9,8 @@ import pytest
 from textual.widgets import Static
 
 from qcode.agent.settings import SettingsService
+from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
-from qcode.cli.flags import parse
 from qcode.tui.screens.settings import SettingsScreen
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation

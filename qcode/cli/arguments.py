@@ -1,0 +1,233 @@
+"""The command line as a value: what was typed, checked as far as that can be done without looking anywhere else."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, NoReturn, get_args
+
+from qcode.agent.options import LATEST, Options, OutputFormat
+from qcode.cli.flags import FLAGS, SUBCOMMANDS, Flag
+from qcode.protocol.errors import ExitCode, QcodeError
+
+_CHOSEN = "\0"
+"""`-r` without an id: no id that can be typed is equal to it, the empty one least of all."""
+
+
+class UsageError(QcodeError):
+    """The command line is wrong."""
+
+    exit_code = ExitCode.USAGE
+
+
+class _Parser(argparse.ArgumentParser):
+    """Takes `flags` and one kind of positional argument. A flag that was not given has no attribute in the result."""
+
+    def __init__(self, flags: Iterable[Flag], usage: str = "") -> None:
+        # The help is a text of its own; without a width argparse would measure the terminal for each flag.
+        super().__init__(
+            add_help=False, allow_abbrev=False, formatter_class=_formatter, argument_default=argparse.SUPPRESS
+        )
+        self._usage = usage
+        for flag in flags:
+            if flag.kind != "shown":
+                self.add_argument(*flag.names, dest=flag.key, **_ACTIONS[flag.kind], **_choices(flag))
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; {self._usage}" if self._usage else self._with_nearest(message))
+
+    def _with_nearest(self, message: str) -> str:
+        prefix = "unrecognized arguments: "
+        if not message.startswith(prefix):
+            return message
+        unknown = message.removeprefix(prefix).split(" ")[0].split("=")[0]
+        if not unknown.startswith("-"):
+            return f'more than one prompt was given ("{unknown}"): put the prompt in quotes'
+        if not unknown.startswith("--") and len(unknown) > 2:
+            return f'there is no flag {unknown}; a prompt that begins with "-" goes behind --, as the last argument'
+        nearest = difflib.get_close_matches(unknown, [name for flag in FLAGS for name in flag.names], n=1, cutoff=0.5)
+        hint = f"; did you mean {nearest[0]}?" if nearest else ""
+        return f"there is no flag {unknown}{hint}"
+
+
+def parse(argv: Sequence[str]) -> Options:
+    """Return what `argv` (without the program's name) says, or raise `UsageError`."""
+    before, after = _split_at_dashes(argv)
+    parser = _Parser(FLAGS)
+    parser.add_argument("prompt", nargs="?", default=None, type=_as_text)
+    given = vars(parser.parse_intermixed_args(before))
+    texts = [text for text in (given.get("print"), given.get("prompt"), *map(_as_text, after)) if text]
+    if len(texts) > 1:
+        raise UsageError("more than one prompt was given: put the prompt in quotes")
+    _refuse_contradictions(given)
+    resume = given.get("resume")
+    chooses = resume == _CHOSEN
+    options = Options(
+        prompt=texts[0] if texts else None,
+        is_pipe="print" in given,
+        resume=LATEST if "continue" in given or chooses else resume,
+        chooses_session=chooses,
+        **_fields(given),
+    )
+    _refuse_unfit_formats(options)
+    return options
+
+
+def parse_subcommand(name: str, rest: Sequence[str], usage: str) -> tuple[Options, list[str], frozenset[str]]:
+    """Return the options of a run that a subcommand was given, its words, and the names of all its flags that were.
+
+    Raise `UsageError`, whose text ends with `usage`.
+    """
+    before, after = _split_at_dashes(rest)
+    parser = _Parser(SUBCOMMANDS[name].flags, usage)
+    parser.add_argument("words", nargs="*", default=[])
+    given = vars(parser.parse_intermixed_args(before))
+    _refuse_contradictions(given)
+    return Options(**_fields(given)), [*given.pop("words"), *after], frozenset(given)
+
+
+def pipe_flags(options: Options) -> tuple[str, ...]:
+    """Return the flags that were given and mean nothing in the app."""
+    default = Options()
+    return tuple(
+        flag.names[0]
+        for flag in FLAGS
+        if flag.is_for_pipe and getattr(options, flag.field) != getattr(default, flag.field)
+    )
+
+
+def _fields(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `Options` that were given."""
+    found: dict[str, Any] = {}
+    for flag in FLAGS:
+        if flag.field and flag.key in given:
+            value = given[flag.key]
+            found[flag.field] = (
+                _rules(value) if flag.kind == "rules" else tuple(value) if flag.kind == "paths" else value
+            )
+    if "yolo" in given:
+        found["mode"] = "bypass"
+    return found
+
+
+def _refuse_contradictions(given: Mapping[str, Any]) -> None:
+    if "yolo" in given and given.get("permission_mode", "bypass") != "bypass":
+        raise UsageError("--yolo and --permission-mode contradict each other")
+    if "continue" in given and "resume" in given:
+        raise UsageError("-c and -r contradict each other: -c is the latest session, -r ID a certain one")
+    if "resume" in given and not given["resume"].strip():
+        raise UsageError("the id after -r is empty: name a session, or use -c for the latest")
+    if "model" in given and not given["model"].strip():
+        raise UsageError("the name after -m is empty: use -m PROVIDER/MODEL")
+    if "fork_session" in given and "continue" not in given and "resume" not in given:
+        raise UsageError("--fork-session needs -c or -r: there is no session to copy")
+
+
+def _refuse_unfit_formats(options: Options) -> None:
+    if options.input_format == "stream-json":
+        if options.output_format != "stream-json":
+            raise UsageError("--input-format stream-json needs -o stream-json: every line in has its result line out")
+        if options.prompt:
+            raise UsageError("with --input-format stream-json prompts are lines on standard input, none is typed")
+    if options.include_partial_messages and options.output_format != "stream-json":
+        raise UsageError("--include-partial-messages needs -o stream-json")
+
+
+def wanted_format(argv: Sequence[str]) -> OutputFormat:
+    """Return the output format that a command line asks for, also one that is wrong otherwise."""
+    before, _ = _split_at_dashes(argv)
+    found: OutputFormat = "text"
+    for flag, value in zip(before, [*before[1:], ""], strict=True):
+        name, _, joined = flag.partition("=")
+        wanted = joined if name == "--output-format" and joined else flag[2:] if flag[:2] == "-o" else ""
+        wanted = value if flag in ("-o", "--output-format") else wanted
+        found = next((one for one in get_args(OutputFormat) if one == wanted), found)
+    return found
+
+
+def _as_text(given: str) -> str:
+    """Read as UTF-8 what the locale could not decode; bytes that are no UTF-8 become U+FFFD, not an error later."""
+    return given.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _split_at_dashes(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What stands behind `--` is a prompt, whatever it begins with."""
+    if "--" not in argv:
+        return list(argv), []
+    at = list(argv).index("--")
+    return list(argv[:at]), list(argv[at + 1 :])
+
+
+def _rules(given: Sequence[str]) -> tuple[str, ...]:
+    """Split `shell(git log *), read` at commas outside brackets; a flag may be given more than once.
+
+    Inside the brackets of a shell rule quotes count, so that `shell(echo '), ')` is one rule.
+    """
+    rules: list[str] = []
+    for text in given:
+        depth, start, quote = 0, 0, ""
+        for index, char in enumerate(text):
+            if quote:
+                quote = "" if char == quote else quote
+            elif char in "'\"" and depth and text[start:].lstrip().startswith("shell("):
+                quote = char
+            elif char == "(":
+                depth += 1
+            elif char == ")":
+                depth -= 1
+            elif char == "," and depth <= 0:
+                rules.append(text[start:index].strip())
+                start = index + 1
+        # A rule whose bracket stays open is kept: it is refused later, and must not be lost in silence.
+        rules.append(text[start:].strip())
+    return tuple(rule for rule in rules if rule)
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number from 1 upwards')
+    return int(text)
+
+
+def _natural(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number from 0 upwards')
+    return int(text)
+
+
+def _money(text: str) -> Decimal:
+    try:
+        amount = Decimal(text)
+    except InvalidOperation:
+        amount = Decimal(-1)
+    if not amount.is_finite() or amount <= 0:
+        raise argparse.ArgumentTypeError(f'"{text}" is not an amount in USD above 0')
+    return amount
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    return argparse.HelpFormatter(prog, width=80)
+
+
+def _choices(flag: Flag) -> dict[str, Any]:
+    choices = {"choices": flag.choices} if flag.choices else {}
+    return {**choices, "const": _CHOSEN if flag.key == "resume" else ""} if flag.kind == "optional" else choices
+
+
+_ACTIONS: Mapping[str, Mapping[str, Any]] = {
+    "on": {"action": "store_true"},
+    "off": {"action": "store_false"},
+    "optional": {"nargs": "?", "type": _as_text},
+    "text": {"type": _as_text},
+    "choice": {},
+    "path": {"type": Path},
+    "paths": {"type": Path, "action": "append"},
+    "rules": {"action": "append"},
+    "positive": {"type": _positive},
+    "natural": {"type": _natural},
+    "money": {"type": _money},
+}
+"""What argparse is told of each kind of flag."""

@@ -1,0 +1,281 @@
+"""Check docstrings, comments, messages and pages against the style of the project (see CONTRIBUTING.md, "Style").
+
+    python -m scripts.prose                      the swept paths of prose.toml, and the figures of every room
+    python -m scripts.prose qcode/tui README.md  these paths, whether swept or not
+
+`prose.toml` lists the swept paths, which must pass, and the allowed exceptions, each with a reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+ROOT = Path(__file__).parents[1]
+CONFIG = Path(__file__).with_name("prose.toml")
+MAX_LINE = 100
+THE_PERSON = "person"
+MAX_PER_1000 = {"what": 3.0, "where": 2.0, THE_PERSON: 0.0}
+"""Upper bounds of words per 1,000 words of docstrings in each swept room; checked from `MIN_WORDS` words on."""
+MIN_WORDS = 1_000
+
+LAYOUT = ("line too long", "table without a header")
+
+Kind: TypeAlias = Literal["docstring", "comment", "message", "page"]
+
+_START = r"(?:^|(?<=[.!?] )|(?<=[.!?]\n)|(?<=^\| ))"
+"""The start of a sentence; `{start}` in a pattern of `prose.toml`."""
+_STATEMENT = r"(?![^.!?\n]*\?)"
+"""The sentence is not a question; `{statement}` in a pattern."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A docstring, comment, message or paragraph, with the place of its first line."""
+
+    path: str
+    line: int
+    kind: Kind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ban:
+    """A pattern that the style forbids, by name, and the advice printed with each finding."""
+
+    name: str
+    pattern: re.Pattern[str]
+    instead: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A banned pattern in a passage. `excerpt` is the line that holds it."""
+
+    path: str
+    line: int
+    ban: str
+    excerpt: str
+    instead: str = ""
+
+    def __str__(self) -> str:
+        advice = f" [{self.instead}]" if self.instead else ""
+        return f"{self.path}:{self.line}: {self.ban}{advice}: {self.excerpt}"
+
+
+@dataclass(frozen=True, slots=True)
+class Exemption:
+    """An allowed finding: the file, the name of the ban, a part of the line, and the reason."""
+
+    path: str
+    ban: str
+    text: str
+    reason: str
+
+    def covers(self, finding: Finding) -> bool:
+        """Return whether this entry allows `finding`."""
+        return (self.path, self.ban) == (finding.path, finding.ban) and self.text in finding.excerpt
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """`prose.toml`: the paths that must pass, the bans, and the exceptions."""
+
+    swept: tuple[str, ...]
+    bans: tuple[Ban, ...]
+    allowed: tuple[Exemption, ...]
+
+
+def passages(path: Path) -> list[Passage]:
+    """Return every passage of a Python file or a Markdown page."""
+    name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return list(_of_page(name, text))
+    return [*_of_code(name, text), *_comments(name, text)]
+
+
+def _of_code(name: str, text: str) -> Iterator[Passage]:
+    docstrings: set[int] = set()
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        for child in getattr(node, "body", ()) if not isinstance(node, ast.Lambda | ast.IfExp) else ():
+            value = child.value if isinstance(child, ast.Expr) else None
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                docstrings.add(id(value))
+                yield Passage(name, child.lineno, "docstring", _dedented(value.value))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            docstrings.update(id(part) for part in node.values)
+            yield from _message(name, node.lineno, "".join(_literal(part) for part in node.values))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield from _message(name, node.lineno, node.value)
+
+
+def _literal(part: ast.expr) -> str:
+    return str(part.value) if isinstance(part, ast.Constant) else "X"
+
+
+def _message(name: str, line: int, text: str) -> Iterator[Passage]:
+    """Yield a string that reads like prose: words with spaces between them, and no backslash as in a pattern."""
+    if "\\" not in text and re.search(r"[A-Za-z]{2,} [A-Za-z]{2,}", text):
+        yield Passage(name, line, "message", text)
+
+
+def _dedented(text: str) -> str:
+    return "\n".join(line.strip() for line in _without_code(text).splitlines())
+
+
+def _comments(name: str, text: str) -> Iterator[Passage]:
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield Passage(name, token.start[0], "comment", _without_code(token.string.lstrip("#! ")))
+
+
+def _of_page(name: str, text: str) -> Iterator[Passage]:
+    """Yield the paragraphs of a page, without its code. A table row and a list entry are passages too."""
+    start, held, fence = 0, list[str](), ""
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        mark = re.match(r"\s*(```+|~~~+)", line)
+        if mark:
+            fence = "" if fence and mark[1].startswith(fence) else fence or mark[1]
+        starts = re.match(r"\s*(?:[-*] |\d+\. |#+ |\|)", line)
+        if held and (not line.strip() or mark or starts or fence):
+            yield Passage(name, start, "page", "\n".join(held))
+            held = []
+        if not fence and not mark and line.strip():
+            start = start if held else number
+            held.append(_without_code(re.sub(r"^(?:\s|[-*>] |\d+\. |#+ )+", "", line)))
+
+
+def _without_code(text: str) -> str:
+    return re.sub(r"(`+)(?:(?!\1).)+?\1|\]\([^)]*\)|<https?:[^>]*>", "`x`", text, flags=re.DOTALL)
+
+
+def findings(passage: Passage, bans: Sequence[Ban]) -> list[Finding]:
+    """Return the banned patterns of a passage."""
+    found = []
+    for ban in bans:
+        for match in ban.pattern.finditer(passage.text):
+            before = passage.text[: match.start()].count("\n")
+            excerpt = passage.text.splitlines()[before].strip()
+            found.append(Finding(passage.path, passage.line + before, ban.name, excerpt, ban.instead))
+    return found
+
+
+def layout(path: Path) -> list[Finding]:
+    """Return the lines of a page that are too long, and its tables without a header. Tables and code may be wide."""
+    name, fenced, found = path.relative_to(ROOT).as_posix(), False, []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        fenced ^= line.lstrip().startswith("```")
+        if len(line) > MAX_LINE and not fenced and not line.lstrip().startswith(("|", "![", "http")):
+            found.append(Finding(name, number, LAYOUT[0], f"{len(line)} characters"))
+        if not fenced and re.fullmatch(r"\|(?:[ -]*\|)+", line) and "-" not in line:
+            found.append(Finding(name, number, LAYOUT[1], line))
+    return found
+
+
+def files(names: Sequence[str]) -> list[Path]:
+    """Return the Python files and pages below the paths given, relative to the project."""
+    found: set[Path] = set()
+    for name in names:
+        path = ROOT / name
+        inside = [path] if path.is_file() else [*path.rglob("*.py"), *path.rglob("*.md")]
+        found.update(one for one in inside if not {"__pycache__", "__snapshots__", "data"} & set(one.parts))
+    return sorted(found)
+
+
+def figures(name: str) -> tuple[int, dict[str, float]]:
+    """Return how many words the docstrings below a path have, and each counted word per 1,000 of them."""
+    text = " ".join(
+        one.text for path in files([name]) if path.suffix == ".py" for one in passages(path) if one.kind == "docstring"
+    )
+    words = len(re.findall(r"[A-Za-z']+", text))
+    counts = {
+        "what": len(re.findall(r"\bwhat\b", text, re.IGNORECASE)),
+        "where": len(re.findall(r"\bwhere\b", text, re.IGNORECASE)),
+        THE_PERSON: len(re.findall(r"\b(?:the|a) person\b", text, re.IGNORECASE)),
+    }
+    return words, {word: 1000 * count / max(words, 1) for word, count in counts.items()}
+
+
+def rooms() -> list[str]:
+    """Return the folders that the figures are printed for."""
+    inside = sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("qcode/*/__init__.py"))
+    return [*inside, "qcode", "scripts", "tests"]
+
+
+def check(names: Sequence[str], config: Config) -> list[str]:
+    """Return a line for each finding that is not allowed, and for each exemption that is no longer needed."""
+    paths = files(names)
+    found = [one for path in paths for passage in passages(path) for one in findings(passage, config.bans)]
+    pages = [path for path in paths if path.suffix == ".md" and ROOT / "qcode" not in path.parents]
+    found += [one for path in pages for one in layout(path)]
+    checked = {path.relative_to(ROOT).as_posix() for path in paths}
+    lines = [str(one) for one in found if not any(exempt.covers(one) for exempt in config.allowed)]
+    unused = (one for one in config.allowed if one.path in checked and not any(one.covers(each) for each in found))
+    return [*lines, *(f"prose.toml: {one.path} no longer needs the exemption of {one.text!r}" for one in unused)]
+
+
+def over_limit(names: Sequence[str]) -> list[str]:
+    """Return a line for each folder whose docstrings use a counted word too often."""
+    lines = []
+    for name in names:
+        words, rates = figures(name)
+        for word, rate in rates.items():
+            if words >= MIN_WORDS and rate > MAX_PER_1000[word]:
+                lines.append(f"{name}: `{word}` {rate:.1f} per 1,000 words; the limit is {MAX_PER_1000[word]:g}")
+    return lines
+
+
+def load() -> Config:
+    """Return `prose.toml`; raise `SystemExit` for an exemption without a reason or of an unknown ban."""
+    given = tomllib.loads(CONFIG.read_text(encoding="utf-8"))
+    bans = tuple(Ban(name, _compiled(entry["pattern"]), entry["instead"]) for name, entry in given["ban"].items())
+    allowed = tuple(Exemption(**entry) for entry in given.get("allow", ()))
+    known = {*(ban.name for ban in bans), *LAYOUT}
+    for one in allowed:
+        if len(one.reason.split()) < 3 or one.ban not in known or not (ROOT / one.path).is_file():
+            raise SystemExit(f"prose.toml: the exemption of {one.text!r} needs a file, a known ban and a reason")
+    return Config(tuple(given["swept"]), bans, allowed)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern of `prose.toml`: a space matches a line break too, case counts at the start of a sentence."""
+    flags = re.MULTILINE if "{start}" in pattern else re.MULTILINE | re.IGNORECASE
+    return re.compile(pattern.replace(" ", r"\s").format(start=_START, statement=_STATEMENT), flags)
+
+
+def table() -> str:
+    """Return the figures of every room, and the three limits."""
+    lines = [f"{'docstrings':18}{'words':>8}" + "".join(f"{word:>12}" for word in MAX_PER_1000)]
+    for name in rooms():
+        words, rates = figures(name)
+        lines.append(f"{name:18}{words:>8}" + "".join(f"{rate:>12.1f}" for rate in rates.values()))
+    limits = "".join(f"{limit:>12g}" for limit in MAX_PER_1000.values())
+    return "\n".join([*lines, f"{'limit':26}{limits}"])
+
+
+def main(names: Sequence[str]) -> int:
+    """Check `names`, by default the swept paths; return 1 if something was found."""
+    config = load()
+    chosen = list(names) or config.swept
+    missing = [name for name in chosen if not (ROOT / name).exists()]
+    lines = [f"{name}: no such file or folder" for name in missing]
+    lines += [*check(chosen, config), *over_limit([name for name in chosen if (ROOT / name).is_dir()])]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    if not names:
+        sys.stdout.write(table() + "\n")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,160 @@
+"""Fill the generated parts of the reference pages from the tables of the program.
+
+`python -m scripts.reference` rewrites every part between `<!-- begin NAME -->` and `<!-- end NAME -->`; a test of
+`tests/docs` compares the pages with the program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from qcode.cli.flags import SECTIONS
+from qcode.config.schema import KEYS, Key
+from qcode.providers.registry import PROVIDERS
+from qcode.tui.commands.command import key_names
+from qcode.tui.commands.help import PROMPT_KEYS
+from qcode.tui.commands.table import COMMANDS
+from qcode.tui.prompt.editing import EDITING_KEYS
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = (DOCS / "command-line.md", DOCS / "configuration.md", DOCS / "keys.md", DOCS / "guide" / "providers.md")
+CONFIG_TABLES = tuple(dict.fromkeys(key.path[0] for key in KEYS if len(key.path) > 1))
+_NAMES = re.compile(r"\[[a-z]+\]|<[a-z]+>|[A-Z]+(?:_[A-Z]+)+|\b[a-z]+\.[a-z_]+\b")
+"""What a meaning says by its name in a file, a text or the environment."""
+_PART = re.compile(r"(<!-- begin ([\w-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
+
+
+def flags() -> str:
+    """Return a table of flags for each section of `--help`; the last column names the config key that a flag sets."""
+    keys = {key.meta.flag: key.name for key in KEYS if key.meta.flag}
+    parts = []
+    for title, section in SECTIONS.items():
+        rows = []
+        for flag in section:
+            key = next((keys[name] for name in flag.names if name in keys), "")
+            mark = "; pipe mode only" if flag.is_for_pipe else ""
+            rows.append((f"`{flag.typed}`", flag.meaning.replace("\n", " ") + mark, _code([key] if key else [])))
+        parts.append(f"### {title}\n\n{_table(('flag', 'effect', 'config key'), rows)}\n")
+    return "".join(parts)
+
+
+def commands() -> str:
+    """Return the table of slash commands."""
+    rows = [
+        (
+            _code(f"/{name}" for name in command.names),
+            f"`{command.argument}`" if command.argument else "-",
+            command.help,
+        )
+        for command in COMMANDS
+        if command.names
+    ]
+    return _table(("command", "argument", "effect"), rows)
+
+
+def keys() -> str:
+    """Return the table of keys that can be changed."""
+    rows = [(key_names(command.keys), f"`{command.id}`", command.help) for command in COMMANDS if command.keys]
+    return _table(("key", "id", "effect"), rows)
+
+
+def prompt_keys() -> str:
+    """Return the table of keys with a fixed meaning in the prompt."""
+    return _table(("key", "effect"), PROMPT_KEYS)
+
+
+def editing_keys() -> str:
+    """Return the table of keys that edit the prompt."""
+    return _table(("key", "effect"), [(key_names(names.split(",")), meaning) for names, _, meaning in EDITING_KEYS])
+
+
+def providers() -> str:
+    """Return the table of known providers with their addresses and variables."""
+    rows = []
+    for spec in PROVIDERS.values():
+        if spec.protocol == "demo":
+            continue
+        address = f"`{spec.base_url}`" if spec.base_url else "-"
+        if spec.base_url_variables:
+            address += f" · {_code(spec.base_url_variables)}"
+        chain = "the AWS chain, " if spec.protocol == "bedrock" else ""
+        optional = "" if spec.needs_key or chain else " (optional)"
+        rows.append((f"`{spec.name}/…`", spec.protocol, address, f"{chain}{_code(spec.key_variables)}{optional}"))
+    return _table(("name", "protocol", "address · variable that replaces it", "key"), rows)
+
+
+def settings(*tables: str) -> str:
+    """Return the table of config keys under `tables`; without any, of those that are in no table."""
+    keys = [key for key in KEYS if (key.path[0] in tables if tables else len(key.path) == 1)]
+    rows = [(f"`{key.name}`", _values(key), _default(key), _meaning(key)) for key in keys]
+    return _table(("key", "value", "default", "meaning"), rows)
+
+
+def _values(key: Key) -> str:
+    if key.choices:
+        return ", ".join(f'`"{choice}"`' for choice in key.choices)
+    return re.sub(r"^(?:an?|the) |: .*| \(.*", "", key.kind.words)
+
+
+def _default(key: Key) -> str:
+    value = key.default
+    if key.name == "providers.NAME.type":
+        return "by name"
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, tuple):
+        return "`[]`"
+    return f'`"{value}"`' if isinstance(value, str) else f"`{value:g}`"
+
+
+def _meaning(key: Key) -> str:
+    flag = f"; `{key.meta.flag}`" if key.meta.flag else ""
+    # The page says of the whole table that a project sets no provider.
+    is_refused = not key.meta.is_project_allowed and key.path[0] != "providers"
+    meaning = _NAMES.sub(r"`\g<0>`", key.meta.meaning)
+    return f"{meaning}{flag}{'; not in a project file' if is_refused else ''}"
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "flags": flags,
+    "commands": commands,
+    "keys": keys,
+    "prompt-keys": prompt_keys,
+    "editing-keys": editing_keys,
+    "providers": providers,
+    "config-model": settings,
+    **{f"config-{name}": partial(settings, name) for name in CONFIG_TABLES},
+}
+
+
+def rendered(text: str) -> str:
+    """Return a page with its generated parts up to date; raise `KeyError` for a part that does not exist."""
+    return _PART.sub(lambda found: f"{found[1]}{PARTS[found[2]]()}{found[3]}", text)
+
+
+def parts_of(text: str) -> list[str]:
+    """Return the names of the generated parts of a page."""
+    return [found[1] for found in _PART.findall(text)]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |\n" for line in lines)
+
+
+def _code(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "-"
+
+
+def main() -> None:
+    for page in PAGES:
+        page.write_text(rendered(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""The reference pages name what the program has, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from qcode.cli.flags import SUBCOMMANDS
+from qcode.config.load import CAP_VARIABLES
+from qcode.config.schema import KEYS
+from qcode.protocol.errors import ExitCode
+from qcode.providers.registry import PROVIDERS
+from qcode.tui.commands.table import COMMANDS
+from scripts import reference
+from tests.docs.blocks import PAGES, ROOT, Place
+
+FORMATS = (ROOT / "docs" / "output-formats.md").read_text(encoding="utf-8")
+COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+SOURCE = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "qcode").rglob("*.py"))
+SLASH = {f"/{name}" for command in COMMANDS for name in command.names}
+OWN_COMMANDS = {"/review", "/git:commit"}
+PATHS = {"/x", "/name"}
+
+
+@pytest.mark.parametrize("page", reference.PAGES, ids=lambda page: page.name)
+def test_generated_parts_of_a_page_are_up_to_date(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text == reference.rendered(text), "run: python -m scripts.reference"
+
+
+def test_every_generated_part_is_on_one_page() -> None:
+    found = [name for page in reference.PAGES for name in reference.parts_of(page.read_text(encoding="utf-8"))]
+    assert sorted(found) == sorted(reference.PARTS)
+
+
+def test_exit_codes_of_the_page_are_those_of_the_program() -> None:
+    found = re.findall(r"^\| (\d+) \|", COMMAND_LINE, re.MULTILINE)
+    assert [int(code) for code in found] == sorted(ExitCode)
+
+
+def test_subcommands_of_the_page_are_those_of_the_program() -> None:
+    section = COMMAND_LINE.split("## Subcommands")[1].split("## Flags")[0]
+    assert set(re.findall(r"^\| `qcode ([a-z]+)", section, re.MULTILINE)) == set(SUBCOMMANDS)
+
+
+def test_environment_variables_of_the_pages_are_read_by_the_program() -> None:
+    section = COMMAND_LINE.split("## Environment variables")[1]
+    named = set(re.findall(r"`([A-Z][A-Z0-9_]+)`", section))
+    proxies = {"HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "HTTPS_PROXY"}
+    assert {name for name in named - proxies if name not in SOURCE} == set()
+    assert {*CAP_VARIABLES, "QCODE_HOME", "QCODE_MODEL"} <= named
+    addresses = {name for spec in PROVIDERS.values() for name in spec.base_url_variables}
+    pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert {name for name in addresses if f"`{name}`" not in pages} == set()
+
+
+def test_json_fields_of_the_page_are_those_of_the_program(tmp_path: Path) -> None:
+    done = Place(tmp_path).bash("qcode -p hello -o stream-json")
+    init, *_, result = (json.loads(line) for line in done.stdout.splitlines())
+    rows = {name: row[1] for row in rows_of("field") for name in re.findall(r"`(\w+)`", row[0])}
+    assert set(rows) == set(result)
+    for name in ("usage", "api_calls"):
+        assert set(result[name]) <= set(re.findall(r"`(\w+)`", rows[name]))
+    (fields,) = (row[1] for row in rows_of("`system` subtype") if row[0] == "`init`")
+    assert {"type", "subtype", *re.findall(r"`(\w+)`", fields)} == set(init)
+
+
+def test_subtypes_of_the_page_are_those_of_the_program() -> None:
+    named = {field for row in rows_of("`subtype`") for field in re.findall(r"`(\w+)`", row[0])}
+    outcomes = (ROOT / "qcode" / "agent" / "outcomes.py").read_text(encoding="utf-8")
+    assert named == {"success", *re.findall(r'"(error_\w+)"', outcomes)}
+    lines = (ROOT / "qcode" / "headless" / "lines.py").read_text(encoding="utf-8")
+    written = re.findall(r'"subtype": "(\w+)"', lines)
+    assert sorted(row[0].strip("`") for row in rows_of("`system` subtype")) == sorted(written)
+
+
+def rows_of(head: str) -> list[list[str]]:
+    """Return the cells of the table of the formats whose first column is `head`."""
+    (table,) = [part for part in FORMATS.split("\n\n") if part.startswith(f"| {head} |")]
+    return [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_slash_commands_of_a_page_exist(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    found = set(re.findall(r"`(/[a-z][a-z:-]*)[ `]", text))
+    assert found - SLASH - OWN_COMMANDS - PATHS == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_config_keys_of_a_page_exist(page: Path) -> None:
+    known = {key.name for key in KEYS}
+    tables = {name.partition(".")[0] for name in known if "." in name} - {"providers", "models", "mcp_servers"}
+    text = page.read_text(encoding="utf-8")
+    found = {name for name in re.findall(r"`([a-z]+\.[a-z_]+)(?: =[^`]*)?`", text) if name.partition(".")[0] in tables}
+    assert {name for name in found if name not in known and f"{name}.COMMAND" not in known} == set()
+
+
+def test_quoted_messages_of_the_pages_are_in_the_program() -> None:
+    page = (ROOT / "docs" / "guide" / "output-limits.md").read_text(encoding="utf-8")
+    source = re.sub(r'"\s*f?"', "", SOURCE)
+    missing = []
+    for message in re.findall(r"^\| \*(.*?)\* \|", page, re.MULTILINE):
+        for part in re.split(r"…|[0-9][0-9,]*(?: requests)?|`\w+`", message):
+            words = part.strip(" .:;(),")
+            if words and words not in source:
+                missing.append(words)
+    assert missing == []

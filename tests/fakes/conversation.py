@@ -1,0 +1,185 @@
+"""A conversation over the real driver, store, rules and tools, with any provider; `talk` gives it a scripted one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from qcode.agent.context.instructions import Instructions
+from qcode.agent.context.system_prompt import Prompts
+from qcode.agent.conversation import Conversation
+from qcode.agent.models.client import Clients, ModelClient
+from qcode.agent.models.limits import LimitStore
+from qcode.agent.options import Options, RunContext
+from qcode.agent.permissions import Origins, Permissions
+from qcode.agent.sessions.store import SessionStore
+from qcode.agent.toolbox import FetchGate, Scratch, Toolbox
+from qcode.config.settings import Tools
+from qcode.engine.caps import OutputSettings
+from qcode.engine.model_facts import KnownModel
+from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.events import TurnEnded, TurnEvent
+from qcode.protocol.model import ModelFacts, RetrySettings
+from qcode.protocol.provider import Provider
+from qcode.providers.local import WindowQuestion
+from qcode.providers.tokens import TokenCounter
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
+from tests.fakes.scripted import ScriptedProvider
+from tests.safety.judging import NO_SANDBOX
+
+P = TypeVar("P", bound=Provider)
+
+
+@dataclass
+class Stage(Generic[P]):
+    """A conversation in `work`, and what it keeps in `state`."""
+
+    conversation: Conversation
+    provider: P
+    store: SessionStore
+    limits: LimitStore
+    work: Path
+
+    async def play(self, prompt: str, on_event: Callable[[TurnEvent], None] = lambda event: None) -> list[TurnEvent]:
+        events = []
+        async for event in self.conversation.submit(prompt):
+            on_event(event)
+            events.append(event)
+        return events
+
+
+Talk: TypeAlias = Stage[ScriptedProvider]
+
+
+@dataclass(frozen=True)
+class Model:
+    """The model of a stage: its name, and all that a `ModelClient` knows of it."""
+
+    name: str = "m"
+    provider: str = ""
+    facts: ModelFacts = ModelFacts()  # noqa: RUF009  # a frozen value
+    output: OutputSettings | None = None
+    retries: RetrySettings | None = None
+    question: WindowQuestion | None = None
+    tokens: Callable[[], TokenCounter] | None = None
+
+    def client(self, provider: Provider, limits: LimitStore) -> ModelClient:
+        return ModelClient(
+            provider,
+            KnownModel(self.provider or provider.name, self.name, self.facts),
+            Brief(),
+            limits,
+            output=self.output,
+            retries=self.retries,
+            question=self.question,
+            tokens=self.tokens,
+        )
+
+
+class Brief(Prompts):
+    """Short prompts that name the mode."""
+
+    def __init__(self) -> None:
+        self.instructions = Instructions()
+
+    def system(self, model: str, mode: ApprovalMode) -> str:
+        return f"Be brief ({mode})."
+
+    def agent(self, model: str, role: str) -> str:
+        return role
+
+    @property
+    def instruction_chars(self) -> int:
+        return 0
+
+
+class StageClients(Clients):
+    """The clients of a stage: `other/m` is the same host by another name, and there is nothing at `nowhere`."""
+
+    def __init__(self, context: RunContext, own: ModelClient, limits: LimitStore, small: ModelClient | None) -> None:
+        super().__init__(context, own.prompts)
+        self._own = own
+        self._limits_of_stage = limits
+        self._small_of_stage = small
+
+    def named(self, name: str) -> ModelClient:
+        if name.startswith("nowhere/"):
+            raise ValueError(f"no model {name}")
+        if name.startswith("other/"):
+            return Model(provider="other").client(self._own.provider, self._limits_of_stage)
+        return self._own
+
+    def small(self) -> ModelClient | None:
+        return self._small_of_stage
+
+    async def close(self) -> None:
+        for client in (self._own, self._small_of_stage):
+            if client is not None:
+                await client.provider.close()
+
+
+def stage(
+    base: Path,
+    provider: P,
+    model: Model = Model(),  # a frozen value
+    *,
+    small: tuple[Provider, Model] | None = None,
+    mode: ApprovalMode = "default",
+    rules: Rules | None = None,
+    is_trusted: bool = True,
+    is_attended: bool = False,
+    policy: Policy | None = None,
+    origins: Origins | None = None,
+    options: Options = Options(),  # noqa: B008  # a frozen value
+    env: Mapping[str, str] | None = None,
+    work: Path | None = None,
+    resumes: str = "",
+    has_fetch: bool = False,
+    **tools: Any,
+) -> Stage[P]:
+    """Return a conversation in `base/work` that keeps its state in `base/state`; `tools` are for its toolbox.
+
+    `policy` replaces the one made of `mode`, `rules` and `is_trusted`. `resumes` is the id of a session.
+    """
+    work = work or base / "work"
+    work.mkdir(exist_ok=True)
+    scratch = tools.pop("scratch", None) or Scratch()
+    options = replace(options, cwd=work, is_trusted=True)
+    context = RunContext.read(options, {"QCODE_HOME": str(base), "HOME": str(base)}, is_attended=is_attended)
+    policy = policy or Policy(mode, rules or Rules.of(), is_trusted, work, read_only=(scratch.path,), probes=NO_SANDBOX)
+    permissions = Permissions(policy, origins)
+    toolbox = Toolbox(
+        work,
+        (),
+        Tools(),
+        {"PATH": "/usr/bin:/bin", **(env or {})},
+        judge=lambda path, access: permissions.policy.judge_file(path, access),
+        scratch=scratch,
+        gate=FetchGate(lambda: permissions.policy) if has_fetch else None,
+        **tools,
+    )
+    store, limits = SessionStore(base / "state", work), LimitStore(base / "state")
+    client = model.client(provider, limits)
+    clients = StageClients(context, client, limits, None if small is None else small[1].client(small[0], limits))
+    if resumes:
+        session, loaded = store.resume(resumes)
+        messages = loaded.messages
+    else:
+        session, messages = store.create(client.name, work), ()
+    conversation = Conversation(context, clients, client, toolbox, permissions, store, session, messages)
+    return Stage(conversation, provider, store, limits, work)
+
+
+def talk(base: Path, *replies: Sequence[object], max_retries: int = 5, model: Model | None = None, **more: Any) -> Talk:
+    """Return a conversation that gets these replies; `more` as in `stage`."""
+    provider = ScriptedProvider(replies)  # type: ignore[arg-type]  # builders of the fake give its own steps
+    model = model or Model(retries=RetrySettings(max_retries=max_retries))
+    return stage(base, provider, model, **more)
+
+
+def ended(events: Sequence[TurnEvent]) -> TurnEnded:
+    assert isinstance(events[-1], TurnEnded)
+    return events[-1]

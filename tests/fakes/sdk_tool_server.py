@@ -1,0 +1,133 @@
+"""A tool server made with the server side of the `mcp` package: over its standard streams, or over HTTP.
+
+`python -m tests.fakes.sdk_tool_server` serves on standard streams, `HttpToolServer` in a thread on loopback. The
+package takes a second to import: tests that do not need a real server start `tests.fakes.tool_server` instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from mcp.server.mcpserver import Context, Image, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import CallToolResult, EmbeddedResource, TextContent, TextResourceContents
+
+from tests.fakes.tool_server import CONTROLS, PNG, mark
+
+
+def build() -> MCPServer:
+    """The server with every tool."""
+    server = MCPServer("fake", log_level="CRITICAL")
+
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        """Add two numbers"""
+        return a + b
+
+    @server.tool()
+    def fail(why: str) -> str:
+        """Always fails"""
+        raise ToolError(why)
+
+    @server.tool()
+    def draw() -> Image:
+        """A picture"""
+        return Image(data=PNG, format="png")
+
+    @server.tool()
+    def resource() -> CallToolResult:
+        """A resource in the result"""
+        found = TextResourceContents(uri="memo://1", text="remember")
+        return CallToolResult(content=[EmbeddedResource(resource=found)], structured_content={"deep": [1, 2]})
+
+    @server.tool()
+    def flood(size: int) -> CallToolResult:
+        """A lot of text"""
+        return CallToolResult(content=[TextContent(text="x" * size)])
+
+    @server.tool()
+    def controls() -> str:
+        """Text with control characters"""
+        return CONTROLS
+
+    @server.tool()
+    def environment() -> str:
+        """The names of its variables"""
+        return " ".join(sorted(os.environ))
+
+    @server.tool()
+    def folder() -> str:
+        """Where it runs"""
+        return str(Path.cwd())
+
+    @server.tool()
+    async def slow(ctx: Context[Any], seconds: float) -> str:
+        """Takes its time"""
+        mark("begun")
+        try:
+            await ctx.report_progress(1, 3, "on the way")
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            mark("cancelled")
+            raise
+        return "done"
+
+    @server.tool()
+    def crash() -> str:
+        """Ends the server"""
+        sys.stderr.write("it hurts\n")
+        sys.stderr.flush()
+        os._exit(3)
+
+    return server
+
+
+class HttpToolServer:
+    """The same over HTTP on loopback, in a thread. `asked` are the headers of every request so far."""
+
+    def __init__(self, *, is_json: bool = False, refuses: int = 0) -> None:
+        self._is_json = is_json
+        self._refuses = refuses
+        self.asked: list[dict[str, str]] = []
+        self.url = ""
+
+    def __enter__(self) -> HttpToolServer:
+        import uvicorn
+
+        app = build().streamable_http_app(json_response=self._is_json)
+
+        async def noting(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http":
+                self.asked.append({name.decode(): value.decode() for name, value in scope["headers"]})
+                if self._refuses:
+                    await send({"type": "http.response.start", "status": self._refuses, "headers": []})
+                    await send({"type": "http.response.body", "body": b""})
+                    return
+            await app(scope, receive, send)
+
+        config = uvicorn.Config(noting, port=0, log_level="critical", lifespan="on", timeout_graceful_shutdown=1)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run)
+        self._thread.start()
+        while not self._server.started:
+            assert self._thread.is_alive()
+        port = self._server.servers[0].sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}/mcp"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+
+if __name__ == "__main__":
+    mark("starts", str(os.getpid()))
+    build().run("stdio")
