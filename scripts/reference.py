@@ -23,7 +23,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (DOCS / "command-line.md", DOCS / "configuration.md", DOCS / "keys.md", DOCS / "guide" / "providers.md")
 CONFIG_TABLES = tuple(dict.fromkeys(key.path[0] for key in KEYS if len(key.path) > 1))
 _NAMES = re.compile(r"\[[a-z]+\]|<[a-z]+>|[A-Z]+(?:_[A-Z]+)+|\b[a-z]+\.[a-z_]+\b")
-"""What a meaning says by its name in a file, a text or the environment."""
+"""Names of tables, tags, variables and keys in a meaning, which the page shows as code."""
 _PART = re.compile(r"(<!-- begin ([\w-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 
 

@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What the schema knows of a key beside its name. `is_joined`: the lists of all layers are put together."""
+    """The schema data of a key. `is_joined`: the lists of all layers are joined."""
 
     kind: Kind
     meaning: str
@@ -45,7 +45,7 @@ def key(
     is_joined: bool = False,
     is_project_allowed: bool = True,
 ) -> _T:
-    """Declare a field that is a key of the configuration."""
+    """Declare a field as a key of the configuration."""
     meta = Meta(kind, meaning, flag, is_secret, is_joined, is_project_allowed)
     if isinstance(default, Mapping):
         empty: object = field(default_factory=lambda: MappingProxyType({}), metadata={"key": meta}, repr=not is_secret)
@@ -58,7 +58,7 @@ _NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """`max_tokens` is an override: set, it switches escalation off. None in a budget: computed from the cap."""
+    """Output limits. `max_tokens` overrides the caps and turns escalation off. A budget of None follows the cap."""
 
     max_tokens: int | None = key(
         None,
@@ -98,7 +98,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Seconds, and the retries of one request."""
+    """Time limits in seconds, and the retries of a request."""
 
     connect_timeout_s: float = key(10.0, kinds.number(0, above=True), "seconds to connect")
     first_event_timeout_s: float = key(600.0, kinds.number(0, above=True), "seconds until a reply begins")
@@ -109,9 +109,9 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """Rules as text: the safety room reads them. The lists of every file and flag are joined, none replaces another."""
+    """Permission rules as text, parsed by `safety`. The lists of all files and flags are joined."""
 
-    mode: ApprovalMode = key(  # the call makes the field itself
+    mode: ApprovalMode = key(  # the call creates the field itself
         "default",
         kinds.choice(*get_args(ApprovalMode)),
         "the initial mode; bypass can only be set with a flag",
@@ -129,7 +129,7 @@ class Permissions:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Limits of tools; None leaves a limit to the tool."""
+    """Limits of tools; None means the tool's own limit."""
 
     shell_timeout_s: float = key(120.0, kinds.number(0, above=True), "time limit of a command, in seconds")
     max_output_chars: int | None = key(
@@ -155,7 +155,7 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class Ui:
-    """`keys` maps a command's id to the key that runs it."""
+    """Settings of the app. `keys` maps the id of a command to its key."""
 
     theme: str | None = key(
         None,
@@ -179,7 +179,7 @@ class Ui:
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """`retention_days`: sessions nobody wrote to for so long are removed; 0 keeps them all."""
+    """`retention_days`: sessions are removed this many days after the last write; 0 keeps all."""
 
     retention_days: int = key(
         0,
@@ -191,9 +191,9 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
-    """A provider named in the configuration or given an endpoint by the environment.
+    """A provider from the configuration, or with an endpoint from the environment.
 
-    `network` is complete: the provider's own values over those of `[network]`. `headers` may hold secrets.
+    `network` is complete: the provider's values override those of `[network]`. `headers` may contain secrets.
     """
 
     type: ProviderType = key(
@@ -224,9 +224,9 @@ class ProviderSettings:
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """What was said about one model; None leaves a fact to the catalog.
+    """The settings of one model; a fact of None is taken from the catalog.
 
-    `output` is complete: flags over the model's own values over those of `[output]`.
+    `output` is complete: flags override the model's values, which override those of `[output]`.
     """
 
     context_window: int | None = key(None, kinds.whole(1), "tokens of prompt and reply together")
@@ -250,10 +250,10 @@ class ModelSettings:
 class McpServer:
     """A server of the Model Context Protocol: `command` with `args` and `env`, or a `url` with `headers`, never both.
 
-    Texts are as they were written: `${NAME}` in `args`, `env`, `url` and `headers` is a variable of the environment.
-    Seconds: `timeout_s` for one call, `startup_timeout_s` until it has listed its tools. `tools` are the only ones
-    taken where it is not empty. `is_from_project`: a project file named it, so it runs only once the person approved
-    exactly this server. `file` is the one that named it, where that is neither configuration.
+    Texts are not expanded: `${NAME}` in `args`, `env`, `url` and `headers` is an environment variable. Limits in
+    seconds: `timeout_s` for one call, `startup_timeout_s` until it has listed its tools. `tools` are the only tools
+    offered, unless it is empty. `is_from_project`: a project's file defines it, so it runs only after the user approved
+    exactly this server. `file` is the file that defines it, unless that is a configuration file.
     """
 
     command: str | None = key(None, kinds.text(), "the program; required without url")
@@ -273,7 +273,7 @@ class McpServer:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value came from. `where` is `file:line`, a variable or a flag; empty for a default."""
+    """The origin of a value. `where` is `file:line`, a variable or a flag; empty for a default."""
 
     kind: Literal["default", "env", "file", "flag"]
     where: str = ""
@@ -288,10 +288,10 @@ DEFAULT = Origin("default")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that was set, merged. `warnings` are lines for a person about what was ignored, shown once.
+    """The merged settings. `warnings` are lines about ignored settings, shown once to the user.
 
-    `origins` and `given` hold the origin and the value of each key that was set, by its dotted name as TOML writes it;
-    `item_origins` the origin of each item of a list that is joined (rules), in its order.
+    `origins` and `given` have the origin and the value of each key that was set, by its dotted TOML name;
+    `item_origins` has the origin of each item of a joined list (rules), in order.
     """
 
     model: str | None = key(None, kinds.text(), "provider/model to start with; also QCODE_MODEL", flag="--model")
@@ -316,15 +316,15 @@ class Settings:
     given: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     def origin(self, name: str) -> Origin:
-        """Return where the value of the key `name` (`output.max_tokens`) came from; a default if it was not set."""
+        """Return the origin of the key `name` (`output.max_tokens`); that of a default if it was not set."""
         return self.origins.get(name, DEFAULT)
 
     def output_for(self, model: str) -> Output:
-        """Return the output settings of `provider/model`: flags, then the model's own, then the global ones."""
+        """Return the output settings of a `provider/model`: flags, then the model's own, then the global ones."""
         found = self.models.get(model)
         return self.output if found is None else found.output
 
     def network_for(self, provider: str) -> Network:
-        """Return the network settings of a provider: its own over the global ones."""
+        """Return the network settings of a provider, which override the global ones."""
         found = self.providers.get(provider)
         return self.network if found is None else found.network

@@ -15,7 +15,7 @@ from qcode.protocol.errors import ExitCode
 from qcode.providers.registry import PROVIDERS
 from qcode.tui.commands.table import COMMANDS
 from scripts import reference
-from tests.docs.blocks import PAGES, ROOT, Place
+from tests.docs.blocks import PAGES, ROOT, Place, blocks_of
 
 FORMATS = (ROOT / "docs" / "output-formats.md").read_text(encoding="utf-8")
 COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
@@ -68,6 +68,22 @@ def test_json_fields_of_the_page_are_those_of_the_program(tmp_path: Path) -> Non
     assert {"type", "subtype", *re.findall(r"`(\w+)`", fields)} == set(init)
 
 
+def test_tools_and_themes_of_the_guides_are_those_of_the_program(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    init = json.loads(place.bash("qcode -p hello -o stream-json").stdout.splitlines()[0])
+    named = first_column(ROOT / "docs" / "guide" / "tools.md")
+    only_elsewhere = {"apply_patch", "web_search", "exit_plan_mode", "server__tool"}
+    assert named - only_elsewhere - {"brave", "tavily", "host"} == set(init["tools"])
+    themes = set(place.bash("qcode themes").stdout.split())
+    assert first_column(ROOT / "docs" / "guide" / "themes.md") == themes | {"auto"}
+
+
+def first_column(page: Path) -> set[str]:
+    """Return the names in the first column of the tables of a page."""
+    cells = re.findall(r"^\| (`[^|]*) \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {name.strip('"') for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+
+
 def test_subtypes_of_the_page_are_those_of_the_program() -> None:
     named = {field for row in rows_of("`subtype`") for field in re.findall(r"`(\w+)`", row[0])}
     outcomes = (ROOT / "qcode" / "agent" / "outcomes.py").read_text(encoding="utf-8")
@@ -100,12 +116,28 @@ def test_config_keys_of_a_page_exist(page: Path) -> None:
 
 
 def test_quoted_messages_of_the_pages_are_in_the_program() -> None:
-    page = (ROOT / "docs" / "guide" / "output-limits.md").read_text(encoding="utf-8")
-    source = re.sub(r'"\s*f?"', "", SOURCE)
+    source = re.sub(r'\\n|"\s*f?"', "", SOURCE)
+    quoted = [message for page in PAGES for message in re.findall(r"^\| \*(.*?)\* \|", page.read_text(), re.MULTILINE)]
+    blocks = [block for page in PAGES for block in blocks_of(page) if block.info == "quote"]
+    quoted += [line for block in blocks for line in block.text.splitlines() if re.match(r" {0,2}\w[^/]*$", line)]
+    assert len(quoted) > 12
     missing = []
-    for message in re.findall(r"^\| \*(.*?)\* \|", page, re.MULTILINE):
-        for part in re.split(r"…|[0-9][0-9,]*(?: requests)?|`\w+`", message):
+    for message in quoted:
+        for part in re.split(r"…|[0-9][0-9,]*(?: requests)?|`\w+`| {2,}", message):
             words = part.strip(" .:;(),")
             if words and words not in source:
                 missing.append(words)
     assert missing == []
+
+
+def test_figures_of_the_readme_are_in_the_pages_that_prove_them() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").split("## Five reasons")[1].split("## ")[0]
+    proofs = {
+        name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("performance.md", "guide/safety.md")
+    }
+    for figure in re.findall(r"\d\.\d\d s", readme):
+        assert figure in proofs["performance.md"]
+    for figure in re.findall(r"\d{2,3},\d{3}", readme):
+        assert figure in proofs["guide/safety.md"]
+    protocols = {spec.protocol for spec in PROVIDERS.values()} - {"demo"}
+    assert (len(protocols), len(PROVIDERS) - 1) == (5, 20), "README: five wire protocols, 20 known providers"
