@@ -15,7 +15,7 @@ from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView
 if TYPE_CHECKING:
     from qcode.agent.conversation import Conversation
 
-_MOST_KEPT = 16_000
+_MAX_KEPT = 16_000
 _STOPPED = "stopped by the person"
 
 
@@ -61,7 +61,7 @@ class ShellLines:
         seen = [""]
 
         def show(text: str) -> None:
-            seen[0] = (seen[0] + text)[-_MOST_KEPT:]
+            seen[0] = (seen[0] + text)[-_MAX_KEPT:]
             self._transcript.update_card(card, CardUpdate(append=text))
 
         task = asyncio.ensure_future(self._run(line, show))

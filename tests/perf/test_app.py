@@ -1,4 +1,4 @@
-"""What the app may cost as a process in a real terminal: start, keys, memory, and doing nothing."""
+"""Limits of the app as a process in a real terminal: start, keys, memory, and idling."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ conversation = Conversation()
 setup = AppSetup(version="0.1.0", cwd="~/project", model_note=("ready-to-type",), painted=gc.enable)
 """
 
-# As the program does it: nobody looks for garbage until the first screen is painted.
+# As in the program: garbage collection is off until the first screen is painted.
 START = "import gc; gc.disable()\n" + HEAD
 
 APP = START + "QcodeApp(conversation, setup=setup).run()\n"

@@ -56,7 +56,7 @@ DEMO_FACTS = ModelFacts(
 
 _PACE = 0.01
 _CHUNKS = 180
-_SMALLEST_CHUNK = 14
+_MIN_CHUNK = 14
 _RETRY_AFTER = 3.0
 
 
@@ -90,7 +90,7 @@ class DemoProvider:
         )
         yield ReplyStarted(DEMO_MODEL, f"demo-{zlib.crc32(repr(request.messages[-1:]).encode()):08x}")
         yield UsageReported(Usage(input=usage.input))
-        chunk = max(_SMALLEST_CHUNK, size_of(kept) // _CHUNKS)
+        chunk = max(_MIN_CHUNK, size_of(kept) // _CHUNKS)
         for number, block in enumerate(kept):
             if isinstance(block, ToolCall):
                 yield ToolCallStarted(number, block.call_id, block.name)

@@ -30,7 +30,7 @@ CALL_KEYS = frozenset({"name", "arguments", "parameters", "id", "type", "functio
 _FENCE_INFOS = ("json", "tool_call", "tool_calls")
 _OPENERS = (TAG, FUNCTION, LLAMA, MISTRAL)
 _MARKS = (*_OPENERS, END_TAG, END_FUNCTION)
-_LONGEST_FENCE = 48
+_MAX_FENCE = 48
 _MIN_CUT_MARK = 5
 _FENCE = r"(?<!`)(?P<ticks>`{3,16})[ \t]{0,8}(?P<info>(?i:json|tool_calls?))[ \t]{0,8}\r?\n"
 _MARK = re.compile("|".join([*map(re.escape, _MARKS), _FENCE]))
@@ -97,9 +97,9 @@ def undecided(text: str) -> int:
     for at in sorted(begin for begin in begins if begin >= 0):
         if any(mark.startswith(text[at:]) for mark in _MARKS):
             return len(text) - at
-    if "`" not in text[-_LONGEST_FENCE:]:
+    if "`" not in text[-_MAX_FENCE:]:
         return 0
-    begun = _FENCE_BEGUN.search(text[-_LONGEST_FENCE:])
+    begun = _FENCE_BEGUN.search(text[-_MAX_FENCE:])
     if begun is None or not any(info.startswith(begun["info"].lower()) for info in _FENCE_INFOS):
         return 0
     return len(begun.group())
