@@ -148,7 +148,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
 
 
 def _items(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the items of a request; a text alone is a message of the person's."""
+    """Return the items of a request; a text alone is a message of the user."""
     sent = body.get("input") or []
     return [{"role": "user", "content": sent}] if isinstance(sent, str) else list(sent)
 

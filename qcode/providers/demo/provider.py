@@ -29,9 +29,8 @@ from qcode.protocol.reply import (
     UsageReported,
 )
 from qcode.protocol.usage import Price, Usage
-from qcode.providers.demo.scenarios import SCENARIOS, Scenario, find_scenario, play_help
+from qcode.providers.demo.scenarios import find_scenario, play_help
 from qcode.providers.demo.scene import (
-    CHARS_PER_TOKEN,
     Scene,
     Script,
     ScriptBlock,
@@ -44,8 +43,6 @@ from qcode.providers.demo.scene import (
     slices,
     tokens_of,
 )
-
-__all__ = ["CHARS_PER_TOKEN", "DEMO_FACTS", "DEMO_MODEL", "SCENARIOS", "DemoProvider", "Scenario"]
 
 DEMO_MODEL = "demo"
 DEMO_FACTS = ModelFacts(
