@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from qcode.agent.context.instructions import NAMES
 from qcode.config.paths import PROJECT_FOLDER
@@ -25,6 +25,9 @@ from qcode.config.state_file import read_own, write_own
 from qcode.text.clean import visible, visible_rows
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.protocol.events import Notice
 
 FILE_NAME = "trust.json"
 
@@ -429,6 +432,7 @@ def why_restricted(standing: Standing) -> str:
 
 
 _MOST_NAMES = 10
+_RESTRICTED = "This folder is restricted: everything but reading asks, whatever the mode. /trust trusts it."
 
 
 class TrustService:
@@ -442,6 +446,22 @@ class TrustService:
         self._is_trusted = is_trusted
         self._trust_folder = trust_folder
         self._shown: Standing | None = None
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the folder is trusted now."""
+        return self._is_trusted()
+
+    def notices(self) -> tuple[Notice, ...]:
+        """Return what to say at the start: nothing of a trusted folder, else that or why it is restricted."""
+        if self.is_trusted:
+            return ()
+        from qcode.protocol.events import Notice
+
+        why = why_restricted(TrustStore(self._state_dir).look(self._root))
+        if not why:
+            return (Notice("info", _RESTRICTED),)
+        return (Notice("warning", f"{why[:1].upper()}{why[1:]}. /trust shows more."),)
 
     def accept(self) -> str:
         """Trust the folder, or show first what has changed in it; return what to tell the user."""

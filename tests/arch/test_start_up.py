@@ -149,15 +149,15 @@ def test_the_warm_up_loads_the_sdk_where_one_is_needed_and_no_other(
         f"os.environ.update(HOME={str(tmp_path)!r}, HTTPS_PROXY={proxy!r})\n"
         "os.environ.update(OPENAI_API_KEY='k' * 20, ANTHROPIC_API_KEY='k' * 20, GEMINI_API_KEY='k' * 20)\n"
         f"os.chdir({str(tmp_path)!r})\n"
+        "from qcode.agent.models.selection import begin_with\n"
         "from qcode.cli import app, arguments, context\n"
+        "from qcode.tui.opening import open_agent\n"
         f"run = context.run_context(arguments.parse(['-m', {model!r}, '--trust']), "
         f"__import__('pathlib').Path({str(tmp_path)!r}), is_attended=True)\n"
-        "door = app.Door(run, app.begin_with(run), app.AppSetup('1', '~'))\n"
-        "conversation, setup = door.open()\n"
+        "agent = open_agent(run, begin_with(run))\n"
         f"assert not {{{', '.join(map(repr, SDKS))}}} & set(__import__('sys').modules)\n"
-        f"assert bool(setup.warm_up) is {model != 'demo/demo'}\n"
-        "setup.warm_up and setup.warm_up()\n"
-        "door.close()"
+        "agent.warm_up()\n"
+        "agent.release()"
     )
     assert among(loaded_after(program), *SDKS) == ({sdk} if sdk else set())
 

@@ -19,11 +19,10 @@ from qcode.protocol.events import Level
 from qcode.protocol.model import Effort
 from qcode.tools.dialog import TodoItem
 from qcode.tui.prompt.menu import Choice
-from qcode.tui.setup import AppSetup
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.agent.conversation import Conversation
+    from qcode.agent.agent import Agent
     from qcode.agent.mcp.servers import ServerStatus
 
 Result = TypeVar("Result")
@@ -54,10 +53,7 @@ class CommandHost(Protocol):
     """What a command may do."""
 
     @property
-    def conversation(self) -> Conversation: ...
-
-    @property
-    def setup(self) -> AppSetup: ...
+    def agent(self) -> Agent: ...
 
     @property
     def commands(self) -> tuple[Command, ...]:
