@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias, cast
 
 from qcode.agent.options import RunContext
-from qcode.config.state_file import read_own, write_own
+from qcode.config import state_file
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.protocol.messages import ToolCall
@@ -325,10 +325,10 @@ class KeptRules:
             {"effect": rule.effect, "rule": rule.text, "at": round(rule.at), "why": rule.why} for rule in rules
         ]
         folders: list[Json] = [*others, *([{**identity, "rules": rows}] if rows else [])]
-        write_own(self.path, {"version": _VERSION, "folders": folders})
+        state_file.save_json(self.path, {"version": _VERSION, "folders": folders})
 
     def _rows(self) -> list[JsonObject]:
-        stored = parse_object(read_own(self.path)) or {}
+        stored = state_file.load_json(self.path)
         rows = stored.get("folders") if stored.get("version") == _VERSION else None
         return [row for row in (rows if isinstance(rows, list) else []) if isinstance(row, dict) and "rules" in row]
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import os
-import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from qcode.config import state_file
 from qcode.config.kinds import type_words
 from qcode.config.lines import Places, TomlPath, find_places
 from qcode.config.load import KeyPath, checked, read_toml_text
@@ -167,17 +166,7 @@ def change(file: Path, path: KeyPath, value: object | None) -> None:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Put `text` in the place of what the file, or what it links to, holds; who may read it stays as it is."""
+    """Replace the file, or what it links to, by `text`; its permissions stay."""
     target = file.resolve()
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".config-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
-        if target.exists():
-            Path(name).chmod(target.stat().st_mode & 0o777)
-        Path(name).replace(target)
-    except OSError:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
+    mode = target.stat().st_mode & 0o777 if target.exists() else state_file.PRIVATE
+    state_file.replace(target, text.encode("utf-8"), mode=mode)

@@ -107,6 +107,13 @@ class DressedApp(TerminalApp, inherit_bindings=False):
         """Put on the theme a setting names."""
         self.theme = choose_theme(name, self.theme_names, os.environ)
 
+    def all_theme_problems(self) -> tuple[str, ...]:
+        """Return a sentence for each theme file that cannot be used, and for a wanted theme that does not exist."""
+        if self.theme_wanted in (self.theme, AUTO):
+            return self.theme_problems
+        missing = f"There is no theme {self.theme_wanted!r}; {self.theme} is used. /theme lists them."
+        return (*self.theme_problems, missing)
+
     def add_themes(self) -> None:
         """Read all themes, once."""
         if self.theme_names:
@@ -212,11 +219,15 @@ class QcodeApp(DressedApp, inherit_bindings=False):
             self,
             agent,
             commands,
+            parts,
             self.turns,
             self.shell,
             attaching,
             self.server_watch,
             self.session_name,
+            welcome=self.welcome,
+            themes=self.theme_names,
+            clock=clock,
             leave=self._begin_leaving,
             copy=self._copy,
             lend=self._lend,
@@ -229,12 +240,8 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         self.session_name.refresh()
         self.host.failures.watch(self._in_app)
         self.is_at_work = True
-        for problem in self.theme_problems:
+        for problem in self.all_theme_problems():
             self.host.say("warning", problem)
-        if self.theme_wanted not in (self.theme, AUTO):
-            self.host.say(
-                "warning", f"There is no theme {self.theme_wanted!r}; {self.theme} is used. /theme lists them."
-            )
 
     def get_driver_class(self) -> type[Driver]:
         return outliving(super().get_driver_class(), self.exit)

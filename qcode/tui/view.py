@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from textual.app import App
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets.text_area import Selection
@@ -58,11 +59,11 @@ from qcode.tui.theme import theme_note
 from qcode.tui.transcript.line import shorten
 from qcode.tui.transcript.transcript import Transcript
 from qcode.tui.turns import Turns
+from qcode.tui.welcome import Welcome
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.conversation import Conversation
-    from qcode.tui.app import QcodeApp
     from qcode.tui.screens.connect import Connected
 
 
@@ -71,15 +72,19 @@ class Host:
 
     def __init__(
         self,
-        app: QcodeApp,
+        app: App[int],
         agent: Agent,
         commands: tuple[Command, ...],
+        widgets: Widgets,
         turns: Turns,
         shell: ShellLines,
         attaching: Attaching,
         servers: ServerWatch,
         session_name: SessionName,
         *,
+        welcome: Welcome,
+        themes: tuple[str, ...],
+        clock: Callable[[], float],
         leave: Callable[[], None],
         copy: Callable[[str], str],
         lend: Callable[[], AbstractContextManager[None]],
@@ -88,10 +93,12 @@ class Host:
         self.agent = agent
         self.commands = commands
         self.has_screens = True
-        self.theme_names = app.theme_names
+        self.theme_names = themes
         self.servers = servers
         self._app = app
-        self._widgets = widgets = app.parts
+        self._widgets = widgets
+        self._welcome = welcome
+        self._clock = clock
         self._turns = turns
         self._shell = shell
         self._leave = leave
@@ -103,7 +110,7 @@ class Host:
         self._session_id = agent.conversation.session_id
         self._model_use = ModelUse(agent, say=self.say, shown=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
-        self._escapes = Escapes(app, widgets, turns, shell, servers, clock=app.options.clock, copy=copy)
+        self._escapes = Escapes(app, widgets, turns, shell, servers, clock=clock, copy=copy)
         self._outside = Outside(app, widgets.prompt, attaching, say=self.say, hint=self.hint, lend=lend)
 
     @property
@@ -206,7 +213,7 @@ class Host:
         self._widgets.transcript.clear()
         self._widgets.status.forget_session()
         self._widgets.todos.become(())
-        self._widgets.transcript.add_welcome(self._app.welcome.lines())
+        self._widgets.transcript.add_welcome(self._welcome.lines())
 
     def show_conversation(self) -> None:
         transcript = self._widgets.transcript
@@ -214,7 +221,7 @@ class Host:
         if self._session_id != self.agent.conversation.session_id:
             self._session_id = self.agent.conversation.session_id
             self._widgets.status.forget_session()
-        transcript.add_welcome(self._app.welcome.lines())
+        transcript.add_welcome(self._welcome.lines())
         replay(self.agent.conversation.messages, transcript)
         self._widgets.todos.become(todos_in(self.agent.conversation.messages))
         self._session_name.refresh()
@@ -260,7 +267,7 @@ class Host:
 
         screen = ConnectScreen(
             self.agent.keys,
-            self._app.options.clock,
+            self._clock,
             themes=self.theme_names,
             current_model=self.agent.conversation.model,
             provider=provider,
@@ -412,7 +419,7 @@ class Escapes:
 
     def __init__(
         self,
-        app: QcodeApp,
+        app: App[int],
         widgets: Widgets,
         turns: Turns,
         shell: ShellLines,

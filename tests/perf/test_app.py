@@ -94,15 +94,22 @@ LIVE = HEAD.replace(
 
 WORKING = LIVE + "app().run()\n"
 
+ENDING = """
+conversation.messages += (assistant(Text("ready-to-type")),)
+app(welcome=Welcome(("demo/x",), "~")).run()
+"""
+
+EMPTY = "import gc; gc.disable()\n" + LIVE + ENDING
+
 RESUMED = (
-    START
+    "import gc; gc.disable()\n"
+    + LIVE
     + """
 for number in range(500):
     lines = "".join(f"- {number} line {line} with **bold** text\\n" for line in range(8))
     conversation.messages += (user(f"question {number}"), assistant(Text(lines)))
-conversation.messages += (assistant(Text("ready-to-type")),)
-app(welcome=Welcome(("demo/x",), "~")).run()
 """
+    + ENDING
 )
 
 MEMORY = (
@@ -220,7 +227,7 @@ def test_the_first_paint(tmp_path: Path, bars: Bars) -> None:
 
 
 def test_a_resumed_session_shows_its_end_soon(tmp_path: Path, bars: Bars) -> None:
-    pairs = [(first_paint(tmp_path, RESUMED), first_paint(tmp_path, APP)) for _ in range(TIMES)]
+    pairs = [(first_paint(tmp_path, RESUMED), first_paint(tmp_path, EMPTY)) for _ in range(TIMES)]
     resumed, empty = (min(times) for times in zip(*pairs, strict=True))
     bars.hold("1,000 stored messages to the first paint of their end, over an empty chat", resumed - empty, 1.0, "s")
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import secrets
 import shutil
 import tempfile
 from pathlib import Path
 
 from qcode.agent.sessions.file import make_private
+from qcode.config import state_file
 
 LARGEST = 16 * 1024 * 1024
 """The largest content that is kept, in bytes."""
@@ -46,7 +45,7 @@ class Blobs:
                 self._room = self._largest_sum - sum(one.stat().st_size for one in folder.iterdir())
             if len(data) > self._room:
                 return False
-            _write(folder, path, data)
+            state_file.replace(path, data, is_synced=True)
             self._room -= len(data)
         except OSError:
             return False
@@ -74,21 +73,3 @@ class Blobs:
         else:
             make_private(self._folder)
         return self._folder
-
-
-def _write(folder: Path, path: Path, data: bytes) -> None:
-    temporary = folder / f".{secrets.token_hex(8)}"
-    try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(handle, rest) :]
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        temporary.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise

@@ -137,6 +137,7 @@ def test_plan(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, i
         await at_work(app, pilot)
         while app.parts.approval.request is None:
             await pilot.pause()
+        app.parts.transcript.flush()
         await pilot.pause()
         app.parts.transcript.flush()
         await pilot.pause()
