@@ -121,7 +121,7 @@ def test_the_app_loads_no_sdk_and_no_engine() -> None:
         "print(sorted(rooms), sorted({'openai', 'anthropic', 'google', 'httpx2', 'pydantic'} & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.strip() == "['protocol', 'text', 'tui', 'values'] []"
+    assert done.stdout.strip() == "['config', 'protocol', 'text', 'tui', 'values'] []"
 
 
 def test_a_notification_cannot_end_its_sequence_or_be_another_command() -> None:
