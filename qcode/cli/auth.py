@@ -28,8 +28,8 @@ USAGE = (
 )
 _FLAGS: dict[str, set[str]] = {"login": {"no_check"}, "status": {"json"}, "logout": set()}
 LEFT = 130
-_LONGEST_LINE = 64 * 1024
-_LONGEST_NAME = 16
+_MAX_LINE = 64 * 1024
+_MAX_NAME = 16
 _TRIES = 3
 
 
@@ -85,7 +85,7 @@ def _spec(desk: Desk, name: str | None, command: str) -> ProviderSpec:
     if name in specs:
         return specs[name]
     # What is no name may be a key in the wrong place.
-    shown = f' "{name}"' if len(name) <= _LONGEST_NAME and name.replace("-", "").replace("_", "").isalnum() else ""
+    shown = f' "{name}"' if len(name) <= _MAX_NAME and name.replace("-", "").replace("_", "").isalnum() else ""
     nearest = registry.nearest(name, specs) if shown else None
     hint = f"; did you mean {nearest}?" if nearest else f"; known are {', '.join(sorted(specs))}"
     raise UsageError(f"there is no provider{shown}{hint}")
@@ -157,7 +157,7 @@ def _pasted(spec: ProviderSpec, *, is_needed: bool) -> str:
         return ask_unseen(f"Key for {spec.name}{hint}, it is not shown: ")
     if sys.stdin is None:
         return ""
-    while line := sys.stdin.buffer.readline(_LONGEST_LINE):
+    while line := sys.stdin.buffer.readline(_MAX_LINE):
         if line.strip():
             return _decoded(line)
     return ""

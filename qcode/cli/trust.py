@@ -28,7 +28,7 @@ _STATES = {
     "unpinnable": "brings more than can be kept: restricted unless --trust is given",
 }
 _ANSWERS = ("1", "2", "3", "q")
-_LONGEST_COMMAND = 400
+_MAX_COMMAND = 400
 _UNKNOWN = "qcode has not worked in this folder before:"
 _UNPINNED = "You trusted this folder before qcode kept what a folder brings:"
 _QUESTION = """\
@@ -161,7 +161,7 @@ def note_for_pipes(root: Path, state_dir: Path, arguments: Sequence[str]) -> str
     if not why:
         return ""
     command = visible(shlex.join(("qcode", "--trust", *arguments)))
-    again = command if len(command) <= _LONGEST_COMMAND else "the same with --trust"
+    again = command if len(command) <= _MAX_COMMAND else "the same with --trust"
     return f"{why}. qcode trust shows it. To trust it for one run: {again}"
 
 

@@ -14,7 +14,7 @@ from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
 
-_MOST_KEPT = 16_000
+_MAX_KEPT = 16_000
 _STOPPED = "stopped by the person"
 
 
@@ -55,7 +55,7 @@ class ShellLines:
         seen = [""]
 
         def show(text: str) -> None:
-            seen[0] = (seen[0] + text)[-_MOST_KEPT:]
+            seen[0] = (seen[0] + text)[-_MAX_KEPT:]
             self._transcript.update_card(card, CardUpdate(append=text))
 
         task = asyncio.ensure_future(self._agent.toolbox.run_line(line, show))

@@ -1,4 +1,4 @@
-"""What a start really loads, seen in `sys.modules` of a fresh process: the run-time twin of the import contracts."""
+"""The modules that a start loads, seen in `sys.modules` of a fresh process: the run-time form of the contracts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HEAVY = (
 MAX_TOOL_MODULES = 20
 MAX_SAFETY_MODULES = 8
 MAX_ONE_SHOT_MODULES = 150
-"""Of qcode, packages included. A module that joins a path is named with its time in the commit message."""
+"""Modules of qcode, packages included. If one joins a path, its commit message names the module and its time."""
 
 ON_FIRST_USE = tuple(
     f"qcode.{name}"
@@ -44,7 +44,7 @@ ON_FIRST_USE = tuple(
         "tools.files.pictures", "tools.files.walk", "tools.web_search",
     )
 )  # fmt: skip
-"""What a plain one-shot does not need. It loads with the first command, change, server, resumed session, ..."""
+"""Not needed by a plain one-shot. They load with the first command, change, server, resumed session, ..."""
 
 
 def loaded_after(program: str) -> set[str]:

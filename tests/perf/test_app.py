@@ -1,4 +1,4 @@
-"""What the app may cost as a process in a real terminal: start, keys, memory, and doing nothing."""
+"""Limits of the app as a process in a real terminal: start, keys, memory, and idling."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def app(kind=App, welcome=welcome):
     return kind(context, selection, welcome, AppOptions(painted=gc.enable))
 """
 
-# As the program does it: nobody looks for garbage until the first screen is painted.
+# As in the program: garbage collection is off until the first screen is painted.
 START = "import gc; gc.disable()\n" + HEAD
 
 APP = START + "app().run()\n"

@@ -28,7 +28,7 @@ _MEANINGS: dict[Effort, str] = {
     "high": "longer thought, more tokens",
     "max": "all it has",
 }
-_MOST_LINES = 40
+_MAX_LINES = 40
 
 
 def _model(host: CommandHost, name: str) -> None:
@@ -41,9 +41,9 @@ def _model(host: CommandHost, name: str) -> None:
         host.open_screen(picker, lambda chosen: _take(host, chosen))
     else:
         others = [other for other in host.model_names if other != host.agent.conversation.model]
-        lines = [f"Model: {host.agent.conversation.model}", *(f"  {other}" for other in others[:_MOST_LINES])]
-        if len(others) > _MOST_LINES:
-            lines.append(f"  and {len(others) - _MOST_LINES} more: qcode models lists them all")
+        lines = [f"Model: {host.agent.conversation.model}", *(f"  {other}" for other in others[:_MAX_LINES])]
+        if len(others) > _MAX_LINES:
+            lines.append(f"  and {len(others) - _MAX_LINES} more: qcode models lists them all")
         host.say("info", "\n".join([*lines, "/model NAME switches, from the next turn on."]))
 
 
