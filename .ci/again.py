@@ -1,7 +1,7 @@
-"""Runs the few tests that failed once more, one after another: a busy machine can be too slow for a time limit.
+"""Runs a few failed tests again, one after another: a busy machine can be too slow for a time limit.
 
-`python .ci/again.py`, after a run of the tests that failed. A test that fails again is broken, and so is a run in which
-many failed. One that passes now is named all the same: it depends on how busy the machine is, and has to be mended.
+`python .ci/again.py`, after a failed run of the tests. A test that fails again is broken, and so is a run with many
+failures. A test that passes now is named all the same: it depends on the load of the machine and must be fixed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MAX_FAILED = 5
 
 
 def main() -> int:
-    """Return 0 where a few tests had failed and each of them passes by itself."""
+    """Return 0 if a few tests failed and each of them passes alone."""
     failed = sorted(json.loads(_FAILED.read_text(encoding="utf-8"))) if _FAILED.exists() else []
     if not 0 < len(failed) <= _MAX_FAILED:
         return 1

@@ -44,7 +44,7 @@ _NOT_FOR_CODE = re.compile(
     r"^ft:|audio|tts|realtime|live|robotics|omni|image|lyria|learnlm|guard|voxtral|vision-\d+b|container|"
     r"search-(?:preview|api)|deep-research|computer-use|multi-agent|nano-banana|-exp-"
 )
-# Where the client asks for it in the host's own way, and the host does not send the beginning back (Mistral does).
+# Providers with a native prefill that do not repeat the beginning in the reply (Mistral does).
 _PREFILL = frozenset({"anthropic", "bedrock", "deepseek"})
 
 
@@ -67,7 +67,7 @@ def _row(provider: str, entry: Row) -> Row | None:
     if not window or not output:
         return None
     row: Row = {"window": int(window)}
-    # Where a host names no output limit, the source repeats the window: that is no limit anyone has measured.
+    # If a provider names no output limit, the source repeats the window (131,072 for both): not a real limit.
     if int(output) < int(window):
         row["output"] = int(output)
     if (price := _price(entry)) is not None:

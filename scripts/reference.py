@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from qcode.cli.flags import SECTIONS
-from qcode.config.schema import KEYS
+from qcode.config.schema import KEYS, Key
 from qcode.providers.registry import PROVIDERS
 from qcode.tui.commands.command import key_names
 from qcode.tui.commands.help import PROMPT_KEYS
@@ -19,7 +20,10 @@ from qcode.tui.commands.table import COMMANDS
 from qcode.tui.prompt.editing import EDITING_KEYS
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = (DOCS / "command-line.md", DOCS / "keys.md", DOCS / "guide" / "providers.md")
+PAGES = (DOCS / "command-line.md", DOCS / "configuration.md", DOCS / "keys.md", DOCS / "guide" / "providers.md")
+CONFIG_TABLES = tuple(dict.fromkeys(key.path[0] for key in KEYS if len(key.path) > 1))
+_NAMES = re.compile(r"\[[a-z]+\]|<[a-z]+>|[A-Z]+(?:_[A-Z]+)+|\b[a-z]+\.[a-z_]+\b")
+"""Names of tables, tags, variables and keys in a meaning, which the page shows as code."""
 _PART = re.compile(r"(<!-- begin ([\w-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 
 
@@ -82,6 +86,40 @@ def providers() -> str:
     return _table(("name", "protocol", "address · variable that replaces it", "key"), rows)
 
 
+def settings(*tables: str) -> str:
+    """Return the table of config keys under `tables`; without any, of those that are in no table."""
+    keys = [key for key in KEYS if (key.path[0] in tables if tables else len(key.path) == 1)]
+    rows = [(f"`{key.name}`", _values(key), _default(key), _meaning(key)) for key in keys]
+    return _table(("key", "value", "default", "meaning"), rows)
+
+
+def _values(key: Key) -> str:
+    if key.choices:
+        return ", ".join(f'`"{choice}"`' for choice in key.choices)
+    return re.sub(r"^(?:an?|the) |: .*| \(.*", "", key.kind.words)
+
+
+def _default(key: Key) -> str:
+    value = key.default
+    if key.name == "providers.NAME.type":
+        return "by name"
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, tuple):
+        return "`[]`"
+    return f'`"{value}"`' if isinstance(value, str) else f"`{value:g}`"
+
+
+def _meaning(key: Key) -> str:
+    flag = f"; `{key.meta.flag}`" if key.meta.flag else ""
+    # The page says of the whole table that a project sets no provider.
+    is_refused = not key.meta.is_project_allowed and key.path[0] != "providers"
+    meaning = _NAMES.sub(r"`\g<0>`", key.meta.meaning)
+    return f"{meaning}{flag}{'; not in a project file' if is_refused else ''}"
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "flags": flags,
     "commands": commands,
@@ -89,6 +127,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "prompt-keys": prompt_keys,
     "editing-keys": editing_keys,
     "providers": providers,
+    "config-model": settings,
+    **{f"config-{name}": partial(settings, name) for name in CONFIG_TABLES},
 }
 
 

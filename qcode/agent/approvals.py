@@ -1,6 +1,6 @@
-"""The calls of a turn between verdict and run: judged, shown, answered, and run as confined as they were allowed.
+"""The calls of a turn between verdict and run: judged, shown, answered, and run in the sandbox of their verdict.
 
-`approval_of` words what the user is asked about a call. `mask_diff` hides the contents of secret files in shown
+`approval_of` makes the approval that the user is asked for. `mask_diff` hides the contents of secret files in shown
 diffs: it counts the lines of each hunk, so no line of a file can pass for a header. Text the model would write is
 always shown whole.
 """
@@ -58,10 +58,10 @@ _KEEP_PLANNING = "the plan is not approved and plan mode goes on; change nothing
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A call as it is to run. `level` is None where a person said yes to it, or nothing has to hold it.
+    """A call as it will run. `level` is None if the user allowed it, or if it needs no sandbox.
 
-    `targets` are the files a person was asked about. `refusal` is not empty where it is the whole result: what could
-    not be done when it was judged was shown to nobody, and is not done later either.
+    `targets` are the files the user was asked about. `refusal` is the whole result, if not empty: a call that could
+    only fail when it was judged was shown to no user, so it must not succeed later either.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Judged:
 
 
 def holds_secrets(policy: Policy, path: str) -> bool:
-    """Whether the file of this name is one that nobody is shown the content of unasked."""
+    """Whether the contents of this file must not be shown without asking."""
     return policy.judge_file(path, "read").rule == GUARDED
 
 
@@ -81,10 +81,10 @@ def is_planning(policy: Policy) -> bool:
     return policy.mode == "plan" or (policy.limit is not None and is_planning(policy.limit))
 
 
-class JudgedCalls:
-    """Keeps them by id until they run, and the questions that are open. Notes what became of each call.
+class PendingCalls:
+    """The judged calls until they run, and the open approvals, both by id. Records the outcome of each call.
 
-    `watched` finds out what a run changes in files, `approved` wraps one that a person approved for some files.
+    `watched` detects the files that a run changes; `approved` wraps a run that the user approved for some files.
     """
 
     def __init__(
@@ -105,16 +105,16 @@ class JudgedCalls:
     async def judge(
         self, policy: Policy, call: ToolCall, arguments: JsonObject, repeats: int
     ) -> ApprovalAnswered | CallApproval:
-        """Return the verdict of the rules, or what the user has to decide."""
+        """Return the verdict of the rules, or the approval that the user has to decide."""
         permissions, toolbox, call_id = self._permissions, self._toolbox, call.call_id
         if call.name == EXIT_PLAN_MODE and policy.mode != "plan":
             return ApprovalAnswered(call_id, is_allowed=True, text=_NO_PLAN_MODE.format(mode=policy.mode))
-        # What is judged and shown is what runs, also where files that it depends on change in between.
+        # The call runs as it is judged and shown here, even if files that it depends on change in between.
         name, spelled = await toolbox.spelled_out(call.name, arguments)
         targets = await asyncio.to_thread(toolbox.targets, name, spelled)
         # A verdict may look at the disk, and ask bash and git.
         verdict = await asyncio.to_thread(policy.judge, toolbox.spec(name), spelled)
-        # A yes of the person is to the command as it is shown, without walls.
+        # The user allows the command as it is shown, without a sandbox.
         level = verdict.confinement if verdict.is_allowed else None
         self._judged[call_id] = judged = Judged(name, spelled, level)
         is_question = toolbox.asks_person(call.name)
@@ -163,7 +163,7 @@ class JudgedCalls:
                 return self._denied(approval, "")
 
     def _note_allowed(self, approval: ToolApproval, scope: Literal["once", "session", "folder"]) -> None:
-        """Note a yes, and add the proposed rule if the user wants it to hold for longer."""
+        """Record a yes, and add the proposed rule if the user wants it to hold for longer."""
         if scope == "once" or not approval.rule:
             self._permissions.note(approval.call, "allowed")
             return
@@ -179,7 +179,7 @@ class JudgedCalls:
         return ApprovalAnswered(approval.id, is_allowed=False, reason=reason)
 
     def _plan_accepted(self, call: ToolCall, mode: ApprovalMode) -> ApprovalAnswered:
-        """End plan mode in the mode that the user chose; nothing else of the call counts."""
+        """End plan mode and switch to the mode that the user chose; the arguments of the call have no say."""
         mode = mode if mode in _AFTER_A_PLAN else "default"
         self._permissions.set_mode(mode)
         self._permissions.note(call, "approved", f"mode {mode}")
@@ -187,7 +187,7 @@ class JudgedCalls:
         return ApprovalAnswered(call.call_id, is_allowed=True, text=text)
 
     def deny_changes(self, policy: Policy, give: Callable[[ApprovalAnswered], None]) -> None:
-        """Settle as a no the open questions about what plan mode does not do: the mode may have just changed."""
+        """Deny the open approvals of calls that plan mode forbids: the mode may have just changed."""
         for call_id in [one for one in self._open if self._is_barred(policy, self._judged.get(one))]:
             self._permissions.note(self._open.pop(call_id).call, "refused", _PLAN_READS, "mode:plan")
             give(ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS))
@@ -199,11 +199,11 @@ class JudgedCalls:
         return not policy.judge(self._toolbox.spec(judged.name), judged.arguments).is_allowed
 
     def take(self, call: ToolCall, arguments: JsonObject) -> Judged:
-        """Return what a call that may run stands for; each is taken once."""
+        """Return the judged form of a call that may run; each is taken once."""
         return self._judged.pop(call.call_id, Judged(call.name, arguments))
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Return what could not be done as the person answered, since the last time."""
+        """Return the warnings about decisions that could not be carried out, since the last time."""
         warnings, self._warnings = tuple(self._warnings), []
         return warnings
 
@@ -213,18 +213,20 @@ class JudgedCalls:
         judged: Judged,
         output: Callable[[str], None],
         model: str,
-        goes_on: asyncio.Event | None = None,
+        background_requested: asyncio.Event | None = None,
     ) -> ToolOutcome:
-        """Run a call as it was judged; what the result shows of it hides what a secret file holds.
+        """Run a call as it was judged; the diff of its result hides the contents of secret files.
 
-        `goes_on` as in `Toolbox.run`.
+        `background_requested` as in `Toolbox.run`.
         """
         if judged.refusal:
             return ToolOutcome(judged.refusal, is_error=True, summary=judged.refusal.split("\n", 1)[0])
         if is_planning(policy) and await asyncio.to_thread(self._is_barred, policy, judged):
             return ToolOutcome(f"Not run: {_PLAN_READS}.", is_error=True, summary="plan mode")
         toolbox, targets = self._toolbox, judged.targets
-        work = toolbox.run(judged.name, judged.arguments, output, judged.level, targets, goes_on=goes_on)
+        work = toolbox.run(
+            judged.name, judged.arguments, output, judged.level, targets, background_requested=background_requested
+        )
         with self._approved(judged.targets):
             outcome = await (self._watched(work) if self._may_change_files(policy, judged, model) else work)
         if not outcome.diff:
@@ -232,7 +234,7 @@ class JudgedCalls:
         return replace(outcome, diff=mask_diff(outcome.diff, partial(holds_secrets, policy)))
 
     def _may_change_files(self, policy: Policy, judged: Judged, model: str) -> bool:
-        """Whether only a look can find what a call changes in files: tools that write tell it themselves."""
+        """Whether the files that a call changes must be detected: tools that write report them."""
         spec = next((spec for spec in self._toolbox.specs(model) if spec.name == judged.name), None)
         if spec is None or spec.is_read_only or spec.writes_files or judged.level == "read-only":
             return False
@@ -240,7 +242,7 @@ class JudgedCalls:
         return not plain.judge(spec, judged.arguments).is_allowed
 
     def clear(self) -> None:
-        """The turn is over: nothing waits to run and no question is open."""
+        """Forget all calls and approvals, because the turn is over."""
         for approval in self._open.values():
             self._permissions.note(approval.call, "unanswered")
         self._judged.clear()
@@ -250,7 +252,7 @@ class JudgedCalls:
 def approval_of(
     call: ToolCall, preview: Preview, *, rule: str, repeats: int, is_question: bool, is_keepable: bool = False
 ) -> CallApproval:
-    """Return what to put to the user; `rule` is offered for a plain approval only."""
+    """Return the approval of a call; `rule` is offered for a plain approval only."""
     shown = visible_rows(preview.detail.removesuffix("\n")) if preview.is_diff else preview.detail
     if repeats:
         name = visible(call.name)

@@ -7,13 +7,11 @@ Apart from `settings`: the first paint needs it.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import tempfile
 from pathlib import Path
 
+from qcode.config import state_file
 from qcode.protocol.model import EFFORTS, Effort
-from qcode.text.json import JsonObject, parse_object
+from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
 FILE_NAME = "choices.json"
@@ -70,24 +68,18 @@ class Choices:
 
     def keep_recent(self, command_id: str) -> None:
         """Put a command before those that were used earlier."""
-        self._keep("recent", [command_id, *(one for one in self.recent if one != command_id)][:_MOST_RECENT])
+        recent: list[Json] = [command_id, *(one for one in self.recent if one != command_id)]
+        self._keep("recent", recent[:_MOST_RECENT])
 
     def keep_acquainted(self) -> None:
         self._keep("acquainted", True)
 
     def _stored(self) -> JsonObject:
-        try:
-            return parse_object(self.path.read_text("utf-8")) or {}
-        except (OSError, UnicodeDecodeError):
-            return {}
+        return state_file.load_json(self.path)
 
-    def _keep(self, name: str, value: str | bool | list[str]) -> None:
+    def _keep(self, name: str, value: Json) -> None:
         stored = self._stored()
         if stored.get(name) == value:
             return
         with contextlib.suppress(OSError):
-            self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle, temporary = tempfile.mkstemp(dir=self.state_dir, prefix=".choices-")
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump({**stored, name: value}, file, indent=1)
-            Path(temporary).replace(self.path)
+            state_file.save_json(self.path, {**stored, name: value})

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from qcode.agent.approvals import JudgedCalls
+from qcode.agent.approvals import PendingCalls
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.driver import Driver
 from qcode.agent.models.client import Clients, ModelClient, Preparation, refused_turn
@@ -109,7 +109,7 @@ class Conversation:
         self._is_opening = False
         self._checkpoints = Checkpoints(toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy)
         self._approved = partial(TrustStore(context.paths.state_dir).accepting, context.root)
-        self._calls = JudgedCalls(toolbox, self._checkpoints.watched, self._approved, permissions)
+        self._calls = PendingCalls(toolbox, self._checkpoints.watched, self._approved, permissions)
         self._begin(session, tuple(messages))
 
     def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
@@ -372,8 +372,8 @@ class Conversation:
         judged = self._calls.take(call, arguments)
         if judged.name == AGENT and self._toolbox.agent is not None:
             return await self._sub_agents(self._toolbox.agent).run(call, judged.arguments)
-        with self.background.running(call.call_id, judged.name) as goes_on:
-            return await self._calls.run(self.policy, judged, output, self._client.model.name, goes_on)
+        with self.background.running(call.call_id, judged.name) as background_requested:
+            return await self._calls.run(self.policy, judged, output, self._client.model.name, background_requested)
 
     def append(self, effect: Append) -> None:
         self._transcript.append(effect, is_own=self._is_opening)

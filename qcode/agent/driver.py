@@ -1,7 +1,6 @@
-"""The only async loop: performs the effects a turn asks for and feeds the results back.
+"""The only async loop: performs the effects of a turn and feeds the results back.
 
-Owns cancellation: nothing it started outlives `run`. Deciding is the engine's; approvals and storing are given in as
-`Services`.
+Owns cancellation: nothing it started outlives `run`. The engine decides; approvals and storage come in as `Services`.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ QUEUED_EVENTS = 512
 
 
 class Services(Protocol):
-    """What a turn needs from its surroundings. All but `judge` and `run_tool` must return at once."""
+    """The effects that a driver has performed for it. All but `judge` and `run_tool` must return at once."""
 
     async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
-        """Return the verdict of the rules, or what the user has to decide; `repeats` as in `AskApproval`."""
+        """Return the verdict of the rules, or the approval to ask for; `repeats` as in `AskApproval`."""
         ...
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
@@ -66,16 +65,16 @@ class Services(Protocol):
     def learn(self, effect: Learn) -> None: ...
 
     def about_to_run(self, call: ToolCall) -> None:
-        """A tool runs next: what must be on disk before it does is written now."""
+        """Write what must be on disk before a tool runs."""
         ...
 
     async def explain(self, error: ProviderError) -> ProviderError:
-        """Return the error with what helps a person, such as the nearest model names."""
+        """Return the error with help for the user, such as the nearest model names."""
         ...
 
 
 class _Stream:
-    """A request that was asked for. `has_left`: the provider was called, so the host may have got it."""
+    """A request under way. `has_left`: the provider was called, so the host may have received it."""
 
     def __init__(self) -> None:
         self.has_left = False
@@ -87,7 +86,7 @@ _Streamed: TypeAlias = tuple[_Stream, Input]
 
 @dataclass(frozen=True, slots=True)
 class _Show:
-    """An event for the front end that does not pass through the turn."""
+    """An event for the front end that bypasses the turn."""
 
     event: TurnEvent
 
@@ -126,7 +125,7 @@ class Driver:
             self._inputs.put_nowait(_WAKE)
 
     async def show(self, event: TurnEvent) -> None:
-        """Pass on an event of what a tool does, in its place among the others; waits while the reader is behind."""
+        """Queue an event from a tool, in order with the others; wait while the reader is behind."""
         await self._inputs.put(_Show(event))
 
     def halt(self) -> None:
@@ -136,7 +135,7 @@ class Driver:
                 self._perform(effect)
 
     def withdraw(self, text: str) -> SteerQueued | None:
-        """Take back what was given to steer with this text, the last such; None where the turn has it already."""
+        """Take back the last steering with this text; None if the turn has it already."""
         for index in range(len(self._urgent) - 1, -1, -1):
             given = self._urgent[index]
             if isinstance(given, SteerQueued) and given.text == text:
@@ -182,7 +181,7 @@ class Driver:
         return given
 
     async def _next_queued(self) -> Input | _Show:
-        """Wait for what comes next, leaving out what a stream that was stopped had still given."""
+        """Wait for the next input, and skip those of a stream that was stopped."""
         while True:
             got = await self._inputs.get()
             if not isinstance(got, tuple):
@@ -251,11 +250,11 @@ class Driver:
             outcome = await self._services.run_tool(effect.call, effect.arguments, show)
         except Exception as error:  # noqa: BLE001 - the driver's edge: a bug in a tool fails its call, not the turn
             outcome = ToolOutcome(f"Internal error in the tool: {type(error).__name__}: {error}", is_error=True)
-        await asyncio.sleep(0)  # what it showed last is still on its way, and comes before its result
+        await asyncio.sleep(0)  # its last output is still queued, and must precede its result
         await self._inputs.put(ToolEnded(call_id, outcome))
 
     def _put_if_room(self, event: _Show) -> None:
-        """Live output is for the eye only: where the reader is too slow some of it may be left out."""
+        """Live output is for display only: if the reader is too slow, some of it is dropped."""
         if not self._inputs.full():
             self._inputs.put_nowait(event)
 

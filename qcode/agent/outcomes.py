@@ -48,7 +48,7 @@ _LIMIT_SUBTYPES: Mapping[Limit | None, str] = {
 
 
 def exit_code(ended: TurnEnded) -> ExitCode:
-    """Return the exit code of a turn that ended so; a cancelled turn counts as interrupted (130)."""
+    """Return the exit code of a turn; a cancelled one counts as interrupted (130)."""
     if ended.outcome is Outcome.ERROR:
         return _error_code(ended)
     if is_denied(ended):
@@ -57,12 +57,12 @@ def exit_code(ended: TurnEnded) -> ExitCode:
 
 
 def is_denied(ended: TurnEnded) -> bool:
-    """Whether the turn came to its end on denials alone, with no answer."""
+    """Whether the turn ended on denials alone, with no answer."""
     return ended.outcome is Outcome.END_TURN and bool(ended.denials) and not ended.is_answered
 
 
 def subtype(ended: TurnEnded) -> str:
-    """Return the `subtype` of the result: `success` exactly where the exit code is 0."""
+    """Return the `subtype` of the result: `success` exactly if the exit code is 0."""
     if is_denied(ended):
         return "error_during_execution"
     if ended.outcome is Outcome.MAX_TURN_REQUESTS:
@@ -92,19 +92,19 @@ def _error_code(ended: TurnEnded) -> ExitCode:
 
 
 NOBODY = "nobody can approve this call in a run that is not interactive, and no rule allows it; it was not run"
-"""What the model is told of a call that needs an approval."""
+"""The result of a call that needs an approval, in a run without a user."""
 
 NOBODY_ANSWERS = (
     "Nobody can answer here: this run is not interactive. Decide yourself what is most likely wanted, go on, and say "
     "in your answer what you assumed."
 )
-"""What the model is told that asks the person something."""
+"""The result of a question of the model, in a run without a user."""
 
 CHANGE_APPROACH = (
     "Not run: this same call has brought the same result several times in a row, and would again. Change the approach, "
     "or say in your answer what is in the way."
 )
-"""What the model is told that goes round in circles."""
+"""The result of a repeated call, in a run without a user."""
 
 _LIMITS = {
     Limit.TURNS: ("--max-turns", "limit of model replies"),
@@ -112,7 +112,7 @@ _LIMITS = {
     Limit.COST: ("--max-budget-usd", "cost limit"),
 }
 BROKE_OFF = "The turn broke off without an ending; what was shown is kept. Send the prompt again."
-"""What the app says if a conversation yields no `TurnEnded`."""
+"""The notice of the app if a conversation yields no `TurnEnded`."""
 
 
 def shortfall(ended: TurnEnded, note: str) -> str:
@@ -133,7 +133,7 @@ def shortfall(ended: TurnEnded, note: str) -> str:
 
 
 def denial_line(asked: int, flags: str, hopeless: int) -> str:
-    """Return the last line of stderr after `asked` calls nobody could approve; it ends with the flags themselves.
+    """Return the last line of stderr after `asked` calls that needed an approval; it ends with the flags themselves.
 
     `hopeless` is how many of them no flag would have allowed.
     """
@@ -175,7 +175,7 @@ def _still_cut(ended: TurnEnded) -> str:
 
 
 def _denied(ended: TurnEnded) -> str:
-    """Say why as far as a rule said so; that nobody could approve is told by the line about flags."""
+    """Return the reason if a rule gave one; a missing approval is reported by `denial_line`."""
     reasons = dict.fromkeys(denial.reason for denial in ended.denials if denial.reason and denial.reason != NOBODY)
     why = f": {visible(next(iter(reasons)))}" if reasons else ""
     return f"the turn ended on denied calls, without an answer{why}"
@@ -188,9 +188,9 @@ def _limit(ended: TurnEnded) -> str:
 
 
 def ending_notice(event: TurnEnded, *, has_said_why: bool) -> Notice | None:
-    """Return what to say about an ending, None where there is nothing to add.
+    """Return the notice about an ending, None if there is nothing to add.
 
-    `has_said_why`: a reply of this turn already carried its own sentence about being cut or refused.
+    `has_said_why`: a reply of this turn was already reported as truncated or refused.
     """
     match event.outcome:
         case Outcome.END_TURN | Outcome.CANCELLED:
@@ -215,7 +215,7 @@ def ending_notice(event: TurnEnded, *, has_said_why: bool) -> Notice | None:
 
 
 def requests_note(event: TurnEnded) -> str:
-    """Return what recovery cost, such as `5 API calls (1 initial + 1 escalation + 3 continuations)`; else empty."""
+    """Return the cost of recovery, such as `5 API calls (1 initial + 1 escalation + 3 continuations)`, or empty."""
     if not event.api_calls.escalations and not event.api_calls.continuations:
         return ""
     discarded = event.discarded_output_tokens

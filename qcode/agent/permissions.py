@@ -1,9 +1,9 @@
-"""The rules in force with the origin of each, and what was decided about every call of the session.
+"""The rules in force with the origin of each, and a record of every call of the session.
 
-Owns the live policy of a conversation. An answer or a change holds from the next call on; rules of the settings are
-never changed here, and no model reaches this. `KeptRules` are the rules kept for one folder beyond a session, in one
-file of the state folder: a folder is known by its real path with device and inode, and a file that others could have
-written holds no rule. `flags_allowing` finds the flags that would have let denied calls run, narrowest first; pure.
+Owns the live policy of a conversation. A change holds from the next call on; rules of the settings are never changed
+here, and no model reaches this. `KeptRules` are the rules kept for one folder beyond a session, in one file of the
+state folder: a folder is identified by its real path, device and inode, and a file that other users could have written
+holds no rule. `flags_allowing` finds the flags that would have let denied calls run, narrowest first; pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias, cast
 
 from qcode.agent.options import RunContext
-from qcode.config.state_file import read_own, write_own
+from qcode.config import state_file
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.protocol.messages import ToolCall
@@ -42,7 +42,7 @@ TRIED_KINDS: tuple[TriedKind, ...] = ("shell", "read", "write", "fetch")
 
 @dataclass(frozen=True, slots=True)
 class RuleInForce:
-    """A rule that counts now. `origin` says for a person where it comes from.
+    """A rule in force. `origin` tells the user where it comes from.
 
     `scope`: written in the settings (a file or a flag), for this session, or kept for this folder. Only the last two
     can be taken back; `number` names the rule for that and is 0 for all others.
@@ -56,12 +56,12 @@ class RuleInForce:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """What became of one call. `at` is seconds since 1970.
+class CallRecord:
+    """The record of one call. `at` is seconds since 1970.
 
-    `decided`: ran without asking; refused by the rules; allowed by the person once, or always; denied by the person;
-    a question was answered; a plan was approved; the turn ended before anybody answered. `reason` is the policy's own,
-    or what the person said; `rule` what decided, or the rule that "always" added.
+    `decided`: ran without asking; refused by the rules; allowed by the user once, or always; denied by the user; a
+    question was answered; a plan was approved; the turn ended without an answer. `reason` comes from the policy or the
+    user; `rule` is the rule that decided, or the one that "always" added.
     """
 
     at: float
@@ -78,9 +78,9 @@ _LONGEST_CALL = 80
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Where what a session begins with was written: of each list of rules, in its order, and of the mode.
+    """The origins of the rules (each list in its order) and of the mode that a session starts with.
 
-    `kept` are the rules that the person keeps for this folder, None where none can be kept.
+    `kept` are the rules that the user keeps for this folder, None if none can be kept.
     """
 
     rules: Mapping[RuleEffect, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
@@ -90,7 +90,7 @@ class Origins:
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """A rule that an answer or the person made. `why` is the call it came from, empty where it was typed."""
+    """A rule that the user added. `why` is the call it was added for, empty if the rule was typed."""
 
     number: int
     effect: RuleEffect
@@ -112,7 +112,7 @@ class Permissions:
         self._mode_origin = self._origins.mode
         self._clock = clock
         self._numbers = count(1)
-        self._decisions: list[Decision] = []
+        self._decisions: list[CallRecord] = []
         self._own = [self._of_folder(rule) for rule in self._origins.kept.read()] if self._origins.kept else []
         self.policy = policy
         self._compose()
@@ -131,7 +131,7 @@ class Permissions:
 
     @property
     def can_keep(self) -> bool:
-        """Whether a rule can be kept for this folder: somebody who does not trust it allows nothing there for good."""
+        """Whether a rule can be kept for this folder, which must be trusted."""
         return self._origins.kept is not None and self.is_trusted
 
     def set_mode(self, mode: ApprovalMode) -> None:
@@ -141,23 +141,23 @@ class Permissions:
         self._compose()
 
     def trust_folder(self) -> None:
-        """Let rules and modes hold from the next call on: the person trusts the folder."""
+        """Let rules and modes hold from the next call on: the user trusts the folder."""
         self._base = self._base.with_trust()
         self._compose()
 
     def forget_session(self) -> None:
-        """Another session begins: what was answered in the one before says nothing about it."""
+        """Drop the rules and records of the session, because another one begins."""
         self._own = [rule for rule in self._own if rule.scope == "folder"]
         self._decisions.clear()
         self._compose()
 
     def note(self, call: ToolCall, decided: Decided, reason: str = "", rule: str = "") -> None:
-        """Remember what became of a call."""
-        self._decisions.append(Decision(self._clock(), call, decided, reason, rule))
+        """Record a call."""
+        self._decisions.append(CallRecord(self._clock(), call, decided, reason, rule))
         del self._decisions[:-MOST_DECISIONS]
 
     def always(self, rule: str, call: ToolCall, *, is_kept: bool) -> str:
-        """Add the rule a person answered "always" with; return a warning where it could not be kept."""
+        """Add a rule that the user allowed for longer than once; return a warning if it could not be kept."""
         own = self._added("allow", rule, _short(call))
         if not is_kept:
             return ""
@@ -178,12 +178,12 @@ class Permissions:
             rows += [self._row(own) for own in self._own if own.effect == effect]
         return tuple(rows)
 
-    def decisions(self) -> tuple[Decision, ...]:
-        """Return what was decided in this session, the first one first."""
+    def decisions(self) -> tuple[CallRecord, ...]:
+        """Return the records of this session, the oldest first."""
         return tuple(self._decisions)
 
     def add(self, effect: RuleEffect, text: str) -> RuleInForce:
-        """Add a rule for this session; raise `ValueError` with one line for one that cannot be."""
+        """Add a rule for this session; raise `ValueError` with one line if it cannot be added."""
         rule = parse_rule(text)
         why_not = why_not_allow(rule) if effect == "allow" else ""
         if why_not:
@@ -193,7 +193,7 @@ class Permissions:
         return self._row(self._added(effect, rule.text))
 
     def remove(self, number: int) -> None:
-        """Take a rule back that `add` or an answer made; raise `ValueError` where that cannot be."""
+        """Remove a rule that the user added; raise `ValueError` if it cannot be removed."""
         own = self._found(number)
         if own.scope == "folder" and self._origins.kept is not None:
             try:
@@ -204,7 +204,7 @@ class Permissions:
         self._compose()
 
     def keep(self, number: int) -> None:
-        """Keep a rule of the session for this folder; raise `ValueError` where that cannot be."""
+        """Keep a rule of the session for this folder; raise `ValueError` if it cannot be kept."""
         own, kept = self._found(number), self._origins.kept
         if own.scope == "folder":
             raise ValueError(f"{own.text} is kept for this folder already")
@@ -219,7 +219,7 @@ class Permissions:
         self._own[self._own.index(own)] = replace(own, scope="folder")
 
     def check(self, kind: TriedKind, value: str) -> Verdict:
-        """Return what would happen to a command, path or address. Runs none of it; may block."""
+        """Return the verdict on a command, path or address. Runs nothing; may block."""
         return verdict_on(self.policy, kind, value)
 
     def _found(self, number: int) -> _Own:
@@ -240,7 +240,7 @@ class Permissions:
         return _Own(next(self._numbers), rule.effect, rule.text, "folder", rule.at, rule.why)
 
     def _compose(self) -> None:
-        """Make the policy anew: the settings' rules, then the person's own."""
+        """Rebuild the policy: the rules of the settings, then those the user added."""
         base = self._base.rules
         more = {effect: tuple(parse_rule(own.text) for own in self._own if own.effect == effect) for effect in _EFFECTS}
         rules = Rules(base.allow + more["allow"], base.ask + more["ask"], base.deny + more["deny"])
@@ -282,7 +282,7 @@ _KEPT_EFFECTS = ("allow", "ask", "deny")
 
 @dataclass(frozen=True, slots=True)
 class KeptRule:
-    """`at` is when it was kept, in seconds since 1970; `why` the call that it came from, for a person."""
+    """A rule kept for a folder. `at` is in seconds since 1970; `why` is the call it was added for."""
 
     effect: RuleEffect
     text: str
@@ -302,17 +302,17 @@ class KeptRules:
         return self.state_dir / FILE_NAME
 
     def read(self) -> tuple[KeptRule, ...]:
-        """Return the rules, leaving out what cannot be read as one."""
+        """Return the rules, without entries that are invalid."""
         identity = self._identity()
         rows = next((row["rules"] for row in self._rows() if identity == _without_rules(row)), [])
         return tuple(rule for row in (rows if isinstance(rows, list) else []) if (rule := _rule(row)) is not None)
 
     def add(self, rule: KeptRule) -> None:
-        """Keep one more; the same rule twice is one. Raise `OSError` where that cannot be."""
+        """Keep one more; the same rule twice is one. Raise `OSError` if the file cannot be written."""
         self._write([*(one for one in self.read() if not _is_same(one, rule)), rule])
 
     def remove(self, rule: KeptRule) -> None:
-        """Forget one; nothing happens where it is not there. Raise `OSError` where that cannot be."""
+        """Forget a rule; an unknown one is ignored. Raise `OSError` if the file cannot be written."""
         kept = self.read()
         left = [one for one in kept if not _is_same(one, rule)]
         if len(left) < len(kept):
@@ -325,10 +325,10 @@ class KeptRules:
             {"effect": rule.effect, "rule": rule.text, "at": round(rule.at), "why": rule.why} for rule in rules
         ]
         folders: list[Json] = [*others, *([{**identity, "rules": rows}] if rows else [])]
-        write_own(self.path, {"version": _VERSION, "folders": folders})
+        state_file.save_json(self.path, {"version": _VERSION, "folders": folders})
 
     def _rows(self) -> list[JsonObject]:
-        stored = parse_object(read_own(self.path)) or {}
+        stored = state_file.load_json(self.path)
         rows = stored.get("folders") if stored.get("version") == _VERSION else None
         return [row for row in (rows if isinstance(rows, list) else []) if isinstance(row, dict) and "rules" in row]
 
@@ -366,8 +366,8 @@ def flags_allowing(policy: Policy, calls: Sequence[ToolCall], spec_of: Callable[
     """Return the flags, quoted for a shell, and how many of `calls` no flag would have allowed.
 
     `spec_of` returns the spec of a tool by its name.
-    A rule for exactly the call wins over a mode, and a mode over a broader one. Where a mode is needed anyway, the
-    rules it makes superfluous are left out.
+    A rule for exactly the call wins over a mode, and a mode over a broader one. If a mode is needed anyway, the rules
+    that it makes superfluous are left out.
     """
     trusted = replace(policy, is_trusted=True)
     found = [_way(trusted, spec_of(call.name), _arguments(call)) for call in calls]
@@ -385,7 +385,7 @@ def flags_allowing(policy: Policy, calls: Sequence[ToolCall], spec_of: Callable[
 
 
 def _way(trusted: Policy, spec: ToolSpec, arguments: JsonObject) -> str:
-    """Return what lets a call run in a trusted folder: `trust` alone, a rule, a mode; empty where nothing does."""
+    """Return what lets a call run in a trusted folder: `trust` alone, a rule, a mode; empty if nothing does."""
     verdict = trusted.judge(spec, arguments)
     if verdict.is_allowed:
         return "trust"
@@ -400,7 +400,7 @@ def _arguments(call: ToolCall) -> JsonObject:
 
 
 def verdict_on(policy: Policy, kind: TriedKind, value: str) -> Verdict:
-    """Return what a policy says of a command, path or address. Runs none of it; may block."""
+    """Return the verdict of a policy on a command, path or address. Runs nothing; may block."""
     match kind:
         case "shell":
             return policy.judge_command(value)
@@ -417,7 +417,7 @@ def why_not_read(policy: Policy, path: Path) -> str:
 
 
 def policy_of(context: RunContext) -> Policy:
-    """Return what a session may do at its start; raise `QcodeError` for a bad rule."""
+    """Return the policy that a session starts with; raise `QcodeError` for a bad rule."""
     permissions = context.settings.permissions
     try:
         rules = read_rules(allow=permissions.allow, ask=permissions.ask, deny=permissions.deny)
@@ -439,7 +439,7 @@ def policy_of(context: RunContext) -> Policy:
 
 
 def _probes(context: RunContext, search_path: str, forbidden: tuple[Path, ...]) -> Probes:
-    """Return the probes that start programs; they load with the first question."""
+    """Return the probes that start programs; they load with their first use."""
 
     @cache
     def syntax() -> Callable[[str], str]:
@@ -460,7 +460,7 @@ _RULE_EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
 
 
 def origins_of(context: RunContext) -> Origins:
-    """Return where the rules and the mode of this run were written, and where rules for this folder are kept."""
+    """Return the origins of the rules and the mode of this run, and the store of the rules for this folder."""
     settings = context.settings
     found = {one: settings.item_origins.get(f"permissions.{one}", ()) for one in _RULE_EFFECTS}
     return Origins(
@@ -471,5 +471,5 @@ def origins_of(context: RunContext) -> Origins:
 
 
 def permissions_of(context: RunContext) -> Permissions:
-    """Return the rules a session here would begin with; raise `QcodeError` for a bad one."""
+    """Return the rules that a session here would start with; raise `QcodeError` for a bad one."""
     return Permissions(policy_of(context), origins_of(context))

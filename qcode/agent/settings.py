@@ -50,9 +50,6 @@ def outcome_text(setting: Setting, *, is_now: bool) -> str:
     return f"{setting.name} = {setting.shown}, {'now' if is_now else 'from the next start on'}."
 
 
-_FILE_MODES = ("plan", "default", "accept-edits", "auto")
-
-
 class SettingsService:
     """Reads every file anew each time: somebody else may have changed it."""
 
@@ -109,7 +106,6 @@ class SettingsService:
 
     def _setting(self, row: Shown, settings: Settings, own: Mapping[tuple[str, ...], object]) -> Setting:
         from qcode.config.edit import is_changeable
-        from qcode.config.settings import MEANINGS
 
         path = parse_key(row.key)
         key = find_key(path)
@@ -122,7 +118,7 @@ class SettingsService:
             _value(settings, path) if "*" not in key.path else None,
             str(row.origin),
             self._whose(row.origin),
-            MEANINGS.get(row.key, ""),
+            key.meta.meaning,
             "" if given is None or not is_open else _typed(given),
             _choices(key),
             "" if is_open else self._why(key),
@@ -158,6 +154,4 @@ def _typed(value: object) -> str:
 
 
 def _choices(key: Key) -> tuple[str, ...]:
-    if isinstance(key.default, bool):
-        return ("true", "false")
-    return _FILE_MODES if key.path == ("permissions", "mode") else key.kind.choices
+    return ("true", "false") if isinstance(key.default, bool) else key.choices

@@ -15,10 +15,10 @@ MOST_STEPS = 60
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`purpose` is for the model that chooses, `role` for the sub-agent. `only_reads`: it has the rights of plan mode.
+    """A kind of sub-agent. `purpose` is for the model that chooses, `role` for the sub-agent.
 
-    `tools` are the only ones it is offered where it is not empty. `model` is the one it works with unless a call says
-    otherwise: `same`, or `small` where there is one.
+    `only_reads`: it has the rights of plan mode. `tools` are the only ones it is offered, if not empty. `model` is the
+    default for its calls: `same`, or `small` if there is one.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Kind:
     model: str = SAME
 
     def offered(self, specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        """Return which tools of the conversation it gets: none that talk to the person or end the run."""
+        """Return the tools of the conversation that it is offered: none that ask the user or end the run."""
         return tuple(
             spec
             for spec in specs
@@ -54,7 +54,7 @@ _COMMON = (
 
 
 def own_kind(name: str, purpose: str, prompt: str, *, only_reads: bool, tools: tuple[str, ...], model: str) -> Kind:
-    """Return a kind that a person described; what it is told comes behind what every sub-agent is told."""
+    """Return a kind that the user defined; its prompt follows the prompt of every sub-agent."""
     return Kind(name, purpose, f"{_COMMON}\n\n{prompt.strip()}", only_reads, frozenset(tools), model)
 
 
@@ -79,7 +79,7 @@ KINDS: tuple[Kind, ...] = (
 
 
 def offered_agent(kinds: tuple[Kind, ...], *, has_small: bool) -> Agent | None:
-    """Return the tool that starts sub-agents of these kinds, None where there are none."""
+    """Return the tool that starts sub-agents of these kinds, None if there are none."""
     if not kinds:
         return None
     readers = tuple(kind.name for kind in kinds if kind.only_reads)

@@ -1,8 +1,8 @@
 """Sub-agents: turns inside a turn, each with its own transcript and never more rights than the conversation has.
 
-`Agents` are those of one turn: which kinds, how many at once, whose question an answer is for. `AgentRun` is one at
-work, on the same engine, driver and tools; its questions go out as questions of the conversation, its events as
-`AgentEvent`. Its result is its last reply, bounded, or one line that says why there is none. Kinds: `subagent_kinds`.
+`Agents` are those of one turn: their kinds, their number, and the routing of decisions. `AgentRun` runs one with the
+same engine, driver and tools; its approvals are asked as those of the conversation, its events go out as `AgentEvent`.
+Its result is its last reply, bounded, or one line with the reason why there is none. Kinds: `subagent_kinds`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 from pathlib import Path
 
-from qcode.agent.approvals import JudgedCalls
+from qcode.agent.approvals import PendingCalls
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.driver import Driver
 from qcode.agent.models.client import Clients, ModelClient
@@ -67,7 +67,7 @@ class Agents:
         self._running: list[AgentRun] = []
 
     async def run(self, call: ToolCall, arguments: JsonObject) -> ToolOutcome:
-        """Have a sub-agent do what a call asks for, once there is room for it; its answer is the result."""
+        """Run a sub-agent for a call, once there is room for it; its answer is the result."""
         try:
             task = self._tool.task(arguments)
             kind = self._kinds[task.kind]
@@ -89,12 +89,12 @@ class Agents:
         return any(run.answer(approval_id, decision) for run in self._running)
 
     def halt(self) -> None:
-        """The turn is being cancelled: all end, and what they have used is counted before it does."""
+        """End all, because the turn is being cancelled; their usage is counted before the turn ends."""
         for run in self._running:
             run.halt()
 
     def deny_changes(self) -> None:
-        """Settle as a no what sub-agents ask about and may not do in the mode that holds now."""
+        """Deny the open approvals of sub-agents that the current mode forbids."""
         for run in self._running:
             run.deny_changes()
 
@@ -134,7 +134,7 @@ class Parent:
 
 
 class AgentRun:
-    """The `Services` of its own driver. `client` is the model it works with."""
+    """One sub-agent: the `Services` of its driver. `client` is its model."""
 
     def __init__(
         self, parent: Parent, call: ToolCall, task: Task, kind: Kind, client: ModelClient, settings: TurnSettings
@@ -145,7 +145,7 @@ class AgentRun:
         self._kind = kind
         self._client = client
         self._toolbox = parent.toolbox.beside(lambda path, access: self._policy.judge_file(path, access))
-        self._calls = JudgedCalls(self._toolbox, parent.checkpoints.watched, parent.approved, parent.permissions)
+        self._calls = PendingCalls(self._toolbox, parent.checkpoints.watched, parent.approved, parent.permissions)
         self._open: dict[str, str] = {}
         specs = kind.offered(client.tools(self._toolbox, self._policy))
         settings = replace(
@@ -168,7 +168,7 @@ class AgentRun:
         return self._kind.limited(self._parent.permissions.policy)
 
     async def whole(self) -> TurnEnded:
-        """Work through the task; return how that ended. Cancelling ends it at once, with what it did on disk."""
+        """Run the task and return its end. Cancelling ends it at once; its messages so far are on disk."""
         ended: TurnEnded | None = None
         async with aclosing(self._driver.run(UserSubmitted(user(self._task.prompt)))) as events:
             async for event in events:
@@ -179,7 +179,7 @@ class AgentRun:
         return ended
 
     def halt(self) -> None:
-        """Let nothing more be asked for; what the request under way has used is counted."""
+        """Send no further request; the usage of the one under way is counted."""
         self._driver.halt()
 
     def answer(self, approval_id: str, decision: Decision) -> bool:
@@ -191,14 +191,14 @@ class AgentRun:
         return settled is not None
 
     def deny_changes(self) -> None:
-        """Settle as a no what is asked about and may not be done in the mode that holds now."""
+        """Deny the open approvals that the current mode forbids."""
         self._calls.deny_changes(self._policy, self._driver.give)
 
     async def _tell(self, event: TurnEvent) -> None:
         show = self._parent.driver.show
         if isinstance(event, ApprovalRequested):
             approval = event.approval
-            # No sub-agent is offered the tools that ask the user, and a call of what is not offered is rejected.
+            # No sub-agent is offered the tools that ask the user, and a call of a tool not offered is rejected.
             assert isinstance(approval, (ToolApproval, RepeatedCall))
             named = self._named(approval.call)
             self._open[named.call_id] = approval.id
@@ -231,7 +231,7 @@ class AgentRun:
     def _named(self, call: ToolCall) -> ToolCall:
         return replace(call, call_id=inner_id(self._call_id, call.call_id))
 
-    # What the driver asks for
+    # The services of its driver
 
     async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
         return await self._calls.judge(self._policy, call, arguments, repeats)
@@ -244,7 +244,7 @@ class AgentRun:
         self._parent.session.append_inner(self._call_id, effect.message, effect.attempts)
 
     def take_compaction(self, effect: Compact) -> None:
-        """What it goes on with is held by its turn; its file has all of it."""
+        """Do nothing: its turn holds the compacted messages, and its file has all of them."""
 
     def learn(self, effect: Learn) -> None:
         self._client.learn(effect)
@@ -272,7 +272,7 @@ def outcome_of(ended: TurnEnded, *, most: int, folder: Callable[[], Path]) -> To
 
 
 def summary_of(ended: TurnEnded) -> str:
-    """Return in a few words how much it took."""
+    """Return the steps and tokens that it took, in a few words."""
     steps = "1 step" if ended.replies == 1 else f"{ended.replies} steps"
     tokens = (ended.usage.input or 0) + (ended.usage.output or 0)
     return f"{steps}, {tokens:,} tokens" if tokens else steps

@@ -153,9 +153,9 @@ class Toolbox:
         """Return whether commands can be confined here; the first time this runs a few short processes."""
         return self._sandbox is not None and self._sandbox.sandbox is not None
 
-    def can_go_on(self, name: str) -> bool:
-        """Return whether what this tool runs can go on in the background."""
-        return self.spec(name).can_go_on
+    def is_backgroundable(self, name: str) -> bool:
+        """Whether a running call of this tool can be moved to the background."""
+        return self.spec(name).is_backgroundable
 
     def check_room_for_job(self) -> None:
         """Raise `Refused` where no more commands may run in the background."""
@@ -193,12 +193,12 @@ class Toolbox:
         level: Level | None = None,
         granted: frozenset[str] | None = None,
         *,
-        goes_on: asyncio.Event | None = None,
+        background_requested: asyncio.Event | None = None,
     ) -> ToolOutcome:
         """Run a call, as confined as `level` says. Past the time set for a tool it is stopped, as its result says.
 
-        `granted` as in `Workspace.granting`. When `goes_on` is set, a command goes on in the background and the call
-        ends.
+        `granted` as in `Workspace.granting`. When `background_requested` is set, a command continues in the background
+        and the call ends.
         """
         most = self.max_output_chars
         context = ToolContext(
@@ -207,7 +207,7 @@ class Toolbox:
             most,
             self._env,
             jobs=self._jobs,
-            goes_on=goes_on,
+            background_requested=background_requested,
             launch=lambda argv: self._launch(level, argv),
             confinement=_CONFINEMENTS[level] if level is not None else "",
             shell_settings=self._shell_settings if level != "read-only" else self._settings_without_home,
@@ -346,7 +346,7 @@ class Background:
     @contextmanager
     def running(self, call_id: str, name: str) -> Iterator[asyncio.Event | None]:
         """Give what is set where a call of this tool is to go on; None where it cannot."""
-        if not self._toolbox.can_go_on(name):
+        if not self._toolbox.is_backgroundable(name):
             yield None
             return
         self._asked[call_id] = asyncio.Event()

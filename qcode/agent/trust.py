@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Literal
 
 from qcode.agent.context.instructions import NAMES
+from qcode.config import state_file
 from qcode.config.paths import PROJECT_FOLDER
-from qcode.config.state_file import read_own, write_own
 from qcode.text.clean import visible, visible_rows
-from qcode.text.json import Json, JsonObject, parse_object
+from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
 FILE_NAME = "trust.json"
@@ -168,10 +168,10 @@ class TrustStore:
         return [row for row in self._folders() if row["path"] != identity["path"]]
 
     def _write(self, rows: list[JsonObject]) -> None:
-        write_own(self.path, {"version": _VERSION, "folders": list(rows)})
+        state_file.save_json(self.path, {"version": _VERSION, "folders": list(rows)})
 
     def _folders(self) -> list[JsonObject]:
-        stored = parse_object(read_own(self.path)) or {}
+        stored = state_file.load_json(self.path)
         rows = stored.get("folders") if stored.get("version") in (_VERSION, _UNPINNED_VERSION) else None
         return [
             row

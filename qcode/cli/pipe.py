@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 from qcode import __version__
 from qcode.agent.agent import Agent
 from qcode.agent.options import Options, OutputFormat, RunContext
-from qcode.agent.permissions import flags_allowing, policy_of, why_not_read
+from qcode.agent.permissions import policy_of, why_not_read
 from qcode.cli.arguments import UsageError
 from qcode.cli.context import run_context, with_chosen_session
 from qcode.cli.terminal import put, say, working_folder
 from qcode.cli.trust import note_for_pipes
-from qcode.headless.lines import HeadlessSetup, unbegun
+from qcode.headless.lines import InitFacts, unbegun
 from qcode.headless.run import joined, read_standard_input, run_headless, standard_input
 from qcode.protocol.approvals import NO_OPTIONS, Spans, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, QcodeError
@@ -39,7 +39,6 @@ LEAVING_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    context: RunContext
     agent: Agent
     prompt: str
     turn: TurnOptions
@@ -55,7 +54,7 @@ def run_pipe(options: Options, release: Callable[[], None]) -> int:
 
 def report_usage(error: UsageError, wanted: OutputFormat) -> None:
     """Write the result of a command line that is wrong."""
-    put(unbegun(QcodeError(str(error), ExitCode.USAGE).info, _setup(None), wanted))
+    put(unbegun(QcodeError(str(error), ExitCode.USAGE).info, _facts(None), wanted))
 
 
 @contextmanager
@@ -64,18 +63,18 @@ def _reported(wanted: OutputFormat, options: Options) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        put(unbegun(None, _setup(options), wanted))
+        put(unbegun(None, _facts(options), wanted))
         raise
     except QcodeError as failure:
-        put(unbegun(failure.info, _setup(options), wanted))
+        put(unbegun(failure.info, _facts(options), wanted))
         raise
     except Exception as fault:
         error = ErrorInfo(ErrorKind.INTERNAL, f"internal error ({type(fault).__name__})")
-        put(unbegun(error, _setup(options), wanted))
+        put(unbegun(error, _facts(options), wanted))
         raise
 
 
-def _setup(options: Options | None) -> HeadlessSetup:
+def _facts(options: Options | None) -> InitFacts:
     """Return what is known of a run that has not begun."""
     model = options.model if options is not None else ""
     mode = options.mode if options is not None else None
@@ -83,7 +82,7 @@ def _setup(options: Options | None) -> HeadlessSetup:
         cwd = str(Path.cwd())
     except OSError:
         cwd = ""
-    return HeadlessSetup("", cwd, model or "", (), mode or "default", __version__)
+    return InitFacts("", cwd, model or "", (), mode or "default", __version__)
 
 
 def _begin(options: Options, folder: Path) -> _Begun:
@@ -104,7 +103,7 @@ def _begin(options: Options, folder: Path) -> _Begun:
     for notice in (*context.keys.complaints, *agent.notices):
         say(notice)
     agent.conversation.attach(attached)
-    return _Begun(context, agent, prompt, turn)
+    return _Begun(agent, prompt, turn)
 
 
 def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
@@ -145,57 +144,24 @@ def _asked(context: RunContext, typed: str, foreign: Spans) -> tuple[str, tuple[
 
 
 async def _run(begun: _Begun) -> int:
-    context, conversation = begun.context, begun.agent.conversation
-    options, selection = context.options, begun.agent.selection
-    toolbox = begun.agent.toolbox
-
-    def tools() -> tuple[str, ...]:
-        return tuple(tool.name for tool in conversation.tools)
-
-    async def late_tools() -> tuple[str, ...]:
-        if toolbox.servers is not None:
-            await toolbox.servers.settle()
-        return tools()
-
-    setup = HeadlessSetup(
-        session_id=conversation.session_id,
-        cwd=str(context.folder),
-        model=conversation.model,
-        tools=tools(),
-        permission_mode=conversation.mode,
-        version=__version__,
-        include_partial_messages=options.include_partial_messages,
-        is_verbose=options.is_verbose,
-        is_stderr_tty=os.isatty(2),
-        model_note=selection.note,
-        options=begun.turn,
-        schema=begun.context.schema,
-        allowing=lambda calls: flags_allowing(conversation.policy, calls, toolbox.spec),
-        late_tools=late_tools if toolbox.servers is not None else None,
-    )
     try:
-        code = await _played(begun, setup)
+        code = await _played(begun)
         if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
             _leave_soon(code)
         return code
     finally:
-        await conversation.close()
+        await begun.agent.close()
 
 
-async def _played(begun: _Begun, setup: HeadlessSetup) -> int:
-    conversation, options = begun.agent.conversation, begun.context.options
-    stdout, stderr = sys.stdout.buffer, sys.stderr.buffer
-    if options.input_format == "text":
-        return await run_headless(
-            conversation, begun.prompt, format=options.output_format, stdout=stdout, stderr=stderr, setup=setup
-        )
+async def _played(begun: _Begun) -> int:
+    agent, turn, stdout, stderr = begun.agent, begun.turn, sys.stdout.buffer, sys.stderr.buffer
+    if agent.context.options.input_format == "text":
+        return await run_headless(agent, begun.prompt, stdout=stdout, stderr=stderr, turn=turn)
     from qcode.headless.exchange import run_exchange
 
     stream = standard_input()
     descriptor = os.open(os.devnull, os.O_RDONLY) if stream is None else stream.fileno()
-    return await run_exchange(
-        conversation, descriptor, stdout=stdout, stderr=stderr, setup=setup, attach=conversation.attach
-    )
+    return await run_exchange(agent, descriptor, stdout=stdout, stderr=stderr, turn=turn)
 
 
 def _leave_soon(code: int) -> None:

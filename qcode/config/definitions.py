@@ -1,9 +1,9 @@
-"""Commands, sub-agents and tool servers that files describe, read into values. An invalid file is a line of text.
+"""Loads commands, sub-agents and tool servers defined in files. An invalid file is reported in one line.
 
-`commands/git/commit.toml` is `/git:commit`, `agents/reviewer.toml` the kind `reviewer`. Servers come from a project's
-`.mcp.json` or from what `--mcp-config` names: JSON as other programs write it, of which unknown keys are skipped, or
-TOML. Files of a project are read only if the caller says that its folder is trusted. None of these files grants a
-right, and nothing here runs anything.
+`commands/git/commit.toml` defines `/git:commit`, `agents/reviewer.toml` the kind `reviewer`. Servers are defined in a
+project's `.mcp.json` or in the file named by `--mcp-config`: JSON in the format of other programs, with unknown keys
+ignored, or TOML. Files of a project are read only if the caller says that its folder is trusted. No such file grants a
+permission, and nothing is run here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Fail: TypeAlias = "Callable[[tuple[str, ...], str], ConfigError]"
 
 @dataclass(frozen=True, slots=True)
 class CustomCommand:
-    """A command from a file. `output` holds keys of `[output]` with the values they have for its turn only."""
+    """A command from a file. `output` overrides keys of `[output]` for its turn only."""
 
     name: str
     prompt: str
@@ -51,14 +51,14 @@ class CustomCommand:
     is_from_project: bool = False
 
     def expand(self, arguments: str) -> str:
-        """Return the prompt for these arguments: in the place of each `{{args}}`, or below it where it has none."""
+        """Return the prompt with each `{{args}}` replaced by the arguments, or with them appended if it has none."""
         arguments = arguments.strip()
         if ARGS in self.prompt:
             return self.prompt.replace(ARGS, arguments)
         return f"{self.prompt.rstrip()}\n\n{arguments}" if arguments else self.prompt
 
     def foreign(self, arguments: str) -> tuple[tuple[int, int], ...]:
-        """Return which parts of `expand(arguments)` a file of the project wrote, as start and end."""
+        """Return the ranges of `expand(arguments)` that come from a file of the project."""
         if not self.is_from_project:
             return ()
         typed = len(arguments.strip())
@@ -90,10 +90,10 @@ class CustomCommands:
 def load_custom_commands(
     config_dir: Path, project_root: Path, *, is_trusted: bool, taken: Sequence[str] = ()
 ) -> CustomCommands:
-    """Read the commands of the person and, in a trusted folder, of the project.
+    """Load the commands of the user and, in a trusted folder, of the project.
 
-    Where two have one name the person's own wins over the project's, and a name in `taken` (a command of the app)
-    over both; each that loses is a problem.
+    If names collide, the user's command wins over the project's, and a name in `taken` (a command of the app) over
+    both. Each command that loses is reported as a problem.
     """
     found: dict[str, CustomCommand] = {}
     problems: list[str] = []
@@ -115,7 +115,7 @@ def load_custom_commands(
 
 
 def named_files(folder: Path, problems: list[str], *, inside: Path | None) -> Iterator[tuple[str, Path]]:
-    """Yield name and file of each definition below `folder`, in order; `inside` is what links may not leave."""
+    """Yield name and file of each definition below `folder`, sorted; links must not lead out of `inside`."""
     pending: list[tuple[tuple[str, ...], Path]] = [((), folder)]
     count = 0
     while pending:
@@ -144,7 +144,7 @@ def named_files(folder: Path, problems: list[str], *, inside: Path | None) -> It
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link in a circle, too long, or to a place that may not be looked into
+    except OSError:  # a circular link, a name that is too long, or no permission
         return False
 
 
@@ -210,14 +210,14 @@ def _outputs() -> tuple[str, ...]:
 
 
 def nearest_name(name: str, names: Sequence[str]) -> str:
-    """Return which of `names` is most like `name`."""
+    """Return the most similar of `names`."""
     from difflib import SequenceMatcher
 
     return max(names, key=lambda one: SequenceMatcher(None, name, one).ratio())
 
 
 def is_same_folder(left: Path, right: Path) -> bool:
-    """Return whether both are one folder that is there."""
+    """Return whether both are the same existing folder."""
     try:
         return left.samefile(right)
     except OSError:
@@ -230,7 +230,7 @@ _AGENT_KEYS = ("description", "prompt", "only_reads", "tools", "model")
 
 @dataclass(frozen=True, slots=True)
 class CustomAgent:
-    """`description` is for the model that chooses among kinds; `tools` are the only ones it gets where not empty."""
+    """A kind of sub-agent from a file. `description` is for the calling model; `tools` are its only tools if set."""
 
     name: str
     description: str
@@ -251,7 +251,7 @@ class CustomAgents:
 def load_custom_agents(
     config_dir: Path, project_root: Path, *, is_trusted: bool, taken: Sequence[str] = ()
 ) -> CustomAgents:
-    """Read the agents of the person and, in a trusted folder, of the project; a name in `taken` cannot be used."""
+    """Load the agents of the user and, in a trusted folder, of the project; names in `taken` are refused."""
     found: dict[str, CustomAgent] = {}
     problems: list[str] = []
     folders: list[tuple[Path, Path | None]] = [(config_dir / AGENTS_FOLDER, None)]
@@ -312,7 +312,7 @@ _MOST_SERVERS = 100
 
 
 def read_mcp_file(file: Path, *, is_project: bool) -> dict[str, McpServer]:
-    """Return the servers a file names, by name; none where a project has no such file.
+    """Return the servers defined in a file, by name; none if a project has no such file.
 
     Raise `ConfigError` with one line for a file or an entry that cannot be used; it never repeats a value.
     """
@@ -352,7 +352,7 @@ def _json_layer(file: Path, text: str, is_project: bool) -> Layer:
 
 
 def _values(file: Path, name: str, entry: Mapping[str, object]) -> Iterator[tuple[KeyPath, object]]:
-    """Yield what an entry says in the words of our keys."""
+    """Yield the values of an entry under the names of qcode's keys."""
     kind = entry.get("type")
     if kind is not None and kind not in (*_STDIO, *_HTTP):
         raise ConfigError(f"the server {name} has a type that is neither stdio nor http", file=file)

@@ -1,21 +1,20 @@
-"""Changes one key of the user's `config.toml`, checked as if it had been written there by hand.
+"""Changes one key of the user's `config.toml`, validated as if it were written by hand.
 
-`with_value` and `without_value` are pure: comments, order and everything else stay as they are. A new key may fit in
-several places; each candidate is parsed again, and only one that says exactly what was wanted counts.
-`change` writes the file. It never touches a project's file, and does not change the running session.
+`with_value` and `without_value` are pure and keep comments, order and everything else. A new key may fit in several
+places: each candidate is parsed again, and only one with exactly the wanted value is used. `change` writes the file. It
+never changes a project's file or the running session.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import os
-import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from qcode.config import state_file
 from qcode.config.kinds import type_words
 from qcode.config.lines import Places, TomlPath, find_places
 from qcode.config.load import KeyPath, checked, read_toml_text
@@ -24,13 +23,13 @@ from qcode.protocol.errors import ConfigError
 
 
 def with_value(text: str, path: TomlPath, value: object) -> str:
-    """Return `text` with the key set to a text, number or truth value; raise `ValueError` where that cannot be."""
+    """Return `text` with the key set to a string, number or boolean. Raise `ValueError` if that is not possible."""
     wanted = _set(tomllib.loads(text), path, value)
     return _first_right(_candidates(text, find_places(text), path, literal(value)), wanted)
 
 
 def without_value(text: str, path: TomlPath) -> str:
-    """Return `text` without the key, also where it has none; raise `ValueError` where that cannot be."""
+    """Return `text` without the key, which may be missing already. Raise `ValueError` if that is not possible."""
     places = find_places(text)
     if path not in places.pairs:
         return text
@@ -38,14 +37,14 @@ def without_value(text: str, path: TomlPath) -> str:
 
 
 def literal(value: object) -> str:
-    """Write a value as TOML does."""
+    """Return a value as a TOML literal."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else quoted(str(value))
 
 
 def _set(values: dict[str, Any], path: TomlPath, value: object) -> dict[str, Any]:
-    """Return the values with one set, or without it where it is None."""
+    """Return the values with one value set, or removed if it is None."""
     changed = copy.deepcopy(values)
     table = changed
     for part in path[:-1]:
@@ -70,7 +69,7 @@ def _first_right(candidates: Iterator[str], wanted: dict[str, Any]) -> str:
 
 
 def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values without empty tables: one that lost its last key says nothing any more."""
+    """Return the values without empty tables."""
     found = {name: _without_empty(value) if isinstance(value, dict) else value for name, value in values.items()}
     return {name: value for name, value in found.items() if value != {}}
 
@@ -99,7 +98,7 @@ def _candidates(text: str, places: Places, path: TomlPath, value: str) -> Iterat
 
 
 def _after_line(text: str, at: int, line: str, end: str) -> str:
-    """Put a line below the one that `at` is in, indented like it."""
+    """Insert a line below the one that contains `at`, with the same indentation."""
     begin, stop = text.rfind("\n", 0, at) + 1, text.find("\n", at)
     indent = text[begin : len(text) - len(text[begin:].lstrip(" \t"))]
     if stop < 0:
@@ -108,7 +107,7 @@ def _after_line(text: str, at: int, line: str, end: str) -> str:
 
 
 def _removals(text: str, places: Places, path: TomlPath) -> Iterator[str]:
-    """Yield texts without the pair: without its whole lines, or without it between the commas of an inline table."""
+    """Yield texts without the key: with its lines removed, or removed from an inline table."""
     pair = places.pairs[path]
     begin, stop = text.rfind("\n", 0, pair.key) + 1, text.find("\n", pair.end)
     stop = len(text) if stop < 0 else stop + 1
@@ -124,12 +123,12 @@ def _removals(text: str, places: Places, path: TomlPath) -> Iterator[str]:
 
 
 def is_changeable(key: Key) -> bool:
-    """Tell whether a key is one value in one place; lists and tables are for an editor."""
+    """Return whether a key has a single value; lists and tables must be changed in an editor."""
     return "*" not in key.path and not isinstance(key.default, tuple)
 
 
 def read_typed(key: Key, typed: str) -> object:
-    """Return the value that was typed for a key; raise `ConfigError` in the words of the schema where it is none."""
+    """Parse the typed value of a key. Raise `ConfigError` with the message of the schema if it is invalid."""
     if key.path == ("permissions", "mode") and typed.strip() == "bypass":
         raise ConfigError("bypass is no mode for a file; start with --permission-mode bypass")
     tries: list[object] = []
@@ -147,9 +146,9 @@ def read_typed(key: Key, typed: str) -> object:
 
 
 def change(file: Path, path: KeyPath, value: object | None) -> None:
-    """Set a key in a file, which need not exist; None takes it out. All of it is written or nothing.
+    """Set a key in a file, which need not exist; None removes the key. The file is replaced atomically.
 
-    Raise `ConfigError` where the file cannot be read, understood or written.
+    Raise `ConfigError` if the file cannot be read, parsed or written.
     """
     text = read_toml_text(file, is_needed=False) or ""
     try:
@@ -167,17 +166,7 @@ def change(file: Path, path: KeyPath, value: object | None) -> None:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Put `text` in the place of what the file, or what it links to, holds; who may read it stays as it is."""
+    """Replace the file, or what it links to, by `text`; its permissions stay."""
     target = file.resolve()
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".config-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
-        if target.exists():
-            Path(name).chmod(target.stat().st_mode & 0o777)
-        Path(name).replace(target)
-    except OSError:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
+    mode = target.stat().st_mode & 0o777 if target.exists() else state_file.PRIVATE
+    state_file.replace(target, text.encode("utf-8"), mode=mode)

@@ -1,6 +1,6 @@
-"""What a configured value may be: each kind says so in words, and turns a TOML value into ours or refuses it.
+"""The kinds of configured values: each describes itself, and validates and converts a TOML value.
 
-A refusal never repeats the value, which may be a key put in the wrong place.
+An error never repeats the value, which may be an API key in the wrong place.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-# No two underscores and none at the end: `server__tool` must say where the name of the server stops.
+# No two underscores in a row and none at the end, so that the server's name in `server__tool` is unambiguous.
 _SERVER = re.compile(r"[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*")
 _LONGEST_SERVER = 30
 SERVER_NAME_WORDS = f"a server's name has letters, digits, - and single _ inside, {_LONGEST_SERVER} characters at most"
 
 
 def is_server_name(name: str) -> bool:
-    """Return whether a tool server may be called so."""
+    """Return whether `name` is a valid name of a tool server."""
     return len(name) <= _LONGEST_SERVER and _SERVER.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`words` completes "must be ..."; `accept` returns the value to keep or raises `ValueError`.
+    """A kind of value. `words` completes "must be …"; `accept` returns the converted value or raises `ValueError`.
 
-    `choices` are the only texts there are, where that is so.
+    `choices` are the allowed strings, empty if any is allowed.
     """
 
     words: str
@@ -53,7 +53,7 @@ def whole(least: int) -> Kind:
 
 
 def number(least: float, *, above: bool = False) -> Kind:
-    """A finite number of at least `least`, or greater than it where `above` is set."""
+    """A finite number of at least `least`, or greater than it if `above` is set."""
 
     def accept(value: object) -> float:
         found = float(_decimal(value))
@@ -91,7 +91,7 @@ def text() -> Kind:
 
 
 def raw_text() -> Kind:
-    """Text as it is, empty or in several lines."""
+    """Any text, also empty or with several lines."""
 
     def accept(value: object) -> str:
         if not isinstance(value, str) or "\0" in value:
@@ -111,13 +111,13 @@ def choice(*choices: str) -> Kind:
 
 
 def texts() -> Kind:
-    """A list of texts; kept as a tuple."""
+    """A list of strings, converted to a tuple."""
 
     return Kind("a list of texts", _texts)
 
 
 def rules() -> Kind:
-    """A list of rules, each a text or a table with examples; kept as a tuple of texts and `WrittenRule`."""
+    """A list of rules, each a string or a table with examples, converted to a tuple of strings and `WrittenRule`."""
 
     def accept(value: object) -> tuple[str | WrittenRule, ...]:
         if not isinstance(value, list | tuple):
@@ -143,7 +143,7 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def words() -> Kind:
-    """A list of texts of any form, such as the arguments of a program; kept as a tuple."""
+    """A list of arbitrary strings, such as the arguments of a program, converted to a tuple."""
 
     def accept(value: object) -> tuple[str, ...]:
         if not isinstance(value, list | tuple) or not all(isinstance(one, str) and "\0" not in one for one in value):
@@ -200,7 +200,7 @@ def _decimal(value: object) -> Decimal:
 
 
 def type_words(value: object) -> str:
-    """Name the TOML type of `value`, without the value."""
+    """Return the name of the TOML type of `value`, without the value."""
     if isinstance(value, bool):
         return "true or false"
     if isinstance(value, str):

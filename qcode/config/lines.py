@@ -1,7 +1,7 @@
-"""Finds the line and the place of each key in a TOML text; the standard reader keeps none.
+"""Finds the line and the position of each key in a TOML text, which `tomllib` does not report.
 
-It expects a text that `tomllib` has already accepted, and follows the structure of TOML 1.0 only as far as it takes
-to tell keys from values: https://toml.io/en/v1.0.0.
+Expects a text that `tomllib` has accepted, and parses TOML 1.0 only as far as needed to find keys and values:
+https://toml.io/en/v1.0.0.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ _WHITE = " \t\r\n"
 
 
 def find_lines(text: str) -> dict[TomlPath, int]:
-    """Return the line (from 1) on which each key and table first appears. Keys inside lists are left out."""
+    """Return the line (from 1) on which each key and table first appears. Keys inside lists are omitted."""
     scanner = _Scanner(text)
     scanner.document()
     return scanner.lines
 
 
 def find_item_lines(text: str) -> dict[TomlPath, tuple[int, ...]]:
-    """Return for each key whose value is a list the line on which each of its items begins."""
+    """Return the line of each item, for each key whose value is a list."""
     scanner = _Scanner(text)
     scanner.document()
     return {path: tuple(lines) for path, lines in scanner.items.items()}
 
 
 def parse_key(raw: str) -> TomlPath:
-    """Return the parts of a dotted key as TOML reads it; raise `ValueError` if it is none."""
+    """Return the parts of a dotted TOML key. Raise `ValueError` if it is invalid."""
     import tomllib
 
     parts: list[str] = []
@@ -46,7 +46,7 @@ def parse_key(raw: str) -> TomlPath:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Where a key stands in a text, as offsets: its first character, and first and end of its value."""
+    """The position of a key in a text, as offsets: its start, and the start and end of its value."""
 
     key: int
     value: int
@@ -55,14 +55,14 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """`pairs` by path; `sections` maps the root and each table with a header to where its last pair ends."""
+    """The positions of all keys by path; `sections` maps the root, and each table with a header, to its end."""
 
     pairs: Mapping[TomlPath, Pair]
     sections: Mapping[TomlPath, int]
 
 
 def find_places(text: str) -> Places:
-    """Return where each key stands. Keys inside lists are left out."""
+    """Return the position of each key. Keys inside lists are omitted."""
     scanner = _Scanner(text)
     scanner.document()
     return Places(scanner.pairs, scanner.sections)
@@ -104,7 +104,7 @@ class _Scanner:
             self.pairs[path] = Pair(key, value, end)
 
     def _key(self, table: TomlPath, *, is_kept: bool = True) -> TomlPath:
-        """Read a dotted key up to its `=` or `]`, and note its line and that of the tables it makes."""
+        """Parse a dotted key up to its `=` or `]`, and record its line and those of the tables it creates."""
         self._skip(_BLANK)
         start = self.at
         while (char := self._peek()) not in ("=", "]"):
@@ -155,7 +155,7 @@ class _Scanner:
         while not self.text.startswith(quote * 3, self.at):
             self.at += 2 if quote == '"' and self._peek() == "\\" else 1
         self.at += 3
-        # One or two quotes may stand right before the three that end a string.
+        # One or two quotes may directly precede the three that end a string.
         while self._peek() == quote:
             self.at += 1
 
@@ -165,7 +165,7 @@ class _Scanner:
         self.at += 1
 
     def _skip(self, chars: str) -> None:
-        """Skip `chars`, and comments where a line may end."""
+        """Skip `chars`, and comments if a line may end here."""
         while self.at < len(self.text):
             if self.text[self.at] in chars:
                 self.at += 1

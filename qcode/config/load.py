@@ -1,10 +1,10 @@
-"""Reads the settings: layers of files, environment and flags, merged into one value with the origin of each key.
+"""Loads the settings: layers of files, environment and flags, merged into one value with the origin of each key.
 
-A layer maps the path of a key to its value and origin, checked against the schema. Flags beat the environment, which
-beats the project's file, which beats the user's; lists of rules are joined. An output cap in a file beats the
-environment, and only there. The project's file is read only if the user trusts the folder.
+A layer maps the path of a key to its value and origin, validated by the schema. Flags override the environment, which
+overrides the project's file, which overrides the user's; lists of rules are joined. Only an output cap in a file
+overrides the environment. The project's file is read only if the user trusts the folder.
 Variables: QCODE_MODEL, OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL, QCODE_MAX_OUTPUT_TOKENS, and
-QWEN_CODE_MAX_OUTPUT_TOKENS for people who come from there. Reads no key and uses no network.
+QWEN_CODE_MAX_OUTPUT_TOKENS for users of Qwen Code. Reads no API key and uses no network.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ def load(
     *,
     settings_file: Path | None = None,
 ) -> Settings:
-    """Return everything that was set, merged.
+    """Return the merged settings.
 
     `flags` maps dotted names of keys (`output.max_tokens`) to values, None for a flag that was not given.
-    `settings_file` is a file named on the command line; it stands above the environment and below single flags.
-    Raise `ConfigError` for a file or value that cannot be used: one line that names file, line and the nearest key.
+    `settings_file` is named on the command line; it overrides the environment, and single flags override it. Raise
+    `ConfigError` for an invalid file or value, with one line that names the file, the line and the nearest key.
     """
     caps, warnings = cap_layer(env)
     layers = [caps, file_layer(paths.config_file, "user")]
@@ -74,7 +74,7 @@ def load(
 
 
 def _is_same(left: Path, right: Path) -> bool:
-    """Say whether two paths lead to one file, so that the user's own is never judged as a project's."""
+    """Return whether two paths are the same file, so that the user's file is never treated as a project's."""
     try:
         return left.samefile(right)
     except OSError:
@@ -94,7 +94,7 @@ def _merged(layers: Iterable[Layer]) -> dict[KeyPath, Value]:
 
 
 def _refuse_takeover(path: KeyPath, found: Value, below: Mapping[KeyPath, Value]) -> None:
-    """A project must not slip its own command under the name, environment or approval of a person's server."""
+    """Raise `ConfigError` if a project changes a server of the user, such as its command, environment or approval."""
     if path[0] != "mcp_servers" or not found.origin.is_project:
         return
     if any(other[:2] == path[:2] and not value.origin.is_project for other, value in below.items()):
@@ -174,7 +174,7 @@ def _model(name: str, values: Mapping[KeyPath, object], base: Settings) -> Model
 
 
 def _model_output(name: str, values: Mapping[KeyPath, object], base: Settings) -> Output:
-    """A flag was given for this run, so it beats what a file says about one model."""
+    """Return the output settings of one model; a flag overrides the setting of a model in a file."""
     own = leaves(values, "models", name, "output")
     return replace(
         base.output,
@@ -195,7 +195,7 @@ def _price(name: str, values: Mapping[KeyPath, object], base: Settings) -> Price
 
 
 def servers_of(layer: Layer) -> dict[str, McpServer]:
-    """Return the tool servers of one layer; raise `ConfigError` for one that cannot be."""
+    """Return the tool servers of one layer. Raise `ConfigError` for an invalid one."""
     values = {path: found.value for path, found in layer.values.items()}
     tables = _tables([layer])
     return {name: _mcp_server(name, values, tables) for family, name in tables if family == "mcp_servers"}
@@ -227,7 +227,7 @@ _LARGEST = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """`items` are the origins of the items of a list that all layers join, in its order."""
+    """A value with its origin. `items` are the origins of the items of a joined list, in order."""
 
     value: object
     origin: Origin
@@ -236,16 +236,16 @@ class Value:
 
 @dataclass(slots=True)
 class Layer:
-    """`tables` holds the tables of chosen names that a layer mentions, so that an empty one is seen as well."""
+    """One source of settings. `tables` are the tables with user-chosen names in it, including empty ones."""
 
     values: dict[KeyPath, Value] = field(default_factory=dict)
     tables: dict[KeyPath, Origin] = field(default_factory=dict)
 
 
 def file_layer(file: Path, scope: Scope) -> Layer:
-    """Read a TOML file; one that does not exist is an empty layer, unless the person named it (`extra`).
+    """Read a TOML file. A missing file is an empty layer, unless the user named it (`extra`).
 
-    Raise `ConfigError` with file and line for everything the schema does not know or a project may not set.
+    Raise `ConfigError` with file and line for everything that the schema does not know, or that a project may not set.
     """
     text = read_toml_text(file, is_needed=scope == "extra")
     if text is None:
@@ -254,7 +254,7 @@ def file_layer(file: Path, scope: Scope) -> Layer:
 
 
 def flag_layer(flags: Mapping[str, object]) -> Layer:
-    """Check the values of flags, by the dotted name of the key they set; None means not given."""
+    """Validate the values of flags, given by the dotted name of their key; None means not given."""
     layer = Layer()
     for name, value in flags.items():
         if value is None:
@@ -276,7 +276,7 @@ def flag_layer(flags: Mapping[str, object]) -> Layer:
 
 
 def checked(key: Key, path: KeyPath, value: object, subject: str = "") -> object:
-    """Return `value` as the key keeps it, or raise `ConfigError` in the words of the key, without the value."""
+    """Return the converted `value` of a key. Raise `ConfigError` with the key's message, without the value."""
     try:
         return key.kind.accept(value)
     except ValueError:
@@ -338,7 +338,7 @@ class _FileReader:
         return found
 
     def _check_name(self, path: KeyPath) -> None:
-        """Refuse a name that nothing could ever refer to, and a project's provider even where it sets nothing."""
+        """Raise `ConfigError` for a name that cannot be referred to, and for a provider in a project's file."""
         family, name = path
         if family == "providers" and self._scope == "project":
             self._fail(path, f"a project may not set {dotted(path)}; set it in your own configuration")
@@ -376,7 +376,7 @@ class _FileReader:
 
 
 def read_toml_text(file: Path, *, is_needed: bool) -> str | None:
-    """Return the text of a regular file, without a byte order mark; None where there is none."""
+    """Return the text of a regular file, without a byte order mark; None if there is no file."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -401,7 +401,7 @@ def read_toml_text(file: Path, *, is_needed: bool) -> str | None:
 
 
 def parse_toml(text: str, file: Path) -> dict[str, Any]:
-    """Return what a TOML text says; raise `ConfigError` with the line where it says nothing."""
+    """Parse a TOML text. Raise `ConfigError` with the line of a syntax error."""
     import tomllib
 
     try:
@@ -414,7 +414,7 @@ def parse_toml(text: str, file: Path) -> dict[str, Any]:
 
 
 def _syntax(message: str, text: str) -> tuple[str, int]:
-    """Split the reader's message into what is wrong and the line it names."""
+    """Split the parser's message into the error and its line."""
     what, _, place = message.rpartition(" (at ")
     if place.startswith("line "):
         return what, int(place[5:].split(",", 1)[0])
@@ -434,7 +434,7 @@ _DIGITS = re.compile(r"[0-9]{1,18}")
 
 
 def environment_layer(env: Mapping[str, str]) -> Layer:
-    """Return what the environment sets above files. A blank variable counts as not set."""
+    """Return the settings from the environment that override files. A blank variable counts as not set."""
     layer = Layer()
     for variable, path in _VARIABLES:
         text = env.get(variable, "").strip()
@@ -445,10 +445,10 @@ def environment_layer(env: Mapping[str, str]) -> Layer:
 
 
 def cap_layer(env: Mapping[str, str]) -> tuple[Layer, tuple[str, ...]]:
-    """Return the output cap of the environment, which stands below files, and warnings about bad values.
+    """Return the output cap from the environment, which files override, and warnings about invalid values.
 
-    Only a positive whole number in plain digits counts; a blank variable is passed over in silence, a bad one with a
-    warning, and then the next one is asked.
+    Only a positive integer in plain digits is valid. A blank variable is skipped silently, an invalid one with a
+    warning; then the next variable is tried.
     """
     layer = Layer()
     warnings = []

@@ -1,4 +1,4 @@
-"""Where qcode keeps its own files: the configuration, the state (sessions, trust, limits) and the cache."""
+"""The folders for qcode's own files: the configuration, the state (sessions, trust, limits) and the cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MCP_FILE = ".mcp.json"
 
 @dataclass(frozen=True, slots=True)
 class ConfigPaths:
-    """Absolute folders; none of them has to exist."""
+    """Absolute folders, which need not exist."""
 
     config_dir: Path
     state_dir: Path
@@ -28,9 +28,9 @@ class ConfigPaths:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> ConfigPaths:
-        """Return the folders: all under `QCODE_HOME` where that is set, else those the platform sets aside.
+        """Return the folders: all under `QCODE_HOME` if it is set, otherwise the platform's usual folders.
 
-        Raise `ConfigError` where `QCODE_HOME` begins with a `~` that stands for nobody.
+        Raise `ConfigError` if `QCODE_HOME` starts with a `~` that cannot be expanded.
         """
         home = env.get("QCODE_HOME", "").strip()
         if home:
@@ -50,7 +50,7 @@ class ConfigPaths:
 
 
 def may_exist(path: Path) -> bool:
-    """Return False if there is nothing at `path`; what cannot be looked at may be there."""
+    """Return False if nothing exists at `path`; True if that cannot be determined."""
     try:
         path.lstat()
     except FileNotFoundError:
@@ -61,5 +61,5 @@ def may_exist(path: Path) -> bool:
 
 
 def project_file(project_root: Path) -> Path:
-    """Return where a project keeps its settings."""
+    """Return the path of a project's settings file."""
     return project_root / PROJECT_FOLDER / CONFIG_NAME

@@ -1,6 +1,6 @@
-"""The keys of the configuration as paths, read from the fields of `settings`; finds a key and the nearest one.
+"""The keys of the configuration as paths, derived from the fields of `settings`; lookup and suggestions.
 
-In a path `*` stands for a name the person chooses. A name is dotted, as TOML writes it.
+In a path, `*` stands for a name chosen by the user. A name is dotted, as in TOML.
 """
 
 from __future__ import annotations
@@ -41,9 +41,17 @@ _PLACEHOLDERS = {
 }
 
 
+_PRICES = {
+    "input": "USD per million input tokens; requires price.output",
+    "output": "USD per million output tokens",
+    "cache_read": "USD per million tokens read from a cache; default: the input price",
+    "cache_write": "USD per million tokens written to a cache; default: the input price",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key. `name` is how the documentation writes it."""
+    """One key. `name` is its name in the documentation."""
 
     path: Path
     meta: Meta
@@ -58,9 +66,14 @@ class Key:
     def kind(self) -> Kind:
         return self.meta.kind
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The only texts that a file may set, if it is a text with few values. The mode `bypass` is for a flag."""
+        return tuple(one for one in self.kind.choices if (self.path, one) != (("permissions", "mode"), "bypass"))
+
 
 def _keys_of(owner: type[Any], prefix: Path) -> Iterator[Key]:
-    """Yield a key for each field of a dataclass that is one; a mapping is a table of free names."""
+    """Yield a key for each key field of a dataclass; a mapping is a table with user-chosen names."""
     for one in fields(owner):
         meta = one.metadata.get("key")
         if meta is None:
@@ -80,45 +93,46 @@ def _all_keys() -> Iterator[Key]:
     yield from _keys_of(Sessions, ("sessions",))
     provider = ("providers", "*")
     yield from _keys_of(ProviderSettings, provider)
-    refused = {"is_project_allowed": False}
-    yield from (_inherited(one, provider, **refused) for one in _keys_of(Network, ()))
+    for one in _keys_of(Network, ()):
+        yield _inherited(one, provider, "as in [network], for this provider", is_project_allowed=False)
     yield from _keys_of(ModelSettings, ("models", "*"))
-    yield from (_inherited(one, ("models", "*", "output")) for one in _keys_of(Output, ()))
-    for name in ("input", "output", "cache_read", "cache_write"):
-        # A project that set a price could make any budget last for ever.
-        yield Key(("models", "*", "price", name), Meta(kinds.price(), is_project_allowed=False), None)
+    for one in _keys_of(Output, ()):
+        yield _inherited(one, ("models", "*", "output"), "as in [output], for this model")
+    for name, meaning in _PRICES.items():
+        # A project that sets a price could make any budget last forever.
+        yield Key(("models", "*", "price", name), Meta(kinds.price(), meaning, is_project_allowed=False), None)
     yield from _keys_of(McpServer, ("mcp_servers", "*"))
 
 
-def _inherited(one: Key, prefix: Path, *, is_project_allowed: bool = True) -> Key:
-    """Return a global key as a key of one provider or model: no flag and no default, for it falls back."""
-    return Key((*prefix, *one.path), Meta(one.kind, is_project_allowed=is_project_allowed), None)
+def _inherited(one: Key, prefix: Path, meaning: str, *, is_project_allowed: bool = True) -> Key:
+    """Return a global key as a key of one provider or model, without flag and default, because it falls back."""
+    return Key((*prefix, *one.path), Meta(one.kind, meaning, is_project_allowed=is_project_allowed), None)
 
 
 KEYS: tuple[Key, ...] = tuple(_all_keys())
 
 
 def find_key(path: Path) -> Key | None:
-    """Return the key that `path` names, or None."""
+    """Return the key at `path`, or None."""
     return next((one for one in KEYS if len(one.path) == len(path) and _starts(one.path, path)), None)
 
 
 def is_table(path: Path) -> bool:
-    """Say whether `path` names a table that holds keys."""
+    """Return whether `path` is a table with keys."""
     if len(path) == 3 and path[0] == "providers" and path[2] == "network":
         return True
     return any(len(one.path) > len(path) and _starts(one.path, path) for one in KEYS)
 
 
 def canonical(path: Path) -> Path:
-    """Return the path a key is kept under: `providers.NAME.network.KEY` is `providers.NAME.KEY`."""
+    """Return the path under which a key is stored: `providers.NAME.network.KEY` is `providers.NAME.KEY`."""
     if len(path) == 4 and path[0] == "providers" and path[2] == "network":
         return (path[0], path[1], path[3])
     return path
 
 
 def nearest(path: Path) -> str:
-    """Return the dotted name of the key or table that is most like `path`; one in the same table is preferred."""
+    """Return the dotted name of the key or table most similar to `path`, preferably in the same table."""
     from difflib import SequenceMatcher
 
     def likeness(candidate: Path) -> tuple[float, int]:
@@ -132,7 +146,7 @@ def nearest(path: Path) -> str:
 
 
 def _candidates(path: Path) -> Iterator[Path]:
-    """Yield every key and table, with the person's own names in place of `*` where `path` goes through them."""
+    """Yield every key and table, with `*` replaced by the names in `path`."""
     for one in KEYS:
         filled = _filled(one.path, path)
         for size in range(1, len(filled) + 1):
@@ -141,12 +155,12 @@ def _candidates(path: Path) -> Iterator[Path]:
 
 
 def dotted(path: Path) -> str:
-    """Write a path as TOML does: bare parts as they are, others quoted."""
+    """Format a path as TOML: bare parts unchanged, others quoted."""
     return ".".join(part if _BARE.fullmatch(part) else quoted(part) for part in path)
 
 
 def quoted(part: str) -> str:
-    """Write a text as a TOML string."""
+    """Return a text as a TOML string."""
     plain = part.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda found: f"\\u{ord(found[0]):04x}", plain) + '"'
 
@@ -156,7 +170,7 @@ def _starts(pattern: Path, path: Path) -> bool:
 
 
 def _filled(pattern: Path, path: Path) -> Path:
-    """Put the names of `path` where `pattern` has `*`, as far as `path` is inside that table."""
+    """Replace each `*` in `pattern` with the name in `path`, as far as `path` is inside that table."""
     filled: Path = ()
     for at, part in enumerate(pattern):
         is_inside = len(path) > at and path[:at] == filled
@@ -165,6 +179,6 @@ def _filled(pattern: Path, path: Path) -> Path:
 
 
 def leaves(values: Mapping[Path, object], *prefix: str) -> dict[str, Any]:
-    """Return the values right under `prefix`, by their last part."""
+    """Return the values directly below `prefix`, by their last part."""
     size = len(prefix)
     return {path[-1]: value for path, value in values.items() if len(path) == size + 1 and path[:size] == prefix}

@@ -1,7 +1,7 @@
-"""The settings as values, and the one list of keys: each field is a key, with its kind, default and flag.
+"""The settings as values, and the one list of keys: each field is a key, with its kind, default, meaning and flag.
 
-`schema` reads the list from here; `docs/configuration.md` names the same keys, which a test proves. A default is what
-holds if nothing is set; None means that the part concerned decides. `MEANINGS` explains each key in one line.
+`schema` reads the list from here, and with it the loader, `/config` and the tables of `docs/configuration.md`. A
+default is what holds if nothing is set; None means that the part concerned decides.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What the schema knows of a key beside its name. `is_joined`: the lists of all layers are put together."""
+    """The schema data of a key. `is_joined`: the lists of all layers are joined."""
 
     kind: Kind
+    meaning: str
     flag: str = ""
     is_secret: bool = False
     is_joined: bool = False
@@ -37,14 +38,15 @@ class Meta:
 def key(
     default: _T,
     kind: Kind,
+    meaning: str,
     *,
     flag: str = "",
     is_secret: bool = False,
     is_joined: bool = False,
     is_project_allowed: bool = True,
 ) -> _T:
-    """Declare a field that is a key of the configuration."""
-    meta = Meta(kind, flag, is_secret, is_joined, is_project_allowed)
+    """Declare a field as a key of the configuration."""
+    meta = Meta(kind, meaning, flag, is_secret, is_joined, is_project_allowed)
     if isinstance(default, Mapping):
         empty: object = field(default_factory=lambda: MappingProxyType({}), metadata={"key": meta}, repr=not is_secret)
         return cast(_T, empty)
@@ -56,113 +58,190 @@ _NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """`max_tokens` is an override: set, it switches escalation off. None in a budget: computed from the cap."""
+    """Output limits. `max_tokens` overrides the caps and turns escalation off. A budget of None follows the cap."""
 
-    max_tokens: int | None = key(None, kinds.whole(1), flag="--max-output-tokens")
-    escalate: bool = key(True, kinds.boolean(), flag="--no-escalation")
-    max_continuations: int = key(3, kinds.whole(0), flag="--max-continuations")
-    policy: Literal["escalate", "continue"] = key("escalate", kinds.choice("escalate", "continue"))
-    tool_call_repair: Literal["reject", "resume"] = key("reject", kinds.choice("reject", "resume"))
-    max_tool_repair_attempts: int = key(1, kinds.whole(0))
-    max_total_completion_tokens: int | None = key(None, kinds.whole(1))
-    max_total_output_chars: int | None = key(None, kinds.whole(1))
-    min_escalation_gain: float = key(1.25, kinds.number(1))
+    max_tokens: int | None = key(
+        None,
+        kinds.whole(1),
+        "output cap of every request; it disables escalation, not continuation",
+        flag="--max-output-tokens",
+    )
+    escalate: bool = key(
+        True, kinds.boolean(), "request a truncated reply again with a larger cap", flag="--no-escalation"
+    )
+    max_continuations: int = key(
+        3, kinds.whole(0), "how often a reply that is still truncated is continued", flag="--max-continuations"
+    )
+    policy: Literal["escalate", "continue"] = key(
+        "escalate",
+        kinds.choice("escalate", "continue"),
+        "continue: continue a truncated plain-text reply instead of requesting it again",
+    )
+    tool_call_repair: Literal["reject", "resume"] = key(
+        "reject",
+        kinds.choice("reject", "resume"),
+        "what to do with a truncated call that writes a file: have it split, or ask for the rest",
+    )
+    max_tool_repair_attempts: int = key(
+        1, kinds.whole(0), "how many incomplete calls in a row are sent back before the turn ends"
+    )
+    max_total_completion_tokens: int | None = key(
+        None, kinds.whole(1), "token budget of one reply; default: four times the cap of a continuation"
+    )
+    max_total_output_chars: int | None = key(
+        None,
+        kinds.whole(1),
+        "character budget of one reply; default: the larger of 120,000 and four times the token budget",
+    )
+    min_escalation_gain: float = key(1.25, kinds.number(1), "escalate only if the larger cap is larger by this factor")
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Seconds, and the retries of one request."""
+    """Time limits in seconds, and the retries of a request."""
 
-    connect_timeout_s: float = key(10.0, kinds.number(0, above=True))
-    first_event_timeout_s: float = key(600.0, kinds.number(0, above=True))
-    idle_timeout_s: float = key(90.0, kinds.number(0, above=True))
-    max_retries: int = key(5, kinds.whole(0))
-    retry_after_max_s: float = key(120.0, kinds.number(0))
+    connect_timeout_s: float = key(10.0, kinds.number(0, above=True), "seconds to connect")
+    first_event_timeout_s: float = key(600.0, kinds.number(0, above=True), "seconds until a reply begins")
+    idle_timeout_s: float = key(90.0, kinds.number(0, above=True), "longest silence within a reply, in seconds")
+    max_retries: int = key(5, kinds.whole(0), "retries of a request after a transient failure")
+    retry_after_max_s: float = key(120.0, kinds.number(0), "longest wait that a server may request, in seconds")
 
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """Rules as text: the safety room reads them. The lists of every file and flag are joined, none replaces another."""
+    """Permission rules as text, parsed by `safety`. The lists of all files and flags are joined."""
 
-    mode: ApprovalMode = key(  # the call makes the field itself
+    mode: ApprovalMode = key(  # the call creates the field itself
         "default",
         kinds.choice(*get_args(ApprovalMode)),
+        "the initial mode; bypass can only be set with a flag",
         flag="--permission-mode",
         is_project_allowed=False,
     )
     allow: tuple[str | WrittenRule, ...] = key(
-        (), kinds.rules(), flag="--allowed-tools", is_joined=True, is_project_allowed=False
+        (), kinds.rules(), "runs without asking", flag="--allowed-tools", is_joined=True, is_project_allowed=False
     )
-    ask: tuple[str | WrittenRule, ...] = key((), kinds.rules(), is_joined=True)
-    deny: tuple[str | WrittenRule, ...] = key((), kinds.rules(), flag="--disallowed-tools", is_joined=True)
+    ask: tuple[str | WrittenRule, ...] = key((), kinds.rules(), "always asks", is_joined=True)
+    deny: tuple[str | WrittenRule, ...] = key(
+        (), kinds.rules(), "never runs", flag="--disallowed-tools", is_joined=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Limits of tools; None leaves a limit to the tool."""
+    """Limits of tools; None means the tool's own limit."""
 
-    shell_timeout_s: float = key(120.0, kinds.number(0, above=True))
-    max_output_chars: int | None = key(None, kinds.whole(1))
-    tool_timeout_s: float | None = key(None, kinds.number(0, above=True))
-    sandbox: Literal["auto", "required", "off"] = key("auto", kinds.choice("auto", "required", "off"))
-    agents: bool = key(True, kinds.boolean())
+    shell_timeout_s: float = key(120.0, kinds.number(0, above=True), "time limit of a command, in seconds")
+    max_output_chars: int | None = key(
+        None, kinds.whole(1), "how much of a result the model sees; default: the limit of each tool"
+    )
+    tool_timeout_s: float | None = key(
+        None, kinds.number(0, above=True), "time limit of any other tool, in seconds; default: the limit of each tool"
+    )
+    sandbox: Literal["auto", "required", "off"] = key(
+        "auto",
+        kinds.choice("auto", "required", "off"),
+        "the sandbox around commands: auto uses one if it works, required refuses to start without one, off uses none",
+    )
+    agents: bool = key(True, kinds.boolean(), "let the model delegate tasks to sub-agents")
     web_search: Literal["off", "host", "brave", "tavily"] = key(
-        "off", kinds.choice("off", "host", "brave", "tavily"), is_project_allowed=False
+        "off",
+        kinds.choice("off", "host", "brave", "tavily"),
+        "who searches the web: no one, the model's provider (host), or a service with a key in "
+        "BRAVE_API_KEY or TAVILY_API_KEY",
+        is_project_allowed=False,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Ui:
-    """`keys` maps a command's id to the key that runs it."""
+    """Settings of the app. `keys` maps the id of a command to its key."""
 
-    theme: str | None = key(None, kinds.text(), flag="--theme")
-    linear: bool = key(False, kinds.boolean())
-    bell: bool = key(False, kinds.boolean())
-    title: bool = key(True, kinds.boolean())
-    show_thinking: Literal["folded", "expanded", "hidden"] = key("folded", kinds.choice("folded", "expanded", "hidden"))
-    mouse: bool = key(True, kinds.boolean())
-    keys: Mapping[str, str] = key(_NO_TEXTS, kinds.text(), is_project_allowed=False)
+    theme: str | None = key(
+        None,
+        kinds.text(),
+        "a theme, or auto to follow the terminal; default: the last choice in the app, otherwise auto",
+        flag="--theme",
+    )
+    linear: bool = key(False, kinds.boolean(), "write lines instead of a screen (linear mode)")
+    bell: bool = key(False, kinds.boolean(), "ring the bell when a turn ends or needs an answer")
+    title: bool = key(True, kinds.boolean(), "set the title of the terminal")
+    show_thinking: Literal["folded", "expanded", "hidden"] = key(
+        "folded",
+        kinds.choice("folded", "expanded", "hidden"),
+        "show the model's thinking as one line once it is over, in full, or not at all",
+    )
+    mouse: bool = key(True, kinds.boolean(), "use the mouse")
+    keys: Mapping[str, str] = key(
+        _NO_TEXTS, kinds.text(), 'the keys of a command, by its id: "ctrl+y, f6", or "none"', is_project_allowed=False
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """`retention_days`: sessions nobody wrote to for so long are removed; 0 keeps them all."""
+    """`retention_days`: sessions are removed this many days after the last write; 0 keeps all."""
 
-    retention_days: int = key(0, kinds.whole(0), is_project_allowed=False)
+    retention_days: int = key(
+        0,
+        kinds.whole(0),
+        "sessions of this folder without a change for so many days are deleted when qcode starts there; 0 keeps all",
+        is_project_allowed=False,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
-    """A provider named in the configuration or given an endpoint by the environment.
+    """A provider from the configuration, or with an endpoint from the environment.
 
-    `network` is complete: the provider's own values over those of `[network]`. `headers` may hold secrets.
+    `network` is complete: the provider's values override those of `[network]`. `headers` may contain secrets.
     """
 
-    type: ProviderType = key("openai", kinds.choice(*PROVIDER_TYPES), is_project_allowed=False)
-    base_url: str | None = key(None, kinds.url(), flag="--base-url", is_project_allowed=False)
-    api_key_env: str | None = key(None, kinds.variable(), is_project_allowed=False)
-    headers: Mapping[str, str] = key(_NO_TEXTS, kinds.text(), is_secret=True, is_project_allowed=False)
-    max_tokens_field: str | None = key(None, kinds.field_name(), is_project_allowed=False)
-    reasoning_field: str | None = key(None, kinds.field_name(), is_project_allowed=False)
-    default_model: str | None = key(None, kinds.text(), is_project_allowed=False)
+    type: ProviderType = key(
+        "openai", kinds.choice(*PROVIDER_TYPES), "the protocol; a known provider has its own", is_project_allowed=False
+    )
+    base_url: str | None = key(None, kinds.url(), "the address", flag="--base-url", is_project_allowed=False)
+    api_key_env: str | None = key(
+        None,
+        kinds.variable(),
+        "the environment variable that holds the key; a key itself is never in a file",
+        is_project_allowed=False,
+    )
+    headers: Mapping[str, str] = key(
+        _NO_TEXTS, kinds.text(), "a header to send with each request", is_secret=True, is_project_allowed=False
+    )
+    max_tokens_field: str | None = key(
+        None,
+        kinds.field_name(),
+        "the request field for the output cap, if the server requires another one",
+        is_project_allowed=False,
+    )
+    reasoning_field: str | None = key(
+        None, kinds.field_name(), "the field for reasoning, if the server uses another one", is_project_allowed=False
+    )
+    default_model: str | None = key(None, kinds.text(), "the model if none is named", is_project_allowed=False)
     network: Network = field(default_factory=Network)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """What was said about one model; None leaves a fact to the catalog.
+    """The settings of one model; a fact of None is taken from the catalog.
 
-    `output` is complete: flags over the model's own values over those of `[output]`.
+    `output` is complete: flags override the model's values, which override those of `[output]`.
     """
 
-    context_window: int | None = key(None, kinds.whole(1))
-    max_output_tokens: int | None = key(None, kinds.whole(1))
-    prefill: bool | None = key(None, kinds.boolean())
-    images: bool | None = key(None, kinds.boolean())
-    thinking: bool | None = key(None, kinds.boolean())
-    inline_thinking: bool | None = key(None, kinds.boolean())
-    text_tool_calls: bool | None = key(None, kinds.boolean())
-    web_search: bool | None = key(None, kinds.boolean())
+    context_window: int | None = key(None, kinds.whole(1), "tokens of prompt and reply together")
+    max_output_tokens: int | None = key(None, kinds.whole(1), "the model's output limit, which an escalation requests")
+    prefill: bool | None = key(None, kinds.boolean(), "the provider can continue an assistant message")
+    images: bool | None = key(None, kinds.boolean(), "the model accepts images")
+    thinking: bool | None = key(None, kinds.boolean(), "the model supports reasoning")
+    inline_thinking: bool | None = key(None, kinds.boolean(), "its reasoning arrives as <think> text")
+    text_tool_calls: bool | None = key(None, kinds.boolean(), "its tool calls arrive as text")
+    web_search: bool | None = key(
+        None,
+        kinds.boolean(),
+        "its provider can search the web (tools.web_search); default: Anthropic, OpenAI (Responses) "
+        "and Gemini 3 at their own addresses",
+    )
     output: Output = field(default_factory=Output)
     price: Price | None = None
 
@@ -171,28 +250,30 @@ class ModelSettings:
 class McpServer:
     """A server of the Model Context Protocol: `command` with `args` and `env`, or a `url` with `headers`, never both.
 
-    Texts are as they were written: `${NAME}` in `args`, `env`, `url` and `headers` is a variable of the environment.
-    Seconds: `timeout_s` for one call, `startup_timeout_s` until it has listed its tools. `tools` are the only ones
-    taken where it is not empty. `is_from_project`: a project file named it, so it runs only once the person approved
-    exactly this server. `file` is the one that named it, where that is neither configuration.
+    Texts are not expanded: `${NAME}` in `args`, `env`, `url` and `headers` is an environment variable. Limits in
+    seconds: `timeout_s` for one call, `startup_timeout_s` until it has listed its tools. `tools` are the only tools
+    offered, unless it is empty. `is_from_project`: a project's file defines it, so it runs only after the user approved
+    exactly this server. `file` is the file that defines it, unless that is a configuration file.
     """
 
-    command: str | None = key(None, kinds.text())
-    args: tuple[str, ...] = key((), kinds.words(), is_secret=True)
-    env: Mapping[str, str] = key(_NO_TEXTS, kinds.raw_text(), is_secret=True)
-    url: str | None = key(None, kinds.url())
-    headers: Mapping[str, str] = key(_NO_TEXTS, kinds.text(), is_secret=True)
-    tools: tuple[str, ...] = key((), kinds.texts())
-    timeout_s: float = key(300.0, kinds.number(0, above=True))
-    startup_timeout_s: float = key(30.0, kinds.number(0, above=True))
-    enabled: bool = key(True, kinds.boolean())
+    command: str | None = key(None, kinds.text(), "the program; required without url")
+    args: tuple[str, ...] = key((), kinds.words(), "its arguments", is_secret=True)
+    env: Mapping[str, str] = key(_NO_TEXTS, kinds.raw_text(), "an environment variable for it", is_secret=True)
+    url: str | None = key(None, kinds.url(), "the address of the server (streamable HTTP), instead of a program")
+    headers: Mapping[str, str] = key(
+        _NO_TEXTS, kinds.text(), "a header to send with each request to url", is_secret=True
+    )
+    tools: tuple[str, ...] = key((), kinds.texts(), "the only tools to offer, by the server's names; empty: all")
+    timeout_s: float = key(300.0, kinds.number(0, above=True), "seconds for one call")
+    startup_timeout_s: float = key(30.0, kinds.number(0, above=True), "seconds until it must have listed its tools")
+    enabled: bool = key(True, kinds.boolean(), "false: do not start it")
     is_from_project: bool = False
     file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value came from. `where` is `file:line`, a variable or a flag; empty for a default."""
+    """The origin of a value. `where` is `file:line`, a variable or a flag; empty for a default."""
 
     kind: Literal["default", "env", "file", "flag"]
     where: str = ""
@@ -207,14 +288,19 @@ DEFAULT = Origin("default")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that was set, merged. `warnings` are lines for a person about what was ignored, shown once.
+    """The merged settings. `warnings` are lines about ignored settings, shown once to the user.
 
-    `origins` and `given` hold the origin and the value of each key that was set, by its dotted name as TOML writes it;
-    `item_origins` the origin of each item of a list that is joined (rules), in its order.
+    `origins` and `given` have the origin and the value of each key that was set, by its dotted TOML name;
+    `item_origins` has the origin of each item of a joined list (rules), in order.
     """
 
-    model: str | None = key(None, kinds.text(), flag="--model")
-    small_model: str | None = key(None, kinds.text())
+    model: str | None = key(None, kinds.text(), "provider/model to start with; also QCODE_MODEL", flag="--model")
+    small_model: str | None = key(
+        None,
+        kinds.text(),
+        "the model that writes summaries when a conversation is compacted (default: the current "
+        "model) and names sessions (default: your first words)",
+    )
     output: Output = field(default_factory=Output)
     network: Network = field(default_factory=Network)
     permissions: Permissions = field(default_factory=Permissions)
@@ -230,52 +316,15 @@ class Settings:
     given: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     def origin(self, name: str) -> Origin:
-        """Return where the value of the key `name` (`output.max_tokens`) came from; a default if it was not set."""
+        """Return the origin of the key `name` (`output.max_tokens`); that of a default if it was not set."""
         return self.origins.get(name, DEFAULT)
 
     def output_for(self, model: str) -> Output:
-        """Return the output settings of `provider/model`: flags, then the model's own, then the global ones."""
+        """Return the output settings of a `provider/model`: flags, then the model's own, then the global ones."""
         found = self.models.get(model)
         return self.output if found is None else found.output
 
     def network_for(self, provider: str) -> Network:
-        """Return the network settings of a provider: its own over the global ones."""
+        """Return the network settings of a provider, which override the global ones."""
         found = self.providers.get(provider)
         return self.network if found is None else found.network
-
-
-MEANINGS: Mapping[str, str] = {
-    "model": "the model to start with, as provider/model",
-    "small_model": "the model that writes summaries (not set: the model in use) and names sessions (not set: nobody)",
-    "output.max_tokens": "output cap of each request; set, a cut reply is continued and not asked for again",
-    "output.escalate": "ask again with a larger cap when a reply was cut",
-    "output.max_continuations": "how often a reply that is still cut is continued",
-    "output.policy": "continue: a cut reply of plain text is continued instead of asked for again",
-    "output.tool_call_repair": "what happens to a cut call that writes a file",
-    "output.max_tool_repair_attempts": "incomplete calls in a row that are sent back before the turn ends",
-    "output.max_total_completion_tokens": "most tokens of one reply, all attempts together",
-    "output.max_total_output_chars": "most characters of one reply, all attempts together",
-    "output.min_escalation_gain": "do not ask again for less than this ratio of caps",
-    "network.connect_timeout_s": "seconds until a connection stands",
-    "network.first_event_timeout_s": "seconds until a reply begins",
-    "network.idle_timeout_s": "seconds of silence within a reply",
-    "network.max_retries": "how often a request that failed in passing is sent again",
-    "network.retry_after_max_s": "longest wait in seconds that a server may ask for",
-    "permissions.mode": "the permission mode to start in",
-    "permissions.allow": "what runs without asking",
-    "permissions.ask": "what always asks",
-    "permissions.deny": "what never runs",
-    "tools.shell_timeout_s": "seconds a command may run",
-    "tools.max_output_chars": "how much of a result the model sees; not set: each tool's own limit",
-    "tools.tool_timeout_s": "seconds any other tool may run; not set: each tool's own limit",
-    "tools.agents": "the model may hand tasks to sub-agents",
-    "tools.web_search": "who searches the web: nobody, the host of the model, or a service you have a key for",
-    "tools.sandbox": "walls around commands; required: do not start without them",
-    "ui.theme": "colours; auto: light or dark as the terminal says",
-    "ui.linear": "lines instead of a screen, for screen readers and logs",
-    "ui.bell": "ring when a turn ends or needs an answer",
-    "ui.title": "show in the terminal's title what qcode does",
-    "ui.show_thinking": "what becomes of the model's thinking once it is over",
-    "ui.mouse": "use the mouse",
-    "sessions.retention_days": "days after which a session nobody wrote to is removed; 0 keeps them all",
-}

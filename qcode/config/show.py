@@ -1,4 +1,4 @@
-"""Lists the settings for a person, with the origin of each and no secret in sight."""
+"""Lists the settings for the user, with their origins and with secrets hidden."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SECRET = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A row: `value` as TOML would write it, `(not set)` or `(hidden)`."""
+    """A row: `value` is a TOML literal, `(not set)` or `(hidden)`."""
 
     key: str
     value: str
@@ -30,7 +30,7 @@ class Shown:
 
 
 def show(settings: Settings) -> tuple[Shown, ...]:
-    """Return every key that has one place, set or not, and then what was set for providers, models and servers."""
+    """Return all global keys, set or not, and then the settings of providers, models and servers."""
     rows = [Shown(one.name, _value(one, _read(settings, one)), settings.origin(one.name)) for one in _single()]
     rows.extend(_named(settings))
     return tuple(rows)
@@ -75,7 +75,7 @@ def _text(value: str) -> str:
 
 
 def _without_credentials(address: str) -> str:
-    """Hide who logs in and what a query carries; both are places where keys travel."""
+    """Return an address without user name, password and query, which may contain keys."""
     parts = urlsplit(address)
     host = parts.netloc.rpartition("@")[2]
     has_login = "@" in parts.netloc

@@ -1,6 +1,6 @@
-"""Small private files of the state folder that decide what is trusted: atomic replacement, safe reading.
+"""Private files that qcode keeps for itself: read only if nobody else could have written them, replaced atomically.
 
-A file that another user could have written is not read.
+All of them go through here, except what has a format and locks of its own (`agent.sessions.file`).
 """
 
 from __future__ import annotations
@@ -8,41 +8,76 @@ from __future__ import annotations
 import json
 import os
 import stat
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from qcode.text.json import JsonObject
+from qcode.text.json import JsonObject, parse_object
 
+PRIVATE = 0o600
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def read_own(path: Path) -> str:
-    """Return the text of a file that belongs to this user and that nobody else may write, else nothing."""
+def read(path: Path) -> bytes:
+    """Return the content of a file that belongs to this user and that nobody else can write; b"" for any other."""
     try:
         handle = os.open(path, _OPEN)
     except OSError:
-        return ""
-    with os.fdopen(handle, "rb") as file:
-        state = os.fstat(file.fileno())
+        return b""
+    try:
+        state = os.fstat(handle)
         is_own = state.st_uid == os.geteuid() and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         if not stat.S_ISREG(state.st_mode) or not is_own:
-            return ""
-        try:
-            return file.read().decode("ascii")
-        except (OSError, UnicodeDecodeError):
-            return ""
-
-
-def write_own(path: Path, value: JsonObject) -> None:
-    """Put `value` in the place of the file, all of it or nothing; raise `OSError` where that cannot be."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-")
-    try:
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            json.dump(value, file, indent=1)
-        Path(name).replace(path)
+            return b""
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            return file.read()
     except OSError:
+        return b""
+    finally:
+        os.close(handle)
+
+
+def load_json(path: Path) -> JsonObject:
+    """Return the object in a file that `read` reads; an empty one if there is none."""
+    try:
+        return parse_object(read(path).decode("utf-8")) or {}
+    except UnicodeDecodeError:
+        return {}
+
+
+def save_json(path: Path, value: JsonObject) -> None:
+    """Replace the file by `value`; raise `OSError` as `replace` does."""
+    replace(path, json.dumps(value, indent=1).encode("ascii"))
+
+
+def replace(path: Path, content: bytes, *, mode: int = PRIVATE, is_synced: bool = False) -> None:
+    """Replace the file, which need not exist, by all of `content`; if it raises `OSError`, nothing has changed.
+
+    The folder is made if it is missing. `is_synced`: return only once the content is on the disk.
+    """
+    from tempfile import mkstemp  # takes 3 ms to load, and most starts write nothing before the first paint
+
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, name = mkstemp(dir=path.parent, prefix=f".{path.stem}-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            if mode != PRIVATE:
+                os.fchmod(file.fileno(), mode)
+            file.write(content)
+            if is_synced:
+                file.flush()
+                os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
         with suppress(OSError):
             Path(name).unlink()
         raise
+
+
+def append(path: Path, line: bytes) -> None:
+    """Append one line to a file that is made if it is missing; raise `OSError` if that fails."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    try:
+        os.write(handle, line)
+    finally:
+        os.close(handle)

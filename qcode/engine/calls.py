@@ -183,8 +183,8 @@ class CallRound:
             self._open[index] = "running"
             arguments = parse_object(judged.call.arguments) or {}
             spec = self.tools.get(judged.call.name)
-            can_go_on = spec is not None and spec.can_go_on
-            return [Emit(ToolStarted(judged.call, can_go_on)), RunTool(judged.call, arguments)]
+            is_backgroundable = spec is not None and spec.is_backgroundable
+            return [Emit(ToolStarted(judged.call, is_backgroundable)), RunTool(judged.call, arguments)]
         self.denials.append(Denial(judged.call, answer.reason))
         text = f"Denied: {answer.reason}" if answer.reason else "Denied by the person."
         settled = self._settle(index, ToolOutcome(text, is_error=True, summary="denied"), "denied")

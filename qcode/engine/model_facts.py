@@ -79,16 +79,17 @@ MIN_LIMIT = 256
 _MAX_MESSAGE = 4_000
 _MAX_PARAM = 200
 _NUMBER = r"`?(?<!\d)(\d{1,3}(?:[,_]\d{3})++|\d++)`?"
-_OUTPUT_WORDS = re.compile(
+# All of these are texts: the search that first needs one compiles it, and few runs meet a refusal.
+_OUTPUT_WORDS = (
+    r"(?i)"
     r"max(?:imum)?[_ ]?(?:completion|output|new)?[_ ]?tokens|maxOutputTokens|completion tokens|output tokens"
-    r"|generat\w{1,20} tokens",
-    re.IGNORECASE,
+    r"|generat\w{1,20} tokens"
 )
-_WINDOW_WORDS = re.compile(
+_WINDOW_WORDS = (
+    r"(?i)"
     r"context(?:[_ ](?:length|window|size|limit))|max_seq_len|max_model_len|max_total_tokens"
     r"|maximum context|n_ctx|(?:prompt|input) is too long|context limit|maximum prompt length|input token count"
-    r"|input length|model token limit|inputs`? tokens \+|total (?:number of )?tokens",
-    re.IGNORECASE,
+    r"|input length|model token limit|inputs`? tokens \+|total (?:number of )?tokens"
 )
 
 
@@ -115,7 +116,7 @@ class _Form:
     """
 
     kind: Literal["output", "window", "either"]
-    pattern: re.Pattern[str]
+    pattern: str
     group: int
     prompt: int | None
     is_exclusive: bool
@@ -129,7 +130,7 @@ def _form(
     prompt: int | None = None,
     is_exclusive: bool = False,
 ) -> _Form:
-    return _Form(kind, re.compile(pattern.replace("#", _NUMBER), re.IGNORECASE), group, prompt, is_exclusive)
+    return _Form(kind, f"(?i){pattern.replace('#', _NUMBER)}", group, prompt, is_exclusive)
 
 
 _FORMS = (
@@ -163,16 +164,14 @@ _FORMS = (
     _form("either", r"supports? (?:up to |a maximum of |only )#"),
     _form("either", r"less than #", is_exclusive=True),
 )
-_DIGITS = re.compile(r"(?<![\w.])" + _NUMBER + r"(?![\w.]*\d)")
-_PROMPT = re.compile(
-    rf"{_NUMBER} (?:tokens )?(?:in|from) (?:the|your) (?:messages|prompt|input)"
+_DIGITS = r"(?<![\w.])" + _NUMBER + r"(?![\w.]*\d)"
+_PROMPT = (
+    rf"(?i){_NUMBER} (?:tokens )?(?:in|from) (?:the|your) (?:messages|prompt|input)"
     rf"|(?:request|prompt|input) (?:has|contains|is) {_NUMBER} (?:input |prompt )?tokens"
-    rf"|given: {_NUMBER} `?inputs`? tokens|^request \({_NUMBER} tokens\)",
-    re.IGNORECASE,
+    rf"|given: {_NUMBER} `?inputs`? tokens|^request \({_NUMBER} tokens\)"
 )
-_TOTAL = re.compile(
-    rf"requested (?:about |a total of )?{_NUMBER} tokens|max_total_tokens \({_NUMBER}\)|\(requested: {_NUMBER}\)",
-    re.IGNORECASE,
+_TOTAL = (
+    rf"(?i)requested (?:about |a total of )?{_NUMBER} tokens|max_total_tokens \({_NUMBER}\)|\(requested: {_NUMBER}\)"
 )
 
 
@@ -182,13 +181,13 @@ def learn_limit(message: str, param: str | None = None, *, cap: int | None = Non
     A message that contains the requested output cap, `cap`, is about that cap, whatever its wording.
     """
     message, param = message[:_MAX_MESSAGE], (param or "")[:_MAX_PARAM]
-    speaks_of_output = bool(_OUTPUT_WORDS.search(message)) or bool(_OUTPUT_WORDS.search(param))
-    speaks_of_output = speaks_of_output or cap in {_number(digits) for digits in _DIGITS.findall(message)}
-    speaks_of_window = bool(_WINDOW_WORDS.search(message)) or bool(_WINDOW_WORDS.search(param))
+    speaks_of_output = any(re.search(_OUTPUT_WORDS, text) for text in (message, param))
+    speaks_of_output = speaks_of_output or cap in {_number(digits) for digits in re.findall(_DIGITS, message)}
+    speaks_of_window = any(re.search(_WINDOW_WORDS, text) for text in (message, param))
     if not (speaks_of_output or speaks_of_window):
         return None
     for form in _FORMS:
-        found = form.pattern.search(message)
+        found = re.search(form.pattern, message)
         if found is None:
             continue
         if form.kind == "output" and not speaks_of_output:
@@ -206,8 +205,8 @@ def learn_limit(message: str, param: str | None = None, *, cap: int | None = Non
     return None
 
 
-def _first_number(pattern: re.Pattern[str], message: str) -> int | None:
-    found = pattern.search(message)
+def _first_number(pattern: str, message: str) -> int | None:
+    found = re.search(pattern, message)
     return None if found is None else _number(next(digits for digits in found.groups() if digits))
 
 

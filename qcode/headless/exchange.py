@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from qcode.agent import outcomes
 from qcode.agent.context.attachments import MAX_IMAGE_BYTES
 from qcode.headless.interrupts import Interrupts
-from qcode.headless.lines import HeadlessSetup, encode, unstarted_line
-from qcode.headless.output import OutputLostError, Pipe
+from qcode.headless.lines import encode, unstarted_line
+from qcode.headless.output import OutputLostError
 from qcode.headless.run import LAST_WORDS, Run, Target
-from qcode.headless.stderr import Margin
+from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ExitCode
 from qcode.protocol.messages import Block, Image, Text
 from qcode.text.json import Json, JsonObject, parse_object
@@ -32,10 +32,9 @@ from qcode.tools.files.pictures import image_type
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.agent.conversation import Conversation
+    from qcode.agent.agent import Agent
 
 NOTHING_ARRIVED = "there is no prompt: no message arrived on standard input"
-Attach: TypeAlias = Callable[[tuple[Block, ...]], None]
 
 
 class _Withdrawn:
@@ -43,35 +42,31 @@ class _Withdrawn:
 
 
 async def run_exchange(
-    conversation: Conversation,
+    agent: Agent,
     descriptor: int,
     *,
     stdout: BinaryIO,
     stderr: BinaryIO,
-    setup: HeadlessSetup,
-    attach: Attach,
+    turn: TurnOptions = NO_OPTIONS,
 ) -> int:
     """Run a turn for each message that arrives on `descriptor` until its end; return the last one's exit code.
 
-    `attach` puts blocks before the next prompt. Signals end the running turn and, with it, the run.
+    `turn` holds for each turn. Signals end the running turn and, with it, the run.
     """
-    margin = Margin(stderr, is_terminal=setup.is_stderr_tty)
-    target = Target("stream-json", Pipe(stdout), margin, setup, stdout.isatty())
-    exchange = _Exchange(conversation, target, attach)
+    target = Target.of(agent, stdout, stderr, turn)
+    exchange = _Exchange(target)
     try:
         return await exchange.whole(descriptor)
     except OutputLostError as lost:
-        conversation.cancel()
+        agent.conversation.cancel()
         return await target.without_output(lost)
 
 
 class _Exchange:
     """`_waiting` are the messages that arrived and had no turn yet, `_run` is the turn that runs."""
 
-    def __init__(self, conversation: Conversation, target: Target, attach: Attach) -> None:
-        self._conversation = conversation
+    def __init__(self, target: Target) -> None:
         self._target = target
-        self._attach = attach
         self._waiting: deque[Asked | Unreadable | _Withdrawn] = deque()
         self._moved = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -161,8 +156,8 @@ class _Exchange:
                 await self._put_result(None)
                 return ExitCode.INTERRUPTED
             case Asked():
-                self._attach(given.attached)
-                self._run = Run(self._conversation, self._target)
+                self._target.agent.conversation.attach(given.attached)
+                self._run = Run(self._target)
                 try:
                     return await self._run.whole(given.prompt, self._interrupts)
                 finally:
@@ -175,7 +170,7 @@ class _Exchange:
         await self._unless_stopped(self._target.put(self._unstarted(error)))
 
     def _unstarted(self, error: ErrorInfo | None) -> bytes:
-        return encode(unstarted_line(error, self._target.setup))
+        return encode(unstarted_line(error, self._target.agent.conversation.session_id))
 
     # Signals
 

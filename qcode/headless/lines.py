@@ -1,19 +1,15 @@
 """Turn events as JSON values, one function per shape; pure. The shapes are a contract that scripts rely on.
 
 Content blocks and `usage` follow Anthropic's Messages API, because readers of such streams exist already.
-`HeadlessSetup` holds the facts of the run beyond the conversation.
 """
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from qcode.agent.outcomes import reported_error, subtype
 from qcode.protocol import events as ev
-from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, Denial, TurnEnded, TurnEvent
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
@@ -24,6 +20,7 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.answer_schema import AnswerSchema, StructuredAnswer
+    from qcode.agent.options import OutputFormat
 
 # Readers that split on more than LF would tear a line at these; JSON allows them escaped.
 _ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "\u2028\u2029\x85"}
@@ -35,51 +32,65 @@ def encode(value: JsonObject) -> bytes:
     return text.translate(_ESCAPED).encode("utf-8", "backslashreplace") + b"\n"
 
 
-def init_line(setup: HeadlessSetup) -> JsonObject:
+@dataclass(frozen=True, slots=True)
+class InitFacts:
+    """What the `init` line says. `model` is `provider/model`, `tools` the names the model is offered."""
+
+    session_id: str
+    cwd: str
+    model: str
+    tools: tuple[str, ...]
+    permission_mode: str
+    version: str
+
+
+def init_line(facts: InitFacts) -> JsonObject:
     return {
         "type": "system",
         "subtype": "init",
-        "session_id": setup.session_id,
-        "cwd": setup.cwd,
-        "model": setup.model,
-        "tools": list(setup.tools),
-        "permission_mode": setup.permission_mode,
-        "version": setup.version,
+        "session_id": facts.session_id,
+        "cwd": facts.cwd,
+        "model": facts.model,
+        "tools": list(facts.tools),
+        "permission_mode": facts.permission_mode,
+        "version": facts.version,
     }
 
 
-def event_line(event: TurnEvent, setup: HeadlessSetup) -> JsonObject | None:
+def event_line(event: TurnEvent, session_id: str, *, has_deltas: bool = False) -> JsonObject | None:
     """Return the line for an event, or None for one that stream-json does not show."""
     match event:
         case ev.ReplyFinished(message=Message() as message) | ev.ResultsCommitted(message=message):
-            return _message_line(message, setup)
+            return _message_line(message, session_id)
         case ev.SteeringAdded(text=text):
-            return _message_line(Message("user", (Text(text),)), setup)
+            return _message_line(Message("user", (Text(text),)), session_id)
         case ev.AgentEvent():
-            return _agent_line(event, setup)
-        case TextDelta() | ReasoningDelta() if setup.include_partial_messages:
+            return _agent_line(event, session_id, has_deltas=has_deltas)
+        case TextDelta() | ReasoningDelta() if has_deltas:
             return _delta_line(event)
         case _:
             return _system_line(event)
 
 
-def _agent_line(event: ev.AgentEvent, setup: HeadlessSetup) -> JsonObject | None:
+def _agent_line(event: ev.AgentEvent, session_id: str, *, has_deltas: bool) -> JsonObject | None:
     """Return the line for something in a sub-agent: that of the event itself, with the call that started it."""
     line: JsonObject | None
     match event.event:
         case ev.TurnStarted(prompt=prompt):
-            line = _message_line(Message("user", (Text(prompt),)), setup)
+            line = _message_line(Message("user", (Text(prompt),)), session_id)
         case ev.Retry() | ev.PartialRestored():
             line = None  # they are about deltas, and those of a sub-agent are not shown
         case inner:
-            line = event_line(inner, setup)
+            line = event_line(inner, session_id, has_deltas=has_deltas)
     return None if line is None else {**line, "parent_tool_use_id": event.call_id}
 
 
-def result_line(ended: TurnEnded, setup: HeadlessSetup, *, duration_ms: int, api_ms: int) -> JsonObject:
+def result_line(
+    ended: TurnEnded, session_id: str, schema: AnswerSchema | None = None, *, duration_ms: int = 0, api_ms: int = 0
+) -> JsonObject:
     """Return the `result` object: the whole of the json format and the last line of stream-json."""
     kind, error = subtype(ended), reported_error(ended)
-    structured = structured_answer(ended, setup)
+    structured = structured_answer(ended, schema)
     return {
         "type": "result",
         "subtype": kind,
@@ -87,7 +98,7 @@ def result_line(ended: TurnEnded, setup: HeadlessSetup, *, duration_ms: int, api
         "result": structured.text if structured else ended.text,
         "stop_reason": None if ended.outcome is Outcome.ERROR else ended.outcome.value,
         "raw_stop_reason": ended.raw_stop if ended.stop is not None else None,
-        "session_id": setup.session_id,
+        "session_id": session_id,
         "num_turns": ended.replies,
         "duration_ms": duration_ms,
         "duration_api_ms": api_ms,
@@ -105,35 +116,35 @@ def result_line(ended: TurnEnded, setup: HeadlessSetup, *, duration_ms: int, api
     }
 
 
-def structured_answer(ended: TurnEnded, setup: HeadlessSetup) -> StructuredAnswer | None:
+def structured_answer(ended: TurnEnded, schema: AnswerSchema | None) -> StructuredAnswer | None:
     """Return what the answer of a turn holds by its schema; None without one, and where the turn fell short."""
-    return setup.schema.read(ended.text) if setup.schema is not None and subtype(ended) == "success" else None
+    return schema.read(ended.text) if schema is not None and subtype(ended) == "success" else None
 
 
-def unbegun(error: ErrorInfo | None, setup: HeadlessSetup, format: OutputFormat) -> bytes:
+def unbegun(error: ErrorInfo | None, facts: InitFacts, format: OutputFormat) -> bytes:
     """Return what is written of a run that failed before it began; without an error it was interrupted.
 
     Nothing in text mode: there is no answer.
     """
     if format == "text":
         return b""
-    result = encode(unstarted_line(error, setup))
-    return result if format == "json" else encode(init_line(setup)) + result
+    result = encode(unstarted_line(error, facts.session_id))
+    return result if format == "json" else encode(init_line(facts)) + result
 
 
-def unstarted_line(error: ErrorInfo | None, setup: HeadlessSetup) -> JsonObject:
+def unstarted_line(error: ErrorInfo | None, session_id: str) -> JsonObject:
     """Return the `result` of a turn that never started; without an error it was interrupted."""
     outcome = Outcome.CANCELLED if error is None else Outcome.ERROR
     ended = TurnEnded(outcome, None, "", "", 0, Usage(), None, ApiCalls(), error=error, is_answered=False)
-    return result_line(ended, setup, duration_ms=0, api_ms=0)
+    return result_line(ended, session_id)
 
 
-def _message_line(message: Message, setup: HeadlessSetup) -> JsonObject:
+def _message_line(message: Message, session_id: str) -> JsonObject:
     content: list[Json] = [_block(block) for block in message.blocks]
     return {
         "type": message.role,
         "message": {"role": message.role, "content": content},
-        "session_id": setup.session_id,
+        "session_id": session_id,
     }
 
 
@@ -294,33 +305,3 @@ def _representable(value: JsonObject) -> JsonObject:
     except (ValueError, RecursionError):
         return {"raw": str(value)}
     return value
-
-
-OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
-
-
-@dataclass(frozen=True, slots=True)
-class HeadlessSetup:
-    """Facts of one run. `model` is `provider/model`, `tools` the names the model is offered.
-
-    `clock` gives seconds that never go back. `model_note` says why this model was chosen. `allowing` returns the flags,
-    quoted for a shell, that would have let calls run, and of how many calls no flag would. `options` are of a custom
-    command. `schema` is what the answer of each turn is read by. `late_tools` waits for tools from elsewhere and
-    returns all names then.
-    """
-
-    session_id: str
-    cwd: str
-    model: str
-    tools: tuple[str, ...]
-    permission_mode: str
-    version: str
-    include_partial_messages: bool = False
-    is_verbose: bool = False
-    clock: Callable[[], float] = time.monotonic
-    is_stderr_tty: bool = False
-    model_note: str = ""
-    options: TurnOptions = NO_OPTIONS
-    schema: AnswerSchema | None = None
-    allowing: Callable[[Sequence[ToolCall]], tuple[str, int]] = lambda calls: ("", len(calls))
-    late_tools: Callable[[], Awaitable[tuple[str, ...]]] | None = None

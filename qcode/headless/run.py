@@ -12,16 +12,17 @@ import contextlib
 import os
 import select
 import sys
+import time
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
+from qcode import __version__
 from qcode.agent import outcomes
 from qcode.agent.outcomes import CHANGE_APPROACH, NOBODY, NOBODY_ANSWERS, denial_line, shortfall, summary
 from qcode.headless.interrupts import Interrupts
 from qcode.headless.lines import (
-    HeadlessSetup,
-    OutputFormat,
+    InitFacts,
     encode,
     event_line,
     init_line,
@@ -31,6 +32,7 @@ from qcode.headless.lines import (
 from qcode.headless.output import OutputLostError, Pipe
 from qcode.headless.stderr import Margin, Meter, Progress, elapsed, remark
 from qcode.protocol.approvals import (
+    NO_OPTIONS,
     Answer,
     CallApproval,
     Decision,
@@ -39,6 +41,7 @@ from qcode.protocol.approvals import (
     Question,
     RepeatedCall,
     ToolApproval,
+    TurnOptions,
 )
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, InputError
 from qcode.protocol.events import (
@@ -62,58 +65,99 @@ from qcode.text.clean import clean
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.agent.conversation import Conversation
+    from qcode.agent.agent import Agent
+    from qcode.agent.options import OutputFormat
 
 LAST_WORDS = 0.25
 """Seconds a reader has to take the result of a turn that was cut short."""
 
 
 async def run_headless(
-    conversation: Conversation,
+    agent: Agent,
     prompt: str,
     *,
-    format: OutputFormat,
     stdout: BinaryIO,
     stderr: BinaryIO,
-    setup: HeadlessSetup,
+    turn: TurnOptions = NO_OPTIONS,
+    clock: Callable[[], float] = time.monotonic,
 ) -> int:
     """Run one turn and return the exit code; stdout is UTF-8 whatever the locale says.
+
+    `turn` is what a custom command sets for it. `clock` gives seconds that never go back.
 
     Calls that need an approval are denied. After SIGINT, SIGTERM or SIGHUP the turn is cancelled, what there is gets
     written, and 130 or 143 is returned within a second. In the JSON formats exactly one `result` is written, also
     where this raises: it does for a fault of the conversation itself, and when it is cancelled.
     """
-    target = Target(format, Pipe(stdout), Margin(stderr, is_terminal=setup.is_stderr_tty), setup, stdout.isatty())
-    run = Run(conversation, target, introduces=True)
+    target = Target.of(agent, stdout, stderr, turn, clock)
+    run = Run(target, introduces=True)
     interrupts = Interrupts(ask=run.ask, force=run.force, flush=run.flush)
     try:
         with interrupts.watching():
             return await run.whole(prompt, interrupts)
     except OutputLostError as lost:
-        conversation.cancel()
+        agent.conversation.cancel()
         return await target.without_output(lost)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a run is written to, and how."""
+    """A run of an agent, and where it is written to."""
 
+    agent: Agent
     format: OutputFormat
     pipe: Pipe
     margin: Margin
-    setup: HeadlessSetup
-    is_stdout_tty: bool = False
+    turn: TurnOptions
+    clock: Callable[[], float]
+    is_stdout_tty: bool
+    is_stderr_tty: bool
+
+    @classmethod
+    def of(
+        cls,
+        agent: Agent,
+        stdout: BinaryIO,
+        stderr: BinaryIO,
+        turn: TurnOptions = NO_OPTIONS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> Target:
+        """Return the target of a run over two streams, in the format that its options ask for."""
+        is_terminal = stderr.isatty()
+        margin = Margin(stderr, is_terminal=is_terminal)
+        return cls(
+            agent,
+            agent.context.options.output_format,
+            Pipe(stdout),
+            margin,
+            turn,
+            clock,
+            stdout.isatty(),
+            is_terminal,
+        )
+
+    @property
+    def is_verbose(self) -> bool:
+        return self.agent.context.options.is_verbose
 
     async def introduce(self) -> None:
         """Say what is about to run, before the first turn."""
-        setup = self.setup
-        if setup.late_tools is not None:
-            setup = replace(setup, tools=await setup.late_tools())
+        agent, conversation = self.agent, self.agent.conversation
+        await agent.toolbox.settle()
         if self.format == "stream-json":
-            await self.put(encode(init_line(setup)))
-        if setup.is_verbose:
-            note = f" ({setup.model_note})" if setup.model_note else ""
-            await self.margin.say(f"model {setup.model}{note}, permission mode {setup.permission_mode}")
+            tools = tuple(tool.name for tool in conversation.tools)
+            facts = InitFacts(
+                conversation.session_id,
+                str(agent.context.folder),
+                conversation.model,
+                tools,
+                conversation.mode,
+                __version__,
+            )
+            await self.put(encode(init_line(facts)))
+        if self.is_verbose:
+            note = f" ({agent.selection.note})" if agent.selection.note else ""
+            await self.margin.say(f"model {conversation.model}{note}, permission mode {conversation.mode}")
 
     async def put(self, data: bytes) -> None:
         await self.margin.erase()
@@ -130,16 +174,14 @@ class Target:
 class Run:
     """One turn on its way out. `_ended` is None until the turn has ended, by itself or by force."""
 
-    def __init__(self, conversation: Conversation, target: Target, *, introduces: bool = False) -> None:
-        setup = target.setup
-        self._conversation = conversation
+    def __init__(self, target: Target, *, introduces: bool = False) -> None:
+        self._conversation = target.agent.conversation
         self._target = target
         self._format = target.format
         self._pipe = target.pipe
         self._margin = target.margin
-        self._setup = setup
         self._answer = AnswerSoFar()
-        self._meter = Meter(setup.clock)
+        self._meter = Meter(target.clock)
         self._progress = Progress()
         self._denied: list[ToolCall] = []
         self._note = ""
@@ -200,7 +242,7 @@ class Run:
     async def _follow(self, prompt: str) -> TurnEnded:
         if self._introduces:
             await self._target.introduce()
-        events = self._conversation.submit(prompt, options=self._setup.options)
+        events = self._conversation.submit(prompt, options=self._target.turn)
         try:
             async for event in events:
                 await self._see(event)
@@ -215,8 +257,11 @@ class Run:
         self._answer.see(event)
         self._meter.see(event)
         self._progress.see(event)
-        if self._format == "stream-json" and (line := event_line(event, self._setup)) is not None:
-            await self._target.put(encode(line))
+        if self._format == "stream-json":
+            has_deltas = self._target.agent.context.options.include_partial_messages
+            line = event_line(event, self._conversation.session_id, has_deltas=has_deltas)
+            if line is not None:
+                await self._target.put(encode(line))
         match event:
             case TurnStarted() if self._is_unwanted:
                 self._conversation.cancel()
@@ -247,7 +292,7 @@ class Run:
         if isinstance(event, Notice) and event.level != "info":
             self._noticed.add(event.text)
             await self._margin.say(event.text)
-        elif self._setup.is_verbose:
+        elif self._target.is_verbose:
             if isinstance(event, ReplyFinished) and event.message and event.message.calls and event.message.text:
                 await self._margin.quote(event.message.text)
             elif text := remark(event):
@@ -258,12 +303,17 @@ class Run:
         await self._write_result()
         ended = self._ended
         assert ended is not None
-        if self._setup.is_verbose:
+        if self._target.is_verbose:
             await self._margin.say(summary(ended))
         if (text := shortfall(ended, self._note)) and text not in self._noticed:
             await self._margin.say(text)
-        if text := denial_line(len(self._denied), *self._setup.allowing(self._denied)):
-            await self._margin.say_visible(text)
+        if self._denied:
+            from qcode.agent.permissions import flags_allowing
+
+            agent = self._target.agent
+            flags, left = flags_allowing(agent.permissions.policy, self._denied, agent.toolbox.spec)
+            if text := denial_line(len(self._denied), flags, left):
+                await self._margin.say_visible(text)
         self._is_concluded = True
 
     async def _write_result(self) -> None:
@@ -277,10 +327,12 @@ class Run:
         """Return the last bytes of stdout. Asking for them is a promise to write them: there is one result."""
         self._has_result = True
         ended = self._ended or self._made_up(Outcome.CANCELLED, None)
+        schema = self._target.agent.context.schema
         if self._format != "text":
-            meter = self._meter
-            return encode(result_line(ended, self._setup, duration_ms=meter.duration_ms, api_ms=meter.api_ms))
-        structured = structured_answer(ended, self._setup)
+            session_id, meter = self._conversation.session_id, self._meter
+            line = result_line(ended, session_id, schema, duration_ms=meter.duration_ms, api_ms=meter.api_ms)
+            return encode(line)
+        structured = structured_answer(ended, schema)
         text = structured.text if structured else ended.text
         text = clean(text) if self._target.is_stdout_tty else text
         return _utf8(text if not text or text.endswith("\n") else f"{text}\n")
@@ -325,7 +377,7 @@ class Run:
         return (*known, *ours)
 
     async def _tick(self) -> None:
-        while self._setup.is_stderr_tty:
+        while self._target.is_stderr_tty:
             await self._margin.show(f"{self._progress.status} ({elapsed(self._meter.elapsed)})")
             await asyncio.sleep(1)
 

@@ -106,10 +106,10 @@ class ApprovalRequested:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A call started. `can_go_on`: the user may move it to the background (`Conversation.background`)."""
+    """A call started. `is_backgroundable`: the user may move it to the background (`Conversation.background`)."""
 
     call: ToolCall
-    can_go_on: bool = False
+    is_backgroundable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

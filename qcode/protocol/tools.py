@@ -52,11 +52,11 @@ class ToolSpec:
     """A tool. The model is sent its `name`, `description` and `parameters` (the JSON Schema of an object).
 
     `is_read_only`: a call changes nothing. `is_one_way`: a call is recorded as a signal and never run. `asks_person`:
-    the result is the user's answer. `can_go_on`: the user may move a running call to the background. `reads_when` is
-    an argument, and those of its values with which a call changes nothing. `is_hosted`: the model's host runs the tool,
-    and the result is part of the reply. `edits_by` is how a call changes a part of a file: a model is offered one of
-    the two ways. `is_for_sub_agents`: a sub-agent may be offered the tool, not only the conversation. `safety` is the
-    basis of the policy's verdict; a tool without it, such as one from a tool server, is never trusted.
+    the result is the user's answer. `is_backgroundable`: the user may move a running call to the background.
+    `reads_when` is an argument, and those of its values with which a call changes nothing. `is_hosted`: the model's
+    host runs the tool, and the result is part of the reply. `edits_by` is how a call changes a part of a file: a model
+    is offered one of the two ways. `is_for_sub_agents`: a sub-agent may be offered the tool, not only the conversation.
+    `safety` is the basis of the policy's verdict; a tool without it, such as one from a tool server, is never trusted.
     """
 
     name: str
@@ -65,7 +65,7 @@ class ToolSpec:
     is_read_only: bool = False
     is_one_way: bool = False
     asks_person: bool = False
-    can_go_on: bool = False
+    is_backgroundable: bool = False
     reads_when: tuple[str, tuple[str, ...]] | None = None
     is_hosted: bool = False
     edits_by: Literal["", "passage", "patch"] = ""

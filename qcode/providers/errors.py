@@ -20,28 +20,27 @@ from qcode.providers.connection import Origin, is_command, key_words
 from qcode.text.json import Json, JsonObject, object_in, objects_in, text_in
 from qcode.values import dataclass
 
-_QUOTA = re.compile(
-    r"insufficient[_ ](quota|balance|credit|fund)|billing|credit balance|spend_limit|spending limit|out of credits"
-    r"|payment required|exceeded your current quota|quota_exceeded|too many tokens per day",
-    re.IGNORECASE,
+# Texts: most runs meet no error, so the first one compiles them.
+_QUOTA = (
+    r"(?i)insufficient[_ ](quota|balance|credit|fund)|billing|credit balance|spend_limit|spending limit|out of credits"
+    r"|payment required|exceeded your current quota|quota_exceeded|too many tokens per day"
 )
-_CONTEXT = re.compile(
-    r"context[_ ](length|size|window|limit)|maximum context|model_max_prompt_tokens|max_seq_len|prompt is too long"
+_CONTEXT = (
+    r"(?i)context[_ ](length|size|window|limit)|maximum context|model_max_prompt_tokens|max_seq_len|prompt is too long"
     r"|(input|prompt) (token count|length|tokens?)\b.{0,80}\bexceed|exceeds? the (maximum|max) number of tokens"
-    r"|too many (input )?tokens|reduce the length of|request_too_large|input is too long",
-    re.IGNORECASE,
+    r"|too many (input )?tokens|reduce the length of|request_too_large|input is too long"
 )
 _MODEL = re.compile(r"\bmodels?\b|\bdeployment\b", re.IGNORECASE)
-_NO_SUCH = re.compile(
-    r"model_not_found|(does not|doesn't|not) exist|not[ _]found|is not a valid model|unknown model|invalid model"
-    r"|model identifier is invalid|not supported",
-    re.IGNORECASE,
+_NO_SUCH = (
+    r"(?i)model_not_found|(does not|doesn't|not) exist|not[ _]found|is not a valid model|unknown model|invalid model"
+    r"|model identifier is invalid|not supported"
 )
-_BAD_KEY = re.compile(r"api[_ ]key[_ ](not valid|invalid|expired)|invalid[_ ]api[_ ]key|API_KEY_INVALID", re.IGNORECASE)
+_BAD_KEY = r"(?i)api[_ ]key[_ ](not valid|invalid|expired)|invalid[_ ]api[_ ]key|API_KEY_INVALID"
 _OVERLOAD = re.compile(r"overload|over capacity|at capacity|insufficient_system_resource", re.IGNORECASE)
 _REQUEST_IDS = ("request-id", "x-request-id", "x-amzn-requestid")
-_SECRET = re.compile(
-    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\b(?:sk|gsk|xai|pplx|nvapi|hf|r8|tgp)[-_][A-Za-z0-9*._-]{6,}|\bAIza[A-Za-z0-9_*-]{10,}"
+_KEY_SHAPES = (
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\b(?:sk|gsk|xai|pplx|nvapi|hf|r8|tgp)[-_][A-Za-z0-9*._-]{6,}"
+    r"|\bAIza[A-Za-z0-9_*-]{10,}"
 )
 
 _BY_TYPE: Mapping[str, ErrorKind] = {
@@ -166,7 +165,7 @@ def redact(text: str, key: str) -> str:
     """Remove `key`, and everything else that looks like a key, from `text`."""
     if len(key) >= 4:
         text = text.replace(key, "***")
-    return _SECRET.sub("***", text)
+    return re.sub(_KEY_SHAPES, "***", text)
 
 
 def _kind_of_status(status: int, body: ErrorBody) -> ErrorKind:
@@ -192,11 +191,11 @@ def _kind_of_status(status: int, body: ErrorBody) -> ErrorKind:
 
 
 def _kind_of_bad_request(body: ErrorBody) -> ErrorKind:
-    if _BAD_KEY.search(body.everything):
+    if re.search(_BAD_KEY, body.everything):
         return ErrorKind.AUTH
     if _is_quota(body):
         return ErrorKind.QUOTA
-    if _CONTEXT.search(body.everything):
+    if re.search(_CONTEXT, body.everything):
         return ErrorKind.CONTEXT_OVERFLOW
     if body.code == "model_not_found" or (body.param in ("", "model") and _names_no_model(body.message)):
         return ErrorKind.UNKNOWN_MODEL
@@ -205,7 +204,7 @@ def _kind_of_bad_request(body: ErrorBody) -> ErrorKind:
 
 def _names_no_model(message: str) -> bool:
     found = re.search(r"\bmodel\b", message, re.IGNORECASE)
-    if found is None or not _NO_SUCH.search(message):
+    if found is None or not re.search(_NO_SUCH, message):
         return False
     # "temperature is not supported with this model" is about a parameter. An unknown model is named at the start.
     return "not supported" not in message.lower() or found.start() < 20
@@ -231,7 +230,7 @@ def _kind_of_type(body: ErrorBody) -> ErrorKind | None:
             return kind
     if _OVERLOAD.search(body.everything):
         return ErrorKind.OVERLOADED
-    return ErrorKind.CONTEXT_OVERFLOW if _CONTEXT.search(body.everything) else None
+    return ErrorKind.CONTEXT_OVERFLOW if re.search(_CONTEXT, body.everything) else None
 
 
 def _is_quota(body: ErrorBody) -> bool:
@@ -243,7 +242,7 @@ def _is_quota(body: ErrorBody) -> bool:
         return any("perday" in quota.lower() for quota in body.quota_ids)
     if body.type.upper() == "RESOURCE_EXHAUSTED" or body.retry_after is not None:
         return False
-    return _QUOTA.search(body.everything) is not None
+    return re.search(_QUOTA, body.everything) is not None
 
 
 def _compose(origin: Origin, kind: ErrorKind, message: str, status: int | None) -> str:

@@ -80,7 +80,7 @@ class Shell:
             "required": ["command"],
             "additionalProperties": False,
         },
-        can_go_on=True,
+        is_backgroundable=True,
         safety=Runs("command", unconfined="unconfined"),
     )
 
@@ -288,10 +288,10 @@ async def _is_over(program: asyncio.Task[Ended], context: ToolContext) -> bool:
 
 async def _asked(context: ToolContext) -> None:
     """Return when the user asks for the background; never return if there is no background."""
-    if context.goes_on is None or context.jobs is None:
+    if context.background_requested is None or context.jobs is None:
         await asyncio.Event().wait()
         return
-    await context.goes_on.wait()
+    await context.background_requested.wait()
 
 
 async def _show(live: Live) -> None:

@@ -29,10 +29,11 @@ class ToolContext:
 
     `output` receives live output and is called on the event loop. `environment` is the environment to derive that of a
     program from (None: that of this process); tools pass on only variables that are known to be harmless. Sizes are in
-    characters. `jobs` are the background commands of the session, None if nothing may outlive a call; `goes_on` is set
-    when the user moves the command to the background. `launch` returns how to start an argv, confined according to its
-    verdict; each launch starts one program. `confinement` describes the sandbox in a few words. `shell_settings` adds
-    environment variables for a certain command. `masked_names` returns the names of files that read as empty there.
+    characters. `jobs` are the background commands of the session, None if nothing may outlive a call;
+    `background_requested` is set when the user moves the command to the background. `launch` returns how to start an
+    argv, confined according to its verdict; each launch starts one program. `confinement` describes the sandbox in a
+    few words. `shell_settings` adds environment variables for a certain command. `masked_names` returns the names of
+    files that read as empty there.
     """
 
     output: Callable[[str], None]
@@ -40,7 +41,7 @@ class ToolContext:
     max_output_chars: int = 30_000
     environment: Mapping[str, str] | None = None
     jobs: Jobs | None = None
-    goes_on: asyncio.Event | None = None
+    background_requested: asyncio.Event | None = None
     launch: Callable[[Sequence[str]], Launch] = _unconfined
     confinement: str = ""
     shell_settings: Callable[[str], Mapping[str, str]] | None = None

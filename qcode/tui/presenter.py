@@ -277,7 +277,7 @@ class Presenter:
 
     def _start_tool(self, event: ToolStarted) -> None:
         self._card(event.call, "running")
-        if event.can_go_on and self.background_key:
+        if event.is_backgroundable and self.background_key:
             self._transcript.update_card(event.call.call_id, CardUpdate(hint=f"{self.background_key}: background"))
         self._set_activity(f"running {one_line(event.call.name, 40)}")
 

@@ -51,7 +51,7 @@ def play(it: Talk) -> list[TurnEvent]:
 def test_the_call_ends_with_its_output_so_far_and_the_job_goes_on(tmp_path: Path) -> None:
     it = talk(tmp_path, call_reply("shell", {"command": COMMAND}), listing(), text_reply("Fine."))
     events = play(it)
-    assert [event.can_go_on for event in events if isinstance(event, ToolStarted)] == [True, False]
+    assert [event.is_backgroundable for event in events if isinstance(event, ToolStarted)] == [True, False]
     first, second = (event.outcome for event in events if isinstance(event, ToolFinished))
     assert first.content.startswith("begun\n[the person moved it")
     assert not first.is_error

@@ -81,7 +81,7 @@ def test_the_app_loads_no_engine_provider_or_sdk_before_its_first_paint() -> Non
 
 
 def test_pipe_mode_loads_no_app_engine_provider_or_sdk() -> None:
-    loaded = loaded_after("import qcode.headless")
+    loaded = loaded_after("import qcode.headless.run")
     assert among(loaded, *SDKS, *HEAVY, "textual", "rich", "qcode.engine", "qcode.providers", "qcode.tui") == set()
 
 

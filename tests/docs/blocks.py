@@ -1,8 +1,8 @@
 """The code blocks of the pages, and a place in which their commands run.
 
-A block of commands is `sh`, or `console` with the expected output below each `$ command`. After the language stand
+A block of commands is `sh`, or `console` with the expected output below each `$ command`. After the language it may say
 `slow` (only in the broad run), `exit="1"` (the expected exit code, or `any`), or `skip="why it cannot run offline"`.
-A `toml config` block is a `config.toml`.
+A `toml config` block is a `config.toml`, and the sentences of a `text quote` block are the program's.
 """
 
 from __future__ import annotations

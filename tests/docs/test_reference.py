@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from qcode.protocol.errors import ExitCode
 from qcode.providers.registry import PROVIDERS
 from qcode.tui.commands.table import COMMANDS
 from scripts import reference
-from tests.docs.blocks import PAGES, ROOT
+from tests.docs.blocks import PAGES, ROOT, Place, blocks_of
 
+FORMATS = (ROOT / "docs" / "output-formats.md").read_text(encoding="utf-8")
 COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 SOURCE = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "qcode").rglob("*.py"))
 SLASH = {f"/{name}" for command in COMMANDS for name in command.names}
@@ -55,6 +57,48 @@ def test_environment_variables_of_the_pages_are_read_by_the_program() -> None:
     assert {name for name in addresses if f"`{name}`" not in pages} == set()
 
 
+def test_json_fields_of_the_page_are_those_of_the_program(tmp_path: Path) -> None:
+    done = Place(tmp_path).bash("qcode -p hello -o stream-json")
+    init, *_, result = (json.loads(line) for line in done.stdout.splitlines())
+    rows = {name: row[1] for row in rows_of("field") for name in re.findall(r"`(\w+)`", row[0])}
+    assert set(rows) == set(result)
+    for name in ("usage", "api_calls"):
+        assert set(result[name]) <= set(re.findall(r"`(\w+)`", rows[name]))
+    (fields,) = (row[1] for row in rows_of("`system` subtype") if row[0] == "`init`")
+    assert {"type", "subtype", *re.findall(r"`(\w+)`", fields)} == set(init)
+
+
+def test_tools_and_themes_of_the_guides_are_those_of_the_program(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    init = json.loads(place.bash("qcode -p hello -o stream-json").stdout.splitlines()[0])
+    named = first_column(ROOT / "docs" / "guide" / "tools.md")
+    only_elsewhere = {"apply_patch", "web_search", "exit_plan_mode", "server__tool"}
+    assert named - only_elsewhere - {"brave", "tavily", "host"} == set(init["tools"])
+    themes = set(place.bash("qcode themes").stdout.split())
+    assert first_column(ROOT / "docs" / "guide" / "themes.md") == themes | {"auto"}
+
+
+def first_column(page: Path) -> set[str]:
+    """Return the names in the first column of the tables of a page."""
+    cells = re.findall(r"^\| (`[^|]*) \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {name.strip('"') for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+
+
+def test_subtypes_of_the_page_are_those_of_the_program() -> None:
+    named = {field for row in rows_of("`subtype`") for field in re.findall(r"`(\w+)`", row[0])}
+    outcomes = (ROOT / "qcode" / "agent" / "outcomes.py").read_text(encoding="utf-8")
+    assert named == {"success", *re.findall(r'"(error_\w+)"', outcomes)}
+    lines = (ROOT / "qcode" / "headless" / "lines.py").read_text(encoding="utf-8")
+    written = re.findall(r'"subtype": "(\w+)"', lines)
+    assert sorted(row[0].strip("`") for row in rows_of("`system` subtype")) == sorted(written)
+
+
+def rows_of(head: str) -> list[list[str]]:
+    """Return the cells of the table of the formats whose first column is `head`."""
+    (table,) = [part for part in FORMATS.split("\n\n") if part.startswith(f"| {head} |")]
+    return [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_slash_commands_of_a_page_exist(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -72,12 +116,28 @@ def test_config_keys_of_a_page_exist(page: Path) -> None:
 
 
 def test_quoted_messages_of_the_pages_are_in_the_program() -> None:
-    page = (ROOT / "docs" / "guide" / "output-limits.md").read_text(encoding="utf-8")
-    source = re.sub(r'"\s*f?"', "", SOURCE)
+    source = re.sub(r'\\n|"\s*f?"', "", SOURCE)
+    quoted = [message for page in PAGES for message in re.findall(r"^\| \*(.*?)\* \|", page.read_text(), re.MULTILINE)]
+    blocks = [block for page in PAGES for block in blocks_of(page) if block.info == "quote"]
+    quoted += [line for block in blocks for line in block.text.splitlines() if re.match(r" {0,2}\w[^/]*$", line)]
+    assert len(quoted) > 12
     missing = []
-    for message in re.findall(r"^\| \*(.*?)\* \|", page, re.MULTILINE):
-        for part in re.split(r"…|[0-9][0-9,]*(?: requests)?|`\w+`", message):
+    for message in quoted:
+        for part in re.split(r"…|[0-9][0-9,]*(?: requests)?|`\w+`| {2,}", message):
             words = part.strip(" .:;(),")
             if words and words not in source:
                 missing.append(words)
     assert missing == []
+
+
+def test_figures_of_the_readme_are_in_the_pages_that_prove_them() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").split("## Five reasons")[1].split("## ")[0]
+    proofs = {
+        name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("performance.md", "guide/safety.md")
+    }
+    for figure in re.findall(r"\d\.\d\d s", readme):
+        assert figure in proofs["performance.md"]
+    for figure in re.findall(r"\d{2,3},\d{3}", readme):
+        assert figure in proofs["guide/safety.md"]
+    protocols = {spec.protocol for spec in PROVIDERS.values()} - {"demo"}
+    assert (len(protocols), len(PROVIDERS) - 1) == (5, 20), "README: five wire protocols, 20 known providers"

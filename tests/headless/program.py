@@ -10,12 +10,14 @@ import sys
 from collections.abc import AsyncGenerator
 from typing import cast
 
-from qcode.headless import OutputFormat, interrupts, run_headless
+from qcode.agent.options import OutputFormat
+from qcode.headless import interrupts
+from qcode.headless.run import run_headless
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.events import StepStarted, TurnEvent
 from qcode.protocol.messages import Block
 from qcode.protocol.reply import TextDelta
-from tests.headless.scripted import SETUP, Scripted, Step, UntilCancelled, ended, reply
+from tests.headless.scripted import Scripted, Step, UntilCancelled, agent_of, ended, reply
 
 
 def steps(script: str) -> tuple[Step, ...]:
@@ -52,7 +54,7 @@ def main() -> int:
         interrupts.GRACE = 3600
     conversation = Saying(*steps(script))
     return asyncio.run(
-        run_headless(conversation, "p", format=format, stdout=sys.stdout.buffer, stderr=sys.stderr.buffer, setup=SETUP)
+        run_headless(agent_of(conversation, format), "p", stdout=sys.stdout.buffer, stderr=sys.stderr.buffer)
     )
 
 

@@ -6,19 +6,35 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import AsyncGenerator, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, TypeAlias
 
+from qcode.agent.agent import Agent
 from qcode.agent.conversation import Conversation
-from qcode.headless import HeadlessSetup, OutputFormat, run_headless
+from qcode.agent.keys.keys import Keys
+from qcode.agent.models.selection import Selection
+from qcode.agent.options import Options, OutputFormat, RunContext
+from qcode.agent.permissions import Permissions
+from qcode.agent.toolbox import Toolbox
+from qcode.config.paths import ConfigPaths
+from qcode.config.settings import Settings, Tools
+from qcode.headless.run import run_headless
 from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, Decision, TurnOptions
 from qcode.protocol.events import ApiCalls, ReplyFinished, TurnEnded, TurnEvent
 from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant
 from qcode.protocol.model import Effort
 from qcode.protocol.reply import Outcome, StopReason
+from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
+from qcode.providers.registry import PROVIDERS
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
+from tests.fakes.tools import spec_of
+from tests.safety.judging import NO_SANDBOX
 
 
 class UntilCancelled:
@@ -39,6 +55,7 @@ class Scripted(Conversation):
     model = "demo/scripted"
     mode: ApprovalMode = "default"
     messages: tuple[Message, ...] = ()
+    tools: tuple[ToolSpec, ...] = (spec_of("read"), spec_of("shell"))
     takes_images = False
     thinks = False
     effort: Effort | None = None
@@ -103,14 +120,24 @@ class Scripted(Conversation):
         raise AssertionError("pipe mode switches no mode")
 
 
-SETUP = HeadlessSetup(
-    session_id="s-1",
-    cwd="/project",
-    model="demo/scripted",
-    tools=("read", "shell"),
-    permission_mode="default",
-    version="9.9.9",
-)
+class ScriptedAgent(Agent):
+    """An agent in `/project` whose conversation plays a script."""
+
+    def __init__(self, conversation: Scripted, options: Options) -> None:
+        folder = Path("/project")
+        paths = ConfigPaths(folder / "config", folder / "state", folder / "cache")
+        self.context = RunContext(
+            options, {}, paths, Settings(), Keys({}), folder, folder, is_attended=False, is_trusted=True
+        )
+        self.conversation = conversation
+        self.selection = Selection(PROVIDERS["demo"], "scripted", "")
+        self.permissions = Permissions(Policy("default", Rules.of(), True, folder, probes=NO_SANDBOX))
+        self.toolbox = Toolbox(folder, (), Tools(), {})
+
+
+def agent_of(conversation: Scripted, format: OutputFormat = "text", **options: Any) -> ScriptedAgent:
+    """Return an agent that holds this conversation; `options` as in `Options`."""
+    return ScriptedAgent(conversation, Options(output_format=format, **options))
 
 
 @dataclass(frozen=True)
@@ -133,14 +160,19 @@ class Ran:
         return results[0]
 
 
-def run(conversation: Scripted, format: OutputFormat = "text", **changes: Any) -> Ran:
+def run(
+    conversation: Scripted,
+    format: OutputFormat = "text",
+    clock: Callable[[], float] = time.monotonic,
+    **options: Any,
+) -> Ran:
     """Run one turn over two real pipes that are read to their end."""
     out, err = _Reader(), _Reader()
+    agent = agent_of(conversation, format, **options)
 
     async def main() -> int:
         with os.fdopen(out.write_end, "wb") as stdout, os.fdopen(err.write_end, "wb") as stderr:
-            setup = replace(SETUP, **changes)
-            return await run_headless(conversation, "do it", format=format, stdout=stdout, stderr=stderr, setup=setup)
+            return await run_headless(agent, "do it", stdout=stdout, stderr=stderr, clock=clock)
 
     code = asyncio.run(main())
     return Ran(code, out.text(), err.text().decode())

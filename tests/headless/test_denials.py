@@ -41,9 +41,9 @@ def test_each_denied_call_is_listed_once() -> None:
 
 def test_stderr_ends_with_the_flags_that_would_have_allowed_it() -> None:
     asked = Scripted(shell(), shell(call_id="c2"), ended("", is_answered=False))
-    ran = run(asked, allowing=lambda calls: (f"--allow {len(calls)}", 0))
+    ran = run(asked)
     assert ran.code == 55
-    assert ran.stderr.splitlines()[-1].endswith("did not run; to allow them: --allow 2")
+    assert ran.stderr.splitlines()[-1].endswith("did not run; to allow them: --allowed-tools 'shell(npm test)'")
 
 
 @pytest.mark.parametrize(

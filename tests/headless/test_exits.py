@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.outcomes import signal_code, subtype
-from qcode.headless import exit_code
+from qcode.agent.outcomes import exit_code, signal_code, subtype
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import Denial, TurnEnded
 from qcode.protocol.reply import Limit, Outcome

@@ -12,18 +12,17 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from qcode.headless import run_headless
 from qcode.headless.output import OutputLostError, Pipe
+from qcode.headless.run import run_headless
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.events import StepStarted, TurnEvent
 from qcode.protocol.messages import Block
 from qcode.protocol.reply import TextDelta
-from tests.headless.scripted import SETUP, Scripted, UntilCancelled, ended, reply, run
+from tests.headless.scripted import Scripted, UntilCancelled, agent_of, ended, reply, run
 
 ROOT = Path(__file__).parents[2]
 
@@ -117,9 +116,7 @@ def test_a_reader_that_is_gone_cancels_the_turn() -> None:
     os.close(read_end)
     conversation = Scripted(reply("a"), UntilCancelled("a"))
     with os.fdopen(write_end, "wb") as stdout:
-        code = asyncio.run(
-            run_headless(conversation, "p", format="stream-json", stdout=stdout, stderr=io.BytesIO(), setup=SETUP)
-        )
+        code = asyncio.run(run_headless(agent_of(conversation, "stream-json"), "p", stdout=stdout, stderr=io.BytesIO()))
     assert code == 141
     assert conversation.is_cancelled
 
@@ -127,9 +124,7 @@ def test_a_reader_that_is_gone_cancels_the_turn() -> None:
 def test_a_full_disk_is_one_line_and_a_failure() -> None:
     stderr = io.BytesIO()
     with Path("/dev/full").open("wb") as stdout:
-        code = asyncio.run(
-            run_headless(Scripted(ended("x")), "p", format="text", stdout=stdout, stderr=stderr, setup=SETUP)
-        )
+        code = asyncio.run(run_headless(agent_of(Scripted(ended("x")), "text"), "p", stdout=stdout, stderr=stderr))
     assert code == 1
     assert stderr.getvalue() == b"qcode: cannot write to standard output: No space left on device\n"
 
@@ -141,12 +136,10 @@ def test_a_broken_stderr_does_not_hurt_the_answer() -> None:
     with os.fdopen(write_end, "wb") as stderr:
         code = asyncio.run(
             run_headless(
-                Scripted(ended("x", raw_stop="stop")),
+                agent_of(Scripted(ended("x", raw_stop="stop")), is_verbose=True),
                 "p",
-                format="text",
                 stdout=stdout,
                 stderr=stderr,
-                setup=replace(SETUP, is_verbose=True),
             )
         )
     assert (code, stdout.getvalue()) == (0, b"x\n")
@@ -197,7 +190,7 @@ def test_a_run_that_is_cancelled_from_outside_writes_its_result_and_stays_cancel
 
     async def main() -> None:
         running = asyncio.ensure_future(
-            run_headless(conversation, "p", format="json", stdout=stdout, stderr=io.BytesIO(), setup=SETUP)
+            run_headless(agent_of(conversation, "json"), "p", stdout=stdout, stderr=io.BytesIO())
         )
         while not conversation.prompts:
             await asyncio.sleep(0)
@@ -222,7 +215,7 @@ def test_a_result_that_was_being_written_is_finished_and_not_written_again(monke
         with os.fdopen(write_end, "wb") as stdout:
             conversation = Scripted(ended("x" * 300_000))
             running = asyncio.ensure_future(
-                run_headless(conversation, "p", format="json", stdout=stdout, stderr=io.BytesIO(), setup=SETUP)
+                run_headless(agent_of(conversation, "json"), "p", stdout=stdout, stderr=io.BytesIO())
             )
             while room.poll(0):
                 await asyncio.sleep(0)
@@ -248,9 +241,7 @@ def test_a_fault_of_the_conversation_is_raised_after_the_one_result() -> None:
     stdout = io.BytesIO()
     conversation = Scripted(StepStarted(1), TextDelta(0, "so far"), RuntimeError("boom"))
     with pytest.raises(RuntimeError, match="boom"):
-        asyncio.run(
-            run_headless(conversation, "p", format="stream-json", stdout=stdout, stderr=io.BytesIO(), setup=SETUP)
-        )
+        asyncio.run(run_headless(agent_of(conversation, "stream-json"), "p", stdout=stdout, stderr=io.BytesIO()))
     lines = [json.loads(line) for line in stdout.getvalue().splitlines()]
     assert [line["type"] for line in lines] == ["system", "result"]
     assert lines[-1]["error"]["kind"] == "internal"

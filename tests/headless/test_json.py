@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.headless import run_headless
+from qcode import __version__
 from qcode.headless.lines import encode
+from qcode.headless.run import run_headless
 from qcode.protocol import events as ev
 from qcode.protocol.approvals import ToolApproval
 from qcode.protocol.errors import ErrorInfo
@@ -20,7 +21,7 @@ from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, Too
 from qcode.protocol.reply import Limit, Outcome, ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.usage import Usage
 from qcode.text.json import Json
-from tests.headless.scripted import SETUP, Scripted, call, ended, kinds, reply, run
+from tests.headless.scripted import Scripted, agent_of, call, ended, kinds, reply, run
 
 
 def ticking(step: float) -> Iterator[float]:
@@ -95,7 +96,7 @@ def test_the_events_of_a_turn_have_their_lines_in_order() -> None:
             "model": "demo/scripted",
             "tools": ["read", "shell"],
             "permission_mode": "default",
-            "version": "9.9.9",
+            "version": __version__,
         },
         {
             "type": "system",
@@ -208,7 +209,7 @@ def test_each_line_is_there_before_the_turn_goes_on() -> None:
     conversation = Looking(
         reply("a", call()), ev.ApprovalRequested(ToolApproval(call(), "run?", "npm test")), ended("x")
     )
-    asyncio.run(run_headless(conversation, "p", format="stream-json", stdout=stdout, stderr=io.BytesIO(), setup=SETUP))
+    asyncio.run(run_headless(agent_of(conversation, "stream-json"), "p", stdout=stdout, stderr=io.BytesIO()))
     assert seen == [2]
 
 

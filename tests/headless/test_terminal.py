@@ -7,18 +7,17 @@ import os
 import pty
 import struct
 import termios
-from dataclasses import replace
 
 import pyte
 import pytest
 
-from qcode.headless import run_headless
+from qcode.headless.run import run_headless
 from qcode.headless.stderr import Margin, Progress, elapsed
 from qcode.protocol import events as ev
 from qcode.protocol.events import TurnEvent
 from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.text.clean import single_spaced
-from tests.headless.scripted import SETUP, Scripted, call, ended, reply
+from tests.headless.scripted import Scripted, agent_of, call, ended, reply
 
 
 class Terminal:
@@ -47,11 +46,8 @@ class Terminal:
 
 def test_the_live_line_is_shown_and_leaves_no_trace() -> None:
     terminal, stdout = Terminal(), io.BytesIO()
-    setup = replace(SETUP, is_stderr_tty=True)
     conversation = Scripted(ev.StepStarted(1), ev.Notice("warning", "take care"), reply("x"), ended("x"))
-    code = asyncio.run(
-        run_headless(conversation, "p", format="text", stdout=stdout, stderr=terminal.stream, setup=setup)
-    )
+    code = asyncio.run(run_headless(agent_of(conversation, "text"), "p", stdout=stdout, stderr=terminal.stream))
     data, lines = terminal.finish()
     assert (code, stdout.getvalue()) == (0, b"x\n")
     assert lines == ["qcode: take care"]
@@ -91,9 +87,7 @@ def test_without_a_terminal_there_is_no_live_line() -> None:
 def test_an_answer_on_a_terminal_cannot_steer_it() -> None:
     terminal = Terminal()
     conversation = Scripted(ended("safe \x1b]0;title\x07\x1b[31mtext\u202e\n"))
-    asyncio.run(
-        run_headless(conversation, "p", format="text", stdout=terminal.stream, stderr=io.BytesIO(), setup=SETUP)
-    )
+    asyncio.run(run_headless(agent_of(conversation, "text"), "p", stdout=terminal.stream, stderr=io.BytesIO()))
     data, lines = terminal.finish()
     assert b"\x1b" not in data
     assert lines == ["safe text"]

@@ -8,11 +8,12 @@ Both write the answer to standard output. Byte code is cached for both, as it is
 from __future__ import annotations
 
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -103,20 +104,18 @@ class Race:
         return statistics.median(times[0]), statistics.median(times[1])
 
     def cpu_of_a_reply(self, runs: int) -> tuple[float, float]:
-        long, short = (self._cpu(chunks, runs) for chunks in (CHUNKS, 1))
+        long, short = (self.cpu_of_a_run(chunks, runs) for chunks in (CHUNKS, 1))
         return long[0] - short[0], long[1] - short[1]
 
-    def _cpu(self, chunks: int, runs: int) -> tuple[float, float]:
+    def cpu_of_a_run(self, chunks: int, runs: int) -> tuple[float, float]:
         with Flood(self._rival.protocol, chunks) as host:
             times: tuple[list[float], list[float]] = ([], [])
             for run in range(runs + 1):
                 for command, seconds in zip(self._commands, times, strict=True):
-                    before = os.times()
+                    before = _cpu_of_children()
                     self._run(command, host)
-                    after = os.times()
                     if run:
-                        user = after.children_user - before.children_user
-                        seconds.append(user + after.children_system - before.children_system)
+                        seconds.append(_cpu_of_children() - before)
         return min(times[0]), min(times[1])
 
     def _run(self, command: list[str], host: Flood) -> None:
@@ -133,6 +132,11 @@ class Race:
         assert len(done.stdout) > 5
 
 
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)  # `os.times` counts in ticks of 10 ms
+    return used.ru_utime + used.ru_stime
+
+
 def tell(what: str, unit: str, ours: float, theirs: float) -> None:
     sys.stdout.write(f"\n{what}: qcode {ours:.3f} {unit}, script {theirs:.3f} {unit}, x{ours / theirs:.2f}")
 
@@ -142,6 +146,17 @@ def test_a_one_shot_reaches_the_wire_as_fast_as_a_script_of_twenty_lines(rival: 
     ours, theirs = Race(rival, tmp_path).times_to_the_wire(runs=7)
     tell(f"{rival.protocol}, start to wire", "s", ours, theirs)
     assert ours <= 1.25 * theirs
+
+
+MAX_EMPTY_PROGRAMS = 17.0
+"""What a one-shot may cost, in runs of an empty program."""
+
+
+def test_a_one_shot_costs_few_runs_of_an_empty_program(tmp_path: Path) -> None:
+    empty = replace(RIVALS[0], script="print('nothing')")
+    ours, theirs = Race(empty, tmp_path).cpu_of_a_run(1, runs=15)
+    tell("qcode -p hi beside an empty program", "s of CPU", ours, theirs)
+    assert ours <= MAX_EMPTY_PROGRAMS * theirs
 
 
 @each_rival

@@ -180,10 +180,10 @@ class Foreground:
     """A call of the shell that is waited for, and what moves it to the background."""
 
     def __init__(self, background: Background, command: str, **arguments: Json) -> None:
-        self.goes_on = asyncio.Event()
+        self.background_requested = asyncio.Event()
         self.seen = ""
         self.has_printed = asyncio.Event()
-        context = ToolContext(self._show, jobs=background.jobs, goes_on=self.goes_on)
+        context = ToolContext(self._show, jobs=background.jobs, background_requested=self.background_requested)
         work = Shell().run({"command": command, **arguments}, background.workspace, context)
         self.task = asyncio.ensure_future(work)
 
@@ -196,7 +196,7 @@ def test_a_command_that_runs_goes_on_in_the_background(bench: Bench) -> None:
     async def scenes(background: Background) -> None:
         call = Foreground(background, "echo one; until [ -e go ]; do sleep 0.01; done; echo two; exit 3", timeout_s=1)
         await call.has_printed.wait()
-        call.goes_on.set()
+        call.background_requested.set()
         done = await call.task
         assert not done.is_error
         assert done.content.startswith("one\n[the person moved it to the background")
@@ -217,7 +217,7 @@ def test_what_goes_on_is_not_under_its_time_limit_any_more(bench: Bench) -> None
     async def scenes(background: Background) -> None:
         call = Foreground(background, "echo one; sleep 1.2; echo two", timeout_s=1)
         await call.has_printed.wait()
-        call.goes_on.set()
+        call.background_requested.set()
         await call.task
         assert "exit 0" in await background.read_until(1, "exit 0")
 
@@ -228,7 +228,7 @@ def test_a_command_that_was_moved_is_stopped_with_all_it_started(bench: Bench) -
     async def scenes(background: Background) -> None:
         call = Foreground(background, "sleep 60 & echo $!; wait")
         await call.has_printed.wait()
-        call.goes_on.set()
+        call.background_requested.set()
         await call.task
         assert is_alive(int(call.seen))
         assert "stopped" in (await background("stop", job=1)).content
@@ -255,7 +255,7 @@ def test_a_character_in_two_pieces_survives_the_move(bench: Bench) -> None:
         script = r"printf 'a\303'; until [ -e go ]; do sleep 0.01; done; printf '\244b\n'"
         call = Foreground(background, script)
         await call.has_printed.wait()
-        call.goes_on.set()
+        call.background_requested.set()
         assert (await call.task).content.startswith("a\n[the person")
         (bench.root / "go").touch()
         assert "\u00e4b" in await background.read_until(1, "exit 0")
@@ -269,7 +269,7 @@ def test_long_output_before_the_move_is_whole_in_the_file_of_the_job(bench: Benc
         while "20000" not in call.seen:
             call.has_printed.clear()
             await call.has_printed.wait()
-        call.goes_on.set()
+        call.background_requested.set()
         assert "characters left out" in (await call.task).content
         (bench.root / "go").touch()
         await background.read_until(1, "exit 0")

@@ -9,7 +9,7 @@ from tests.tui.scripted import Gate, ScriptedConversation, call, ended
 
 def test_a_command_that_runs_long_names_the_key_and_the_key_moves_it() -> None:
     gate = Gate()
-    conversation = ScriptedConversation([ToolStarted(call(), can_go_on=True), gate, ended()])
+    conversation = ScriptedConversation([ToolStarted(call(), is_backgroundable=True), gate, ended()])
     conversation.background.calls = ("c0", "c1")
 
     async def test(run: Running) -> None:
@@ -59,7 +59,7 @@ def test_with_nothing_to_move_the_key_moves_the_cursor_and_the_command_says_so()
 
 def test_why_it_cannot_be_moved_is_said() -> None:
     gate = Gate()
-    conversation = ScriptedConversation([ToolStarted(call(), can_go_on=True), gate, ended()])
+    conversation = ScriptedConversation([ToolStarted(call(), is_backgroundable=True), gate, ended()])
     conversation.background.calls, conversation.background.refusal = ("c1",), "Too many."
 
     async def test(run: Running) -> None:

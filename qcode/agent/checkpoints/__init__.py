@@ -1,6 +1,6 @@
-"""Checkpoints: the contents of files from before qcode changed them, and the way back.
+"""Checkpoints: the contents of files before qcode changed them, and how to restore them.
 
-Start at `rewind.Rewinder`. The events are in the session's history (`sessions.history`), which is pure; here are the
-contents (`blobs`), the recording (`checkpoints`, `watch`) and the restoring (`rewind`).
-Nothing here runs git, and nothing touches a file that qcode did not change itself.
+Start at `rewind.Rewinder`. The events are in the session's history (`sessions.history`), which is pure. This package
+stores the contents (`blobs`), records changes (`checkpoints`, `watch`) and restores files (`rewind`). It never runs git
+and never touches a file that qcode did not change.
 """

@@ -1,22 +1,21 @@
-"""Contents of files, kept under their hash. A content is either there whole or not at all."""
+"""File contents, stored under their hash. A content is either complete or missing."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import secrets
 import shutil
 import tempfile
 from pathlib import Path
 
 from qcode.agent.sessions.file import make_private
+from qcode.config import state_file
 
 LARGEST = 16 * 1024 * 1024
-"""Bytes of one content that is kept."""
+"""The largest content that is kept, in bytes."""
 
 LARGEST_SUM = 512 * 1024 * 1024
-"""Bytes of all contents of one session."""
+"""The limit for all contents of a session, in bytes."""
 
 
 def digest_of(data: bytes) -> str:
@@ -24,7 +23,7 @@ def digest_of(data: bytes) -> str:
 
 
 class Blobs:
-    """`folder` None: a private one that is made on demand and goes with `close`."""
+    """A store of contents. `folder` None: a private folder, created on demand and removed by `close`."""
 
     def __init__(self, folder: Path | None, *, largest: int = LARGEST, largest_sum: int = LARGEST_SUM) -> None:
         self._folder = folder
@@ -34,7 +33,7 @@ class Blobs:
         self._largest_sum = largest_sum
 
     def put(self, data: bytes) -> bool:
-        """Keep a content and return True once it is on the disk; False where it is too large or cannot be written."""
+        """Store a content; return True once it is on disk, False if it is too large or cannot be written."""
         if len(data) > self._largest:
             return False
         try:
@@ -46,14 +45,14 @@ class Blobs:
                 self._room = self._largest_sum - sum(one.stat().st_size for one in folder.iterdir())
             if len(data) > self._room:
                 return False
-            _write(folder, path, data)
+            state_file.replace(path, data, is_synced=True)
             self._room -= len(data)
         except OSError:
             return False
         return True
 
     def get(self, digest: str) -> bytes | None:
-        """Return a content, or None where it is not there or no longer what it was."""
+        """Return a content, or None if it is missing or damaged."""
         if self._folder is None or os.sep in digest:
             return None
         try:
@@ -63,7 +62,7 @@ class Blobs:
         return data if digest_of(data) == digest else None
 
     def close(self) -> None:
-        """Remove a folder of this store's own; safe to call twice."""
+        """Remove the private folder, if there is one. Idempotent."""
         if self._is_own and self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
@@ -74,21 +73,3 @@ class Blobs:
         else:
             make_private(self._folder)
         return self._folder
-
-
-def _write(folder: Path, path: Path, data: bytes) -> None:
-    temporary = folder / f".{secrets.token_hex(8)}"
-    try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(handle, rest) :]
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        temporary.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise

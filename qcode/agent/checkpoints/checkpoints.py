@@ -1,8 +1,8 @@
 """Checkpoints of the open session: record files before they change, watch commands, go back, show diffs.
 
-The content goes to the disk first, then the record, then the change happens: whenever qcode dies, the old content can
-be put back. If a content cannot be kept, the change still happens, and one notice says that it stays. Contents, the
-way back and the comparison of a work tree (`blobs`, `rewind`, `watch`) load with the first change or question.
+The old content is stored first, then the record is written, then the file is changed. So the old content can be
+restored even if qcode is killed. If a content cannot be stored, the change still happens, and one notice says that it
+cannot be undone. `blobs`, `rewind` and `watch` are imported with the first change or request.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _T = TypeVar("_T")
 
 
 class Checkpoints:
-    """For one workspace, session after session: `follow` is called with each.
+    """The checkpoints of one workspace. Call `follow` with each new session.
 
-    Plans and steps raise `ValueError` with one line for the user if they cannot be, also while a turn runs.
-    `moved` is called when the session is at another point; while `is_busy` nothing goes back or forth.
+    Planning and performing a step raise `ValueError` with one line for the user if it is not possible, for example
+    while a turn runs (`is_busy`). `moved` is called after the session moved to another state.
     """
 
     def __init__(
@@ -63,39 +63,39 @@ class Checkpoints:
         return self._made_rewinder
 
     def follow(self, session: Session) -> None:
-        """Go on with another session."""
+        """Continue with another session."""
         self.close()
         self._begin(session)
 
     def close(self) -> None:
-        """Record nothing more; safe to call twice."""
+        """Stop recording. Idempotent."""
         self._workspace.recorder = UNRECORDED
         self._recorder.close()
 
     def own_messages(self) -> tuple[OwnMessage, ...]:
-        """Return the messages that the conversation can be taken back to, the first one first."""
+        """Return the prompts to which the conversation can be rewound, oldest first."""
         return self._rewinder.own_messages()
 
     async def plan_undo(self) -> RewindPlan:
-        """Plan to take back the last turn, or a compaction that was asked for after it."""
+        """Plan to undo the last turn, or a compaction requested after it."""
         return await self._work(self._rewinder.plan_undo)
 
     async def plan_redo(self) -> RewindPlan:
         return await self._work(self._rewinder.plan_redo)
 
     async def plan_rewind(self, number: int, what: What) -> RewindPlan:
-        """Plan to go back to before the message `number`."""
+        """Plan to rewind to the state before message `number`."""
         return await self._work(lambda: self._rewinder.plan_rewind(number, what))
 
     async def perform(self, plan: RewindPlan, overwrite: Collection[str] = ()) -> RewindReport:
-        """Perform a plan to its end, also if the caller is cancelled; doubtful files only if `overwrite` has them."""
+        """Perform a plan completely, even if cancelled; doubtful files only if they are in `overwrite`."""
         try:
             return await self._work(lambda: self._rewinder.perform(plan, overwrite))
         finally:
             self._moved()
 
     async def file_changes(self) -> tuple[FileDiff, ...]:
-        """Return what the session changed in files that were not put back."""
+        """Return the diffs of files that the session changed and that were not restored."""
         from qcode.agent.checkpoints.rewind import session_diffs
 
         return await self._work(lambda: session_diffs(self._session, self._recorder.blobs, self._workspace.show))
@@ -112,7 +112,7 @@ class Checkpoints:
             raise ValueError(str(nothing)) from None
 
     async def watched(self, work: Awaitable[ToolOutcome]) -> ToolOutcome:
-        """Run a command that may change files, and record which it changed; its summary says how many."""
+        """Run a command and record the files that it changed; their number is added to the summary."""
         async with self._watching:
             if self._watch is None:
                 from qcode.agent.checkpoints.watch import Watch
@@ -128,7 +128,7 @@ class Checkpoints:
         return _with_count(outcome, changed)
 
     async def settle(self) -> None:
-        """Return once what an interrupted command changed is recorded."""
+        """Wait until the changes of an interrupted command are recorded."""
         if self._comparing is not None:
             await asyncio.wait([self._comparing])
 
@@ -156,7 +156,7 @@ _NEW_FILE_MODE = 0o644
 
 
 class Recorder:
-    """The `ChangeRecorder` of one session."""
+    """Records the file changes of one session (a `ChangeRecorder`)."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -165,13 +165,13 @@ class Recorder:
 
     @cached_property
     def blobs(self) -> Blobs:
-        """The contents that are kept of this session."""
+        """The stored contents of this session."""
         from qcode.agent.checkpoints.blobs import Blobs
 
         return Blobs(self._session.blobs)
 
     def close(self) -> None:
-        """Remove contents that are kept for this run only; safe to call twice."""
+        """Remove contents that are kept only for this run. Idempotent."""
         if "blobs" in vars(self):
             self.blobs.close()
 
@@ -190,7 +190,7 @@ class Recorder:
             raise
 
     def saw(self, path: Path, before: FileState | None, content: bytes | None, after: FileState | None) -> None:
-        """Record a change that a comparison found; `content` is what the file was, where that is known."""
+        """Record a change found by comparison; `content` is the old content, None if unknown."""
         if before is not None and content is not None and self.blobs.put(content):
             before = FileState(before.digest, before.size, before.mode)
         self._session.record_change(Change(self._session.line.latest, str(path), before, after, "command"))

@@ -1,9 +1,9 @@
-"""Takes a conversation and its files back, and forth again.
+"""Undo, redo and rewind of a conversation and its files.
 
-A step is worked out first (`plan_*`, which changes nothing) and then performed: the present files are kept, the step
-is written to the session, and only then are files put back. So every step can be taken back, and a broken one can be
-finished. A file is put back without a question only if it is exactly what qcode left. Files are put back one by one,
-each atomically, only inside the workspace, through descriptors that follow no link.
+A step is planned first (`plan_*`, which changes nothing) and then performed: the current files are stored, the step is
+written to the session, and then the files are restored. So every step can be undone, and an interrupted one can be
+finished. A file is restored without asking only if it is exactly as qcode left it. Files are restored one by one, each
+atomically, only inside the workspace, and without following links.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ What: TypeAlias = Literal["conversation", "files", "both"]
 
 @dataclass(frozen=True, slots=True)
 class OwnMessage:
-    """A message of the person that a conversation can be taken back to; `files` are those changed after it.
+    """A prompt to which the conversation can be rewound; `files` were changed after it.
 
-    `number` names it. `at` is ISO 8601.
+    `number` identifies the message. `at` is an ISO 8601 time.
     """
 
     number: int
@@ -43,7 +43,7 @@ class OwnMessage:
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """What would happen to one file. `doubt`: why it is only done where the person says so. `refusal`: why never."""
+    """The planned action for one file. `doubt`: why the user must confirm it. `refusal`: why it is impossible."""
 
     path: str
     action: Literal["restore", "create", "delete"]
@@ -53,9 +53,9 @@ class FilePlan:
 
 @dataclass(frozen=True, slots=True)
 class RewindPlan:
-    """A step back or forth, worked out and not done. It holds until anything else happens in the conversation.
+    """A planned step. It is valid until anything else happens in the conversation.
 
-    `summary` says what it does, one line. `messages` is how many messages leave the conversation (negative: come back).
+    `summary` describes it in one line. `messages` is the number of messages that it removes (negative: restores).
     """
 
     plan_id: int
@@ -70,9 +70,9 @@ class RewindPlan:
 
 @dataclass(frozen=True, slots=True)
 class RewindReport:
-    """What was done. `prompt` is the text of the message that was taken out, for the prompt to hold again.
+    """The result of a step. `prompt` is the text of the removed prompt, to be edited again.
 
-    `problems` are lines about files that stay as they are.
+    `problems` are lines about files that were not restored.
     """
 
     text: str
@@ -82,9 +82,9 @@ class RewindReport:
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """A file that the session changed. `diff` is unified, from before its first change to now; `note` is for people.
+    """A file that the session changed. `diff` is a unified diff from before its first change to now.
 
-    Empty with a note where there is no text to compare.
+    If there is no text to compare, `diff` is empty and `note` says why.
     """
 
     path: str
@@ -93,7 +93,7 @@ class FileDiff:
 
 
 class NothingToDo(Exception):  # noqa: N818  # an answer, not a failure
-    """There is nothing to go back to, or forth to. The text is one line for a person."""
+    """There is nothing to undo or redo. The text is one line for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class _Planned:
 
 
 class Rewinder:
-    """For one session. All methods read or write files and belong in a thread; one at a time, while no turn runs."""
+    """Plans and performs the steps of one session. All methods block; call them one at a time while no turn runs."""
 
     def __init__(self, session: Session, blobs: Blobs, folders: Sequence[Path]) -> None:
         self._session = session
@@ -122,7 +122,7 @@ class Rewinder:
         return self._session.line
 
     def own_messages(self) -> tuple[OwnMessage, ...]:
-        """Return what the person said on the way to here, the first one first."""
+        """Return the prompts that led to the current state, oldest first."""
         owns = self._line.owns()
         changes = self._line.live_changes(0)
         found = []
@@ -135,7 +135,7 @@ class Rewinder:
         return tuple(found)
 
     def plan_rewind(self, number: int, what: What) -> RewindPlan:
-        """Plan to go back to before the person's message `number`; raise `NothingToDo` where there is none."""
+        """Plan to rewind to the state before prompt `number`. Raise `NothingToDo` if there is no such prompt."""
         own = next((one for one in self._line.owns() if one.number == number), None)
         if own is None:
             raise NothingToDo("That message is not in this conversation any more.")
@@ -144,7 +144,7 @@ class Rewinder:
         return self._plan("rewind", after, steps, own if what != "files" else None)
 
     def plan_undo(self) -> RewindPlan:
-        """Plan to take back the last turn, or a compaction after it; first of all to finish what was broken off."""
+        """Plan to undo the last turn, or a compaction after it; an interrupted step is finished first."""
         line = self._line
         if line.unfinished is not None:
             broken = line.unfinished
@@ -157,16 +157,16 @@ class Rewinder:
         return self._plan("undo", own.before, steps_back(line.live_changes(own.number)), own)
 
     def plan_redo(self) -> RewindPlan:
-        """Plan to take the last step back back."""
+        """Plan to redo the last undone step."""
         if not self._line.redoable:
             raise NothingToDo("There is nothing to redo.")
         move = self._line.redoable[-1]
         return self._plan("redo", move.before, steps_again(move.files), None)
 
     def perform(self, plan: RewindPlan, overwrite: Collection[str]) -> RewindReport:
-        """Do what was planned; of the doubtful files only those in `overwrite`.
+        """Perform a plan; doubtful files only if they are in `overwrite`.
 
-        Raise `NothingToDo` where the conversation has moved on since.
+        Raise `NothingToDo` if the conversation has changed since the plan was made.
         """
         planned, self._planned = self._planned, None
         if planned is None or planned.plan.plan_id != plan.plan_id or planned.state != self._state():
@@ -200,7 +200,7 @@ class Rewinder:
         return ready
 
     def _written(self, planned: _Planned, ready: Sequence[Ready]) -> Move:
-        """Write the step to the session: from now on it counts, and what was prepared can be taken back."""
+        """Write the step to the session; from now on it counts and can be undone."""
         line, files = self._line, tuple(one.move for one in ready)
         paths = {one.path for one in files}
         if planned.why == "redo":
@@ -240,7 +240,7 @@ class Rewinder:
 
 
 def _is_there(step: FileStep) -> bool:
-    """Say whether the file already is what it should be."""
+    """Return whether the file already has its target state."""
     if step.refusal:
         return False
     if step.current is None or step.target is None:
@@ -277,10 +277,10 @@ def _count(number: int, what: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileStep:
-    """A file to be put back to `target` (None: deleted) from `current`, what it is now.
+    """A file to be restored from `current` to `target` (None: deleted).
 
-    `doubt` says why a person must be asked; `refusal` why it cannot be done at all. `changes` are the positions of the
-    changes it takes back.
+    `doubt` says why the user must confirm it, `refusal` why it is impossible. `changes` are the positions of the
+    changes that it undoes.
     """
 
     path: str
@@ -292,11 +292,11 @@ class FileStep:
 
 
 class Odd(Exception):  # noqa: N818  # a state of the world, not an error of ours
-    """There is something at a path that is no plain file inside the folders, or that cannot be read. Says why."""
+    """A path is not a regular file inside the folders, or cannot be read. The text says why."""
 
 
 def look(path: str) -> FileState | None:
-    """Return what is at `path`, None where nothing is; raise `Odd` for what cannot be handled."""
+    """Return the state of the file at `path`, None if there is no file. Raise `Odd` for anything else."""
     try:
         info = os.lstat(path)
         if not stat.S_ISREG(info.st_mode):
@@ -316,7 +316,7 @@ def look(path: str) -> FileState | None:
 
 
 def steps_back(changes: Sequence[tuple[int, Change]]) -> list[FileStep]:
-    """Return what taking these changes back means, file by file in the order they were first changed."""
+    """Return the steps that undo these changes, one per file, in the order in which files were first changed."""
     by_path: dict[str, list[tuple[int, Change]]] = {}
     for at, change in changes:
         by_path.setdefault(change.path, []).append((at, change))
@@ -325,13 +325,13 @@ def steps_back(changes: Sequence[tuple[int, Change]]) -> list[FileStep]:
 
 
 def steps_again(files: Iterable[FileMove]) -> list[FileStep]:
-    """Return what taking a move back means for its files."""
+    """Return the file steps that undo a move."""
     steps = (_step(one.path, (one.target,), one.source, "", ()) for one in files)
     return [step for step in steps if step is not None]
 
 
 def steps_to_finish(files: Iterable[FileMove]) -> list[FileStep]:
-    """Return what is left to do of a move that was broken off."""
+    """Return the remaining file steps of an interrupted move."""
     steps = (_step(one.path, (one.source,), one.target, "", ()) for one in files)
     return [step for step in steps if step is not None]
 
@@ -344,7 +344,7 @@ def _step_back(path: str, changes: Sequence[tuple[int, Change]]) -> FileStep | N
             doubt = "was also changed by somebody else in between"
     if not doubt and any(change.by == "command" for _, change in changes):
         doubt = "changed while a command ran, which may have been somebody else"
-    # A change that was told and then did not happen, because qcode was killed in between, leaves what was before it.
+    # If qcode was killed between the record and the change, the file still has the content before it.
     expected = (last.after, last.before) if last.by == "tool" else (last.after,)
     return _step(path, expected, first.before, doubt, tuple(at for at, _ in changes))
 
@@ -352,7 +352,7 @@ def _step_back(path: str, changes: Sequence[tuple[int, Change]]) -> FileStep | N
 def _step(
     path: str, expected: Sequence[FileState | None], target: FileState | None, doubt: str, changes: tuple[int, ...]
 ) -> FileStep | None:
-    """Return what it takes to get `path` to `target`; without a question only while it is one of `expected`."""
+    """Return the step that brings `path` to `target`; without `doubt` only if its state is one of `expected`."""
     try:
         current = look(path)
     except Odd as odd:
@@ -372,7 +372,7 @@ def _is_same(left: FileState | None, right: FileState | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A step whose present content is safe in the store; `loaded` is what may be replaced and nothing else."""
+    """A step whose current content is stored; `loaded` is the only version that may be replaced."""
 
     step: FileStep
     move: FileMove
@@ -381,14 +381,14 @@ class Ready:
 
 
 class Restorer:
-    """`folders` are those of the workspace, links followed."""
+    """Restores files. `folders` are the real paths of the workspace."""
 
     def __init__(self, folders: Iterable[Path], blobs: Blobs) -> None:
         self._folders = tuple(folders)
         self._blobs = blobs
 
     def prepare(self, step: FileStep) -> Ready:
-        """Keep what the file is now, so that this can be taken back; raise `Refused` where that cannot be done."""
+        """Store the current content, so that the step can be undone. Raise `Refused` if that fails."""
         content = None
         if step.target is not None:
             content = self._blobs.get(step.target.digest)
@@ -406,7 +406,7 @@ class Restorer:
         return Ready(step, FileMove(step.path, source, step.target), loaded, content)
 
     def perform(self, ready: Ready) -> None:
-        """Put one file back; raise `Refused` where it is no longer what was kept, or the disk fails."""
+        """Restore one file. Raise `Refused` if it changed since `prepare`, or if writing fails."""
         path, target = ready.step.path, ready.step.target
         base, parts = self._place(path)
         try:
@@ -441,7 +441,7 @@ class Restorer:
 
 
 def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -> tuple[FileDiff, ...]:
-    """Return a diff for each file that was changed and not put back; changes of others since are part of it."""
+    """Return a diff for each changed file that was not restored; later changes by others are included."""
     first: dict[str, FileState | None] = {}
     for _, change in session.line.live_changes(0):
         first.setdefault(change.path, change.before)

@@ -1,7 +1,7 @@
-"""Finds what a command changed in the work tree, by looking at it before and after.
+"""Finds the files that a command changed, by comparing the work tree before and after it.
 
-Ignored files are left out. Looking is bounded in files, bytes and time: a tree that is too large is not compared, and
-that is said once. Contents of small files are kept in memory, so that a change to them can be taken back.
+Ignored files are skipped. The comparison is limited in files, bytes and time: a tree that is too large is not compared,
+and one notice says so. The contents of small files are kept in memory, so that changes to them can be undone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Stamp: TypeAlias = "tuple[int, int, int, int]"
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A file at one moment; `content` None: too large to keep."""
+    """A file at one point in time; `content` is None if it is too large to keep."""
 
     stamp: _Stamp
     content: bytes | None
@@ -36,7 +36,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A file that is not what it was; `content` is what it was, None where that is not known."""
+    """A changed file; `content` is its old content, None if unknown."""
 
     path: Path
     before: FileState | None
@@ -45,7 +45,7 @@ class Difference:
 
 
 class Watch:
-    """Looks at one folder. `look` before a command, then `differences` after it, each in a thread."""
+    """Compares one folder: call `look` before a command and `differences` after it, each in a thread."""
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
@@ -55,11 +55,11 @@ class Watch:
         self._warnings: list[str] = []
 
     def look(self) -> None:
-        """Note how every file is now."""
+        """Record the state of every file."""
         self._seen = self._look(self._seen or {}) if not self._is_too_large else None
 
     def differences(self) -> tuple[Difference, ...]:
-        """Return what changed since `look`; nothing where the tree is too large to be compared."""
+        """Return the changes since `look`; none if the tree is too large to compare."""
         before = self._seen
         if before is None:
             return ()
@@ -115,7 +115,7 @@ class Watch:
 
 
 def _seen(entry: os.DirEntry[str], known: Seen | None, room: int) -> Seen | None:
-    """Return a plain file as it is now, its content from before where its stamp did not change."""
+    """Return the current state of a regular file, reusing the known content if its timestamp did not change."""
     try:
         info = entry.stat(follow_symlinks=False)
         if not stat.S_ISREG(info.st_mode):
@@ -130,7 +130,7 @@ def _seen(entry: os.DirEntry[str], known: Seen | None, room: int) -> Seen | None
 
 
 def _is_same(old: Seen, new: Seen) -> bool:
-    """Say whether only the time of a file changed."""
+    """Return whether only the timestamp of a file changed."""
     return old.content is not None and old.content == new.content and old.stamp[3] == new.stamp[3]
 
 
@@ -150,5 +150,5 @@ def _of(content: bytes, mode: int) -> FileState:
 
 
 def _unread(seen: Seen) -> FileState:
-    """Stand for a content that was never read: nothing has this digest."""
+    """Return a state for a content that was not read; its digest matches nothing."""
     return FileState(f"unread-{seen.stamp[0]}-{seen.stamp[1]}", seen.stamp[1], seen.stamp[3], is_kept=False)

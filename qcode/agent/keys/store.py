@@ -13,13 +13,13 @@ import fcntl
 import json
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode.agent.keys.ring import Keyring
+from qcode.config import state_file
 from qcode.protocol.errors import CredentialError, KeyringError
 from qcode.safety.secret import Secret
 from qcode.text.json import JsonObject, parse_object
@@ -249,18 +249,9 @@ class KeyFile:
                 os.unlink(FILE_NAME, dir_fd=folder)
             os.fsync(folder)
             return
-        handle, name = tempfile.mkstemp(dir=self.folder, prefix=_TEMPORARY)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump({"version": _VERSION, "keys": {name: _row(key) for name, key in sorted(rows.items())}}, file)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self.path)
-            os.fsync(folder)
-        except OSError:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
-            raise
+        content = {"version": _VERSION, "keys": {name: _row(key) for name, key in sorted(rows.items())}}
+        state_file.replace(self.path, json.dumps(content).encode("ascii"), is_synced=True)
+        os.fsync(folder)
 
     def _sweep(self, folder: int) -> None:
         """Remove what a process that died while writing left: it holds keys. The lock says that nobody is writing."""

@@ -15,9 +15,9 @@ from qcode.agent.mcp.spec import ServerSpec, digest
 from qcode.agent.mcp.tools import Offered
 from qcode.agent.trust import Change as FileChange
 from qcode.agent.trust import Piece, changes_between, read_pieces, stored_pieces
-from qcode.config.state_file import read_own, write_own
+from qcode.config import state_file
 from qcode.text.clean import visible, visible_rows
-from qcode.text.json import Json, JsonObject, parse_object
+from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
 FILE_NAME = "tool_servers.json"
@@ -119,7 +119,7 @@ class Pins:
         return found if isinstance(found, dict) else {}
 
     def _servers(self) -> JsonObject:
-        stored = parse_object(read_own(self.path)) or {}
+        stored = state_file.load_json(self.path)
         servers = stored.get("servers") if stored.get("version") == _VERSION else None
         return servers if isinstance(servers, dict) else {}
 
@@ -127,7 +127,7 @@ class Pins:
         servers = self._servers()
         entry = {**self._entry(key), **values}
         servers[key] = {name: value for name, value in entry.items() if value is not None}
-        write_own(self.path, {"version": _VERSION, "servers": servers})
+        state_file.save_json(self.path, {"version": _VERSION, "servers": servers})
 
 
 def detail_of(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> str:

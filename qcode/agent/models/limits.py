@@ -7,14 +7,12 @@ Apart from `client`: `qcode models` and `qcode doctor` need no client.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from qcode.config import state_file
 from qcode.engine.model_facts import HostKnowledge
-from qcode.text.json import JsonObject, parse_object
+from qcode.text.json import JsonObject, object_in
 from qcode.values import dataclass
 
 FILE_NAME = "limits.json"
@@ -36,12 +34,8 @@ class LimitStore:
 
     def everything(self) -> Mapping[tuple[str, str], HostKnowledge]:
         """Return all that is stored, by host and model; rows that make no sense are left out."""
-        try:
-            stored = parse_object(self.path.read_text("utf-8")) or {}
-        except (OSError, UnicodeDecodeError):
-            return {}
         found: dict[tuple[str, str], HostKnowledge] = {}
-        for host, models in stored.items():
+        for host, models in state_file.load_json(self.path).items():
             for model, row in (models if isinstance(models, dict) else {}).items():
                 if isinstance(row, dict):
                     found[host, model] = _knowledge(row)
@@ -61,15 +55,11 @@ class LimitStore:
         return count
 
     def _write(self, rows: Mapping[tuple[str, str], HostKnowledge]) -> None:
-        table: dict[str, dict[str, JsonObject]] = {}
+        table: JsonObject = {}
         for (host, model), knowledge in sorted(rows.items()):
-            table.setdefault(host, {})[model] = _row(knowledge)
+            table[host] = {**object_in(table.get(host)), model: _row(knowledge)}
         with contextlib.suppress(OSError):
-            self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle, name = tempfile.mkstemp(dir=self.state_dir, prefix=".limits-")
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(table, file, indent=1)
-            Path(name).replace(self.path)
+            state_file.save_json(self.path, table)
 
 
 def _row(knowledge: HostKnowledge) -> JsonObject:

@@ -1,5 +1,5 @@
-"""Session files: append-only JSONL, one writer, readable after any crash.
+"""Session files: append-only JSONL with one writer, readable after any crash.
 
-Start at `store.SessionStore`; `session.Session` is one open session, `loader.LoadedSession` one read back.
-Decides nothing about a turn and knows no provider.
+Start at `store.SessionStore`; `session.Session` is an open session, `loader.LoadedSession` a session read from a file.
+Independent of turns and providers.
 """

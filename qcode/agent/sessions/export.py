@@ -1,7 +1,7 @@
-"""A whole session as one text, Markdown, JSON or a page of HTML, and writing it to a new file.
+"""Exports a session as Markdown, JSON or an HTML page, to a new file.
 
-Every word that was said is in each form; control characters are in none but JSON. The page loads nothing: no script,
-no style sheet from elsewhere, images inside. Loads on first use.
+Each format contains the complete text; only JSON contains control characters. The page loads nothing: no script, no
+external style sheet, and images are embedded. This module is imported on first use.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class About:
 
 
 def exported(entries: Sequence[Entry], about: About, form: ExportForm) -> str:
-    """Return the session in the form that was asked for; it ends with a newline."""
+    """Return the session in the given format, ending with a newline."""
     match form:
         case "json":
             return _as_json(entries, about)
@@ -60,7 +60,7 @@ def _as_json(entries: Iterable[Entry], about: About) -> str:
         "model": about.model,
         "messages": messages,
     }
-    # A lone surrogate has no UTF-8 form; as an escape it survives.
+    # A lone surrogate cannot be encoded in UTF-8, so it is written as an escape.
     text = json.dumps(page, ensure_ascii=False, indent=1)
     return (text if text.isascii() or _is_writable(text) else json.dumps(page, indent=1)) + "\n"
 
@@ -106,7 +106,7 @@ def _markdown_block(block: Text | Reasoning | ToolCall | ToolResult | Image) -> 
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Return `text` in a code fence longer than any in it."""
+    """Return `text` in a code fence that is longer than any fence in it."""
     longest = run = 0
     for char in text:
         run = run + 1 if char == "`" else 0
@@ -132,7 +132,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 
 
 def html_page(entries: Iterable[Entry], title: str, subtitle: str) -> str:
-    """Return the page. Whatever was said stands there as text and can do nothing."""
+    """Return the page. All content is escaped text, without active parts."""
     body = "\n".join(_article(entry) for entry in entries)
     return (
         "<!doctype html>\n"
@@ -183,13 +183,13 @@ def _text(text: str) -> str:
 
 
 def save_export(folder: Path, name: str, text: str) -> str:
-    """Write `text` to the file `name`, relative to `folder`; return where it is. A file that exists is not replaced.
+    """Write `text` to the new file `name`, relative to `folder`, and return its path. Existing files are not replaced.
 
-    Raise `ValueError` with one line for a person.
+    Raise `ValueError` with one line for the user.
     """
     try:
         path = folder / Path(name).expanduser()
-        # An export holds all that was said, so it is for its owner only.
+        # Readable by the owner only, because it contains the whole conversation.
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         raise ValueError(f"{name} exists already: name another file.") from None

@@ -1,8 +1,8 @@
-"""The file of one session as its one writer sees it: appended to, never rewritten, never a reason to stop.
+"""The append-only file of one session, for its single writer. A write error never stops the session.
 
-If it cannot be written (a full disk, a read-only home), records wait in memory, in order, with one warning, and go to
-the file as soon as it takes them again. The writer holds an advisory lock on a file beside it, which the system drops
-when the process dies.
+If the file cannot be written (a full disk, a read-only home), records are kept in memory in order, with one warning,
+and written as soon as that is possible again. The writer holds an advisory lock on a second file, which the system
+releases when the process dies.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class RecordFile:
-    """Appends lines. `path` None keeps nothing and says nothing about it.
+    """Appends lines to a file. With `path` None nothing is kept.
 
-    No method raises `OSError` but `open_existing`, which reads.
+    Only `open_existing`, which reads, raises `OSError`.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -44,7 +44,7 @@ class RecordFile:
         return self._path is not None and not self._pending
 
     def reserve(self) -> bool:
-        """Take the lock of a new file; False where the name is in use. The file appears with its first record."""
+        """Lock the name of a new file; return False if it is in use. The file is created with its first record."""
         assert self._path is not None
         try:
             self._take_lock()
@@ -59,10 +59,10 @@ class RecordFile:
         return True
 
     def open_existing(self) -> tuple[Contents, str]:
-        """Take the lock, read what is there, and make the end fit for appending.
+        """Lock and read the file, and repair its end for appending.
 
-        Return what was read and a notice about the end, empty if it was whole. Raise `SessionBusy` if another process
-        writes to it, `OSError` if it cannot be read. Where it cannot be written, later records stay in memory.
+        Return the content, and a notice about the repair, empty if the end was complete. Raise `SessionBusy` if another
+        process writes to it, `OSError` if it cannot be read. If it cannot be written, later records stay in memory.
         """
         assert self._path is not None
         try:
@@ -78,17 +78,17 @@ class RecordFile:
             return contents, "the last record of this session is incomplete and was left out" if contents.torn else ""
 
     def hold(self, line: bytes) -> None:
-        """Add a line that is written together with the next one."""
+        """Buffer a line; it is written together with the next one."""
         if self._path is not None:
             self._pending.append(line)
 
     def append(self, line: bytes) -> None:
-        """Add a line: one write to the file, or to memory while the file takes none."""
+        """Append a line with one write, or keep it in memory while the file cannot be written."""
         self.hold(line)
         self._flush()
 
     def sync(self) -> None:
-        """Wait until every record written so far is on the disk itself."""
+        """Sync all written records to disk."""
         if self._is_failing:
             self._flush()
         if self._handle is None or not self._is_dirty:
@@ -100,12 +100,12 @@ class RecordFile:
             self._warn(error)
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Return what a person should know, each line once."""
+        """Return warnings for the user, each line once."""
         found, self._warnings = tuple(self._warnings), []
         return found
 
     def close(self) -> None:
-        """Sync and let go of the file and its lock. Lines that only were held are dropped with it."""
+        """Sync and close the file, and release its lock. Buffered lines are dropped."""
         self.sync()
         if self._handle is not None:
             os.close(self._handle)
@@ -165,7 +165,7 @@ class RecordFile:
         self._is_dirty = True
 
     def _take_back(self) -> None:
-        """Remove the beginning of a record that did not fit; failing that, keep the next one from joining it."""
+        """Remove a partially written record; if that fails, ensure that the next record starts on a new line."""
         assert self._handle is not None
         try:
             os.ftruncate(self._handle, self._end)
@@ -217,7 +217,7 @@ def _write_all(handle: int, data: bytes) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder for its owner only, and the parents it lacks; parents that exist are left as they are."""
+    """Create a folder, and its missing parents, for the owner only; existing parents are not changed."""
     if not folder.parent.exists():
         make_private(folder.parent)
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -226,7 +226,7 @@ def make_private(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a new name in `folder` last through a power cut, on file systems that can promise it."""
+    """Sync the directory `folder`, so that a new file survives a power failure, if the file system supports it."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -239,19 +239,19 @@ _UNSUPPORTED = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 class Lock:
-    """A lock that is held until `release`. The file is there only while the lock is held, or after a crash."""
+    """A lock that is held until `release`. Its file exists only while it is held, or after a crash."""
 
     def __init__(self, path: Path) -> None:
-        """Take the lock; raise `SessionBusy` if it is taken, `OSError` if its file cannot be made."""
+        """Acquire the lock. Raise `SessionBusy` if it is held, `OSError` if its file cannot be created."""
         self._path = path
         self._handle = self._take()
 
     def release(self) -> None:
-        """Give the lock back; safe to call twice."""
+        """Release the lock. Idempotent."""
         if self._handle is None:
             return
-        # Removed while still held: whoever opened the old file sees, once it has the lock, that it is not the one
-        # the path names, and begins again.
+        # Removed while still locked: a process that has the old file open detects, once it gets the lock, that the
+        # path is no longer that file, and tries again.
         self._path.unlink(missing_ok=True)
         os.close(self._handle)
         self._handle = None

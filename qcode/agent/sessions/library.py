@@ -37,7 +37,7 @@ _DEMO = "demo"
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A session in a list. `updated` is seconds since 1970; `is_open`: it is the one that is open here."""
+    """A session in a list. `updated` is in seconds since 1970. `is_open`: it is the session open here."""
 
     session_id: str
     title: str
@@ -88,22 +88,22 @@ class Library:
 
     @property
     def title(self) -> str:
-        """The title of the open session: the name it was given, else the first words said in it, else empty."""
+        """The title of the open session: its given name, or the first words in it, or empty."""
         session = self._opener.session
         return session.title or first_words(entry.message for entry in self._history())
 
     def sessions(self) -> tuple[SessionInfo, ...]:
-        """Return the sessions of this folder, the most recently written one first. It reads files."""
+        """Return the sessions of this folder, the most recently written one first. Reads files."""
         found = self._known.summaries() if self._known is not None else ()
         return tuple(_info(one, one.session_id == self._opener.session.session_id) for one in found)
 
     def preview(self, session_id: str) -> tuple[Message, ...]:
-        """Return the messages of a session, changing nothing."""
+        """Return the messages of a session without opening it."""
         with _one_line():
             return tuple(entry.message for entry in self._store.load(session_id).history())
 
     def search(self, text: str) -> frozenset[str]:
-        """Return the ids of the sessions that have all words of `text` in their messages or title."""
+        """Return the ids of sessions whose messages or title contain all words of `text`."""
         return self._known.search(text) if self._known is not None else frozenset()
 
     def rename(self, session_id: str, title: str) -> None:
@@ -117,10 +117,10 @@ class Library:
             self._store.rename(session_id, title)
 
     async def make_title(self) -> TurnUsage | None:
-        """Have the small model name the open session, if one is set and the session has no name; try once.
+        """Let the small model name the open session once, if one is configured and the session has no name.
 
-        Return what that used, None if nothing was asked. A model that fails leaves the session as it is, and so does
-        a user who names it meanwhile.
+        Return the usage, None if no request was sent. The title stays unchanged if the model fails, or if the user
+        names the session meanwhile.
         """
         session = self._opener.session
         messages = [entry.message for entry in self._history()] if self._is_to_be_named(session) else []
@@ -137,12 +137,12 @@ class Library:
         return used
 
     def _is_to_be_named(self, session: Session) -> bool:
-        """Whether a name would be kept and seen, and nothing of a run without a network would go to one."""
+        """Return whether the session needs a title: it is kept, and sending its text to the small model is allowed."""
         is_demo = self._opener.model.partition("/")[0] == _DEMO
         return self._known is not None and not is_demo and not session.title and session.session_id not in self._tried
 
     def delete(self, session_id: str) -> None:
-        """Delete a session and the old contents of files that it kept; the open one is refused."""
+        """Delete a session and its stored file contents; the open session is refused."""
         if session_id == self._opener.session.session_id:
             raise ValueError("This session is open here; /clear begins another one first.")
         with _one_line():
@@ -167,7 +167,7 @@ class Library:
         return session.session_id
 
     def export(self, form: ExportForm) -> str:
-        """Return everything that was said in the open session, with the messages that a compaction replaced."""
+        """Return the complete open session, including messages that a compaction replaced."""
         from qcode.agent.sessions.export import About, exported
 
         about = About(self._opener.session.session_id, self.title, self._opener.model)
@@ -204,7 +204,7 @@ def _info(one: SessionSummary, is_open: bool) -> SessionInfo:
 TIMEOUT_S = 30.0
 _PROMPT_CHARS, _ANSWER_CHARS = 2_000, 1_000
 _MOST_TOKENS = 2_000
-"""Room for a model that thinks before it answers; the title itself is a dozen."""
+"""The output cap, with room for reasoning; the title itself has about a dozen tokens."""
 _MOST_READ = 2_000
 _LONGEST, _MOST_WORDS = 60, 10
 _SYSTEM = (
@@ -218,19 +218,19 @@ _DECORATION = " \t#*_`\"'“”‘’«»„"
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """What came of asking. `title` is empty where none came; `usage` is what it used in any case."""
+    """The result of a request for a title. `title` is empty if it failed; `usage` is always set."""
 
     title: str
     usage: Usage
 
 
 def is_worth_a_title(messages: Sequence[Message]) -> bool:
-    """Whether there is something to name: a prompt of the person, and an answer in words."""
+    """Return whether a conversation can be named: it has a prompt of the user and an answer with text."""
     return bool(_said(messages, "user")) and bool(_said(messages, "assistant"))
 
 
 async def ask_for_title(provider: Provider, model: str, limit: int | None, messages: Sequence[Message]) -> Naming:
-    """Ask a model to name a conversation; never raises for a model that fails. `limit` is its output limit."""
+    """Ask a model to name a conversation. Does not raise if the model fails. `limit` is the model's output limit."""
     said = f"<prompt>\n{_said(messages, 'user')[:_PROMPT_CHARS]}\n</prompt>\n"
     said += f"<answer>\n{_said(messages, 'assistant')[:_ANSWER_CHARS]}\n</answer>"
     cap = min(_MOST_TOKENS, limit or _MOST_TOKENS)
@@ -255,7 +255,7 @@ async def ask_for_title(provider: Provider, model: str, limit: int | None, messa
 
 
 def title_of(answer: str) -> str:
-    """Return the name in an answer: one clean line, bounded; empty where it holds something else, such as an essay."""
+    """Return the title in an answer as one clean line of limited length; empty if the answer is not a title."""
     answer = answer.rpartition("</think>")[2]
     line = next((line for line in clean(answer).split("\n") if line.strip(_DECORATION)), "")
     line = _LEAD.sub("", line.strip(_DECORATION), count=1).strip(_DECORATION)
@@ -266,12 +266,12 @@ def title_of(answer: str) -> str:
 
 
 def _merged(old: Usage, new: Usage) -> Usage:
-    """Return counts in which a later report replaced an earlier one, field by field."""
+    """Merge usage field by field; a later report replaces an earlier one."""
     fields = ("input", "output", "cache_read", "cache_write", "reasoning")
     return Usage(*(getattr(old if getattr(new, name) is None else new, name) for name in fields))
 
 
 def _said(messages: Sequence[Message], role: str) -> str:
-    """Return the first words of one side, what was typed of the person's."""
+    """Return the first words of the user's typed texts, or of the model's answers."""
     texts = (typed_text(message) if role == "user" else message.text for message in messages if message.role == role)
     return next((text.strip() for text in texts if text.strip()), "")

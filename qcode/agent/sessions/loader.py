@@ -1,6 +1,6 @@
-"""Turns the records of a file into a conversation that can continue: every call answered, roles in turn.
+"""Converts the records of a file to a conversation that can continue: every call has a result, roles alternate.
 
-Whatever was whole comes back as it was, value for value. Only what a crash or damage left open is filled in.
+Complete records are restored exactly. Only gaps left by a crash or by damage are filled.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ UNFINISHED = (
 
 @dataclass(frozen=True, slots=True)
 class LoadedSession:
-    """A conversation read back. `model` is the last one used; `notices` are lines for a person about the file."""
+    """A loaded conversation. `model` is the last one used; `notices` are lines for the user about the file."""
 
     session_id: str
     entries: tuple[Entry, ...]
@@ -59,12 +59,12 @@ class LoadedSession:
         return tuple(entry.message for entry in self.entries)
 
     def history(self) -> tuple[Entry, ...]:
-        """Return all that was said on the way to where the conversation is, before any compaction."""
+        """Return all messages that led to the current state, without compaction."""
         return assemble(self.line, self.line.history()).entries
 
 
 def rebuild(session_id: str, records: Iterable[JsonObject], skipped: int, notice: str) -> LoadedSession:
-    """Return the conversation that `records` tell. `skipped` lines and `notice` are passed on as notices."""
+    """Build the conversation from `records`. The number of `skipped` lines and `notice` become notices."""
     reader = _Reader(skipped=skipped)
     for record in records:
         reader.add(record)
@@ -175,7 +175,7 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """`misplaced` results answer no call; `unknown_outcomes` are calls that ran and whose result never came."""
+    """Loaded messages. `misplaced` counts results without a call; `unknown_outcomes` are calls without a result."""
 
     entries: tuple[Entry, ...]
     misplaced: int
@@ -183,7 +183,7 @@ class Assembled:
 
 
 def assemble(line: Line, numbers: Iterable[int]) -> Assembled:
-    """Return these messages of `line` as a history that strict servers accept."""
+    """Return these messages of `line` as a history that all providers accept."""
     builder = _Builder()
     for number in numbers:
         stored = line.stored.get(number)
@@ -213,7 +213,7 @@ class _Builder:
             return
         last = self.entries[-1] if self.entries else None
         if last is not None and last.message.role == "user":
-            # Where a turn ended before its reply, the next prompt joins the one that was never answered.
+            # If a turn ended before its reply, the next prompt is merged with the unanswered one.
             joined = Message("user", last.message.blocks + entry.message.blocks)
             note = "\n".join(one for one in (last.note, entry.note) if one)
             numbers = last.numbers + entry.numbers
@@ -224,19 +224,19 @@ class _Builder:
     def _assistant(self, stored: Stored) -> None:
         self.close_calls()
         last = self.entries[-1] if self.entries else None
-        # After a pause the provider is sent its own words back: the next message is the rest of the same reply.
+        # After a pause the next assistant message is the rest of the same reply.
         if last is None or (last.message.role == "assistant" and not _is_paused(last)):
             self.entries.append(Entry(user(LOST), is_filled_in=True))
         self.entries.append(stored.entry)
         self.open_calls, self.asked = stored.entry.message.calls, stored
 
     def close_calls(self) -> None:
-        """Answer calls whose results never came, where the next message does not."""
+        """Add results for calls that the next message does not answer."""
         if self.open_calls:
             self.entries.append(Entry(self._answered(Message("user", ())), is_filled_in=True))
 
     def _answered(self, message: Message) -> Message:
-        """Give `message` exactly one result for each open call; unchanged where it has them already."""
+        """Return `message` with exactly one result for each open call."""
         calls, self.open_calls = self.open_calls, ()
         given = [block for block in message.blocks if isinstance(block, ToolResult)]
         if sorted(call.call_id for call in calls) == sorted(result.call_id for result in given):
@@ -245,7 +245,7 @@ class _Builder:
         for call in calls:
             at = next((at for at, result in enumerate(given) if result.call_id == call.call_id), None)
             results.append(self._outcome(call) if at is None else given.pop(at))
-        # A result that answers no call would make a strict server refuse the whole history.
+        # A strict server would reject a history with a result that belongs to no call.
         self.misplaced += len(given)
         return Message("user", (*results, *(one for one in message.blocks if not isinstance(one, ToolResult))))
 
@@ -262,7 +262,7 @@ class _Builder:
 
 
 def _begun(inner: Inner) -> str:
-    """Say which calls of a sub-agent had begun when it was interrupted."""
+    """Return a line about the calls of a sub-agent that had started when it was interrupted."""
     calls = [f"- {call.name} {_shortened(call.arguments)}" for call in inner.begun]
     left_out = [f"- and {len(calls) - _SHOWN_CALLS} before these"] if len(calls) > _SHOWN_CALLS else []
     return "\n".join(["\nIts sub-agent had begun:", *left_out, *calls[-_SHOWN_CALLS:]]) if calls else ""

@@ -1,8 +1,8 @@
-"""Messages, attempts and the records of a history as JSON and back, and records as lines of bytes.
+"""Converts messages, attempts and history records to JSON and back, and records to lines of bytes.
 
-Reading is strict: a value of another shape raises `ValueError`, and nothing is guessed. A line is one JSON object
-and ends with a newline; nothing else in it can be taken for the end of a line, whatever reads it: control
-characters, U+0085, U+2028 and U+2029 are written as escapes.
+Parsing is strict: a value of a wrong shape raises `ValueError`. A line is one JSON object followed by a newline. No
+other character in it can be taken for a line end by any reader: control characters, U+0085, U+2028 and U+2029 are
+escaped.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from qcode.text.json import Json, JsonObject, parse_object
 from qcode.values import dataclass
 
 VERSION = 1
-"""Of the format of a session file."""
+"""The version of the session file format."""
 
 _T = TypeVar("_T", str, int, bool, list[Json], JsonObject)
 
@@ -97,7 +97,7 @@ def attempt_to_json(attempt: AttemptRecord) -> JsonObject:
 
 
 def attempts_from_json(value: Json) -> tuple[AttemptRecord, ...]:
-    """Return the attempts that can be read. They are figures beside a message and never cost the message itself."""
+    """Return the valid attempts. Invalid ones are skipped, because they must not make the message unreadable."""
     found = []
     for one in value if isinstance(value, list) else ():
         with suppress(ValueError):
@@ -188,7 +188,7 @@ def _object(value: Json) -> JsonObject:
 
 
 def is_a_prompt(message: Message) -> bool:
-    """Say whether a message can be what a person sent: it is theirs and answers no call."""
+    """Return whether a message can be a prompt: a user message without tool results."""
     return message.role == "user" and not any(isinstance(block, ToolResult) for block in message.blocks)
 
 
@@ -206,7 +206,7 @@ def stored_to_json(number: int, stored: Stored) -> JsonObject:
 
 
 def stored_from(record: JsonObject, next_number: int) -> tuple[int, Stored]:
-    """Return a message and its number; messages of a file without numbers are counted."""
+    """Return a message and its number; if the file has no numbers, messages are counted."""
     number = whole(record, "n", next_number)
     message = message_from_json(record)
     attempts = attempts_from_json(record.get("attempts"))
@@ -215,7 +215,7 @@ def stored_from(record: JsonObject, next_number: int) -> tuple[int, Stored]:
 
 
 def new_messages_from(record: JsonObject) -> list[tuple[int, Stored]]:
-    """Return what a compaction put in the place of older messages."""
+    """Return the messages with which a compaction replaced older ones."""
     found = []
     for one in _list(record, "new"):
         number, stored = stored_from(_record_object(one), -1)
@@ -360,15 +360,15 @@ def to_line(record: JsonObject) -> bytes:
     try:
         return text.encode() + b"\n"
     except UnicodeEncodeError:
-        # A lone surrogate has no UTF-8 form; as an escape it survives.
+        # A lone surrogate cannot be encoded in UTF-8, so it is written as an escape.
         return json.dumps(record, separators=(",", ":")).encode() + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a file holds. `end` is how many bytes are whole lines, `torn` what follows them.
+    """The content of a file. `end` is the number of bytes in complete lines, `torn` is the rest.
 
-    `is_unended`: the last record is whole and lacks only its newline. `skipped` counts the lines that are no record.
+    `is_unended`: the last record is complete except for its newline. `skipped` counts invalid lines.
     """
 
     records: tuple[JsonObject, ...]
@@ -379,7 +379,7 @@ class Contents:
 
 
 def read_records(data: bytes) -> Contents:
-    """Read every record there is. A proper beginning of a record is never itself a record, so none is misread."""
+    """Parse all records. A truncated record is never a valid record, so none is misread."""
     *lines, tail = data.split(b"\n")
     found = [_record(line) for line in lines if line]
     last = _record(tail) if tail else None

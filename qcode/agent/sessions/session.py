@@ -1,7 +1,7 @@
-"""One open session: what a conversation tells its file, in the words of the conversation.
+"""One open session: the interface through which a conversation writes to its file.
 
-No method raises for a disk that fails; `take_warnings` gives the lines for the user. A change of a file may be told
-from a thread while the conversation continues.
+No method raises for a disk error; `take_warnings` returns lines for the user. A file change may be recorded from a
+thread while the conversation continues.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from qcode.text.json import Json, JsonObject, parse_object
 class Session:
     """A session that can be appended to. It holds the lock of its file until `close`.
 
-    `redact` takes secrets out of every text before it is written; what the conversation holds stays as it is. `line` is
-    what happened so far and is kept up to date here. `blobs` is the folder for contents of changed files, None where
-    nothing is to be kept on disk.
+    `redact` removes secrets from every text before it is written; the conversation itself is not changed. `line` is the
+    history so far and is updated here. `blobs` is the folder for the contents of changed files, None if nothing is kept
+    on disk.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Session:
 
     @property
     def is_saved(self) -> bool:
-        """Whether everything so far is in the file."""
+        """Whether all records so far are in the file."""
         return self._file.is_saved
 
     def begin(self, *, model: str, cwd: str, root: str, forked_from: str = "") -> None:
-        """Set the header down; it is written together with the first record after it."""
+        """Buffer the header; it is written with the first record."""
         header: JsonObject = {
             "kind": "session",
             "version": VERSION,
@@ -81,9 +81,9 @@ class Session:
     def append(
         self, message: Message, attempts: Iterable[AttemptRecord] = (), note: str = "", *, is_own: bool | None = None
     ) -> int:
-        """Write a committed message, with the attempts it was assembled from and a note for people; return its number.
+        """Write a committed message, with its attempts and a note for the user; return its number.
 
-        `is_own`: a person began a turn with it; None: so where it can be.
+        `is_own`: it is the prompt that started a turn; None: decide by its content.
         """
         with self._lock:
             number = self.line.next_number
@@ -97,7 +97,7 @@ class Session:
         self.append(entry.message, entry.attempts, entry.note)
 
     def compact(self, parts: Sequence[tuple[int, ...] | Message]) -> list[tuple[int, ...]]:
-        """Let the conversation go on with these messages: old ones by their numbers, and new ones in their place.
+        """Replace the conversation by these parts: old messages by their numbers, and new messages.
 
         Return the numbers of each part.
         """
@@ -120,7 +120,7 @@ class Session:
             return numbers
 
     def entries(self) -> tuple[Entry, ...]:
-        """Return the messages the conversation now consists of, as they would be read back."""
+        """Return the messages of the current conversation, as they would be loaded."""
         with self._lock:
             if not self.line.stored:
                 return ()
@@ -129,7 +129,7 @@ class Session:
             return assemble(self.line, self.line.point.numbers).entries
 
     def record_change(self, change: Change) -> int:
-        """Write that a file is about to be changed; return the position for `void`."""
+        """Record that a file is about to be changed; return the position for `void`."""
         with self._lock:
             at = self.line.next_change
             self._write({"kind": "change", "at": self._now(), **change_to_json(at, change)})
@@ -137,48 +137,48 @@ class Session:
             return at
 
     def void(self, at: int) -> None:
-        """Write that a change came to nothing."""
+        """Record that a change did not happen."""
         with self._lock:
             self._write({"kind": "void", "change": at})
             self.line.void(at)
 
     def move(self, move: Move) -> None:
-        """Write that the conversation goes where `move` leads, and wait until that is on the disk."""
+        """Record a move to another state of the conversation, and sync it to disk."""
         with self._lock:
             self._write({"kind": "move", "at": self._now(), **move_to_json(move)})
             self.line.move(move)
             self._file.sync()
 
     def finish(self, move_id: int) -> None:
-        """Write that every file of a move is where it should be."""
+        """Record that all files of a move are restored."""
         with self._lock:
             self._write({"kind": "moved", "move": move_id})
             self.line.finish(move_id)
             self._file.sync()
 
     def intend(self, call: ToolCall) -> None:
-        """Write that `call` is about to run. Call `sync` before it does."""
+        """Record that `call` is about to run. Call `sync` before it runs."""
         clean = self._clean_call(call)
         record: JsonObject = {"kind": "intent", "at": self._now(), "call_id": call.call_id}
         self._write({**record, "name": clean.name, "arguments": clean.arguments})
 
     def record_result(self, result: ToolResult) -> None:
-        """Write the result of a call whose step still has calls to run, so that a crash does not lose it.
+        """Record the result of a call while other calls of the step still run, so that a crash does not lose it.
 
-        The message that carries all results of the step is appended as well and replaces this on reading.
+        The message with all results of the step is appended later, and replaces this record when the file is loaded.
         """
         block = block_to_json(self._clean_block(result))
         self._write({"kind": "result", "at": self._now(), **block})
 
     def append_inner(self, call_id: str, message: Message, attempts: Iterable[AttemptRecord] = ()) -> None:
-        """Write a message of the sub-agent that the call started; it is no message of the conversation."""
+        """Record a message of the sub-agent started by `call_id`; it is not part of the conversation."""
         with self._lock:
             inner = InnerMessage(self._clean(message), tuple(attempts))
             self._write({"kind": "agent", "at": self._now(), **inner_to_json(call_id, inner)})
             self.line.add_inner(call_id, InnerMessage(message, inner.attempts))
 
     def intend_inner(self, call_id: str, call: ToolCall) -> None:
-        """Write that a call of the sub-agent that `call_id` started is about to run. Call `sync` before it does."""
+        """Record that a call of the sub-agent started by `call_id` is about to run. Call `sync` before it runs."""
         self._write({"kind": "agent", "at": self._now(), "call_id": call_id, "intent": call.call_id})
         self.line.intend_inner(call_id, call.call_id)
 
@@ -190,17 +190,17 @@ class Session:
         self._write({"kind": "title", "at": self._now(), "title": self._redact(title)})
 
     def note(self, text: str) -> None:
-        """Write a mark for people that belongs to the last message, such as that it was cut or cancelled."""
+        """Record a note for the user about the last message, such as that it was truncated or cancelled."""
         self._write({"kind": "note", "at": self._now(), "text": self._redact(text)})
 
     def copy(self, records: Iterable[JsonObject]) -> None:
-        """Write records of another session, all but what says which one it is."""
+        """Append the records of another session, except for its header."""
         for record in records:
             if record.get("kind") != "session":
                 self._write(record)
 
     def sync(self) -> None:
-        """Return once everything written is on the disk: before a tool runs and when a turn ends. It may block."""
+        """Sync everything to disk: before a tool runs, and at the end of a turn. May block."""
         with self._lock:
             self._file.sync()
 
@@ -209,7 +209,7 @@ class Session:
         return self._file.take_warnings()
 
     def close(self) -> None:
-        """Sync, and let others write to this session."""
+        """Sync, and release the lock of the session."""
         self._file.close()
 
     def _now(self) -> str:
@@ -238,7 +238,7 @@ class Session:
                 return block
 
     def _clean_call(self, call: ToolCall) -> ToolCall:
-        """Redact arguments so that they stay JSON: as text where that works, else value by value."""
+        """Redact arguments so that they stay valid JSON: as text if possible, otherwise value by value."""
         text = self._redact(call.arguments)
         found = parse_object(call.arguments)
         if text != call.arguments and found is not None and parse_object(text) is None:

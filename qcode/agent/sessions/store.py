@@ -1,8 +1,8 @@
-"""All sessions of one project: begins, finds, resumes, copies, lists and deletes them; names and summaries.
+"""All sessions of one project: create, find, resume, copy, list and delete them; names and summaries.
 
-They lie in `STATE/sessions/PROJECT/ID.jsonl`, with `ID.lock` beside one that is open and `ID.corrupt` beside one that
-lost the end of a record, and `ID.files` with the contents of files it changed. The files are the truth; there is
-nothing to rebuild. A summary is read without building the conversation.
+They are stored in `STATE/sessions/PROJECT/ID.jsonl`, with `ID.lock` for an open session, `ID.corrupt` for the truncated
+end of a damaged one, and `ID.files` for the contents of changed files. There is no index to rebuild. A summary is read
+without building the conversation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def new_session_id(now: datetime) -> str:
 
 
 def project_folder_name(project_root: Path) -> str:
-    """Return a readable name that only this folder has: the end of its path and a hash of where it really is."""
+    """Return a readable unique name for a folder: the end of its path, and a hash of its real path."""
     real = project_root.resolve()
     slug = re.sub(r"[^A-Za-z0-9]+", "-", str(real)).strip("-")[-_SLUG_LENGTH:].strip("-") or "root"
     return f"{slug}-{hashlib.sha256(bytes(real)).hexdigest()[:10]}"
@@ -59,7 +59,7 @@ def _as_it_is(text: str) -> str:
 class SessionStore:
     """The sessions of the project at `project_root`, kept under `state_dir`.
 
-    `clock` returns an aware time, `new_id` an id for a session that begins then, `redact` a text without secrets.
+    `clock` returns a time with a zone, `new_id` an id for a session that starts then, `redact` a text without secrets.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class SessionStore:
         self._redact = redact
 
     def create(self, model: str, cwd: Path, *, is_kept: bool = True, forked_from: str = "") -> Session:
-        """Begin a session. Its file appears with its first record; with `is_kept` False there never is one."""
+        """Create a session. Its file is created with its first record; with `is_kept` False there is no file."""
         for _ in range(_TRIES):
             session_id = self._new_id(self._clock())
             file = RecordFile(self._path(session_id) if is_kept else None)
@@ -93,7 +93,7 @@ class SessionStore:
         return session
 
     def find(self, text: str) -> str:
-        """Return the id that `text` is, or the only one that begins with it; raise `SessionNotFound` otherwise."""
+        """Return the id equal to `text`, or the only one that starts with it. Raise `SessionNotFound` otherwise."""
         known = self.ids()
         if text in known:
             return text
@@ -103,7 +103,7 @@ class SessionStore:
         raise SessionNotFound(_not_found(text, matches, known))
 
     def ids(self) -> tuple[str, ...]:
-        """Return every id, the one written to last first."""
+        """Return all ids, the most recently written one first."""
         found = []
         for file in self.folder.glob("*.jsonl"):
             with suppress(OSError):
@@ -111,20 +111,20 @@ class SessionStore:
         return tuple(session_id for _, session_id in sorted(found, reverse=True))
 
     def latest(self) -> str | None:
-        """Return the id of the session that was written to last."""
+        """Return the id of the most recently written session."""
         return next(iter(self.ids()), None)
 
     def load(self, text: str) -> LoadedSession:
-        """Read a session by id or unique prefix, also while another process writes to it. Changes nothing."""
+        """Load a session by id or unique prefix, even while another process writes to it. Read-only."""
         session_id = self.find(text)
         contents = read_records(self._read(session_id))
         notice = "the last record of this session is incomplete and was left out" if contents.torn else ""
         return _rebuild(session_id, contents.records, contents.skipped, notice)
 
     def resume(self, text: str) -> tuple[Session, LoadedSession]:
-        """Open a session to go on with it. Raise `SessionNotFound`, `SessionBusy`, or `SessionError` if unreadable.
+        """Open a session to continue it. Raise `SessionNotFound`, `SessionBusy`, or `SessionError` if unreadable.
 
-        What a crash left open is answered in the file as well, so that the next reading gives the same messages.
+        Results for calls that a crash left open are also written to the file, so that loading it is reproducible.
         """
         session_id = self.find(text)
         file = RecordFile(self._path(session_id))
@@ -145,7 +145,7 @@ class SessionStore:
         return session, loaded
 
     def fork(self, text: str, *, cwd: Path) -> tuple[Session, LoadedSession]:
-        """Begin a copy of a session, which may be open elsewhere, and leave that one alone."""
+        """Create a copy of a session, which may be open elsewhere and is not changed."""
         session_id = self.find(text)
         contents = read_records(self._read(session_id))
         loaded = _rebuild(session_id, contents.records, contents.skipped, "")
@@ -158,18 +158,18 @@ class SessionStore:
         return session, loaded
 
     def rename(self, text: str, title: str) -> None:
-        """Give a session a title; raise `SessionBusy` while it is open anywhere."""
+        """Set the title of a session. Raise `SessionBusy` if it is open anywhere."""
         session, _ = self.resume(text)
         session.set_title(title)
         session.close()
 
     def search(self, text: str) -> frozenset[str]:
-        """Return the ids of the sessions in which all words of `text` stand, whatever their case."""
+        """Return the ids of the sessions that contain all words of `text`, ignoring case."""
         words = text.casefold().split()
         return frozenset(one for one in self.ids() if mentions(self._path(one), words))
 
     def prune(self, older_than: datetime, keep: Collection[str] = ()) -> int:
-        """Remove the sessions that nobody wrote to since; return how many. Those that are open stay."""
+        """Remove sessions last written before `older_than`, except open ones; return how many."""
         count = 0
         for session_id in self.ids():
             with suppress(OSError, SessionError):
@@ -180,12 +180,12 @@ class SessionStore:
         return count
 
     def summaries(self) -> tuple[SessionSummary, ...]:
-        """Return what a list of sessions shows, the one written to last first; unreadable files are left out."""
+        """Return the summaries of all sessions, the most recently written one first; unreadable files are skipped."""
         found = (summarize(self._path(session_id)) for session_id in self.ids())
         return tuple(one for one in found if one is not None)
 
     def delete(self, text: str) -> str:
-        """Remove a session for good and return its id; raise `SessionBusy` while it is open anywhere."""
+        """Delete a session and return its id. Raise `SessionBusy` if it is open anywhere."""
         session_id = self.find(text)
         path = self._path(session_id)
         file = RecordFile(path)
@@ -207,7 +207,7 @@ class SessionStore:
         return self.folder / f"{session_id}.files"
 
     def _copy_blobs(self, session_id: str, copy_id: str) -> None:
-        """Give the copy the contents of changed files; one that cannot be copied can just not be put back there."""
+        """Copy the contents of changed files; one that cannot be copied can only not be restored in the copy."""
         source, target = self._blobs(session_id), self._blobs(copy_id)
         with suppress(OSError):
             blobs = list(source.iterdir())
@@ -227,7 +227,7 @@ class SessionStore:
 
 
 def _rebuild(session_id: str, records: Iterable[JsonObject], skipped: int, notice: str) -> LoadedSession:
-    from qcode.agent.sessions.loader import rebuild  # loads with the first session that is read back
+    from qcode.agent.sessions.loader import rebuild  # imported with the first session that is loaded
 
     return rebuild(session_id, records, skipped, notice)
 
@@ -252,7 +252,7 @@ _TITLE = b'{"kind":"title"'
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """`title` is the one that was given, else the first words of the person. `messages` counts stored messages."""
+    """A session in a list. `title` is its given title, or the first words of the user. `messages` is their number."""
 
     session_id: str
     title: str
@@ -287,7 +287,7 @@ def summarize(path: Path) -> SessionSummary | None:
 
 
 def first_words(messages: Iterable[Message]) -> str:
-    """Return the first words a person said in these messages, empty where there are none."""
+    """Return the first words of the user in these messages, empty if there are none."""
     for message in messages:
         words = " ".join(typed_text(message).split())
         if message.role == "user" and words:
@@ -296,7 +296,7 @@ def first_words(messages: Iterable[Message]) -> str:
 
 
 def mentions(path: Path, words: Sequence[str]) -> bool:
-    """Return whether each of `words`, casefolded, stands in what was said in a session or in its title."""
+    """Return whether each of the casefolded `words` occurs in the messages or the title of a session."""
     missing = set(words)
     try:
         with path.open("rb") as stream:

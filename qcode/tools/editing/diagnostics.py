@@ -158,7 +158,7 @@ class Diagnostics:
             "required": [],
             "additionalProperties": False,
         },
-        can_go_on=True,
+        is_backgroundable=True,
         safety=Runs(),
     )
 

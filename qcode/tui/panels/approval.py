@@ -187,7 +187,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """What can be chosen now, in order."""
+        """The options of the approval that is shown, in order."""
         return self._form.options
 
     @property
@@ -239,7 +239,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         elif option is not None:
             self._choose(option)
         else:
-            # Somebody is typing, and takes this for the prompt: the rest of the words must not answer.
+            # The user is typing and takes this for the prompt: the rest of the words must not decide.
             self._quiet_until = self._clock() + GUARD_SECONDS
 
     @on(Input.Submitted)

@@ -1,6 +1,6 @@
 """Tool servers in the app: their changes become notices, their pending approvals questions above the prompt.
 
-Each question is asked once; `/mcp` asks again after it was put off. Nothing is decided here.
+Each approval is asked for once; `/mcp` asks again after it was put off. Nothing is decided here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONGEST_LOG = 12
 
 
 class ServerWatch:
-    """Shows the servers of one app. `refresh` is called in the app after each change."""
+    """The tool servers of one app. `refresh` is called in the app after each change."""
 
     def __init__(self, servers: Servers | None, widgets: Widgets, turns: Turns) -> None:
         self._servers = servers
@@ -38,7 +38,7 @@ class ServerWatch:
         return self._servers.statuses() if self._servers is not None else ()
 
     def refresh(self) -> None:
-        """Show what is new, ask what is new, and take back what nobody asks any more."""
+        """Show new notices, ask for new approvals, and withdraw those that are settled."""
         if self._servers is None:
             return
         for notice in self._servers.take_notices():
@@ -60,7 +60,7 @@ class ServerWatch:
         return True
 
     def put_off(self) -> bool:
-        """Take the question that is shown away without an answer; return whether there was one of ours."""
+        """Withdraw the approval that is shown, undecided; return whether it was about a server."""
         shown = self._widgets.approval.request
         if not isinstance(shown, ServerApproval):
             return False
@@ -69,7 +69,7 @@ class ServerWatch:
         return True
 
     def ask_again(self) -> None:
-        """Put every question that is open, those that were refused or put off too."""
+        """Ask for every open approval, also those that were denied or put off."""
         if self._servers is None:
             return
         for status in self.statuses:
@@ -84,7 +84,7 @@ class ServerWatch:
 
 
 def listing(statuses: tuple[ServerStatus, ...]) -> str:
-    """Return the servers for a person, cleaned."""
+    """Return the list of the servers for the user, cleaned."""
     if not statuses:
         return HOW_TO
     rows = [line for status in statuses for line in _lines(status)]

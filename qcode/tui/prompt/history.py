@@ -7,12 +7,13 @@ written, only the history of other sessions is lost.
 from __future__ import annotations
 
 import json
-import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from textual.content import Content
 from textual.widgets import Static
 
+from qcode.config import state_file
 from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:
@@ -80,26 +81,18 @@ class PromptHistory:
         """Append one entry; the first failure turns the file off for this run (`is_kept`)."""
         if self._path is None or not self.is_kept or len(text) > _MAX_PROMPT:
             return
-        line = json.dumps({"text": text, "folder": self._folder}).encode("ascii") + b"\n"
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            try:
-                os.write(descriptor, line)
-            finally:
-                os.close(descriptor)
+            state_file.append(self._path, json.dumps({"text": text, "folder": self._folder}).encode("ascii") + b"\n")
         except OSError:
             self.is_kept = False
 
 
 def _read_history(path: Path, folder: str) -> list[str]:
     """Return the newest entries, those of `folder` last; lines that are no entry (a torn one, say) are left out."""
-    try:
-        lines = path.read_bytes().splitlines(keepends=True)
-    except OSError:
-        return []
+    lines = state_file.read(path).splitlines(keepends=True)
     if len(lines) > 2 * _MAX_PROMPTS:
-        _shorten(path, lines[-_MAX_PROMPTS:])
+        with suppress(OSError):  # it stays as long as it is
+            state_file.replace(path, b"".join(lines[-_MAX_PROMPTS:]))
     found = sorted(_entries(lines[-_MAX_PROMPTS:]), key=lambda entry: entry[1] == folder)
     latest = dict.fromkeys(text for text, _ in reversed(found))
     return list(reversed(latest))
@@ -115,18 +108,6 @@ def _entries(lines: list[bytes]) -> Iterator[tuple[str, str]]:
         text, folder = (value.get("text"), value.get("folder")) if isinstance(value, dict) else (value, "")
         if isinstance(text, str) and text:
             yield text, folder if isinstance(folder, str) else ""
-
-
-def _shorten(path: Path, lines: list[bytes]) -> None:
-    """Replace the file by its newest lines; where that fails it stays as it is."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.writelines(lines)
-        fresh.replace(path)
-    except OSError:
-        fresh.unlink(missing_ok=True)
 
 
 class HistorySearch(Static):

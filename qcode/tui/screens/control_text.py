@@ -13,8 +13,8 @@ from qcode.agent.context.memory import Memory, MemoryFile
 from qcode.agent.offered_tools import OfferedTool
 from qcode.agent.permissions import (
     TRIED_KINDS,
+    CallRecord,
     Decided,
-    Decision,
     Permissions,
     RuleEffect,
     RuleInForce,
@@ -46,12 +46,12 @@ def rule_line(rule: RuleInForce) -> str:
     return visible(f"{rule.effect} {rule.text}")
 
 
-def decided_words(decision: Decision) -> str:
+def decided_words(decision: CallRecord) -> str:
     """Return what was decided, `ran without asking` in short."""
     return _DECIDED[decision.decided]
 
 
-def called(decision: Decision, limit: int = 200) -> str:
+def called(decision: CallRecord, limit: int = 200) -> str:
     """Return the call in at most `limit` characters, with nothing in it invisible."""
     return cut(f"{visible(decision.call.name)} {main_argument(decision.call, limit)}".strip(), limit)
 
@@ -60,7 +60,7 @@ def clock_text(at: float) -> str:
     return f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"
 
 
-def decision_text(decision: Decision) -> str:
+def decision_text(decision: CallRecord) -> str:
     """Return a decision whole: what, when, why, and which rule."""
     said = {"ran": "ran without asking", "denied": "denied by you"}.get(decision.decided, decided_words(decision))
     reason = f": {visible(decision.reason)}" if decision.reason else ""

@@ -15,6 +15,7 @@ from qcode.protocol.messages import ToolCall
 from qcode.text.clean import shown_line
 from qcode.text.json import Json, parse_object
 from qcode.text.numbers import duration_text
+from qcode.tools.dialog import EXIT_PLAN_MODE
 from qcode.tui.transcript.diff import Row, parse_diff, render_diff
 from qcode.tui.transcript.entries import Foldable
 from qcode.tui.transcript.line import Line, Span, crop, ink, keep_tabs, prefix, spread, tidy, wrap
@@ -265,7 +266,6 @@ def _cropped(line: Line, width: int) -> Line:
     return Line((*spans, ("…", line.spans[-1][1] if line.spans else ink())), line.lead, line.joint)
 
 
-EXIT_PLAN_MODE = "exit_plan_mode"
 _MAIN_ARGUMENTS = ("command", "path", "file_path", "pattern", "query", "url", "name")
 
 

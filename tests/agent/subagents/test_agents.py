@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.options import Options
-from qcode.protocol.approvals import Allow, ApprovalMode, CallApproval, Deny, ToolApproval
+from qcode.protocol.approvals import AcceptPlan, Allow, ApprovalMode, CallApproval, Deny, ToolApproval
 from qcode.protocol.errors import ErrorKind
-from qcode.protocol.events import AgentEvent, ApprovalRequested, ReplyFinished, ToolStarted, UsageUpdated
+from qcode.protocol.events import AgentEvent, ApprovalRequested, Notice, ReplyFinished, ToolStarted, UsageUpdated
 from qcode.protocol.messages import ToolResult, user
 from qcode.protocol.reply import Limit, Outcome, UsageReported
 from qcode.protocol.usage import Usage
@@ -158,6 +158,14 @@ def test_its_question_says_who_asks_and_always_holds_for_the_conversation(tmp_pa
     assert (approval.agent, approval.id) == ("do do", "agent_0/call_1")
     assert [finished.state for finished in inner_results(events)] == ["done", "done"]
     assert results(events)[-1].state == "done"
+
+
+def test_a_decision_that_is_none_about_a_call_denies_it_inside_too_and_the_user_is_told(tmp_path: Path) -> None:
+    one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
+    events = one.run(one.answering(AcceptPlan(), []))
+    assert [finished.state for finished in inner_results(events)] == ["denied"]
+    told = [event.text for event in events if isinstance(event, Notice)]
+    assert told == ["AcceptPlan does not decide a ToolApproval; it was denied."]
 
 
 def test_a_denial_inside_is_one_of_the_turn(tmp_path: Path) -> None:

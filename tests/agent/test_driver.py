@@ -1,0 +1,91 @@
+"""What the driver does with `StopRequest`: the stream is closed, and nothing it still gives reaches the turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from qcode.engine.caps import OutputSettings
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.events import TurnEnded, TurnEvent
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.reply import (
+    Outcome,
+    ReplyEnded,
+    ReplyEvent,
+    ReplyStarted,
+    StopReason,
+    TextDelta,
+    ToolArgsDelta,
+    ToolCallStarted,
+)
+from tests.fakes.conversation import Model, ended, stage
+
+LINE = "This sentence is said again and again, all over, and the end is never near.\n"
+CUT: list[ReplyEvent] = [
+    ToolCallStarted(0, "c1", "write"),
+    ToolArgsDelta(0, '{"path": "a", "content": "'),
+    ReplyEnded(StopReason.MAX_TOKENS, "length"),
+]
+ANSWER: list[ReplyEvent] = [TextDelta(0, "In pieces, then."), ReplyEnded(StopReason.END_TURN, "stop")]
+
+
+class Endless:
+    """Says the same line for ever in its `endless` request, and breaks when it is closed. Owns no connection."""
+
+    name = host = "endless"
+
+    def __init__(self, *replies: list[ReplyEvent] | None) -> None:
+        self._replies = list(replies)
+        self.sent = 0
+        self.closed = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        self.sent += 1
+        yield ReplyStarted("m", "r")
+        reply = self._replies.pop(0)
+        for event in reply or ():
+            yield event
+        try:
+            while reply is None:
+                yield TextDelta(0, LINE)
+        finally:
+            if reply is None:
+                self.closed += 1
+                raise ProviderError(ErrorKind.CONNECTION, "closed while it was read")
+
+    async def model_names(self) -> tuple[str, ...]:
+        return ()
+
+    async def close(self) -> None:
+        return
+
+
+def play(base: Path, provider: Endless, output: OutputSettings) -> TurnEnded:
+    it = stage(base, provider, Model(output=output))
+
+    async def run() -> list[TurnEvent]:
+        async with asyncio.timeout(20):
+            events = await it.play("go")
+        await it.conversation.close()
+        return events
+
+    return ended(asyncio.run(run()))
+
+
+def test_a_reply_that_repeats_without_end_ends(tmp_path: Path) -> None:
+    provider = Endless(None)
+    end = play(tmp_path, provider, OutputSettings())
+    assert end.outcome is Outcome.ERROR
+    assert end.text.startswith(LINE * 39)
+    assert (provider.sent, provider.closed) == (1, 1)
+
+
+def test_late_events_of_a_stopped_stream_never_reach_the_next_reply(tmp_path: Path) -> None:
+    provider = Endless(CUT, None, ANSWER)
+    end = play(tmp_path, provider, OutputSettings(override=500, tool_call_repair="resume"))
+    assert end.text == "In pieces, then."
+    assert end.outcome is Outcome.END_TURN
+    assert (provider.sent, provider.closed) == (3, 1)
+    assert end.api_calls.retries == 0
