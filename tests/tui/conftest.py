@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from textual.app import active_app
+from textual._context import active_app
 from textual.screen import Screen
 
 TICK_S = 0.001
