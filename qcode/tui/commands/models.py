@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from qcode.agent.models.offered import ModelsService
 from qcode.protocol.events import Level
 from qcode.protocol.model import EFFORTS, Effort
-from qcode.tui.commands.command import Command, CommandHost, nearest
+from qcode.text.match import nearest
+from qcode.tui.commands.command import Command, CommandHost
 
 if TYPE_CHECKING:
     from qcode.agent.conversation import Conversation
