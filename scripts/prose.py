@@ -30,6 +30,7 @@ MIN_WORDS = 1_000
 LAYOUT = ("line too long", "table without a header")
 
 Kind: TypeAlias = Literal["docstring", "comment", "message", "page"]
+KINDS: tuple[Kind, ...] = ("docstring", "comment", "message", "page")
 
 _START = r"(?:^|(?<=[.!?] )|(?<=[.!?]\n)|(?<=^\| ))"
 """The start of a sentence; `{start}` in a pattern of `prose.toml`."""
@@ -58,7 +59,7 @@ class Ban:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A banned pattern in a passage. `excerpt` is the line that holds it."""
+    """A banned pattern in a passage. `excerpt` is the text around it."""
 
     path: str
     line: int
@@ -87,9 +88,10 @@ class Exemption:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """`prose.toml`: the paths that must pass, the bans, and the exceptions."""
+    """`prose.toml`: the paths that must pass, those of which only docstrings and comments must, bans and exceptions."""
 
     swept: tuple[str, ...]
+    swept_docstrings: tuple[str, ...]
     bans: tuple[Ban, ...]
     allowed: tuple[Exemption, ...]
 
@@ -166,7 +168,8 @@ def findings(passage: Passage, bans: Sequence[Ban]) -> list[Finding]:
     for ban in bans:
         for match in ban.pattern.finditer(passage.text):
             before = passage.text[: match.start()].count("\n")
-            excerpt = passage.text.splitlines()[before].strip()
+            start = max(match.start() - 60, 0)
+            excerpt = " ".join(passage.text[start : match.end() + 60].split())
             found.append(Finding(passage.path, passage.line + before, ban.name, excerpt, ban.instead))
     return found
 
@@ -213,13 +216,14 @@ def rooms() -> list[str]:
     return [*inside, "qcode", "scripts", "tests"]
 
 
-def check(names: Sequence[str], config: Config) -> list[str]:
+def check(names: Sequence[str], config: Config, kinds: Sequence[Kind] = KINDS) -> list[str]:
     """Return a line for each finding that is not allowed, and for each exemption that is no longer needed."""
     paths = files(names)
-    found = [one for path in paths for passage in passages(path) for one in findings(passage, config.bans)]
+    read = (passage for path in paths for passage in passages(path) if passage.kind in kinds)
+    found = [one for passage in read for one in findings(passage, config.bans)]
     pages = [path for path in paths if path.suffix == ".md" and ROOT / "qcode" not in path.parents]
     found += [one for path in pages for one in layout(path)]
-    checked = {path.relative_to(ROOT).as_posix() for path in paths}
+    checked = {path.relative_to(ROOT).as_posix() for path in paths if kinds == KINDS}
     lines = [str(one) for one in found if not any(exempt.covers(one) for exempt in config.allowed)]
     unused = (one for one in config.allowed if one.path in checked and not any(one.covers(each) for each in found))
     return [*lines, *(f"prose.toml: {one.path} no longer needs the exemption of {one.text!r}" for one in unused)]
@@ -245,7 +249,7 @@ def load() -> Config:
     for one in allowed:
         if len(one.reason.split()) < 3 or one.ban not in known or not (ROOT / one.path).is_file():
             raise SystemExit(f"prose.toml: the exemption of {one.text!r} needs a file, a known ban and a reason")
-    return Config(tuple(given["swept"]), bans, allowed)
+    return Config(tuple(given["swept"]), tuple(given["swept_docstrings"]), bans, allowed)
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
@@ -268,9 +272,10 @@ def main(names: Sequence[str]) -> int:
     """Check `names`, by default the swept paths; return 1 if something was found."""
     config = load()
     chosen = list(names) or config.swept
-    missing = [name for name in chosen if not (ROOT / name).exists()]
-    lines = [f"{name}: no such file or folder" for name in missing]
-    lines += [*check(chosen, config), *over_limit([name for name in chosen if (ROOT / name).is_dir()])]
+    partly = () if names else config.swept_docstrings
+    lines = [f"{name}: no such file or folder" for name in (*chosen, *partly) if not (ROOT / name).exists()]
+    lines += [*check(chosen, config), *check(partly, config, ("docstring", "comment"))]
+    lines += over_limit([name for name in (*chosen, *partly) if (ROOT / name).is_dir()])
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     if not names:
         sys.stdout.write(table() + "\n")

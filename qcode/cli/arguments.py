@@ -77,8 +77,8 @@ def parse(argv: Sequence[str]) -> Options:
     return options
 
 
-def parse_subcommand(name: str, rest: Sequence[str], usage: str) -> tuple[Options, list[str], frozenset[str]]:
-    """Return the options of a run that a subcommand was given, its words, and the names of all its flags that were.
+def parse_subcommand(name: str, rest: Sequence[str], usage: str) -> tuple[Options, list[str], dict[str, Any]]:
+    """Return the options of a run that a subcommand was given, its words, and all its flags that were, by their names.
 
     Raise `UsageError`, whose text ends with `usage`.
     """
@@ -87,7 +87,7 @@ def parse_subcommand(name: str, rest: Sequence[str], usage: str) -> tuple[Option
     parser.add_argument("words", nargs="*", default=[])
     given = vars(parser.parse_intermixed_args(before))
     _refuse_contradictions(given)
-    return Options(**_fields(given)), [*given.pop("words"), *after], frozenset(given)
+    return Options(**_fields(given)), [*given.pop("words"), *after], given
 
 
 def pipe_flags(options: Options) -> tuple[str, ...]:

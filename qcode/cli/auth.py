@@ -13,7 +13,7 @@ from qcode.agent.crash import keep_out
 from qcode.agent.keys.connect import Checked, Row, check, login_lines, read_key, row_of, rows_of, store
 from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
 from qcode.agent.models.selection import address_of, known_specs, needs_key
-from qcode.cli.arguments import UsageError
+from qcode.cli.arguments import UsageError, parse_subcommand
 from qcode.cli.terminal import Left, ask, ask_unseen, put, say
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
@@ -27,6 +27,7 @@ from qcode.values import dataclass
 USAGE = (
     "use: qcode auth login PROVIDER [--no-check], qcode auth status [PROVIDER] [--json], or qcode auth logout PROVIDER"
 )
+_FLAGS: dict[str, set[str]] = {"login": {"no_check"}, "status": {"json"}, "logout": set()}
 LEFT = 130
 _LONGEST_LINE = 64 * 1024
 _LONGEST_NAME = 16
@@ -48,12 +49,11 @@ class Desk:
 
 def run_auth(rest: Sequence[str], paths: ConfigPaths, settings: Settings) -> int:
     """Run one command and return its exit code; raise `UsageError` or `QcodeError`."""
-    if not rest or rest[0] not in ("login", "status", "logout"):
-        raise UsageError(USAGE)
-    command, words = rest[0], [word for word in rest[1:] if not word.startswith("-")]
-    flags = {word for word in rest[1:] if word.startswith("-")}
-    allowed = {"login": {"--no-check"}, "status": {"--json"}, "logout": set[str]()}[command]
-    if len(words) > 1 or not flags <= allowed:
+    try:
+        _, (command, *words), given = parse_subcommand("auth", rest or [""], USAGE)
+    except UsageError:
+        raise UsageError(USAGE) from None  # what is no flag may be a key
+    if command not in _FLAGS or len(words) > 1 or not _FLAGS[command].issuperset(given):
         hint = "; the key goes to standard input, never on the command line" if command == "login" and words[1:] else ""
         raise UsageError(USAGE + hint)
     is_attended = os.isatty(0) and os.isatty(1)
@@ -62,11 +62,11 @@ def run_auth(rest: Sequence[str], paths: ConfigPaths, settings: Settings) -> int
     try:
         match command:
             case "login":
-                return _login(desk, _spec(desk, name, "login"), is_checked="--no-check" not in flags)
+                return _login(desk, _spec(desk, name, "login"), is_checked="no_check" not in given)
             case "logout":
                 return _logout(desk, _spec(desk, name, "logout"))
             case _:
-                return _status(desk, _spec(desk, name, "status") if name is not None else None, is_json=bool(flags))
+                return _status(desk, _spec(desk, name, "status") if name is not None else None, is_json=bool(given))
     except Left:
         return LEFT
     except CredentialError as error:

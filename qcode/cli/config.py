@@ -15,7 +15,7 @@ from qcode.agent.options import Options
 from qcode.agent.sessions.export import EXPORT_FORMS, About, ExportForm, exported, save_export
 from qcode.agent.sessions.store import SessionStore, first_words
 from qcode.agent.trust import TrustStore
-from qcode.cli.arguments import UsageError
+from qcode.cli.arguments import UsageError, parse_subcommand
 from qcode.cli.terminal import put, say, working_folder
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
@@ -23,6 +23,9 @@ from qcode.config.settings import Settings
 from qcode.protocol.errors import InputError
 from qcode.text.clean import clean, single_spaced
 from qcode.text.numbers import count_text
+
+_SESSIONS = "use: qcode sessions list [WORDS], show ID, export ID, or delete ID"
+_EXPORT = "use: qcode sessions export ID [--format md|json|html] [-o FILE]"
 
 
 def run_subcommand(name: str, rest: Sequence[str]) -> int:
@@ -132,19 +135,23 @@ def _permissions(rest: Sequence[str]) -> int:
 
 
 def _sessions(rest: Sequence[str]) -> int:
+    is_export = list(rest[:1]) == ["export"]
+    _, words, given = parse_subcommand("sessions", rest, _EXPORT if is_export else _SESSIONS)
+    if given and not is_export:
+        raise UsageError(_SESSIONS)
     store = SessionStore(_paths().state_dir, _root())
-    match list(rest):
+    match words:
         case [] | ["list", *_]:
-            return _listed(store, " ".join(rest[1:]))
-        case ["export", wanted, *options]:
-            return export_session(store, wanted, options)
+            return _listed(store, " ".join(words[1:]))
+        case ["export", wanted]:
+            return _export(store, wanted, given.get("format"), given.get("output"))
         case ["show", wanted]:
             loaded = store.load(wanted)
             return _out(*(f"{message.role}: {_shown(message.text)}" for message in loaded.messages if message.text))
         case ["delete", wanted]:
             return _out(f"deleted {store.delete(wanted)}")
         case _:
-            raise UsageError("use: qcode sessions list [WORDS], show ID, export ID, or delete ID")
+            raise UsageError(_SESSIONS)
 
 
 def _listed(store: SessionStore, words: str) -> int:
@@ -182,41 +189,21 @@ def _themes(rest: Sequence[str]) -> int:
     return _out(*sorted(themes))
 
 
-_USAGE = "use: qcode sessions export ID [--format md|json|html] [-o FILE]"
-
-
-def export_session(store: SessionStore, wanted: str, options: Sequence[str]) -> int:
+def _export(store: SessionStore, wanted: str, asked: ExportForm | None, path: Path | None) -> int:
     """Export a session that may be open elsewhere; the form is the one asked for, else that of the file's ending."""
-    form, path = _options(options)
+    ending = path.suffix[1:].lower() if path is not None else ""
+    by_ending: ExportForm = next((one for one in EXPORT_FORMS if one == ending), EXPORT_FORMS[0])
     loaded = store.load(wanted)
     for notice in loaded.notices:
         say(notice)
     history = loaded.history()
     title = loaded.title or first_words(entry.message for entry in history)
-    text = exported(history, About(loaded.session_id, title, loaded.model), form)
-    if not path:
+    text = exported(history, About(loaded.session_id, title, loaded.model), asked or by_ending)
+    if path is None:
         put(text)
         return 0
     try:
-        say(f"exported to {save_export(Path.cwd(), path, text)}")
+        say(f"exported to {save_export(Path.cwd(), str(path), text)}")
     except ValueError as refusal:
         raise InputError(str(refusal)) from None
     return 0
-
-
-def _options(options: Sequence[str]) -> tuple[ExportForm, str]:
-    given: dict[str, str] = {}
-    rest = [part for option in options for part in (option.split("=", 1) if option.startswith("--") else [option])]
-    while rest:
-        name = rest.pop(0)
-        if name not in ("--format", "-o", "--output") or not rest:
-            raise UsageError(_USAGE)
-        given["path" if name != "--format" else "form"] = rest.pop(0)
-    path = given.get("path", "")
-    wanted = given.get("form") or path.rpartition(".")[2].lower()
-    for form in EXPORT_FORMS:
-        if form == wanted:
-            return form, path
-    if "form" in given:
-        raise UsageError(_USAGE)
-    return "md", path

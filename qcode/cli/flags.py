@@ -214,7 +214,10 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             *_shared("--trust", "--yolo"),
         ),
     ),
-    "sessions": Subcommand({"list": (), "show": (), "export": (), "delete": ()}),
+    "sessions": Subcommand(
+        {"list": (), "show": (), "export": (), "delete": ()},
+        (Flag("--format FORMAT", "choice", choices=("md", "json", "html")), Flag("-o, --output FILE", "path")),
+    ),
     "themes": Subcommand(),
     "trust": Subcommand({"show": (), "accept": (), "forget": (), "list": ()}),
 }

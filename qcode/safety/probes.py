@@ -108,10 +108,6 @@ class Contents:
         """Return the secrets in `folder` and its subfolders."""
         return _below(self.secrets, folder)
 
-    def links_below(self, folder: str) -> tuple[str, ...]:
-        """Return the links in `folder` and its subfolders that lead out or to a secret."""
-        return _below(self.outward_links, folder)
-
 
 def _below(paths: tuple[str, ...], folder: str) -> tuple[str, ...]:
     """Return the part of sorted `paths` that is `folder` or below it."""

@@ -43,8 +43,6 @@ _STEERING_FOLDERS = frozenset(
     }
 )  # fmt: skip
 _STEERING_PAIRS = frozenset({(".github", "workflows"), (".github", "actions")})
-STEERING = tuple(sorted(_STEERING_FILES | _STEERING_FOLDERS | {"/".join(pair) for pair in _STEERING_PAIRS}))
-"""What runs or instructs later, by its path below a folder, in the small letters in which names are compared."""
 _DEPENDENCY_FOLDERS = frozenset({"node_modules", "site-packages", "dist-packages", ".venv", "venv", "bower_components"})
 
 

@@ -22,6 +22,7 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.safety.addresses import Target
+    from qcode.safety.shell.table import Program
 
 KINDS = ("shell", "edit", "read", "fetch", "mcp")
 
@@ -221,23 +222,38 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
 
     A wildcard of the rule never stands for an option that writes a file or runs a program: `shell(git log *)` does not
     cover `git log --output=x`. The rule has to name such an option: `shell(git log --output=x *)`. Of a program in the
-    table it stands for what only reads, also as an operand: `shell(uniq *)` does not cover `uniq in out`.
+    table it stands for what only reads, also as an operand: `shell(uniq *)` does not cover `uniq in out`, unless the
+    rule names an option that does more: `shell(git branch -D *)`.
     """
     from qcode.safety.shell.judge import is_table_command, row_of
+    from qcode.safety.shell.table import has_option
 
     if not rule.matches_words(words):
         return False
     if not rule.body or not rule.is_open:
         return True
-    named = {word.text for word in rule.words if not word.has_glob and word.text.startswith("-")}
+    literal = [word.text for word in rule.words if not word.has_glob]
+    named = {text for text in literal if text.startswith("-")}
     rest = tuple(replace(word, is_quoted=False) for word in words if word.text not in named)
     program = row_of(rest)
-    if program is None or not program.operands.roles:
+    is_version = program is not None and not program.operands.roles and program.operands.minimum > 0
+    if program is None or is_version or _names_command(program, literal):
         running = f"{_RUNNING_EVERYWHERE} {_RUNNING_OPTIONS.get(words[0].text, '')}".split()
         # tar takes its first word for options even without a dash.
         bundled = [f"-{word.text}" for word in rest[1:2] if words[0].text == "tar"]
         return not any(_may_be_option(text, running) for text in (*bundled, *(word.text for word in rest[1:])))
-    return is_table_command(rest)
+    if is_table_command(rest):
+        return True
+    is_script = not {"sed", "awk", "jq"}.isdisjoint(program.operands.roles)
+    does_more = any(not has_option(program, text) for text in named)
+    options = (word.text for word in rest[1:] if word.text.startswith("-"))
+    return does_more and not is_script and all(has_option(program, text) for text in options)
+
+
+def _names_command(program: Program, literal: list[str]) -> bool:
+    """Return whether a rule names a command below one that takes no operands, as `git remote add`."""
+    words = [text for text in literal[1:] if not text.startswith("-")]
+    return not program.operands.roles and len(words) > program.name.count("/") + (literal[0] == "git")
 
 
 def _may_be_option(text: str, options: Iterable[str]) -> bool:

@@ -92,7 +92,10 @@ def test_a_session_is_exported_as_asked_or_as_its_file_is_called(printed: Printe
     assert printed("sessions", "export", name, "-o", "talk.html", code=42)[1] == [
         "qcode: talk.html exists already: name another file."
     ]
-    assert printed("sessions", "export", name, "--format", "pdf", code=2)[1][0].startswith("qcode: use: qcode sessions")
+    (refusal,) = printed("sessions", "export", name, "--format", "pdf", code=2)[1]
+    assert "'pdf'" in refusal
+    assert "use: qcode sessions export" in refusal
+    assert "use: qcode sessions list" in printed("sessions", "show", name, "-o", "talk.html", code=2)[1][0]
 
 
 def test_a_start_removes_what_is_older_than_the_person_keeps(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:

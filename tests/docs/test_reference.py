@@ -68,6 +68,22 @@ def test_json_fields_of_the_page_are_those_of_the_program(tmp_path: Path) -> Non
     assert {"type", "subtype", *re.findall(r"`(\w+)`", fields)} == set(init)
 
 
+def test_tools_and_themes_of_the_guides_are_those_of_the_program(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    init = json.loads(place.bash("qcode -p hello -o stream-json").stdout.splitlines()[0])
+    named = first_column(ROOT / "docs" / "guide" / "tools.md")
+    only_elsewhere = {"apply_patch", "web_search", "exit_plan_mode", "server__tool"}
+    assert named - only_elsewhere - {"brave", "tavily", "host"} == set(init["tools"])
+    themes = set(place.bash("qcode themes").stdout.split())
+    assert first_column(ROOT / "docs" / "guide" / "themes.md") == themes | {"auto"}
+
+
+def first_column(page: Path) -> set[str]:
+    """Return the names in the first column of the tables of a page."""
+    cells = re.findall(r"^\| (`[^|]*) \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {name.strip('"') for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+
+
 def test_subtypes_of_the_page_are_those_of_the_program() -> None:
     named = {field for row in rows_of("`subtype`") for field in re.findall(r"`(\w+)`", row[0])}
     outcomes = (ROOT / "qcode" / "agent" / "outcomes.py").read_text(encoding="utf-8")

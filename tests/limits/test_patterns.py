@@ -17,7 +17,7 @@ TINY, SHORT, LONG = 20, 1_600, 6_400
 """Lengths in characters. A pattern of exponential time takes a million steps for the first,
 and one of quadratic time 16 times as long for the second."""
 SLOW = 0.002
-"""Seconds that no linear pattern takes for the short text: quadratic ones take 10 ms and more."""
+"""Seconds. A pattern that takes less for the long text is not measured further: quadratic ones take 10 ms and more."""
 TEXTS = 40
 
 BOUNDED = {
@@ -53,9 +53,9 @@ def slow_text(found: Found) -> str:
         texts = [f"{start}{pump * (length // len(pump))}{end}" for length in (TINY, SHORT, LONG)]
         if seconds(found, texts[0]) > SLOW and min(seconds(found, texts[0]) for _ in range(3)) > SLOW:
             return f"{start!r} {pump!r} {end!r} takes {SLOW} s for {TINY} characters"
-        if seconds(found, texts[1]) > SLOW:
+        if seconds(found, texts[2]) > SLOW:
             short, long = (min(seconds(found, text) for _ in range(3)) for text in texts[1:])
-            if short > SLOW and long > 8 * short:
+            if long > SLOW and long > 8 * short:
                 return f"{start!r} {pump!r} {end!r} takes {long / short:.0f} times as long for 4 times the length"
     return ""
 

@@ -434,3 +434,39 @@ def test_examples_of_a_rule_are_checked(rule: str, examples: tuple[str, ...], co
     for example in counterexamples:
         with pytest.raises(ValueError, match="does not cover its example"):
             read_rules(ask=[WrittenRule(rule, (example,))])
+
+
+@pytest.mark.parametrize(
+    ("rule", "covered", "others"),
+    [
+        ("uniq *", ("uniq -c a",), ("uniq a b", "uniq - b")),
+        ("date *", ("date +%F",), ("date 01010000", "date -s now", "date -f x")),
+        ("date -s *", ("date -s now",), ("date -s now -f x",)),
+        ("hostname *", ("hostname",), ("hostname x", "hostname -F x")),
+        ("umask *", ("umask -S",), ("umask 0",)),
+        ("command *", ("command -v ls",), ("command rm x",)),
+        ("sort -o *", ("sort -o out a", "sort -o out -n a"), ("sort -o out --compress-program=x a",)),
+        (
+            "git log *",
+            ("git log -p", "git 'log' -5"),
+            ("git log --format=%G?", "git log --output=x", "git log --outp=x"),
+        ),
+        ("git branch *", ("git branch -a",), ("git branch new", "git branch -D main", "git branch --edit-description")),
+        ("git branch -D *", ("git branch -D topic",), ("git branch -D x --edit-description",)),
+        ("git tag *", ("git tag -l",), ("git tag v1", "git tag -d v1", "git tag -v v1")),
+        ("git tag -a *", ("git tag -a v1",), ("git tag v1",)),
+        ("git remote *", ("git remote -v",), ("git remote add x y", "git remote update")),
+        ("git remote add *", ("git remote add x y",), ("git remote update", "git remote add x y --exec=z")),
+        ("git stash *", ("git stash", "git stash pop"), ("git stash list --output=x",)),
+        (
+            "git *",
+            ("git push", "git commit -m x", "git log"),
+            ("git branch x", "git log --format=%GK", "git -c a.b=c log"),
+        ),
+        ("sed -i *", ("sed -i s/a/b/ x",), ("sed -i 1e x", "sed -i 's/a/b/w y' x")),
+    ],
+)
+def test_a_wildcard_covers_what_only_reads_unless_the_rule_names_more(
+    rule: str, covered: tuple[str, ...], others: tuple[str, ...]
+) -> None:
+    read_rules(allow=[WrittenRule(f"shell({rule})", covered, others)])

@@ -209,7 +209,7 @@ def _generation(model: str) -> tuple[int, int]:
     found = _GENERATION.search(model.lower())
     if found:
         return int(found.group(1)), int(found.group(2) or 0)
-    return (2, 5) if re.search(r"gemini-[a-z-]+-latest", model.lower()) else (0, 0)
+    return (2, 5) if re.search(r"gemini-[a-z-]{1,40}-latest", model.lower()) else (0, 0)
 
 
 _log = logging.getLogger(__name__)

@@ -108,6 +108,8 @@ _LISTING = frozenset({"--list", "--contains", "--no-contains", "--merged", "--no
 _FORMAT_NAMES = frozenset({"oneline", "short", "medium", "full", "fuller", "reference", "email", "mboxrd", "raw"})
 _DIFF_MERGES = frozenset({"off", "none", "on", "m", "first-parent", "1", "separate", "combined", "c", "cc"})
 
+_GROUPS = re.compile(r"author|committer|trailer:[\w-]+")
+"""What `git shortlog` groups by, except a format, which may verify signatures."""
 _RUNS = re.compile(r"%[-+ ]*(?:G|\((?!trailers[:)]|decorate[:)]))")
 """Placeholders that verify signatures, also with a modifier such as `%+G?`, or start `git describe`."""
 
@@ -308,6 +310,8 @@ class _Reader:
                 self._check_format(value)
             if name == "--sort" and not _ATOMS.fullmatch(re.sub(r"^-?(?:version:|v:)?", "", value)):
                 raise _NotUnderstood(f"the key {value!r} is not known to only read")
+            if name == "--group" and not _GROUPS.fullmatch(value):
+                raise _NotUnderstood(f"the value {value!r} of {name} is not known to only read")
             if name == "--diff-merges" and value not in _DIFF_MERGES:
                 raise _NotUnderstood(f"the value {value!r} of {name} is not known to only read")
             if name == "-L" and self._name == "log":

@@ -38,7 +38,7 @@ _HOLES = frozenset(
 )
 """Node kinds of expansions."""
 _WORDS = frozenset({"word", "number", "raw_string", "string", "concatenation", "brace_expression"}) | _HOLES
-_LEAVES = _WORDS | {"string_content", '"', "[", "]", "{", "}", "..", "command_name"}
+_LEAVES = _WORDS | {"string_content", '"', "$", "[", "]", "{", "}", "..", "command_name"}
 _VISIBLE_ASCII = re.compile(r"[\n\t -~]*")
 _BLANKS = re.compile(r"[ \t]*|[ \t]+(?:\\\n[ \t]*)+")
 _LINES = re.compile(r"(?:[ \t\n]|(?<=[ \t])\\\n[ \t])*")
@@ -536,7 +536,9 @@ class _Lexer:
             if char == '"':
                 self._inert("".join(parts).replace(MARK, ""))
                 return "".join(parts)
-            if char in "$`":
+            # No expansion begins with these: "line (1|2)$" ends with a plain dollar sign.
+            is_plain = char == "$" and self.text[self.at : self.at + 1] in ('"', "|", ")")
+            if char in "$`" and not is_plain:
                 raise NotPlain("it holds an expansion")
             if char == "\\":
                 escaped = self.text[self.at : self.at + 1]

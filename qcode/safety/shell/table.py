@@ -166,6 +166,21 @@ def read_arguments(program: Program, words: tuple[Word, ...]) -> Arguments | str
         return str(reason)
 
 
+def has_option(program: Program, text: str) -> bool:
+    """Return whether every option in one word that begins with a dash is in the row: `-la`, `--color=never`, `-n5`."""
+    if text.startswith("--"):
+        return text == "--" or text.partition("=")[0] in program.options
+    if text in program.options or (program.number and text[1:].isdigit()):
+        return True
+    for letter in text[1:]:
+        option = program.options.get(f"-{letter}")
+        if option is None:
+            return False
+        if option.arity != "none":
+            return True
+    return True
+
+
 class _NotUnderstood(Exception):  # noqa: N818  # a finding, not a failure
     """The program might read its arguments in another way than the table says; the text is the reason."""
 

@@ -105,8 +105,6 @@ _TERMINAL_LOOKS: dict[str, Look] = {
     "found": Look("warning", attributes="reverse"),
 }
 
-SLOTS = frozenset(_LOOKS)
-
 CSS = """
 Pane {
     overflow-x: hidden;

@@ -83,6 +83,8 @@ def holding(
         "log --diff-merges=r -p",
         "log --show-signature",
         "log --format=%G?",
+        "shortlog --group=%GK HEAD",
+        "shortlog --group=format:%GS HEAD",
         "log --format=%+G?",
         "log --format=%-GK",
         "log '--format=% GS'",

@@ -69,6 +69,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("a x2>&1", [["a", "x2"]]),
         ("git show HEAD@{1} HEAD~1..HEAD", [["git", "show", "HEAD@{1}", "HEAD~1..HEAD"]]),
         ('a "x\\y\\$\\""', [["a", 'x\\y$"']]),
+        ('a "(b|c$)$" "$|x"', [["a", "(b|c$)$", "$|x"]]),
     ],
 )
 def test_plain_commands(command: str, words: list[list[str]]) -> None:
@@ -83,7 +84,7 @@ def test_plain_commands(command: str, words: list[list[str]]) -> None:
         "a <<< $b",
         "a << b", "a >| f", "a <> f", "a 3>&1", "a ~root", "a x=~/b", "a $'x'", "a 'x", 'a "x',
         "a\\\nb", "a\rb", "a\x00b", "a\u00a0b", "\uff4cs", "a 'x\u200by'", "a [b]", "a l\\s", "a >&f", "a @(b)",
-        "a ]b",
+        "a ]b", 'a "$ b"', 'a "$$"', 'a "$("', 'a "$[1]"', 'a "$/"', 'a b$', 'a "$`', 'a "\\$$|x$y"',
         "a '*'*", "a ;& b", "a\n| b", "x" * 30_000,
     ],
 )  # fmt: skip

@@ -80,9 +80,11 @@ _qcode() {
       ;;
     sessions)
       case $prev in
+        --format) found="md json html" ;;
+        -o|--output) ;;
         *)
           case $cur in
-            -*) found="" ;;
+            -*) found="--format -o --output" ;;
             *)
               case $prev in
                 sessions) found="list show export delete" ;;
