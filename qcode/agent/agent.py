@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -34,17 +35,23 @@ from qcode.agent.trust import TrustService
 from qcode.config.paths import AGENTS_FOLDER, MCP_FILE, PROJECT_FOLDER, may_exist
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, InputError, QcodeError
+from qcode.protocol.events import Notice
 from qcode.protocol.messages import Message
 from qcode.safety.paths import SandboxScope
 from qcode.safety.policy import Policy
 
 if TYPE_CHECKING:
+    from qcode.agent.context.clipboard import Clip
+    from qcode.agent.context.file_index import FileIndex
+    from qcode.agent.context.pictures import Picture
     from qcode.agent.keys.connect import KeysService
     from qcode.agent.mcp.servers import Servers
     from qcode.agent.models.offered import ModelsService
+    from qcode.agent.offered_tools import OfferedTool
     from qcode.agent.sessions.library import Library
     from qcode.agent.settings import SettingsService
     from qcode.agent.telemetry import DebugLog
+    from qcode.config.definitions import CustomCommands
     from qcode.tools.web_search import SearchService, WebSearch
 
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
@@ -135,6 +142,70 @@ class Agent:
     @property
     def servers(self) -> Servers | None:
         return self.toolbox.servers
+
+    @cached_property
+    def files(self) -> FileIndex:
+        """The files of the folder, for completing a path."""
+        from qcode.agent.context.file_index import FileIndex
+
+        context = self.context
+        return FileIndex(context.folder, context.root, context.env, lambda: self.permissions.is_trusted)
+
+    def start_notices(self) -> tuple[Notice, ...]:
+        """Return what the user should know before the first prompt: ignored settings, unreadable keys, lost trust."""
+        context = self.context
+        texts = (
+            *context.settings.warnings,
+            *context.keys.complaints,
+            *self.notices,
+            *self.prompts.instructions.notices,
+        )
+        return (*(Notice("warning", text) for text in texts), *self.trust.notices())
+
+    def custom_commands(self, taken: Sequence[str] = ()) -> CustomCommands:
+        """Read the commands from files; a front end has commands of the names in `taken` itself."""
+        from qcode.config.definitions import load_custom_commands
+
+        context = self.context
+        return load_custom_commands(context.paths.config_dir, context.root, is_trusted=context.is_trusted, taken=taken)
+
+    def offered_tools(self) -> tuple[OfferedTool, ...]:
+        """Return the tools as the model is offered them now."""
+        from qcode.agent.offered_tools import offered_tools
+
+        statuses = self.servers.statuses() if self.servers is not None else ()
+        servers = {tool.name: status.name for status in statuses for tool in status.tools}
+        return offered_tools(self.conversation.tools, self.permissions.policy, servers)
+
+    def findings(self, *, is_in_app: bool = False) -> tuple[str, ...]:
+        """Return the report of the doctor as lines; it blocks. `is_in_app`: a screen has replaced the streams."""
+        from qcode.agent.doctor import report
+
+        return tuple(report(self.context, is_in_app=is_in_app, is_trusted=self.permissions.is_trusted))
+
+    def warm_up(self) -> None:
+        """Load what the first request needs, if it needs an SDK; it blocks."""
+        warm_up: Callable[[], None] | None = getattr(self.provider, "warm_up", None)
+        if warm_up is not None:
+            warm_up()
+
+    def read_picture(self, path: str) -> Picture:
+        """Read the image at `path`, relative to the folder; raise `InputError`."""
+        from qcode.agent.context.pictures import picture_at
+
+        return picture_at(path, self.context.folder)
+
+    def read_clipboard(self) -> Clip:
+        """Read the clipboard of the system; it blocks."""
+        from qcode.agent.context.clipboard import read_clipboard
+
+        return read_clipboard(self.context.env, self.context.root, system=sys.platform)
+
+    def report_crash(self, failure: BaseException) -> str:
+        """Keep the details of an unforeseen failure; return in one line what it was and where they are."""
+        from qcode.agent.crash import report_crash
+
+        return report_crash(failure, self.context.env)
 
     async def close(self) -> None:
         """End the servers, and release the session file and every connection."""

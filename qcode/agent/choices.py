@@ -15,7 +15,7 @@ from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
 FILE_NAME = "choices.json"
-_MOST_RECENT = 12
+_MAX_RECENT = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Choices:
     def keep_recent(self, command_id: str) -> None:
         """Put a command before those that were used earlier."""
         recent: list[Json] = [command_id, *(one for one in self.recent if one != command_id)]
-        self._keep("recent", recent[:_MOST_RECENT])
+        self._keep("recent", recent[:_MAX_RECENT])
 
     def keep_acquainted(self) -> None:
         self._keep("acquainted", True)

@@ -18,9 +18,9 @@ from qcode.safety.secret import Secret
 from qcode.text.clean import single_spaced
 
 FOLDER = "crashes"
-MOST_KEPT = 5
+MAX_REPORTS = 5
 _SECRET_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
-_LONGEST = 300
+_MAX_LINE = 300
 _kept_out: set[Secret] = set()
 
 
@@ -40,7 +40,7 @@ def report_crash(error: BaseException, env: Mapping[str, str]) -> str:
     from qcode.safety.redaction import Redactor
 
     redact = Redactor([*named, *_kept_out]).redact
-    said = single_spaced(redact(str(error)))[:_LONGEST]
+    said = single_spaced(redact(str(error)))[:_MAX_LINE]
     what = type(error).__name__ + (f": {said}" if said else "")
     details = redact("".join(traceback.format_exception(error)))
     path = _written(f"qcode {__version__}\n{details}", env)
@@ -62,7 +62,7 @@ def _written(text: str, env: Mapping[str, str]) -> Path | None:
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
         with suppress(OSError):
-            for old in sorted(folder.glob("crash-*.txt"))[:-MOST_KEPT]:
+            for old in sorted(folder.glob("crash-*.txt"))[:-MAX_REPORTS]:
                 old.unlink(missing_ok=True)
         return path
     return None

@@ -149,7 +149,7 @@ _ENHANCED_KEYS = {
 _CLIPBOARD = _ENHANCED_KEYS.keys() | {"xterm", "mintty", "windows terminal", "vscode"}
 _LINKS = _ENHANCED_KEYS.keys() | {"vte", "windows terminal", "vscode", "mintty", "tmux"}
 _NOTICES = frozenset({"kitty", "ghostty", "wezterm", "foot", "iterm.app", "windows terminal", "rio", "warpterminal"})
-_LARGEST_PLAIN = 256
+_MAX_PLAIN_COLORS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def _colours(env: Mapping[str, str]) -> str:
     if env.get("COLORTERM", "").lower() in ("truecolor", "24bit") or "direct" in env.get("TERM", ""):
         return "16 million"
     if "256" in env.get("TERM", ""):
-        return f"{_LARGEST_PLAIN}; COLORTERM=truecolor says that there are more"
+        return f"{_MAX_PLAIN_COLORS}; COLORTERM=truecolor says that there are more"
     return "16, as far as TERM says; the theme terminal uses just those"
 
 

@@ -21,7 +21,7 @@ from qcode.config.load import flag_layer, load
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
 from qcode.protocol.approvals import ApprovalMode
-from qcode.protocol.errors import ConfigError, ExitCode, InputError, QcodeError
+from qcode.protocol.errors import ConfigError, InputError, UsageError
 from qcode.protocol.model import Effort
 from qcode.protocol.tools import ToolSpec
 from qcode.values import dataclass
@@ -157,11 +157,11 @@ def _check_flags(options: Options) -> None:
             try:
                 parse_rule(rule)
             except ValueError as error:
-                raise QcodeError(f"{flag}: {error}", ExitCode.USAGE) from None
+                raise UsageError(f"{flag}: {error}") from None
     try:
         flag_layer(options.flags())
     except ConfigError as error:
-        raise QcodeError(str(error), ExitCode.USAGE) from None
+        raise UsageError(str(error)) from None
 
 
 def _added(path: Path) -> Path:

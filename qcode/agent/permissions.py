@@ -71,9 +71,9 @@ class CallRecord:
     rule: str = ""
 
 
-MOST_DECISIONS = 2_000
+MAX_DECISIONS = 2_000
 _EFFECTS: tuple[RuleEffect, ...] = ("deny", "ask", "allow")
-_LONGEST_CALL = 80
+_MAX_CALL = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Permissions:
     def note(self, call: ToolCall, decided: Decided, reason: str = "", rule: str = "") -> None:
         """Record a call."""
         self._decisions.append(CallRecord(self._clock(), call, decided, reason, rule))
-        del self._decisions[:-MOST_DECISIONS]
+        del self._decisions[:-MAX_DECISIONS]
 
     def always(self, rule: str, call: ToolCall, *, is_kept: bool) -> str:
         """Add a rule that the user allowed for longer than once; return a warning if it could not be kept."""
@@ -271,7 +271,7 @@ def _short(call: ToolCall) -> str:
     arguments = parse_object(call.arguments) or {}
     first = next((value for value in arguments.values() if isinstance(value, str) and value.strip()), "")
     line = " ".join(f"{call.name} {first}".split())
-    return line if len(line) <= _LONGEST_CALL else f"{line[: _LONGEST_CALL - 1]}…"
+    return line if len(line) <= _MAX_CALL else f"{line[: _MAX_CALL - 1]}…"
 
 
 FILE_NAME = "rules.json"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from qcode.agent.choices import Choices
 from qcode.agent.options import RunContext
 from qcode.config.lines import parse_key
 from qcode.config.load import file_layer, load
@@ -51,9 +52,10 @@ def outcome_text(setting: Setting, *, is_now: bool) -> str:
 
 
 class SettingsService:
-    """Reads every file anew each time: somebody else may have changed it."""
+    """Reads every file anew each time: somebody else may have changed it. `choices` are remembered beside them."""
 
     def __init__(self, context: RunContext) -> None:
+        self.choices = Choices(context.paths.state_dir)
         self._context = context
         self._file = context.paths.config_file
 

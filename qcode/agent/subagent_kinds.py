@@ -10,7 +10,7 @@ from qcode.safety.policy import Policy
 from qcode.tools.subagent import EXPLORE, GENERAL, SAME, Agent
 from qcode.values import dataclass
 
-MOST_STEPS = 60
+MAX_STEPS = 60
 
 
 @dataclass(frozen=True, slots=True)

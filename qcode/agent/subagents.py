@@ -20,7 +20,7 @@ from qcode.agent.models.client import Clients, ModelClient
 from qcode.agent.outcomes import answer_shortfall
 from qcode.agent.permissions import Permissions
 from qcode.agent.sessions.session import Session
-from qcode.agent.subagent_kinds import MOST_STEPS, Kind
+from qcode.agent.subagent_kinds import MAX_STEPS, Kind
 from qcode.agent.toolbox import Toolbox
 from qcode.engine.effects import Append, ApprovalAnswered, Compact, CompactionSettings, TurnSettings, UserSubmitted
 from qcode.engine.model_facts import Learn
@@ -53,7 +53,7 @@ from qcode.tools.subagent import SMALL, Agent, Task
 from qcode.tools.tool import failed
 from qcode.values import dataclass
 
-MOST_AT_ONCE = 4
+MAX_CONCURRENT = 4
 
 
 class Agents:
@@ -64,7 +64,7 @@ class Agents:
         self._kinds = {kind.name: kind for kind in kinds}
         self._parent = parent
         self._clients = clients
-        self._room = asyncio.Semaphore(MOST_AT_ONCE)
+        self._room = asyncio.Semaphore(MAX_CONCURRENT)
         self._running: list[AgentRun] = []
 
     async def run(self, call: ToolCall, arguments: JsonObject) -> ToolOutcome:
@@ -155,7 +155,7 @@ class AgentRun:
             tools=specs,
             output=client.output,
             retries=client.retries,
-            max_turns=MOST_STEPS,
+            max_turns=MAX_STEPS,
             compaction=CompactionSettings(None),
             check=None,
         )

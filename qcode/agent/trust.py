@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from qcode.agent.context.instructions import NAMES
 from qcode.config import state_file
@@ -26,12 +26,15 @@ from qcode.text.clean import visible, visible_rows
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
+if TYPE_CHECKING:
+    from qcode.protocol.events import Notice
+
 FILE_NAME = "trust.json"
 
 _VERSION = 2
 _UNPINNED_VERSION = 1
 _IDENTITY = frozenset({"path", "device", "inode"})
-_LONGEST = 200
+_MAX_DIFF_LINES = 200
 """Lines of one difference that are shown."""
 
 
@@ -211,19 +214,19 @@ def _lines(text: str) -> list[str]:
 
 
 def _bounded(rows: list[str]) -> list[str]:
-    left = len(rows) - _LONGEST
-    shown = [visible_rows(row) for row in rows[:_LONGEST]]
+    left = len(rows) - _MAX_DIFF_LINES
+    shown = [visible_rows(row) for row in rows[:_MAX_DIFF_LINES]]
     return shown if left <= 0 else [*shown, f"[{left:,} more lines]"]
 
 
 SETTINGS = f"{PROJECT_FOLDER}/config.toml"
-LARGEST = 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024
 """Bytes of a piece."""
 
-MOST_PIECES = 1_000
-_LONGEST_TEXT = 32 * 1024
+MAX_PINNED_FILES = 1_000
+_MAX_TEXT = 32 * 1024
 _ALL_TEXTS = 256 * 1024
-_DEEPEST = 16
+_MAX_DEPTH = 16
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -252,10 +255,10 @@ def pieces_of(root: Path, own: Path) -> dict[str, Piece]:
     room = _ALL_TEXTS
     for path in _files(folder, _real(root)):
         name = path.relative_to(root).as_posix()
-        if len(found) == MOST_PIECES:
-            raise Unpinnable(f"{PROJECT_FOLDER} holds more than {MOST_PIECES:,} files")
+        if len(found) == MAX_PINNED_FILES:
+            raise Unpinnable(f"{PROJECT_FOLDER} holds more than {MAX_PINNED_FILES:,} files")
         piece = _piece(name, path, root)
-        if len(piece.text) > min(room, _LONGEST_TEXT):
+        if len(piece.text) > min(room, _MAX_TEXT):
             piece = Piece(piece.hash, "")
         room -= len(piece.text)
         found[name] = piece
@@ -294,8 +297,8 @@ def _files(folder: Path, root: Path) -> Iterator[Path]:
                 continue
             real = _real(path)
             if real.is_relative_to(root) and real not in seen:
-                if depth == _DEEPEST:
-                    raise Unpinnable(f"{PROJECT_FOLDER} is more than {_DEEPEST} folders deep")
+                if depth == _MAX_DEPTH:
+                    raise Unpinnable(f"{PROJECT_FOLDER} is more than {_MAX_DEPTH} folders deep")
                 seen.add(real)
                 pending.append((path, depth + 1))
 
@@ -343,11 +346,11 @@ def _read(name: str, path: Path) -> bytes | None:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             return None
         try:
-            data = file.read(LARGEST + 1)
+            data = file.read(MAX_FILE_BYTES + 1)
         except OSError:
             return None
-    if len(data) > LARGEST:
-        raise Unpinnable(f"{name} is larger than {LARGEST // 1024:,} KiB")
+    if len(data) > MAX_FILE_BYTES:
+        raise Unpinnable(f"{name} is larger than {MAX_FILE_BYTES // 1024:,} KiB")
     return data
 
 
@@ -371,7 +374,7 @@ def _setting_lines(table: Mapping[str, object], prefix: str = "") -> Iterator[st
             yield f"{name} = {json.dumps(value, default=str, ensure_ascii=False)}"
 
 
-_MOST_BROUGHT = 20
+_MAX_LISTED = 20
 _OTHERS = (
     *((name, "instructions, given to the model") for name in NAMES),
     (".mcp.json", "tool servers of the project"),
@@ -388,10 +391,10 @@ def brought(folder: Path, root: Path, standing: Standing) -> Iterator[tuple[str,
             if is_used_here and os.path.lexists(place / name):
                 yield visible(str((place / name).relative_to(root))), what
     names = list(standing.pieces)
-    for name in names[:_MOST_BROUGHT]:
+    for name in names[:_MAX_LISTED]:
         yield visible(name), "settings of the project" if name == SETTINGS else _kind_of(name)
-    if len(names) > _MOST_BROUGHT:
-        yield "...", f"and {len(names) - _MOST_BROUGHT:,} more files in .qcode"
+    if len(names) > _MAX_LISTED:
+        yield "...", f"and {len(names) - _MAX_LISTED:,} more files in .qcode"
     if standing.problem:
         yield ".qcode", f"{standing.problem}: trust in it cannot be kept"
 
@@ -428,7 +431,8 @@ def why_restricted(standing: Standing) -> str:
     return ""
 
 
-_MOST_NAMES = 10
+_MAX_NAMES = 10
+_RESTRICTED = "This folder is restricted: everything but reading asks, whatever the mode. /trust trusts it."
 
 
 class TrustService:
@@ -442,6 +446,22 @@ class TrustService:
         self._is_trusted = is_trusted
         self._trust_folder = trust_folder
         self._shown: Standing | None = None
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the folder is trusted now."""
+        return self._is_trusted()
+
+    def notices(self) -> tuple[Notice, ...]:
+        """Return what to say at the start: nothing of a trusted folder, else that or why it is restricted."""
+        if self.is_trusted:
+            return ()
+        from qcode.protocol.events import Notice
+
+        why = why_restricted(TrustStore(self._state_dir).look(self._root))
+        if not why:
+            return (Notice("info", _RESTRICTED),)
+        return (Notice("warning", f"{why[:1].upper()}{why[1:]}. /trust shows more."),)
 
     def accept(self) -> str:
         """Trust the folder, or show first what has changed in it; return what to tell the user."""
@@ -472,5 +492,5 @@ def _difference(standing: Standing) -> str:
 
 def _with(standing: Standing) -> str:
     names = [visible(name) for name in standing.pieces]
-    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
-    return f", with {', '.join(names[:_MOST_NAMES])}{more}" if names else ""
+    more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
+    return f", with {', '.join(names[:_MAX_NAMES])}{more}" if names else ""

@@ -10,16 +10,14 @@ from typing import Any, NoReturn, get_args
 
 from qcode.agent.options import LATEST, Options, OutputFormat
 from qcode.cli.flags import FLAGS, SUBCOMMANDS, Flag
-from qcode.protocol.errors import ExitCode, QcodeError
+from qcode.protocol.errors import UsageError
 
 _CHOSEN = "\0"
 """`-r` without an id: no id that can be typed is equal to it, the empty one least of all."""
 
 
-class UsageError(QcodeError):
-    """The command line is wrong."""
-
-    exit_code = ExitCode.USAGE
+class CommandLineError(UsageError):
+    """The command line is wrong: `--help` would have told."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -36,7 +34,7 @@ class _Parser(argparse.ArgumentParser):
                 self.add_argument(*flag.names, dest=flag.key, **_ACTIONS[flag.kind], **_choices(flag))
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; {self._usage}" if self._usage else self._with_nearest(message))
+        raise CommandLineError(f"{message}; {self._usage}" if self._usage else self._with_nearest(message))
 
     def _with_nearest(self, message: str) -> str:
         prefix = "unrecognized arguments: "
@@ -55,14 +53,14 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(argv: Sequence[str]) -> Options:
-    """Return what `argv` (without the program's name) says, or raise `UsageError`."""
+    """Return what `argv` (without the program's name) says, or raise `CommandLineError`."""
     before, after = _split_at_dashes(argv)
     parser = _Parser(FLAGS)
     parser.add_argument("prompt", nargs="?", default=None, type=_as_text)
     given = vars(parser.parse_intermixed_args(before))
     texts = [text for text in (given.get("print"), given.get("prompt"), *map(_as_text, after)) if text]
     if len(texts) > 1:
-        raise UsageError("more than one prompt was given: put the prompt in quotes")
+        raise CommandLineError("more than one prompt was given: put the prompt in quotes")
     _refuse_contradictions(given)
     resume = given.get("resume")
     chooses = resume == _CHOSEN
@@ -80,7 +78,7 @@ def parse(argv: Sequence[str]) -> Options:
 def parse_subcommand(name: str, rest: Sequence[str], usage: str) -> tuple[Options, list[str], dict[str, Any]]:
     """Return the options of a run that a subcommand was given, its words, and all its flags that were, by their names.
 
-    Raise `UsageError`, whose text ends with `usage`.
+    Raise `CommandLineError`, whose text ends with `usage`.
     """
     before, after = _split_at_dashes(rest)
     parser = _Parser(SUBCOMMANDS[name].flags, usage)
@@ -116,25 +114,27 @@ def _fields(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refuse_contradictions(given: Mapping[str, Any]) -> None:
     if "yolo" in given and given.get("permission_mode", "bypass") != "bypass":
-        raise UsageError("--yolo and --permission-mode contradict each other")
+        raise CommandLineError("--yolo and --permission-mode contradict each other")
     if "continue" in given and "resume" in given:
-        raise UsageError("-c and -r contradict each other: -c is the latest session, -r ID a certain one")
+        raise CommandLineError("-c and -r contradict each other: -c is the latest session, -r ID a certain one")
     if "resume" in given and not given["resume"].strip():
-        raise UsageError("the id after -r is empty: name a session, or use -c for the latest")
+        raise CommandLineError("the id after -r is empty: name a session, or use -c for the latest")
     if "model" in given and not given["model"].strip():
-        raise UsageError("the name after -m is empty: use -m PROVIDER/MODEL")
+        raise CommandLineError("the name after -m is empty: use -m PROVIDER/MODEL")
     if "fork_session" in given and "continue" not in given and "resume" not in given:
-        raise UsageError("--fork-session needs -c or -r: there is no session to copy")
+        raise CommandLineError("--fork-session needs -c or -r: there is no session to copy")
 
 
 def _refuse_unfit_formats(options: Options) -> None:
     if options.input_format == "stream-json":
         if options.output_format != "stream-json":
-            raise UsageError("--input-format stream-json needs -o stream-json: every line in has its result line out")
+            raise CommandLineError(
+                "--input-format stream-json needs -o stream-json: every line in has its result line out"
+            )
         if options.prompt:
-            raise UsageError("with --input-format stream-json prompts are lines on standard input, none is typed")
+            raise CommandLineError("with --input-format stream-json prompts are lines on standard input, none is typed")
     if options.include_partial_messages and options.output_format != "stream-json":
-        raise UsageError("--include-partial-messages needs -o stream-json")
+        raise CommandLineError("--include-partial-messages needs -o stream-json")
 
 
 def wanted_format(argv: Sequence[str]) -> OutputFormat:

@@ -13,11 +13,11 @@ from qcode.agent.crash import keep_out
 from qcode.agent.keys.connect import Checked, Row, check, login_lines, read_key, row_of, rows_of, store
 from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
 from qcode.agent.models.selection import address_of, known_specs, needs_key
-from qcode.cli.arguments import UsageError, parse_subcommand
+from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.terminal import Left, ask, ask_unseen, put, say
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
-from qcode.protocol.errors import CredentialError, ExitCode, KeyringError, QcodeError
+from qcode.protocol.errors import CredentialError, ExitCode, KeyringError, QcodeError, UsageError
 from qcode.providers import registry
 from qcode.providers.registry import ProviderSpec
 from qcode.safety.secret import Secret
@@ -29,8 +29,8 @@ USAGE = (
 )
 _FLAGS: dict[str, set[str]] = {"login": {"no_check"}, "status": {"json"}, "logout": set()}
 LEFT = 130
-_LONGEST_LINE = 64 * 1024
-_LONGEST_NAME = 16
+_MAX_LINE = 64 * 1024
+_MAX_NAME = 16
 _TRIES = 3
 
 
@@ -48,14 +48,14 @@ class Desk:
 
 
 def run_auth(rest: Sequence[str], paths: ConfigPaths, settings: Settings) -> int:
-    """Run one command and return its exit code; raise `UsageError` or `QcodeError`."""
+    """Run one command and return its exit code; raise `CommandLineError` or `QcodeError`."""
     try:
         _, (command, *words), given = parse_subcommand("auth", rest or [""], USAGE)
-    except UsageError:
-        raise UsageError(USAGE) from None  # what is no flag may be a key
+    except CommandLineError:
+        raise CommandLineError(USAGE) from None  # what is no flag may be a key
     if command not in _FLAGS or len(words) > 1 or not _FLAGS[command].issuperset(given):
         hint = "; the key goes to standard input, never on the command line" if command == "login" and words[1:] else ""
-        raise UsageError(USAGE + hint)
+        raise CommandLineError(USAGE + hint)
     is_attended = os.isatty(0) and os.isatty(1)
     desk = Desk(settings, _keys(paths, is_attended=is_attended), is_attended)
     name = words[0] if words else None
@@ -69,8 +69,6 @@ def run_auth(rest: Sequence[str], paths: ConfigPaths, settings: Settings) -> int
                 return _status(desk, _spec(desk, name, "status") if name is not None else None, is_json=bool(given))
     except Left:
         return LEFT
-    except CredentialError as error:
-        raise QcodeError(str(error), ExitCode.FAILED) from None
 
 
 def _keys(paths: ConfigPaths, *, is_attended: bool) -> Keys:
@@ -88,10 +86,10 @@ def _spec(desk: Desk, name: str | None, command: str) -> ProviderSpec:
     if name in specs:
         return specs[name]
     # What is no name may be a key in the wrong place.
-    shown = f' "{name}"' if len(name) <= _LONGEST_NAME and name.replace("-", "").replace("_", "").isalnum() else ""
+    shown = f' "{name}"' if len(name) <= _MAX_NAME and name.replace("-", "").replace("_", "").isalnum() else ""
     close = nearest(name, specs) if shown else ""
     hint = f"; did you mean {close}?" if close else f"; known are {', '.join(sorted(specs))}"
-    raise QcodeError(f"there is no provider{shown}{hint}", ExitCode.USAGE)
+    raise UsageError(f"there is no provider{shown}{hint}")
 
 
 def _asked_provider(desk: Desk, command: str) -> str:
@@ -100,9 +98,9 @@ def _asked_provider(desk: Desk, command: str) -> str:
     if command == "logout":
         names = sorted(desk.keys.stored_names())
         if not names:
-            raise QcodeError("no key is stored", ExitCode.USAGE)
+            raise UsageError("no key is stored")
     if not desk.is_attended:
-        raise UsageError(f"name the provider: qcode auth {command} PROVIDER; there are {', '.join(names)}")
+        raise CommandLineError(f"name the provider: qcode auth {command} PROVIDER; there are {', '.join(names)}")
     rows = "".join(f"  {number:>2}  {name}\n" for number, name in enumerate(names, start=1))
     answer = ask(f"{rows}Which provider? Number or name: ")
     is_number = answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(names)
@@ -132,11 +130,9 @@ def _login(desk: Desk, spec: ProviderSpec, *, is_checked: bool) -> int:
 def _refuse_without_key(spec: ProviderSpec) -> None:
     if spec.protocol == "bedrock":
         how = "AWS_PROFILE, aws sso login, a role, or AWS_BEARER_TOKEN_BEDROCK"
-        raise QcodeError(
-            f"{spec.name} takes its credentials from the AWS chain ({how}); qcode stores none for it", ExitCode.USAGE
-        )
+        raise UsageError(f"{spec.name} takes its credentials from the AWS chain ({how}); qcode stores none for it")
     if not registry.takes_key(spec):
-        raise QcodeError(f"{spec.name} needs no key", ExitCode.USAGE)
+        raise UsageError(f"{spec.name} needs no key")
 
 
 def _given_key(spec: ProviderSpec, address: str, *, is_needed: bool) -> Secret:
@@ -162,7 +158,7 @@ def _pasted(spec: ProviderSpec, *, is_needed: bool) -> str:
         return ask_unseen(f"Key for {spec.name}{hint}, it is not shown: ")
     if sys.stdin is None:
         return ""
-    while line := sys.stdin.buffer.readline(_LONGEST_LINE):
+    while line := sys.stdin.buffer.readline(_MAX_LINE):
         if line.strip():
             return _decoded(line)
     return ""
@@ -183,7 +179,7 @@ def _logout(desk: Desk, spec: ProviderSpec) -> int:
     try:
         places = desk.keys.store.remove(name)
     except KeyringError as error:
-        raise QcodeError(f"the key of {name} could not be removed: the keyring {error}", ExitCode.FAILED) from None
+        raise QcodeError(f"the key of {name} could not be removed: the keyring {error}") from None
     where = " and ".join("the keyring" if place == "keyring" else "the file of keys" for place in places)
     lines = [f"removed the key of {name} from {where}" if places else f"no key of {name} was stored"]
     left = registry.credential_of(spec, desk.keys.env)

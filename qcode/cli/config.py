@@ -15,7 +15,7 @@ from qcode.agent.options import Options
 from qcode.agent.sessions.export import EXPORT_FORMS, About, ExportForm, exported, save_export
 from qcode.agent.sessions.store import SessionStore, first_words
 from qcode.agent.trust import TrustStore
-from qcode.cli.arguments import UsageError, parse_subcommand
+from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.terminal import put, say, working_folder
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
@@ -29,7 +29,7 @@ _EXPORT = "use: qcode sessions export ID [--format md|json|html] [-o FILE]"
 
 
 def run_subcommand(name: str, rest: Sequence[str]) -> int:
-    """Run one and return its exit code; raise `UsageError` or `QcodeError`."""
+    """Run one and return its exit code; raise `CommandLineError` or `QcodeError`."""
     commands: Mapping[str, Callable[[Sequence[str]], int]] = {
         "auth": _auth,
         "config": _config,
@@ -83,12 +83,12 @@ def _config(rest: Sequence[str]) -> int:
             rows = show(settings)
             return _out(*(f"{row.key} = {row.value}  ({row.origin})" for row in rows))
         case _:
-            raise UsageError("use: qcode config path, or: qcode config show")
+            raise CommandLineError("use: qcode config path, or: qcode config show")
 
 
 def _doctor(rest: Sequence[str]) -> int:
     if rest:
-        raise UsageError("use: qcode doctor")
+        raise CommandLineError("use: qcode doctor")
     from qcode.agent.doctor import report
     from qcode.cli.context import run_context
 
@@ -121,7 +121,7 @@ def _models(rest: Sequence[str]) -> int:
                 say(f'the catalog knows no model with "{wanted}" in its name')
             return _out(*rows, *learned, f"source: {catalog.catalog_source()}")
         case _:
-            raise UsageError("use: qcode models [PART OF A NAME], or: qcode models forget")
+            raise CommandLineError("use: qcode models [PART OF A NAME], or: qcode models forget")
 
 
 def _count(number: int | None) -> str:
@@ -138,7 +138,7 @@ def _sessions(rest: Sequence[str]) -> int:
     is_export = list(rest[:1]) == ["export"]
     _, words, given = parse_subcommand("sessions", rest, _EXPORT if is_export else _SESSIONS)
     if given and not is_export:
-        raise UsageError(_SESSIONS)
+        raise CommandLineError(_SESSIONS)
     store = SessionStore(_paths().state_dir, _root())
     match words:
         case [] | ["list", *_]:
@@ -151,7 +151,7 @@ def _sessions(rest: Sequence[str]) -> int:
         case ["delete", wanted]:
             return _out(f"deleted {store.delete(wanted)}")
         case _:
-            raise UsageError(_SESSIONS)
+            raise CommandLineError(_SESSIONS)
 
 
 def _listed(store: SessionStore, words: str) -> int:
@@ -180,7 +180,7 @@ def _trust(rest: Sequence[str]) -> int:
 
 def _themes(rest: Sequence[str]) -> int:
     if rest:
-        raise UsageError("use: qcode themes")
+        raise CommandLineError("use: qcode themes")
     from qcode.tui.theme import load_themes
 
     themes, problems = load_themes(_paths().config_dir / "themes")

@@ -9,7 +9,7 @@ from pathlib import Path
 from qcode.agent.options import LATEST, Options, RunContext
 from qcode.cli.terminal import ask, say
 from qcode.cli.trust import is_trusted
-from qcode.protocol.errors import ExitCode, QcodeError
+from qcode.protocol.errors import UsageError
 from qcode.text.clean import single_spaced
 
 _SESSIONS_OFFERED = 9
@@ -39,9 +39,7 @@ def with_chosen_session(context: RunContext) -> RunContext:
     if not context.options.chooses_session:
         return context
     if not context.is_attended:
-        raise QcodeError(
-            "-r needs the id of a session where nobody can choose one: -r ID, or -c for the latest", ExitCode.USAGE
-        )
+        raise UsageError("-r needs the id of a session where nobody can choose one: -r ID, or -c for the latest")
     from qcode.agent.sessions.store import SessionStore
 
     summaries = SessionStore(context.paths.state_dir, context.root).summaries()[:_SESSIONS_OFFERED]

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from qcode.agent.options import Options
-from qcode.cli.arguments import UsageError, parse, pipe_flags, wanted_format
+from qcode.cli.arguments import CommandLineError, parse, pipe_flags, wanted_format
 from qcode.cli.flags import SUBCOMMANDS, VERSION, help_text
 from qcode.cli.terminal import OutputLost, put, say
 from qcode.protocol.errors import ExitCode, QcodeError
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _guarded(given: list[str]) -> int:
     try:
         return _dispatch(given)
-    except UsageError as error:
+    except CommandLineError as error:
         say(f"{error} (see qcode --help)")
         return error.exit_code
     except QcodeError as failure:
@@ -73,7 +73,7 @@ def _dispatch(given: list[str]) -> int:
     try:
         options = parse(given)
         is_pipe = _is_pipe(options)
-    except UsageError as error:
+    except CommandLineError as error:
         if wanted_format(given) != "text":
             from qcode.cli.pipe import report_usage
 
@@ -88,11 +88,11 @@ def _dispatch(given: list[str]) -> int:
 
 
 def _is_pipe(options: Options) -> bool:
-    """Return whether a run is pipe mode; raise `UsageError` for a flag that would mean nothing in the app."""
+    """Return whether a run is pipe mode; raise `CommandLineError` for a flag that would mean nothing in the app."""
     if options.is_pipe or options.input_format != "text" or not _is_terminal(0) or not _is_terminal(1):
         return True
     if flags := pipe_flags(options):
-        raise UsageError(f"{flags[0]} is for pipe mode: add -p")
+        raise CommandLineError(f"{flags[0]} is for pipe mode: add -p")
     return False
 
 

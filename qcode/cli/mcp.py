@@ -11,11 +11,11 @@ from qcode.agent.mcp.pins import Pins, detail_of
 from qcode.agent.mcp.spec import ServerError, ServerSpec, named_servers
 from qcode.agent.options import Options
 from qcode.agent.trust import Piece, TrustStore
-from qcode.cli.arguments import UsageError, parse_subcommand
+from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.terminal import put, say, working_folder
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
-from qcode.protocol.errors import ExitCode, QcodeError
+from qcode.protocol.errors import QcodeError, UsageError
 from qcode.text.clean import single_spaced, visible
 from qcode.text.match import nearest
 
@@ -23,7 +23,7 @@ _USE = "use: qcode mcp list, show NAME, or approve NAME; with -C DIR, --trust, -
 
 
 def run_mcp(rest: Sequence[str]) -> int:
-    """List, show or approve, and return 0; raise `UsageError` or `QcodeError`."""
+    """List, show or approve, and return 0; raise `CommandLineError` or `QcodeError`."""
     options, words, _ = parse_subcommand("mcp", rest, _USE)
     match words:
         case [] | ["list"]:
@@ -31,7 +31,7 @@ def run_mcp(rest: Sequence[str]) -> int:
         case ["show" | "approve", wanted]:
             pass
         case _:
-            raise UsageError(_USE)
+            raise CommandLineError(_USE)
     specs, pins, place = _servers(options)
     if not wanted:
         put("".join(f"{line}\n" for line in _rows(specs, pins, place)) or "no tool servers are set\n")
@@ -88,7 +88,7 @@ def _named(specs: Sequence[ServerSpec], wanted: str) -> ServerSpec:
     if wanted not in names:
         near = nearest(wanted, names)
         hint = f"; did you mean {near}?" if near else "; qcode mcp list shows them"
-        raise QcodeError(f'there is no tool server "{single_spaced(wanted)}"{hint}', ExitCode.USAGE)
+        raise UsageError(f'there is no tool server "{single_spaced(wanted)}"{hint}')
     return names[wanted]
 
 
@@ -115,5 +115,5 @@ def _approve(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> int:
         else:
             put(f"\nnothing of {spec.name} waits for approval\n")
     except OSError as error:
-        raise QcodeError(f"the approval cannot be kept: {pins.path}: {error.strerror}", ExitCode.FAILED) from None
+        raise QcodeError(f"the approval cannot be kept: {pins.path}: {error.strerror}") from None
     return 0

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import TRIED_KINDS, Permissions, TriedKind, permissions_of, verdict_on
-from qcode.cli.arguments import UsageError, parse_subcommand
+from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.context import run_context
 from qcode.cli.terminal import put, working_folder
 from qcode.safety.policy import Policy
@@ -31,18 +31,18 @@ _USE = (
 
 
 def run_permissions(rest: Sequence[str]) -> int:
-    """Answer and return 0, whatever the verdict; raise `UsageError` or `QcodeError`."""
+    """Answer and return 0, whatever the verdict; raise `CommandLineError` or `QcodeError`."""
     options, words, given = parse_subcommand("permissions", rest, _USE)
     has_lines = "jsonl" in given
     if words in ([], ["list"]):
         if has_lines:
-            raise UsageError(f"--jsonl is for check; {_USE}")
+            raise CommandLineError(f"--jsonl is for check; {_USE}")
         put("".join(f"{line}\n" for line in listed(permissions_of(_context(options)))))
         return 0
     if words[0] != "check":
-        raise UsageError(_USE)
+        raise CommandLineError(_USE)
     if has_lines and words[1:]:
-        raise UsageError(f"with --jsonl the calls come on standard input; {_USE}")
+        raise CommandLineError(f"with --jsonl the calls come on standard input; {_USE}")
     if not has_lines:
         return _check(options, words[1:])
     judge = _judge(_context(options))
@@ -57,7 +57,7 @@ def _check(options: Options, asked: Sequence[str]) -> int:
     if kind is None or len(asked) != 2:
         what = f"there is no kind {asked[0]!r}" if asked and kind is None else "a kind and one value are needed"
         quoting = "; put a command with blanks in quotes" if len(asked) > 2 else ""
-        raise UsageError(f"{what}{quoting}; {_USE}")
+        raise CommandLineError(f"{what}{quoting}; {_USE}")
     judge = _judge(_context(options))
     verdict = judge(kind, _as_text(asked[1]))
     put(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.rule)}]\n")

@@ -19,14 +19,14 @@ from qcode import __version__
 from qcode.agent.agent import Agent
 from qcode.agent.options import Options, OutputFormat, RunContext
 from qcode.agent.permissions import policy_of, why_not_read
-from qcode.cli.arguments import UsageError
+from qcode.cli.arguments import CommandLineError
 from qcode.cli.context import run_context, with_chosen_session
 from qcode.cli.terminal import put, say, working_folder
 from qcode.cli.trust import note_for_pipes
 from qcode.headless.lines import InitFacts, unbegun
 from qcode.headless.run import joined, read_standard_input, run_headless, standard_input
 from qcode.protocol.approvals import NO_OPTIONS, Spans, TurnOptions
-from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, QcodeError
+from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, QcodeError, UsageError
 from qcode.protocol.messages import Block
 from qcode.values import dataclass
 
@@ -52,9 +52,9 @@ def run_pipe(options: Options, release: Callable[[], None]) -> int:
     return asyncio.run(_run(begun))
 
 
-def report_usage(error: UsageError, wanted: OutputFormat) -> None:
+def report_usage(error: CommandLineError, wanted: OutputFormat) -> None:
     """Write the result of a command line that is wrong."""
-    put(unbegun(QcodeError(str(error), ExitCode.USAGE).info, _facts(None), wanted))
+    put(unbegun(error.info, _facts(None), wanted))
 
 
 @contextmanager
@@ -139,7 +139,7 @@ def _asked(context: RunContext, typed: str, foreign: Spans) -> tuple[str, tuple[
             say(line)
     prompt = joined(piped, typed)
     if not has_lines and not prompt.strip() and not attached:
-        raise QcodeError("there is no prompt: give one after -p or pipe one in", ExitCode.USAGE)
+        raise UsageError("there is no prompt: give one after -p or pipe one in")
     return prompt, attached
 
 

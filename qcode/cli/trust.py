@@ -14,9 +14,9 @@ from pathlib import Path
 
 from qcode.agent.context.project import find_project_root
 from qcode.agent.trust import Standing, TrustStore, brought, remember, why_restricted
-from qcode.cli.arguments import UsageError
+from qcode.cli.arguments import CommandLineError
 from qcode.cli.terminal import Left, ask, put, say, working_folder
-from qcode.protocol.errors import ExitCode, QcodeError
+from qcode.protocol.errors import QcodeError, UsageError
 from qcode.text.clean import visible
 
 _USE = "use: qcode trust [show], trust accept, trust forget [DIR], or trust list"
@@ -28,7 +28,7 @@ _STATES = {
     "unpinnable": "brings more than can be kept: restricted unless --trust is given",
 }
 _ANSWERS = ("1", "2", "3", "q")
-_LONGEST_COMMAND = 400
+_MAX_COMMAND = 400
 _UNKNOWN = "qcode has not worked in this folder before:"
 _UNPINNED = "You trusted this folder before qcode kept what a folder brings:"
 _QUESTION = """\
@@ -69,7 +69,7 @@ _CHOICE = "1, 2, 3 or q [3]: "
 
 
 def run_trust(rest: Sequence[str], state_dir: Path) -> int:
-    """Show, accept, forget or list, and return the exit code; raise `UsageError` or `QcodeError`."""
+    """Show, accept, forget or list, and return the exit code; raise `CommandLineError` or `QcodeError`."""
     store = TrustStore(state_dir)
     match list(rest):
         case [] | ["show"]:
@@ -86,7 +86,7 @@ def run_trust(rest: Sequence[str], state_dir: Path) -> int:
             put("".join(rows) or "no folder is trusted\n")
             return 0
         case _:
-            raise UsageError(_USE)
+            raise CommandLineError(_USE)
 
 
 def _shown(folder: Path, root: Path, standing: Standing) -> Iterator[str]:
@@ -111,11 +111,9 @@ def _accept(store: TrustStore) -> int:
     if standing.is_trusted:
         return 0
     if standing.problem:
-        raise QcodeError(f"trust cannot be kept: {standing.problem}", ExitCode.FAILED)
+        raise QcodeError(f"trust cannot be kept: {standing.problem}")
     if not os.isatty(0):
-        raise QcodeError(
-            "only a person at a terminal can accept it; --trust trusts a folder for one run", ExitCode.USAGE
-        )
+        raise UsageError("only a person at a terminal can accept it; --trust trusts a folder for one run")
     try:
         answer = ask("\nTrust it from now on, as shown? y or n [n]: ")
     except Left:
@@ -125,7 +123,7 @@ def _accept(store: TrustStore) -> int:
         return 0
     complaint = remember(root, store.state_dir, standing.pieces)
     if complaint:
-        raise QcodeError(complaint, ExitCode.FAILED)
+        raise QcodeError(complaint)
     put("trusted\n")
     return 0
 
@@ -134,7 +132,7 @@ def _forget(store: TrustStore, folder: Path) -> int:
     try:
         had = store.forget(folder)
     except OSError as error:
-        raise QcodeError(f"trust cannot be taken back: {store.path}: {error.strerror}", ExitCode.FAILED) from None
+        raise QcodeError(f"trust cannot be taken back: {store.path}: {error.strerror}") from None
     put(f"{visible(str(folder.resolve()))}: {'not trusted any more' if had else 'was not trusted'}\n")
     return 0
 
@@ -163,7 +161,7 @@ def note_for_pipes(root: Path, state_dir: Path, arguments: Sequence[str]) -> str
     if not why:
         return ""
     command = visible(shlex.join(("qcode", "--trust", *arguments)))
-    again = command if len(command) <= _LONGEST_COMMAND else "the same with --trust"
+    again = command if len(command) <= _MAX_COMMAND else "the same with --trust"
     return f"{why}. qcode trust shows it. To trust it for one run: {again}"
 
 

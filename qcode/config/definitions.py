@@ -31,9 +31,9 @@ ARGS = "{{args}}"
 _COMMAND_KEYS = ("description", "prompt", "argument", "model", "output")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _TYPED = re.compile(r"/([A-Za-z][\w:-]*)(?:\s+(.*))?", re.DOTALL)
-_MOST = 500
-_DEEPEST = 4
-_LONGEST_HINT = 40
+_MAX_FILES = 500
+_MAX_DEPTH = 4
+_MAX_HINT = 40
 
 _Fail: TypeAlias = "Callable[[tuple[str, ...], str], ConfigError]"
 
@@ -132,12 +132,12 @@ def named_files(folder: Path, problems: list[str], *, inside: Path | None) -> It
             elif not _NAME.fullmatch(entry.name if is_folder else stem):
                 problems.append(f"{path}: is not used: a name has letters, digits, - and _, a letter first")
             elif is_folder:
-                if len(prefix) < _DEEPEST:
+                if len(prefix) < _MAX_DEPTH:
                     pending.append(((*prefix, entry.name), path))
             else:
                 count += 1
-                if count > _MOST:
-                    problems.append(f"{folder}: holds more than {_MOST} files; the rest is not read")
+                if count > _MAX_FILES:
+                    problems.append(f"{folder}: holds more than {_MAX_FILES} files; the rest is not read")
                     return
                 yield ":".join((*prefix, stem)), path
 
@@ -187,8 +187,8 @@ def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
         except ConfigError as error:
             raise fail(("output", key), str(error)) from None
     texts = {key: _text(table, key, fail) for key in ("description", "argument", "model")}
-    if len(texts["argument"]) > _LONGEST_HINT:
-        raise fail(("argument",), f"argument must be a hint of at most {_LONGEST_HINT} characters, such as [path]")
+    if len(texts["argument"]) > _MAX_HINT:
+        raise fail(("argument",), f"argument must be a hint of at most {_MAX_HINT} characters, such as [path]")
     prompt = table.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
         raise fail(("prompt",), "prompt must be text: what is sent when the command is typed")
@@ -302,7 +302,7 @@ def _limits(table: Mapping[str, object], fail: Callable[[str, str], ConfigError]
 
 _STDIO = ("stdio",)
 _HTTP = ("http", "streamable-http", "streamableHttp", "streamable_http")
-_MOST_SERVERS = 100
+_MAX_SERVERS = 100
 
 
 def read_mcp_file(file: Path, *, is_project: bool) -> dict[str, McpServer]:
@@ -330,8 +330,8 @@ def _json_layer(file: Path, text: str, is_project: bool) -> Layer:
         line = getattr(error, "lineno", None)
         raise ConfigError("not valid JSON", file=file, line=line) from None
     servers = found.get("mcpServers") if isinstance(found, dict) else None
-    if not isinstance(servers, dict) or len(servers) > _MOST_SERVERS:
-        raise ConfigError(f'must be {{"mcpServers": {{NAME: ...}}}} with at most {_MOST_SERVERS} servers', file=file)
+    if not isinstance(servers, dict) or len(servers) > _MAX_SERVERS:
+        raise ConfigError(f'must be {{"mcpServers": {{NAME: ...}}}} with at most {_MAX_SERVERS} servers', file=file)
     layer = Layer()
     for name, entry in servers.items():
         origin = Origin("file", str(file), is_project)

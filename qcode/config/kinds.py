@@ -20,13 +20,13 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 # No two underscores in a row and none at the end, so that the server's name in `server__tool` is unambiguous.
 _SERVER = re.compile(r"[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*")
-_LONGEST_SERVER = 30
-SERVER_NAME_WORDS = f"a server's name has letters, digits, - and single _ inside, {_LONGEST_SERVER} characters at most"
+_MAX_SERVER_NAME = 30
+SERVER_NAME_WORDS = f"a server's name has letters, digits, - and single _ inside, {_MAX_SERVER_NAME} characters at most"
 
 
 def is_server_name(name: str) -> bool:
     """Return whether `name` is a valid name of a tool server."""
-    return len(name) <= _LONGEST_SERVER and _SERVER.fullmatch(name) is not None
+    return len(name) <= _MAX_SERVER_NAME and _SERVER.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,7 +222,7 @@ def _texts(values: Mapping[KeyPath, object], *prefix: str) -> dict[str, Any]:
 KeyPath: TypeAlias = "tuple[str, ...]"
 Scope: TypeAlias = Literal["user", "project", "extra"]
 
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,9 +390,9 @@ def read_toml_text(file: Path, *, is_needed: bool) -> str | None:
         os.close(handle)
         raise ConfigError("is not a file", file=file)
     with os.fdopen(handle, "rb") as stream:
-        if found.st_size > _LARGEST:
+        if found.st_size > _MAX_BYTES:
             raise ConfigError("is larger than 1 MiB", file=file)
-        data = stream.read(_LARGEST + 1)
+        data = stream.read(_MAX_BYTES + 1)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -221,7 +221,7 @@ MIN_OLD_TOKENS = 500
 """Fewer old tokens than this are not worth a summary."""
 
 SHORT_OUTPUT_CHARS = 400
-LARGEST_IN_TAIL_SHARE = 0.15
+MAX_IN_TAIL_SHARE = 0.15
 _SAID_CHARS, _SAID_EACH_CHARS = 12_000, 2_000
 _CALL_CHARS, _RESULT_CHARS = 600, 1_500
 _FILES, _TODO_CHARS = 100, 4_000
@@ -276,7 +276,7 @@ def resolved(parts: Sequence[Part], messages: Sequence[Message]) -> list[Message
 def without_old_output(shape: Shape) -> tuple[Part, ...]:
     """Replace old tool output with a short note, and shorten very long output in the last turns in the middle."""
     parts: list[Part] = []
-    huge = int(shape.window * LARGEST_IN_TAIL_SHARE) * 4
+    huge = int(shape.window * MAX_IN_TAIL_SHARE) * 4
     for at, message in enumerate(shape.messages):
         limit = SHORT_OUTPUT_CHARS if at < shape.tail else huge
         blocks = tuple(_shortened(block, limit, is_old=at < shape.tail) for block in message.blocks)

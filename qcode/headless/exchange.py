@@ -208,7 +208,7 @@ class _Exchange:
             work.result()
 
 
-LONGEST_LINE = 48 * 1024 * 1024
+MAX_LINE_BYTES = 48 * 1024 * 1024
 """Bytes; several images of the largest size that is taken, or more text than any model reads."""
 
 
@@ -332,7 +332,7 @@ class Inlet:
         *,
         line: Callable[[bytes | None], None],
         end: Callable[[str], None],
-        longest: int = LONGEST_LINE,
+        longest: int = MAX_LINE_BYTES,
     ) -> None:
         self._descriptor = descriptor
         self._line = line

@@ -143,6 +143,12 @@ class ConfigError(QcodeError):
         super().__init__(" ".join((place + message).split("\n")))
 
 
+class UsageError(QcodeError):
+    """An option has an invalid value, or a name cannot be resolved."""
+
+    exit_code = ExitCode.USAGE
+
+
 class InputError(QcodeError):
     """An input cannot be used: a file, an image, standard input."""
 

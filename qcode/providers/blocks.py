@@ -195,7 +195,7 @@ WEB_SEARCH = ToolSpec(
     is_hosted=True,
     safety=Fetches(),
 )
-MOST_SEARCHES = 8
+MAX_SEARCHES = 8
 """The limit of searches in one reply, for hosts that accept one."""
 
 _PIECE = "hosted"

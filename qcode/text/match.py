@@ -18,8 +18,8 @@ from qcode.values import dataclass
 
 _LETTERS = {letter: 1 << index for index, letter in enumerate("abcdefghijklmnopqrstuvwxyz0123456789._-/")}
 _RECENT_BONUS = 2
-_MOST_LOOKS = 20_000
-_MOST_TOP = 200
+_MAX_CANDIDATES = 20_000
+_MAX_TOP_LEVEL = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,13 @@ class Catalogue:
         letters = tuple(
             _mask(path[:at], masks) | _mask(name, masks) for path, at, name in zip(lower, splits, names, strict=True)
         )
-        top = sorted((path.count("/", 0, -1), path, at) for at, path in enumerate(lower) if at < _MOST_LOOKS)
+        top = sorted((path.count("/", 0, -1), path, at) for at, path in enumerate(lower) if at < _MAX_CANDIDATES)
         return Catalogue(
             paths,
             Lines.of(lower),
             Lines.of(names),
             letters,
-            tuple(at for _, _, at in top[:_MOST_TOP]),
+            tuple(at for _, _, at in top[:_MAX_TOP_LEVEL]),
             {path: at for at, path in enumerate(paths)},
         )
 
@@ -152,10 +152,11 @@ class Search:
         names, lower = catalogue.names, catalogue.lower
         if "/" in words:
             yield 0, lower.beginning(words)
-            yield 1, (number for number, _ in islice(lower.having(f"/{words}"), _MOST_LOOKS))
+            yield 1, (number for number, _ in islice(lower.having(f"/{words}"), _MAX_CANDIDATES))
         else:
             yield 0, names.beginning(words)
-            yield 1, (at for at, place in islice(names.having(words), _MOST_LOOKS) if _is_start(names.texts[at], place))
+            inside = islice(names.having(words), _MAX_CANDIDATES)
+            yield 1, (at for at, place in inside if _is_start(names.texts[at], place))
             yield 2, (at for at, _ in names.having(words))
         yield 3, (at for at, _ in lower.having(words))
         pool, scattered = self._narrowed(words), _scattered(words).search

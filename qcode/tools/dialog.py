@@ -18,7 +18,7 @@ from qcode.tools.tool import Preview, ToolContext, failed
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
-MOST_CHOICES = 8
+MAX_CHOICES = 8
 _MAX_LINE = 200
 
 
@@ -37,7 +37,7 @@ class AskPerson:
                 "question": {"type": "string", "description": "The question, short and complete."},
                 "choices": {
                     "type": "array",
-                    "maxItems": MOST_CHOICES,
+                    "maxItems": MAX_CHOICES,
                     "description": "Answers to choose from, the one you would take first. None: any text.",
                     "items": {
                         "type": "object",
@@ -129,7 +129,7 @@ class ExitPlanMode:
 
 
 State: TypeAlias = Literal["pending", "in_progress", "done"]
-MOST_ITEMS = 50
+MAX_ITEMS = 50
 _TODO_MARKS: dict[State, str] = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
 
 
@@ -152,7 +152,7 @@ class Todo:
             "properties": {
                 "items": {
                     "type": "array",
-                    "maxItems": MOST_ITEMS,
+                    "maxItems": MAX_ITEMS,
                     "description": "All items; empty to clear the list.",
                     "items": {
                         "type": "object",

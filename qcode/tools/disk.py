@@ -18,7 +18,7 @@ from pathlib import Path
 from qcode.protocol.tools import Refused
 from qcode.values import dataclass
 
-LARGEST = 64 * 1024 * 1024
+MAX_FILE_BYTES = 64 * 1024 * 1024
 """The largest file, in bytes, that is read as a whole."""
 
 _CHUNK = 1024 * 1024
@@ -87,7 +87,7 @@ def load(folder: int, name: str, shown: str) -> Loaded:
             raise IsADirectoryError(errno.EISDIR, "is a folder")
         if not stat.S_ISREG(info.st_mode):
             raise Refused(f"{shown} is a device, pipe or socket, not a file")
-        if info.st_size > LARGEST:
+        if info.st_size > MAX_FILE_BYTES:
             raise Refused(
                 f"{shown} is {info.st_size:,} bytes large, more than can be read at once; use grep or the shell"
             )

@@ -14,11 +14,11 @@ from dataclasses import field
 from pathlib import Path
 
 from qcode.protocol.tools import Launch, Refused
-from qcode.tools.output import MOST_STORED
+from qcode.tools.output import MAX_STORED_BYTES
 from qcode.tools.processes import Ended, run_program
 from qcode.values import dataclass
 
-MOST_JOBS = 10
+MAX_JOBS = 10
 MAX_JOB_S = 24 * 3_600.0
 
 
@@ -66,9 +66,9 @@ class Job:
         if excess > 0:
             self.unread = self.unread[excess:]
             self.dropped += excess
-        if self._file is not None and self._stored < MOST_STORED:
+        if self._file is not None and self._stored < MAX_STORED_BYTES:
             try:
-                os.write(self._file, data[: MOST_STORED - self._stored])
+                os.write(self._file, data[: MAX_STORED_BYTES - self._stored])
             except OSError:
                 self.close()
             self._stored += len(data)
@@ -146,7 +146,7 @@ class Jobs:
     def check_room(self) -> None:
         """Raise `Refused` if no more background commands are allowed."""
         running = sum(job.is_running for job in self.all)
-        if running >= MOST_JOBS:
+        if running >= MAX_JOBS:
             raise Refused(f"{running} commands run in the background already; stop one with jobs first")
 
     def _add(self, command: str, scratch: Path, limit: int) -> Job:

@@ -8,10 +8,10 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-MOST_STORED = 50 * 1024 * 1024
+MAX_STORED_BYTES = 50 * 1024 * 1024
 """The limit of the output file, in bytes."""
 
-_MOST_LIVE = 16_000
+_MAX_LIVE = 16_000
 """The limit of live output passed on at once, in characters; of more, only the latest are shown."""
 
 
@@ -66,10 +66,8 @@ class Collector:
         if self._head is None:
             return self._text
         self._cut()
-        is_whole = self._stored <= MOST_STORED
-        where = (
-            f"; {'all of it' if is_whole else f'its first {MOST_STORED:,} bytes'} in {self._path}" if self._path else ""
-        )
+        stored = "all of it" if self._stored <= MAX_STORED_BYTES else f"its first {MAX_STORED_BYTES:,} bytes"
+        where = f"; {stored} in {self._path}" if self._path else ""
         return f"{self._head}\n[... {self._dropped:,} characters left out{where} ...]\n{self._text}"
 
     def _cut(self) -> None:
@@ -90,7 +88,7 @@ class Collector:
 
     def _store(self, data: bytes) -> None:
         """Keep bytes in memory until a file is needed, then append them to it up to the limit."""
-        room = max(MOST_STORED - self._stored, 0)
+        room = max(MAX_STORED_BYTES - self._stored, 0)
         self._stored += len(data)
         if self._head is None:
             self._early.append(data)
@@ -110,7 +108,7 @@ class Live:
         self._pending = ""
 
     def add(self, text: str) -> None:
-        self._pending = (self._pending + text)[-_MOST_LIVE:]
+        self._pending = (self._pending + text)[-_MAX_LIVE:]
 
     def flush(self) -> None:
         if self._pending:

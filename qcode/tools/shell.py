@@ -300,7 +300,7 @@ async def _show(live: Live) -> None:
         live.flush()
 
 
-MOST_WAITED_S = 60.0
+MAX_WAIT_S = 60.0
 
 
 class JobsTool:
@@ -320,7 +320,7 @@ class JobsTool:
                 "wait_s": {
                     "type": "number",
                     "minimum": 0,
-                    "maximum": MOST_WAITED_S,
+                    "maximum": MAX_WAIT_S,
                     "description": "For read: seconds to wait at most for output or the end. Default 0.",
                 },
             },

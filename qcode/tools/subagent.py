@@ -17,7 +17,7 @@ from qcode.values import dataclass
 NAME = "agent"
 EXPLORE, GENERAL = "explore", "general"
 SAME, SMALL = "same", "small"
-_LONGEST_DESCRIPTION = 80
+_MAX_DESCRIPTION = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Agent:
     def task(self, arguments: JsonObject) -> Task:
         """Return what a call asks for; raise `Refused` where it asks for nothing that can be done."""
         checked = check(self.spec, arguments)
-        description = " ".join(checked.text("description").split())[:_LONGEST_DESCRIPTION]
+        description = " ".join(checked.text("description").split())[:_MAX_DESCRIPTION]
         prompt = checked.text("prompt").strip()
         if not description or not prompt:
             raise Refused("agent: the description or the prompt is empty")

@@ -31,9 +31,9 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     import httpx2
 
-MOST_BYTES = 10 * 1024 * 1024
-LONGEST_S = 30.0
-MOST_REDIRECTS = 5
+MAX_BYTES = 10 * 1024 * 1024
+MAX_FETCH_S = 30.0
+MAX_REDIRECTS = 5
 _TEXT = re.compile(
     r"text/.*|application/([\w.+-]*[+])?(json|xml|yaml|toml|javascript|ecmascript|x-sh|sql|graphql)|image/svg\+xml"
 )
@@ -102,14 +102,14 @@ class Fetch:
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
         try:
             url = check(self.spec, arguments).text("url")
-            async with asyncio.timeout(LONGEST_S):
+            async with asyncio.timeout(MAX_FETCH_S):
                 page = await self._fetch(url)
             process = SideProcess()
             text = await off_loop(lambda: page.text(process), process.stop)
         except Refused as refused:
             return failed(f"fetch: {refused}")
         except TimeoutError:
-            return failed(f"fetch: no whole answer within {LONGEST_S:g} s")
+            return failed(f"fetch: no whole answer within {MAX_FETCH_S:g} s")
         collector = Collector(context.max_output_chars, lambda: workspace.scratch)
         collector.feed(text.encode("utf-8", "replace"))
         body = collector.close()
@@ -120,7 +120,7 @@ class Fetch:
         )
 
     async def _fetch(self, url: str) -> Page:
-        for hop in range(MOST_REDIRECTS + 1):
+        for hop in range(MAX_REDIRECTS + 1):
             target = self._gate.target(url)
             if isinstance(target, str):
                 raise Refused(f"{target}: {url}")
@@ -136,7 +136,7 @@ class Fetch:
                 url = urljoin(url, page.location)
             except ValueError:
                 raise Refused(f"{url} redirects to something that is no address") from None
-        raise Refused(f"more than {MOST_REDIRECTS} redirects")
+        raise Refused(f"more than {MAX_REDIRECTS} redirects")
 
     async def visit(
         self, url: str, target: Target, *, headers: Mapping[str, str] | None = None, content: bytes | None = None
@@ -161,7 +161,7 @@ class Fetch:
         try:
             async with (
                 httpx2.AsyncClient(
-                    verify=httpx2.create_ssl_context(), trust_env=False, proxy=_proxy(target), timeout=LONGEST_S
+                    verify=httpx2.create_ssl_context(), trust_env=False, proxy=_proxy(target), timeout=MAX_FETCH_S
                 ) as client,
                 client.stream(method, where, headers=sent, content=content, extensions=extensions) as response,
             ):
@@ -222,9 +222,9 @@ async def _read(url: str, response: httpx2.Response) -> Page:
     data = bytearray()
     try:
         async for piece in response.aiter_raw():
-            data += piece if unpacking is None else unpacking.decompress(piece, MOST_BYTES + 1 - len(data))
-            if len(data) > MOST_BYTES or (unpacking is not None and unpacking.unconsumed_tail):
-                raise Refused(f"{url} is larger than {MOST_BYTES // 1024**2} MB")
+            data += piece if unpacking is None else unpacking.decompress(piece, MAX_BYTES + 1 - len(data))
+            if len(data) > MAX_BYTES or (unpacking is not None and unpacking.unconsumed_tail):
+                raise Refused(f"{url} is larger than {MAX_BYTES // 1024**2} MB")
     except zlib.error:
         raise Refused(f"{url} is compressed in a way that cannot be read") from None
     return Page(url, response.status_code, kind, "", bytes(data), charset)

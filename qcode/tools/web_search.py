@@ -16,14 +16,14 @@ from qcode.text.json import Json, JsonObject, parse_object
 from qcode.text.numbers import count_text
 from qcode.tools.arguments import check
 from qcode.tools.tool import Preview, ToolContext, failed
-from qcode.tools.web import LONGEST_S, Fetch, Gate, Page
+from qcode.tools.web import MAX_FETCH_S, Fetch, Gate, Page
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
-MOST_RESULTS = 10
-_LONGEST_QUERY = 400
-_LONGEST_PASSAGE = 1_000
-_LONGEST_PIECE = 4_000
+MAX_RESULTS = 10
+_MAX_QUERY = 400
+_MAX_PASSAGE = 1_000
+_MAX_FIELD = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class WebSearch:
                 "count": {
                     "type": "integer",
                     "minimum": 1,
-                    "maximum": MOST_RESULTS,
+                    "maximum": MAX_RESULTS,
                     "description": "How many results; 5 unless given.",
                 },
             },
@@ -122,13 +122,13 @@ class WebSearch:
         service = self._service
         try:
             query, count = self._asked(arguments)
-            async with asyncio.timeout(LONGEST_S):
+            async with asyncio.timeout(MAX_FETCH_S):
                 page = await self._ask(query, count)
             found = _results(service, page)
         except Refused as refused:
             return failed(f"web_search: {refused}")
         except TimeoutError:
-            return failed(f"web_search: {service.name} gave no whole answer within {LONGEST_S:g} s")
+            return failed(f"web_search: {service.name} gave no whole answer within {MAX_FETCH_S:g} s")
         shown = [_entry(number, one, service.passage) for number, one in enumerate(found[:count], 1)]
         if not shown:
             return ToolOutcome("Nothing was found.", summary="nothing found")
@@ -139,7 +139,7 @@ class WebSearch:
     def _asked(self, arguments: JsonObject) -> tuple[str, int]:
         checked = check(self.spec, arguments)
         query = " ".join(checked.text("query").split())
-        if not query or len(query) > _LONGEST_QUERY:
+        if not query or len(query) > _MAX_QUERY:
             raise Refused(f"the query is {'too long' if query else 'empty'}; a few words are enough")
         return query, checked.integer("count", 5)
 
@@ -175,7 +175,7 @@ def _results(service: SearchService, page: Page) -> list[JsonObject]:
 
 def _entry(number: int, result: JsonObject, passage: str) -> str:
     title, url, text = (_line(result.get(name)) for name in ("title", "url", passage))
-    return f"{number}. {title or url}\n   {url}\n   {text[:_LONGEST_PASSAGE]}".rstrip()
+    return f"{number}. {title or url}\n   {url}\n   {text[:_MAX_PASSAGE]}".rstrip()
 
 
 def _line(value: Json) -> str:
@@ -184,6 +184,6 @@ def _line(value: Json) -> str:
         return ""
     from qcode.tools.pages import as_markdown  # loads with the first result, not at start
 
-    short = value[:_LONGEST_PIECE]
+    short = value[:_MAX_FIELD]
     text = as_markdown(short, "") if "<" in short else short
     return " ".join(text.split())

@@ -352,7 +352,7 @@ def _refuse_write(place: Place, shown: str, path: str) -> None:
         raise Refused(f"{shown} is inside .git, where only git writes")
 
 
-_LARGEST_KEPT = 512 * 1024
+_MAX_KEPT_BYTES = 512 * 1024
 _KEPT_IN_ALL = 16 * 1024 * 1024
 _SHOWN_DIFF = 40
 
@@ -375,7 +375,7 @@ class Seen:
 
     def put(self, path: Path, snapshot: Snapshot, data: bytes) -> None:
         self.forget(path)
-        packed = zlib.compress(data, 1) if len(data) <= _LARGEST_KEPT else None
+        packed = zlib.compress(data, 1) if len(data) <= _MAX_KEPT_BYTES else None
         self._sights[path] = _Sight(snapshot, packed)
         self._kept += len(packed or b"")
         for old, sight in tuple(self._sights.items()):
@@ -401,7 +401,7 @@ class Seen:
 
 
 def _difference(packed: bytes | None, now: bytes, shown: str) -> str:
-    if packed is None or len(now) > _LARGEST_KEPT:
+    if packed is None or len(now) > _MAX_KEPT_BYTES:
         return ""
     try:
         before, after = text_file.decode(zlib.decompress(packed), shown), text_file.decode(now, shown)

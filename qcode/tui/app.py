@@ -11,6 +11,8 @@ import asyncio
 import os
 import signal
 import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on, work
@@ -19,13 +21,14 @@ from textual.containers import Horizontal
 from textual.driver import Driver
 from textual.widgets import Static
 
+from qcode.protocol.errors import QcodeError
 from qcode.text.numbers import count_text
 from qcode.tui.failures import itself, last_words
 from qcode.tui.layout import Widgets
 from qcode.tui.messages import ApprovalDecided, SearchClosed
+from qcode.tui.prompt.history import PromptHistory
 from qcode.tui.prompt.prompt import Prompt, Sources
-from qcode.tui.setup import AppSetup, Opening
-from qcode.tui.status import Status
+from qcode.tui.status import NO_SANDBOX, SANDBOX, Status
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.driver import Announcer, TerminalApp, outliving
 from qcode.tui.terminal.input import GroundReported, asking, is_askable
@@ -38,25 +41,32 @@ from qcode.tui.terminal.textual_internals import (
 )
 from qcode.tui.theme import AUTO, choose_theme, first_theme, load_themes
 from qcode.tui.transcript.transcript import Transcript
-from qcode.tui.welcome import welcome_lines
+from qcode.tui.welcome import Welcome
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable, Coroutine
 
-    from qcode.agent.conversation import Conversation
-    from qcode.agent.keys.connect import KeysService
+    from qcode.agent.agent import Agent
+    from qcode.agent.models.selection import Selection
+    from qcode.agent.options import RunContext
     from qcode.agent.settings import Setting
+    from qcode.protocol.events import Notice
+    from qcode.tui.commands.command import Command
     from qcode.tui.turns import State
-
-__all__ = ["AppSetup", "QcodeApp"]
 
 
 class DressedApp(TerminalApp, inherit_bindings=False):
-    """`theme_names` and `theme_problems` are empty until `add_themes` was called."""
+    """`theme_names` and `theme_problems` are empty until `add_themes` was called.
 
-    def __init__(self, setup: AppSetup) -> None:
-        self.setup = setup  # before the rest: the class of the driver depends on it
+    `theme_wanted` is what the user set or chose, `user_themes` the folder of the user's own theme files.
+    """
+
+    def __init__(self, theme_wanted: str, user_themes: Path) -> None:
+        # Before the rest: the class of the driver depends on it.
+        self.theme_wanted = theme_wanted
+        self._user_themes = user_themes
         super().__init__()
         self.theme_names: tuple[str, ...] = ()
         self.theme_problems: tuple[str, ...] = ()
@@ -69,7 +79,7 @@ class DressedApp(TerminalApp, inherit_bindings=False):
 
     def get_driver_class(self) -> type[Driver]:
         driver = super().get_driver_class()
-        return asking(driver) if self.setup.theme == AUTO and is_askable(os.environ) else driver
+        return asking(driver) if self.theme_wanted == AUTO and is_askable(os.environ) else driver
 
     @on(GroundReported)
     def _follow_ground(self, event: GroundReported) -> None:
@@ -80,11 +90,10 @@ class DressedApp(TerminalApp, inherit_bindings=False):
 
     def _dress(self) -> None:
         """Put on the theme to start with; the others are read after the first paint where they do not matter for it."""
-        setup = self.setup
-        first = first_theme(setup.theme, setup.user_themes, os.environ)
+        first = first_theme(self.theme_wanted, self._user_themes, os.environ)
         if first is None:
             self.add_themes()
-            first = self.available_themes[choose_theme(setup.theme, self.theme_names, os.environ)]
+            first = self.available_themes[choose_theme(self.theme_wanted, self.theme_names, os.environ)]
         else:
             self.register_theme(first)
         # Setting it the usual way would have the style sheet parsed a second time before anything is shown.
@@ -98,11 +107,18 @@ class DressedApp(TerminalApp, inherit_bindings=False):
         """Put on the theme a setting names."""
         self.theme = choose_theme(name, self.theme_names, os.environ)
 
+    def all_theme_problems(self) -> tuple[str, ...]:
+        """Return a sentence for each theme file that cannot be used, and for a wanted theme that does not exist."""
+        if self.theme_wanted in (self.theme, AUTO):
+            return self.theme_problems
+        missing = f"There is no theme {self.theme_wanted!r}; {self.theme} is used. /theme lists them."
+        return (*self.theme_problems, missing)
+
     def add_themes(self) -> None:
         """Read all themes, once."""
         if self.theme_names:
             return
-        themes, self.theme_problems = load_themes(self.setup.user_themes)
+        themes, self.theme_problems = load_themes(self._user_themes)
         for theme in themes.values():
             self.register_theme(theme)
         self.theme_names = tuple(themes)
@@ -111,40 +127,73 @@ class DressedApp(TerminalApp, inherit_bindings=False):
 _LEAVE_SECONDS = 3.0
 
 
-class QcodeApp(DressedApp, inherit_bindings=False):
-    """The app for one conversation, or one that is still to be made. `run()` returns the exit code.
+@dataclass(frozen=True, slots=True)
+class AppOptions:
+    """What the app is given beside the context of the run.
 
-    `is_at_work` is False until what the keys and commands act through is there, right after the first paint.
+    `history_file` keeps prompts across sessions, None for this run only. `painted` is called once the first screen is
+    painted. Of `clock`, in seconds, only differences are used.
     """
 
-    CSS_PATH = "app.tcss"
+    history_file: Path | None = None
+    painted: Callable[[], None] | None = None
+    clock: Callable[[], float] = time.monotonic
+
+
+class QcodeApp(DressedApp, inherit_bindings=False):
+    """The app. It opens its agent after the first paint, and owns it until `run()` returns the exit code.
+
+    `is_at_work` is False until the agent is open and what keys and commands act through is there.
+    """
+
+    CSS_PATH = Path(__file__).with_name("app.tcss")
     TITLE = "qcode"
     ENABLE_COMMAND_PALETTE = False
     VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]  # type: ignore[misc]  # annotated oddly there
 
-    conversation: Conversation
+    def __init__(
+        self, context: RunContext, selection: Selection, welcome: Welcome, options: AppOptions | None = None
+    ) -> None:
+        from qcode.agent.choices import Choices
 
-    def __init__(self, conversation: Conversation | Opening, *, setup: AppSetup) -> None:
-        super().__init__(setup)
+        self.context = context
+        self.welcome = welcome
+        self.options = options or AppOptions()
+        self._selection = selection
+        ui, state_dir = context.settings.ui, context.paths.state_dir
+        super().__init__(ui.theme or Choices(state_dir).theme or AUTO, context.paths.config_dir / "themes")
         driver.teach_alt_keys()
         driver.read_pastes_whole()
-        self.opening = conversation if isinstance(conversation, Opening) else None
-        if not isinstance(conversation, Opening):
-            self.conversation = conversation
+        is_stand_in = selection.spec.name == "demo" and context.settings.model is None
         status = Status(
-            model=conversation.model,
-            mode=conversation.mode,
-            branch=setup.git_branch,
-            problem=setup.problem,
-            is_restricted=setup.is_restricted(),
+            model=selection.name,
+            mode=context.settings.permissions.mode,
+            branch=welcome.branch,
+            problem="no key" if is_stand_in else "",
+            is_restricted=not context.is_trusted,
         )
-        self.parts = Widgets(setup, status)
-        self.announcer = Announcer(setup, self._write, self._ring)
-        self._crash: str | None = None
+        sent = PromptHistory(self.options.history_file, welcome.folder)
+        self.parts = Widgets(status, sent, ui.show_thinking, self.options.clock)
+        self.announcer = Announcer(welcome.folder, self._write, self._ring, has_title=ui.title, has_bell=ui.bell)
+        self.failure: QcodeError | None = None
         self.is_at_work = False
+        self._agent: Agent | None = None
+        self._crash: str | None = None
         self._early: list[events.Event] = []
 
-    def _begin_work(self) -> None:
+    @property
+    def agent(self) -> Agent:
+        """The agent, once it is open."""
+        assert self._agent is not None
+        return self._agent
+
+    def open_agent(self) -> Agent:
+        """Open the agent; it blocks. Raise `QcodeError`."""
+        from qcode.tui.opening import open_agent
+
+        return open_agent(self.context, self._selection)
+
+    def _begin_work(self, commands: tuple[Command, ...]) -> None:
         """Make what acts on the widgets. Loading that takes as long as the first paint, so it comes after it."""
         from qcode.tui.commands.help import bindings
         from qcode.tui.commands.sessions import SessionName
@@ -153,43 +202,45 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         from qcode.tui.prompt.attachments import Attaching
         from qcode.tui.shell_lines import ShellLines
         from qcode.tui.turns import Turns
-        from qcode.tui.view import Host, show_start, start_problems
+        from qcode.tui.view import Host, show_start
 
         self.add_themes()
-        conversation, setup, parts = self.conversation, self.setup, self.parts
+        agent, parts, clock = self.agent, self.parts, self.options.clock
         attaching = Attaching(
-            conversation,
-            setup,
+            agent,
             say=lambda level, text: self.host.say(level, text),
             changed=self._note_files,
         )
-        self.session_name = SessionName(conversation, self.announcer.name, parts.status.add_turn)
-        self.turns = Turns(conversation, setup, parts, spawn=self._spawn, announce=self._announce)
-        self.shell = ShellLines(conversation, setup, parts.transcript, spawn=self._spawn_shell)
-        self.server_watch = ServerWatch(setup.servers, parts, self.turns)
+        self.session_name = SessionName(agent.conversation, self.announcer.name, parts.status.add_turn)
+        self.turns = Turns(agent, parts, clock, spawn=self._spawn, announce=self._announce)
+        self.shell = ShellLines(agent, parts.transcript, spawn=self._spawn_shell)
+        self.server_watch = ServerWatch(agent.servers, parts, self.turns)
         self.host = Host(
             self,
-            conversation,
-            setup,
+            agent,
+            commands,
             parts,
             self.turns,
             self.shell,
             attaching,
             self.server_watch,
             self.session_name,
+            welcome=self.welcome,
             themes=self.theme_names,
+            clock=clock,
             leave=self._begin_leaving,
             copy=self._copy,
             lend=self._lend,
             apply=self._apply,
         )
-        set_bindings(self, bindings(setup.keys, COMMANDS))
+        keys = self.context.settings.ui.keys
+        set_bindings(self, bindings(keys, COMMANDS))
         parts.prompt.use(Sources(self.host.choices, attaching.files, attaching.pictures))
-        show_start(setup, conversation, parts, self.turns)
+        show_start(keys, agent.conversation, parts, self.turns)
         self.session_name.refresh()
         self.host.failures.watch(self._in_app)
         self.is_at_work = True
-        for problem in (*self.theme_problems, *start_problems(setup, self.theme)):
+        for problem in self.all_theme_problems():
             self.host.say("warning", problem)
 
     def get_driver_class(self) -> type[Driver]:
@@ -219,30 +270,41 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         auto_pilot: AutopilotCallbackType | None = None,
         loop: AbstractEventLoop | None = None,
     ) -> int:
-        """Run the app to its end and return the exit code: 0, 1 after a crash, 128 + n after signal n."""
-        code = super().run(
-            headless=headless,
-            inline=inline,
-            inline_no_clear=inline_no_clear,
-            mouse=mouse,
-            size=size,
-            auto_pilot=auto_pilot,
-            loop=loop,
-        )
+        """Run the app to its end and return the exit code: 0, 1 after a crash, 128 + n after signal n.
+
+        Raise `QcodeError` if the agent could not be opened.
+        """
+        try:
+            code = super().run(
+                headless=headless,
+                inline=inline,
+                inline_no_clear=inline_no_clear,
+                mouse=mouse,
+                size=size,
+                auto_pilot=auto_pilot,
+                loop=loop,
+            )
+        finally:
+            if self._agent is not None:
+                self._agent.release()
+        if self.failure is not None:
+            raise self.failure
         if self._crash is not None:
-            is_kept = self.is_at_work and self.setup.is_kept and bool(self.conversation.messages)
-            sys.stderr.write(last_words(self._crash, self.conversation.session_id if is_kept else ""))
+            sys.stderr.write(last_words(self._crash, self._kept_session()))
             return 1
         return code if code is not None else self.return_code or 1
+
+    def _kept_session(self) -> str:
+        """Return the id of the session if it can be resumed, else an empty string."""
+        if not self.is_at_work or not self.context.options.keeps_session or not self.agent.conversation.messages:
+            return ""
+        return self.agent.conversation.session_id
 
     def on_mount(self) -> None:
         if not self.is_headless:
             driver.on_signals(self._leave_at)
         self.announcer.begin()
-        known = self.opening or self.conversation
-        self.parts.transcript.add_welcome(welcome_lines(self.setup, known.model))
-        if self.opening is None:
-            self._show_conversation()
+        self.parts.transcript.add_welcome(self.welcome.lines())
         self.parts.prompt.focus()
         self.call_after_refresh(self._after_first_paint)
 
@@ -321,68 +383,81 @@ class QcodeApp(DressedApp, inherit_bindings=False):
     def action_command(self, command_id: str) -> None:
         self.host.run(command_id)
 
-    def _show_conversation(self) -> None:
+    def _show_conversation(self, notices: tuple[Notice, ...]) -> None:
         """Show what is there already of the conversation, and what has to be said about it."""
-        transcript = self.parts.transcript
-        if self.conversation.messages:
+        transcript, conversation = self.parts.transcript, self.agent.conversation
+        if conversation.messages:
             from qcode.tui.presenter import replay
 
-            replay(self.conversation.messages, transcript)
-        if self.conversation.mode == "bypass":
+            replay(conversation.messages, transcript)
+        if conversation.mode == "bypass":
             transcript.add_notice("warning", "Mode bypass: tools run without asking. Shift+Tab leaves it.")
-        for notice in self.setup.notices:
+        for notice in notices:
             transcript.add_notice(notice.level, notice.text)
 
     async def _after_first_paint(self) -> None:
         if not self.screen.is_attached or self.return_value is not None:
             return  # it was left before it was painted
-        await self.mount(*self.parts.add_panels(self.setup.clock), before="#prompt-row")
-        if self.setup.painted is not None:
-            self.setup.painted()
-        if self.opening is None:
-            self._begin_work()
-            self._go_on()
-        else:
-            # Beside the app's messages: what is typed meanwhile is shown at once.
-            self._open(self.opening)
+        await self.mount(*self.parts.add_panels(self.options.clock), before="#prompt-row")
+        if self.options.painted is not None:
+            self.options.painted()
+        self._open()
 
+    # Beside the app's messages: what is typed meanwhile is shown at once.
     @work(group="opening")
-    async def _open(self, opening: Opening) -> None:
-        """Make the conversation, in a thread: it loads much, and asks git."""
-        opened = await asyncio.to_thread(opening.open)
-        if opened is None:
+    async def _open(self) -> None:
+        """Open the agent, in a thread: it loads much, and asks git."""
+        try:
+            commands, notices = await asyncio.to_thread(self._open_in_thread)
+        except QcodeError as failure:
+            self.failure = failure
             self.exit(1)
             return
-        self.conversation, self.setup = opened
+        agent = self.agent
         self.parts.status.change(
-            model=self.conversation.model, mode=self.conversation.mode, is_restricted=self.setup.is_restricted()
+            model=agent.conversation.model,
+            mode=agent.conversation.mode,
+            is_restricted=not agent.trust.is_trusted,
         )
-        self._begin_work()
-        self._show_conversation()
+        self._begin_work(commands)
+        self._show_conversation(notices)
         self._go_on()
+
+    def _open_in_thread(self) -> tuple[tuple[Command, ...], tuple[Notice, ...]]:
+        """Open the agent, and return the commands and what is said at the start.
+
+        An app that ended meanwhile keeps the agent, too, and releases it.
+        """
+        from qcode.tui.opening import read_commands
+
+        self._agent = self.open_agent()
+        return read_commands(self._agent)
 
     def _go_on(self) -> None:
         """Start what was waiting for the conversation."""
-        from qcode.tui.view import look_for_sandbox
-
-        if self.setup.servers is not None:
+        agent, first_prompt = self.agent, self.context.options.prompt or ""
+        if agent.servers is not None:
             with self.host.failures.noticing():
-                self.setup.servers.start(self._servers_changed)
+                agent.servers.start(self._servers_changed)
                 self.server_watch.refresh()
-        if self.setup.warm_up is not None:
-            self._run_aside(asyncio.to_thread(self.setup.warm_up), "warm-up")
-        self._run_aside(look_for_sandbox(self.setup, self.parts.status), "sandbox")
-        if self.setup.first_prompt.strip():
-            self.host.send_first(self.setup.first_prompt)
+        self._run_aside(asyncio.to_thread(agent.warm_up), "warm-up")
+        self._run_aside(self.look_for_sandbox(), "sandbox")
+        if first_prompt.strip():
+            self.host.send_first(first_prompt)
         for event in self._early:
             self.post_message(event)
-        if self.setup.connect is not None and self.setup.connect.is_first:
-            self._connect_first(self.setup.connect)
+        if agent.keys.is_first:
+            self._connect_first()
 
-    def _connect_first(self, connecting: KeysService) -> None:
+    async def look_for_sandbox(self) -> None:
+        """Say in the status line whether there is one, once that is known."""
+        found = await asyncio.to_thread(self.agent.toolbox.has_sandbox)
+        self.parts.status.change(sandbox=SANDBOX if found else NO_SANDBOX)
+
+    def _connect_first(self) -> None:
         """Open the connect screen once the prompt has what was typed; who sent something goes on with the demo."""
         if any(isinstance(event, events.Key) and event.key == "enter" for event in self._early):
-            connecting.finish("")
+            self.agent.keys.finish("")
             return
         self.call_later(self.parts.prompt.call_later, self.call_later, self.host.connect, "")
 
@@ -417,11 +492,9 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         """Let a changed setting hold here; return whether it does now."""
         from qcode.tui.view import apply_setting
 
-        transcript, use_mode = self.parts.transcript, self.host.use_mode
-        self.setup, is_now = apply_setting(
-            setting, self.setup, transcript, show_theme=self.wear, use_mode=use_mode, write=self._write
+        return apply_setting(
+            setting, self.announcer, self.parts.transcript, show_theme=self.wear, use_mode=self.host.use_mode
         )
-        return is_now
 
     def _begin_leaving(self) -> None:
         self.turns.stop()
@@ -452,9 +525,13 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         from qcode.tui.terminal.clipboard import Clipboard
 
         environ = {"TERM": "headless"} if self.is_headless else os.environ
-        folder = self.setup.history_file.parent if self.setup.history_file is not None else None
+        history_file = self.options.history_file
+        folder = history_file.parent if history_file is not None else None
         return Clipboard(environ, sys.platform, self._write, folder).copy(text)
 
     def report_crash(self, error: Exception) -> None:
         if self._crash is None:
-            self._crash = self.setup.report(itself(error))
+            from qcode.agent.crash import report_crash
+
+            report = self._agent.report_crash if self._agent is not None else None
+            self._crash = report(itself(error)) if report else report_crash(itself(error), self.context.env)

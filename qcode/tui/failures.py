@@ -11,8 +11,6 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from qcode.text.clean import one_line
-
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
@@ -20,11 +18,6 @@ if TYPE_CHECKING:
 
 Report = Callable[[BaseException], str]
 """Keeps the details of a failure where they can be read later; returns what it was and where they are, in one line."""
-
-
-def plain_report(failure: BaseException) -> str:
-    """Return what a failure says, keeping nothing."""
-    return ": ".join(part for part in (type(failure).__name__, one_line(str(failure), 300)) if part)
 
 
 def what_happened(failure: BaseException, report: Report) -> str:

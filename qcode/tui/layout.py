@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from qcode.tui.panels.search import SearchBar
     from qcode.tui.panels.todos import TodoPanel
     from qcode.tui.prompt.queue import Queue
-    from qcode.tui.setup import AppSetup
     from qcode.tui.status import Status
+    from qcode.tui.transcript.content import Thoughts
     from qcode.tui.widgets import HelpPanel
 
 
@@ -40,13 +40,12 @@ class Widgets:
     todos: TodoPanel
     queued: Queue
 
-    def __init__(self, setup: AppSetup, status: Status) -> None:
-        self.transcript = Transcript(clock=setup.clock, thinking=setup.show_thinking, id="transcript")
+    def __init__(self, status: Status, sent: PromptHistory, thinking: Thoughts, clock: Callable[[], float]) -> None:
+        self.transcript = Transcript(clock=clock, thinking=thinking, id="transcript")
         self.transcript.can_focus = False
         self.menu, self.history = SlashMenu(id="menu"), HistorySearch(id="history-search")
-        sent = PromptHistory(setup.history_file, setup.cwd)
         self.prompt = Prompt(self.menu, self.history, sent, id="prompt")
-        self.status = StatusLine(status, setup.clock, id="status")
+        self.status = StatusLine(status, clock, id="status")
 
     def add_panels(self, clock: Callable[[], float]) -> tuple[Widget, ...]:
         """Make the panels between transcript and prompt; return all of them from top to bottom."""

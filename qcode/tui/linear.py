@@ -12,6 +12,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -32,21 +33,27 @@ from qcode.protocol.model import Effort
 from qcode.text.clean import ensure_visible
 from qcode.tools.dialog import TodoItem
 from qcode.tui.commands.command import MODES, Command, CommandHost, find, split_command, unknown_command
-from qcode.tui.commands.models import ModelUse
-from qcode.tui.commands.table import enabled, is_custom
+from qcode.tui.commands.models import ModelUse, model_names
+from qcode.tui.commands.table import COMMANDS, is_custom
 from qcode.tui.failures import Failures, what_happened
 from qcode.tui.linear_view import LinearView
+from qcode.tui.opening import open_agent, read_commands
 from qcode.tui.panels.approval import Form, Option, asked_by, form_of, question_line
 from qcode.tui.panels.todos import changes, in_short, in_words, is_over, todos_in, todos_of
 from qcode.tui.presenter import Presenter, replay
-from qcode.tui.setup import AppSetup
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal.driver import BELL
 from qcode.tui.turns import close_events
-from qcode.tui.welcome import welcome_lines
+from qcode.tui.welcome import Welcome
 
 if TYPE_CHECKING:
-    from qcode.agent.conversation import Conversation
+    from qcode.agent.agent import Agent
+    from qcode.agent.models.selection import Selection
+    from qcode.agent.options import RunContext
+    from qcode.protocol.events import Notice
+
+if TYPE_CHECKING:
+    pass
 
 _COMMANDS = frozenset(
     {
@@ -61,21 +68,19 @@ class LinearHost:
 
     def __init__(self, app: LinearApp) -> None:
         self._app = app
-        self.setup = app.setup
-        self.conversation = app.conversation
+        self.agent = app.agent
         self.has_screens = False
         self.is_turn_running = False
         self.is_prompt_empty = True
-        self._model_use = ModelUse(app.conversation, app.setup.offering, say=self.say, shown=lambda: None)
+        self._model_use = ModelUse(app.agent, say=self.say, shown=lambda: None)
 
     @property
     def commands(self) -> tuple[Command, ...]:
-        return tuple(command for command in enabled(self.setup) if command.id in _COMMANDS or is_custom(command))
+        return tuple(command for command in self._app.commands if command.id in _COMMANDS or is_custom(command))
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        offered = self.setup.offering.providers() if self.setup.offering is not None else ()
-        return tuple(f"{one.name}/{model.name}" for one in offered if one.is_ready for model in one.models)
+        return model_names(self.agent)
 
     @property
     def effort(self) -> Effort | None:
@@ -104,8 +109,8 @@ class LinearHost:
         self._model_use.use_effort(effort)
 
     def use_mode(self, mode: ApprovalMode) -> None:
-        self.conversation.set_mode(mode)
-        self.say("info", f"Mode: {self.conversation.mode}.")
+        self.agent.conversation.set_mode(mode)
+        self.say("info", f"Mode: {self.agent.conversation.mode}.")
 
     def apply_setting(self, setting: Setting) -> bool:
         mode = next((mode for mode in MODES if mode == setting.value), None)
@@ -115,12 +120,12 @@ class LinearHost:
         return False
 
     def clear_conversation(self) -> None:
-        self.conversation.clear()
+        self.agent.conversation.clear()
         self._app.todos = ()
         self.say("info", "A new session.")
 
     def trust_folder(self) -> None:
-        self.say("info", self.setup.trust() if self.setup.trust is not None else "There is nothing to trust here.")
+        self.say("info", self.agent.trust.accept())
 
     def copy_reply(self) -> None:
         self.say("info", "The reply stands above; the terminal copies it.")
@@ -129,20 +134,32 @@ class LinearHost:
         self._app.waiting = (text, options)
 
     def run_later(self, work: Coroutine[Any, Any, None]) -> None:
-        self._app.following.append(Failures(self.setup.report, self.say).noticed(work))
+        self._app.following.append(Failures(self.agent.report_crash, self.say).noticed(work))
 
     def leave(self) -> None:
         self._app.is_over = True
 
 
 class LinearApp:
-    """One conversation in lines."""
+    """One conversation in lines. `notices` are said below the `welcome`."""
 
-    def __init__(self, conversation: Conversation, setup: AppSetup, lines: LineTerminal) -> None:
-        self.conversation = conversation
-        self.setup = setup
+    def __init__(
+        self,
+        agent: Agent,
+        welcome: Welcome,
+        lines: LineTerminal,
+        *,
+        commands: tuple[Command, ...] = COMMANDS,
+        notices: tuple[Notice, ...] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.agent = agent
+        self.commands = commands
         self.say = lines.say
-        self.view = LinearView(lines.say, setup.show_thinking, setup.clock)
+        self._settings = settings = agent.context.settings
+        self.view = LinearView(lines.say, settings.ui.show_thinking, clock)
+        self._welcome = welcome
+        self._notices = notices
         self.is_over = False
         self.todos: tuple[TodoItem, ...] = ()
         self._lines = lines
@@ -151,15 +168,17 @@ class LinearApp:
         self._is_cancelling = False
         self.waiting: tuple[str, TurnOptions] | None = None
         self.following: list[Coroutine[Any, Any, None]] = []
-        self._shell = ShellLines(conversation, setup, self.view, spawn=self.following.append)
-        self._presenter = Presenter(self.view, self.view, self, setup.clock, max_continuations=setup.max_continuations)
+        self._shell = ShellLines(agent, self.view, spawn=self.following.append)
+        max_continuations = settings.output.max_continuations
+        self._presenter = Presenter(self.view, self.view, self, clock, max_continuations=max_continuations)
 
     async def run(self) -> int:
         """Talk until the person leaves; return the exit code."""
         self._greet()
-        if self.setup.first_prompt.strip():
-            self.view.add_user(self.setup.first_prompt)
-            await self._turn(self.setup.first_prompt)
+        first_prompt = self.agent.context.options.prompt or ""
+        if first_prompt.strip():
+            self.view.add_user(first_prompt)
+            await self._turn(first_prompt)
         while not self.is_over:
             text = await self._prompt()
             if text is None:
@@ -175,7 +194,7 @@ class LinearApp:
         if not self._host.is_turn_running or self._is_cancelling:
             return False
         self._is_cancelling = True
-        self.conversation.cancel()
+        self.agent.conversation.cancel()
         return True
 
     def ask(self, approval: CallApproval) -> None:
@@ -189,15 +208,15 @@ class LinearApp:
         self.view.add_user(text)
 
     def _greet(self) -> None:
-        first, *rest = welcome_lines(self.setup, self.conversation.model)
+        first, *rest = self._welcome.lines()
         told = [line for line in rest if line and not line.startswith("·")]
         self.say("\n".join([first, *told, "Type a message and press Enter. /help lists the commands, /quit leaves."]))
-        if self.conversation.mode == "bypass":
+        if self.agent.conversation.mode == "bypass":
             self.view.add_notice("warning", "Mode bypass: tools run without asking.")
-        for notice in self.setup.notices:
+        for notice in self._notices:
             self.view.add_notice(notice.level, notice.text)
-        replay(self.conversation.messages, self.view)
-        self.todos = todos_in(self.conversation.messages)
+        replay(self.agent.conversation.messages, self.view)
+        self.todos = todos_in(self.agent.conversation.messages)
         if not is_over(self.todos):
             self.view.add_mark(f"todos: {in_short(self.todos)}")
 
@@ -244,13 +263,13 @@ class LinearApp:
         self._host.is_turn_running = True
         self._is_cancelling = False
         try:
-            await self._show(self.conversation.submit(text, options=options))
+            await self._show(self.agent.conversation.submit(text, options=options))
         except Exception as failure:  # noqa: BLE001  # the app's edge: whatever broke, the session goes on
-            self._presenter.abandon(what_happened(failure, self.setup.report))
+            self._presenter.abandon(what_happened(failure, self.agent.report_crash))
         finally:
             self._host.is_turn_running = False
             self._questions.clear()
-        if self.setup.has_bell:
+        if self._settings.ui.bell:
             self.say(BELL)
 
     async def _show(self, events: AsyncIterator[TurnEvent]) -> None:
@@ -291,7 +310,7 @@ class LinearApp:
             self.say("\n".join([f"Question: {question}", detail, *choices]))
             decision = await self._decide(form)
         self.withdraw(approval.id)
-        self.conversation.answer(approval.id, decision)
+        self.agent.conversation.answer(approval.id, decision)
 
     async def _choose(self, options: tuple[Option, ...]) -> Option | None:
         while not self._is_cancelling:
@@ -314,12 +333,25 @@ class LinearApp:
         return form.written(written) if written else Deny()
 
 
-def run_linear(conversation: Conversation, setup: AppSetup) -> int:
-    """Run in the terminal of this process to the end; return the exit code: 0, or 128 + n after signal n."""
+def run_linear(context: RunContext, selection: Selection, welcome: Welcome) -> int:
+    """Run in the terminal of this process to the end; return the exit code: 0, or 128 + n after signal n.
+
+    Raise `QcodeError` if the agent cannot be opened.
+    """
+    agent = open_agent(context, selection)
+    try:
+        return talk_in_lines(agent, welcome)
+    finally:
+        agent.release()
+
+
+def talk_in_lines(agent: Agent, welcome: Welcome) -> int:
+    """`run_linear` on an agent that is open, and stays so."""
+    commands, notices = read_commands(agent)
 
     async def talk() -> int:
         terminal = LineTerminal()
-        app = LinearApp(conversation, setup, terminal)
+        app = LinearApp(agent, welcome, terminal, commands=commands, notices=notices)
         terminal.on_interrupt(app.stop)
         with terminal.watching((signal.SIGTERM, signal.SIGHUP)):
             return await terminal.until_told(app.run())

@@ -14,9 +14,9 @@ from qcode.protocol.events import Level, UsageUpdated
 from qcode.protocol.usage import Usage
 from qcode.text.clean import clean, one_line
 from qcode.text.numbers import count_text, duration_text
-from qcode.tui.setup import ShowThinking
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardState, CardUpdate
+from qcode.tui.transcript.content import Thoughts
 from qcode.values import dataclass
 
 Say = Callable[[str], None]
@@ -46,7 +46,7 @@ class _Call:
 class LinearView:
     """Takes the calls of the presenter and says them."""
 
-    def __init__(self, say: Say, show_thinking: ShowThinking, clock: Callable[[], float]) -> None:
+    def __init__(self, say: Say, show_thinking: Thoughts, clock: Callable[[], float]) -> None:
         self._say = say
         self._show_thinking = show_thinking
         self._clock = clock

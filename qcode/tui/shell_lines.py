@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from qcode.agent.context.attachments import shell_block
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import one_line
-from qcode.tui.setup import AppSetup
 from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView
 
 if TYPE_CHECKING:
-    from qcode.agent.conversation import Conversation
+    from qcode.agent.agent import Agent
 
-_MOST_KEPT = 16_000
+_MAX_KEPT = 16_000
 _STOPPED = "stopped by the person"
 
 
@@ -36,14 +35,12 @@ class ShellLines:
 
     def __init__(
         self,
-        conversation: Conversation,
-        setup: AppSetup,
+        agent: Agent,
         transcript: TranscriptView,
         *,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
-        self._conversation = conversation
-        self._run = setup.run_shell
+        self._agent = agent
         self._transcript = transcript
         self._spawn = spawn
         self._running: list[asyncio.Task[ToolOutcome]] = []
@@ -55,16 +52,13 @@ class ShellLines:
         card = f"!{self._count}"
         self._transcript.add_card(card, "!", one_line(line))
         self._transcript.update_card(card, CardUpdate(state="running"))
-        if self._run is None:
-            self._transcript.update_card(card, CardUpdate(state="failed", summary="there is no shell here"))
-            return
         seen = [""]
 
         def show(text: str) -> None:
-            seen[0] = (seen[0] + text)[-_MOST_KEPT:]
+            seen[0] = (seen[0] + text)[-_MAX_KEPT:]
             self._transcript.update_card(card, CardUpdate(append=text))
 
-        task = asyncio.ensure_future(self._run(line, show))
+        task = asyncio.ensure_future(self._agent.toolbox.run_line(line, show))
         self._running.append(task)
         self._spawn(self._follow(card, line, task, seen))
 
@@ -99,4 +93,4 @@ class ShellLines:
             self._transcript.update_card(
                 card, CardUpdate(state=state, output=output, summary=one_line(outcome.summary))
             )
-        self._conversation.attach((shell_block(line, outcome),))
+        self._agent.conversation.attach((shell_block(line, outcome),))

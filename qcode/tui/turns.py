@@ -19,11 +19,10 @@ from qcode.tui.failures import what_happened
 from qcode.tui.layout import Widgets
 from qcode.tui.presenter import Presenter
 from qcode.tui.prompt.queue import Submission
-from qcode.tui.setup import AppSetup
 from qcode.tui.status import StatusLine
 
 if TYPE_CHECKING:
-    from qcode.agent.conversation import Conversation
+    from qcode.agent.agent import Agent
 
 State: TypeAlias = Literal["idle", "working", "asking"]
 
@@ -36,23 +35,24 @@ class Turns:
 
     def __init__(
         self,
-        conversation: Conversation,
-        setup: AppSetup,
+        agent: Agent,
         widgets: Widgets,
+        clock: Callable[[], float],
         *,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         announce: Callable[[State], None],
     ) -> None:
-        self._conversation = conversation
+        self._conversation = agent.conversation
         self._widgets = widgets
         self._spawn = spawn
         self._announce = announce
-        self._report = setup.report
-        self._reaching = Reaching(widgets.status, setup.clock)
+        self._report = agent.report_crash
+        self._reaching = Reaching(widgets.status, clock)
         self._idle: asyncio.Event | None = None
         self._is_cancelling = False
+        max_continuations = agent.context.settings.output.max_continuations
         self._presenter = Presenter(
-            widgets.transcript, widgets.status, self, setup.clock, max_continuations=setup.max_continuations
+            widgets.transcript, widgets.status, self, clock, max_continuations=max_continuations
         )
 
     @property

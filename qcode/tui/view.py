@@ -7,12 +7,10 @@ what is known once the agent is open, and apply a changed setting to the running
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from textual.app import App
@@ -40,10 +38,10 @@ from qcode.tui.commands.command import (
     split_command,
     unknown_command,
 )
-from qcode.tui.commands.help import keymap, problems
-from qcode.tui.commands.models import ModelUse, shown_effort
+from qcode.tui.commands.help import keymap
+from qcode.tui.commands.models import ModelUse, model_names, shown_effort
 from qcode.tui.commands.sessions import SessionName
-from qcode.tui.commands.table import COMMANDS, by_id, enabled
+from qcode.tui.commands.table import COMMANDS, by_id
 from qcode.tui.commands.view import open_palette
 from qcode.tui.failures import Failures
 from qcode.tui.layout import Widgets
@@ -54,17 +52,17 @@ from qcode.tui.prompt.attachments import Attaching
 from qcode.tui.prompt.editor import Outside
 from qcode.tui.prompt.menu import Choice
 from qcode.tui.prompt.queue import Submission
-from qcode.tui.setup import AppSetup
 from qcode.tui.shell_lines import ShellLines
-from qcode.tui.status import NO_SANDBOX, SANDBOX, StatusLine
 from qcode.tui.terminal import driver
-from qcode.tui.theme import AUTO, theme_note
+from qcode.tui.terminal.driver import Announcer
+from qcode.tui.theme import theme_note
 from qcode.tui.transcript.line import shorten
 from qcode.tui.transcript.transcript import Transcript
 from qcode.tui.turns import Turns
-from qcode.tui.welcome import welcome_lines
+from qcode.tui.welcome import Welcome
 
 if TYPE_CHECKING:
+    from qcode.agent.agent import Agent
     from qcode.agent.conversation import Conversation
     from qcode.tui.screens.connect import Connected
 
@@ -75,8 +73,8 @@ class Host:
     def __init__(
         self,
         app: App[int],
-        conversation: Conversation,
-        setup: AppSetup,
+        agent: Agent,
+        commands: tuple[Command, ...],
         widgets: Widgets,
         turns: Turns,
         shell: ShellLines,
@@ -84,36 +82,36 @@ class Host:
         servers: ServerWatch,
         session_name: SessionName,
         *,
+        welcome: Welcome,
         themes: tuple[str, ...],
+        clock: Callable[[], float],
         leave: Callable[[], None],
         copy: Callable[[str], str],
         lend: Callable[[], AbstractContextManager[None]],
         apply: Callable[[Setting], bool],
     ) -> None:
-        self.conversation = conversation
-        self.setup = setup
+        self.agent = agent
+        self.commands = commands
         self.has_screens = True
         self.theme_names = themes
         self.servers = servers
         self._app = app
         self._widgets = widgets
+        self._welcome = welcome
+        self._clock = clock
         self._turns = turns
         self._shell = shell
         self._leave = leave
         self._copy = copy
-        self.failures = Failures(setup.report, self.say)
+        self.failures = Failures(agent.report_crash, self.say)
         self._session_name = session_name
         self.has_chosen_theme = False
         self.apply_setting = apply
-        self._session_id = conversation.session_id
-        self._model_use = ModelUse(conversation, setup.offering, say=self.say, shown=self._show_model)
-        widgets.status.change(effort=shown_effort(conversation))
-        self._escapes = Escapes(app, widgets, turns, shell, servers, clock=setup.clock, copy=copy)
+        self._session_id = agent.conversation.session_id
+        self._model_use = ModelUse(agent, say=self.say, shown=self._show_model)
+        widgets.status.change(effort=shown_effort(agent.conversation))
+        self._escapes = Escapes(app, widgets, turns, shell, servers, clock=clock, copy=copy)
         self._outside = Outside(app, widgets.prompt, attaching, say=self.say, hint=self.hint, lend=lend)
-
-    @property
-    def commands(self) -> tuple[Command, ...]:
-        return tuple(enabled(self.setup))
 
     @property
     def is_turn_running(self) -> bool:
@@ -140,13 +138,11 @@ class Host:
     @property
     def model_names(self) -> tuple[str, ...]:
         """Every model of the providers that can be used, as it is typed."""
-        offered = self.setup.offering.providers() if self.setup.offering is not None else ()
-        return tuple(f"{one.name}/{model.name}" for one in offered if one.is_ready for model in one.models)
+        return model_names(self.agent)
 
     @property
     def provider_names(self) -> tuple[str, ...]:
-        connecting = self.setup.connect
-        return tuple(choice.name for choice in connecting.choices()) if connecting is not None else ()
+        return tuple(choice.name for choice in self.agent.keys.choices())
 
     def choices(self, text: str) -> tuple[Choice, ...]:
         """Return the rows of the menu for what is typed so far."""
@@ -212,25 +208,25 @@ class Host:
         self._app.run_worker(self.failures.noticed(work), group="command")
 
     def clear_conversation(self) -> None:
-        self.conversation.clear()
-        self._session_id = self.conversation.session_id
+        self.agent.conversation.clear()
+        self._session_id = self.agent.conversation.session_id
         self._widgets.transcript.clear()
         self._widgets.status.forget_session()
         self._widgets.todos.become(())
-        self._widgets.transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
+        self._widgets.transcript.add_welcome(self._welcome.lines())
 
     def show_conversation(self) -> None:
         transcript = self._widgets.transcript
         transcript.clear()
-        if self._session_id != self.conversation.session_id:
-            self._session_id = self.conversation.session_id
+        if self._session_id != self.agent.conversation.session_id:
+            self._session_id = self.agent.conversation.session_id
             self._widgets.status.forget_session()
-        transcript.add_welcome(welcome_lines(self.setup, self.conversation.model))
-        replay(self.conversation.messages, transcript)
-        self._widgets.todos.become(todos_in(self.conversation.messages))
+        transcript.add_welcome(self._welcome.lines())
+        replay(self.agent.conversation.messages, transcript)
+        self._widgets.todos.become(todos_in(self.agent.conversation.messages))
         self._session_name.refresh()
         transcript.scroll_end(animate=False)
-        context = self.conversation.reports.context()
+        context = self.agent.conversation.reports.context()
         self._widgets.status.change(context_tokens=context.used, context_window=context.window)
 
     def put_in_prompt(self, text: str) -> None:
@@ -255,16 +251,12 @@ class Host:
 
     def _show_model(self) -> None:
         self._widgets.status.change(
-            model=self.conversation.model, context_window=0, effort=shown_effort(self.conversation)
+            model=self.agent.conversation.model, context_window=0, effort=shown_effort(self.agent.conversation)
         )
         self._widgets.status.forget_problem()
 
     def connect(self, provider: str) -> None:
         """Open the connect screen, at the key of `provider` where that is a name."""
-        connecting = self.setup.connect
-        if connecting is None:
-            self.say("warning", "Keys cannot be added here.")
-            return
         names = self.provider_names
         if provider and provider not in names:
             close = nearest(provider, names)
@@ -274,10 +266,10 @@ class Host:
         from qcode.tui.screens.connect import ConnectScreen
 
         screen = ConnectScreen(
-            connecting,
-            self.setup.clock,
+            self.agent.keys,
+            self._clock,
             themes=self.theme_names,
-            current_model=self.conversation.model,
+            current_model=self.agent.conversation.model,
             provider=provider,
         )
         self.open_screen(screen, self._connected)
@@ -295,8 +287,8 @@ class Host:
             self.use_model(connected.model)
 
     def use_mode(self, mode: ApprovalMode) -> None:
-        self.conversation.set_mode(mode)
-        self._widgets.status.change(mode=self.conversation.mode)
+        self.agent.conversation.set_mode(mode)
+        self._widgets.status.change(mode=self.agent.conversation.mode)
 
     def try_theme(self, name: str) -> None:
         self._app.theme = name
@@ -305,8 +297,7 @@ class Host:
         if name in self.theme_names:
             self._app.theme = name
             self.has_chosen_theme = True
-            if self.setup.keep_theme is not None:
-                self.setup.keep_theme(name)
+            self.agent.settings.choices.keep_theme(name)
             return
         close = nearest(name, self.theme_names)
         self.say(
@@ -314,11 +305,13 @@ class Host:
         )
 
     def trust_folder(self) -> None:
-        self.say("info", self.setup.trust() if self.setup.trust is not None else "There is nothing to trust here.")
-        self._widgets.status.change(is_restricted=self.setup.is_restricted())
+        self.say("info", self.agent.trust.accept())
+        self._widgets.status.change(is_restricted=not self.agent.trust.is_trusted)
 
     def copy_reply(self) -> None:
-        replies = (message.text for message in reversed(self.conversation.messages) if message.role == "assistant")
+        replies = (
+            message.text for message in reversed(self.agent.conversation.messages) if message.role == "assistant"
+        )
         text = next((reply for reply in replies if reply), "")
         if not text:
             self.say("info", "There is no reply to copy yet.")
@@ -397,11 +390,11 @@ class Host:
 
     @property
     def recent_commands(self) -> tuple[str, ...]:
-        return self.setup.usage.recent if self.setup.usage is not None else ()
+        return self.agent.settings.choices.recent
 
     def run_command(self, command: Command, argument: str) -> None:
-        if self.setup.usage is not None and command.names:
-            self.setup.usage.keep_recent(command.id)
+        if command.names:
+            self.agent.settings.choices.keep_recent(command.id)
         self._act(command, argument)
 
     def _act(self, command: Command, argument: str) -> None:
@@ -505,56 +498,35 @@ class Escapes:
         self._widgets.status.change(hint="")
 
 
-def show_start(setup: AppSetup, conversation: Conversation, widgets: Widgets, turns: Turns) -> None:
+def show_start(own_keys: Mapping[str, str], conversation: Conversation, widgets: Widgets, turns: Turns) -> None:
     """Show what depends on the keys, as the person has them, and on the conversation, as it is at the start."""
-    keys = keymap(setup.keys, COMMANDS)
+    keys = keymap(own_keys, COMMANDS)
     widgets.todos.key = key_names(keys["todos"][:1])
     widgets.todos.become(todos_in(conversation.messages))
     turns.name_background_key(key_names(keys["background"][:1]))
 
 
-async def look_for_sandbox(setup: AppSetup, status: StatusLine) -> None:
-    """Say in the status line whether there is one, once that is known."""
-    if setup.has_sandbox is not None:
-        found = await asyncio.to_thread(setup.has_sandbox)
-        status.change(sandbox=SANDBOX if found else NO_SANDBOX)
-
-
-def start_problems(setup: AppSetup, theme: str) -> Iterator[str]:
-    """Yield a sentence for what of theme and keys in the configuration is wrong; `theme` is the one that is on."""
-    if setup.theme not in (theme, AUTO):
-        yield f"There is no theme {setup.theme!r}; {theme} is used. /theme lists them."
-    for command_id, problem in problems(setup.keys, COMMANDS):
-        yield f"Keys of {command_id}: {problem}."
-
-
 def apply_setting(
     setting: Setting,
-    setup: AppSetup,
+    announcer: Announcer,
     transcript: Transcript,
     *,
     show_theme: Callable[[str], None],
     use_mode: Callable[[ApprovalMode], None],
-    write: Callable[[str], None],
-) -> tuple[AppSetup, bool]:
-    """Let a setting hold from now on; return the setup with it, and whether it holds or only the next start reads it.
-
-    `write` sends a sequence to the terminal.
-    """
+) -> bool:
+    """Let a setting hold from now on; return whether it does, or only the next start reads it."""
     value = setting.value
     match setting.name:
         case "ui.theme" if isinstance(value, str):
             show_theme(value)
         case "ui.bell":
-            setup = replace(setup, has_bell=value is True)
+            announcer.has_bell = value is True
         case "ui.title":
-            if setup.has_title is not value:
-                write(driver.SAVE_TITLE if value else driver.RESTORE_TITLE)
-            setup = replace(setup, has_title=value is True)
+            announcer.use_title(value is True)
         case "ui.show_thinking" if value == "folded" or value == "expanded" or value == "hidden":
             transcript.show_thinking(value)
         case "permissions.mode" if any(value == mode for mode in MODES):
             use_mode(next(mode for mode in MODES if mode == value))
         case _:
-            return setup, False
-    return setup, True
+            return False
+    return True

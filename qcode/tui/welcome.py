@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from qcode import __version__
 from qcode.text.clean import one_line
-
-if TYPE_CHECKING:
-    from qcode.tui.setup import AppSetup
+from qcode.values import dataclass
 
 TIPS = (
     "Enter sends, Ctrl+J makes a new line.",
@@ -16,16 +13,30 @@ TIPS = (
 )
 
 
-def welcome_lines(setup: AppSetup, model: str) -> tuple[str, ...]:
-    """Return the lines; `model` is shown where the setup has no note of its own."""
-    place = one_line(setup.cwd) + (f" ({one_line(setup.git_branch)})" if setup.git_branch else "")
-    note = [one_line(line) for line in setup.model_note] or [one_line(model)]
-    lines = [
-        f"qcode {setup.version}",
-        f"Model   {note[0]}",
-        *(f"        {line}" for line in note[1:]),
-        f"Folder  {place}",
-    ]
-    if setup.instructions:
-        lines.append(f"Reads   {', '.join(map(one_line, setup.instructions))}")
-    return (*lines, "", *(f"· {tip}" for tip in TIPS))
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """What the first paint shows of a run.
+
+    `model` says in lines what was chosen and why. `folder` is the folder as the user writes it, `branch` that of its
+    repository, `instructions` the names of the files that were read.
+    """
+
+    model: tuple[str, ...]
+    folder: str
+    branch: str = ""
+    instructions: tuple[str, ...] = ()
+    version: str = __version__
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the lines, cleaned."""
+        place = one_line(self.folder) + (f" ({one_line(self.branch)})" if self.branch else "")
+        chosen, *notes = map(one_line, self.model)
+        lines = [
+            f"qcode {self.version}",
+            f"Model   {chosen}",
+            *(f"        {note}" for note in notes),
+            f"Folder  {place}",
+        ]
+        if self.instructions:
+            lines.append(f"Reads   {', '.join(map(one_line, self.instructions))}")
+        return (*lines, "", *(f"· {tip}" for tip in TIPS))

@@ -10,7 +10,7 @@ import pytest
 from qcode.protocol.approvals import Allow
 from qcode.protocol.events import ApprovalRequested, ToolFinished, ToolOutput, ToolStarted, TurnEvent
 from qcode.protocol.reply import Outcome
-from qcode.tools.jobs import MOST_JOBS
+from qcode.tools.jobs import MAX_JOBS
 from tests.fakes.conversation import Talk, ended, talk
 from tests.fakes.scripted import Steps, call_reply, text_reply
 
@@ -63,7 +63,7 @@ def test_the_call_ends_with_its_output_so_far_and_the_job_goes_on(tmp_path: Path
 def test_too_many_jobs_are_refused_and_the_command_stays(tmp_path: Path) -> None:
     starts = [
         call_reply("shell", {"command": "sleep 60", "background": True}, call_id=f"job_{number}")
-        for number in range(MOST_JOBS)
+        for number in range(MAX_JOBS)
     ]
     it = talk(tmp_path, *starts, call_reply("shell", {"command": COMMAND}), text_reply("Fine."))
 

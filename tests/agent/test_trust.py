@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.trust import LARGEST, TrustStore, Unpinnable
+from qcode.agent.trust import MAX_FILE_BYTES, TrustStore, Unpinnable
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_what_cannot_be_read_as_a_file_is_no_way_to_wait_or_to_hide(store: Trust
 
 def test_more_than_can_be_kept_is_never_taken_for_trusted(store: TrustStore, root: Path) -> None:
     store.remember(root)
-    put(root, ".qcode/commands/large.toml", "x" * (LARGEST + 1))
+    put(root, ".qcode/commands/large.toml", "x" * (MAX_FILE_BYTES + 1))
     standing = store.look(root)
     assert standing.kind == "unpinnable"
     assert "large.toml is larger than" in standing.problem

@@ -35,7 +35,7 @@ def imported_modules(path: Path, names: set[str]) -> Iterator[str]:
 
 
 def cycle(graph: dict[str, set[str]]) -> list[str]:
-    """Return the modules of one import cycle in order, its first repeated at the end; empty where there is none."""
+    """Return the modules of one import cycle in order, its first repeated at the end; empty without a cycle."""
     done: set[str] = set()
     for start in graph:
         path: list[str] = []

@@ -14,7 +14,7 @@ from tests.arch.sources import ROOT
 
 BUILT = {"__pycache__", "dist", "build", "node_modules"}
 PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[0-9][0-9a-zA-Z.!+]*")
-# Where a file says on which machine it was made: an installed interpreter, a private index, a file address.
+# Traces of the machine on which a file was made: an installed interpreter, a private index, a file address.
 MACHINE = re.compile(
     r"/[\w./-]+/(?:site-packages|\.pyenv|\.venv)/|--(?:extra-)?index-url|^index-url|file:///(?:home|opt|work|root)"
 )

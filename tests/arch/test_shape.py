@@ -8,7 +8,7 @@ import pytest
 from tests.arch.sources import cycle, imported_modules, modules
 
 MAX_FILE_LINES = 600
-LONGEST_FUNCTION = 50
+MAX_FUNCTION_LINES = 50
 LONGER_DOCSTRINGS = {"qcode.engine": 60}
 """The engine tells the story of a turn in one page: no single module of it could."""
 
@@ -24,7 +24,7 @@ def test_every_function_is_under_50_lines() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
-                if lines >= LONGEST_FUNCTION:
+                if lines >= MAX_FUNCTION_LINES:
                     too_long[f"{name}.{node.name}"] = lines
     assert too_long == {}
 
@@ -79,7 +79,7 @@ def test_values_are_made_the_cheap_way() -> None:
     for name, path in modules().items():
         text = path.read_text(encoding="utf-8")
         decorators = [line.strip() for line in text.splitlines() if line.strip().startswith("@dataclass")]
-        # Textual's messages have no slots, and a class that is compared by identity is none of ours.
+        # Textual's messages have no slots, and a class that is compared by identity is not one of our values.
         is_plain = set(decorators) <= {"@dataclass(frozen=True, slots=True)", "@dataclass(slots=True)"}
         is_ours = re.search(r"from qcode\.values import .*\bdataclass\b", text)
         if decorators and not is_ours and (is_plain or not name.startswith("qcode.tui.")):
@@ -104,7 +104,7 @@ EDGES = (
     "qcode.tui.linear",
     "qcode.cli",
 )
-"""Where an unknown fault is reported to a person instead of ending the program with a traceback."""
+"""Functions that report an unknown fault to the user instead of ending the program with a traceback."""
 
 
 def _is_broad(node: ast.ExceptHandler) -> bool:

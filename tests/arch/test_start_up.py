@@ -1,4 +1,4 @@
-"""What a start really loads, seen in `sys.modules` of a fresh process: the run-time twin of the import contracts."""
+"""The modules that a start loads, seen in `sys.modules` of a fresh process: the run-time form of the contracts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HEAVY = (
 MAX_TOOL_MODULES = 20
 MAX_SAFETY_MODULES = 8
 MAX_ONE_SHOT_MODULES = 150
-"""Of qcode, packages included. A module that joins a path is named with its time in the commit message."""
+"""Modules of qcode, packages included. If one joins a path, its commit message names the module and its time."""
 
 ON_FIRST_USE = tuple(
     f"qcode.{name}"
@@ -44,7 +44,7 @@ ON_FIRST_USE = tuple(
         "tools.files.pictures", "tools.files.walk", "tools.web_search",
     )
 )  # fmt: skip
-"""What a plain one-shot does not need. It loads with the first command, change, server, resumed session, ..."""
+"""Not needed by a plain one-shot. They load with the first command, change, server, resumed session, ..."""
 
 
 def loaded_after(program: str) -> set[str]:
@@ -149,15 +149,15 @@ def test_the_warm_up_loads_the_sdk_where_one_is_needed_and_no_other(
         f"os.environ.update(HOME={str(tmp_path)!r}, HTTPS_PROXY={proxy!r})\n"
         "os.environ.update(OPENAI_API_KEY='k' * 20, ANTHROPIC_API_KEY='k' * 20, GEMINI_API_KEY='k' * 20)\n"
         f"os.chdir({str(tmp_path)!r})\n"
+        "from qcode.agent.models.selection import begin_with\n"
         "from qcode.cli import app, arguments, context\n"
+        "from qcode.tui.opening import open_agent\n"
         f"run = context.run_context(arguments.parse(['-m', {model!r}, '--trust']), "
         f"__import__('pathlib').Path({str(tmp_path)!r}), is_attended=True)\n"
-        "door = app.Door(run, app.begin_with(run), app.AppSetup('1', '~'))\n"
-        "conversation, setup = door.open()\n"
+        "agent = open_agent(run, begin_with(run))\n"
         f"assert not {{{', '.join(map(repr, SDKS))}}} & set(__import__('sys').modules)\n"
-        f"assert bool(setup.warm_up) is {model != 'demo/demo'}\n"
-        "setup.warm_up and setup.warm_up()\n"
-        "door.close()"
+        "agent.warm_up()\n"
+        "agent.release()"
     )
     assert among(loaded_after(program), *SDKS) == ({sdk} if sdk else set())
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.agent.options import LATEST
-from qcode.cli.arguments import UsageError, parse, pipe_flags, wanted_format
+from qcode.cli.arguments import CommandLineError, parse, pipe_flags, wanted_format
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_flags_name_the_keys_they_set() -> None:
     ],
 )
 def test_what_is_wrong_is_said(argv: list[str], part: str) -> None:
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(CommandLineError) as raised:
         parse(argv)
     assert part in str(raised.value)
     assert "\n" not in str(raised.value)
@@ -120,7 +120,7 @@ def test_what_is_wrong_is_said(argv: list[str], part: str) -> None:
 def test_any_command_line_is_a_value_or_a_usage_error(argv: list[str]) -> None:
     try:
         arguments = parse(argv)
-    except UsageError as error:
+    except CommandLineError as error:
         assert str(error)
     else:
         assert arguments.output_format in ("text", "json", "stream-json")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import qcode.cli.main
-from qcode.agent.crash import MOST_KEPT, describe_crash
+from qcode.agent.crash import MAX_REPORTS, describe_crash
 from qcode.cli.main import Stopped, hold, main, release, stopping
 
 KEY = "sk-canary-0123456789abcdef"
@@ -152,11 +152,11 @@ def test_the_app_and_pipe_mode_are_told_apart_by_the_terminal(monkeypatch: pytes
 
 
 def test_only_the_newest_reports_are_kept(home: Path) -> None:
-    said = [describe_crash(LookupError(f"number {number}"), os.environ) for number in range(MOST_KEPT + 3)]
+    said = [describe_crash(LookupError(f"number {number}"), os.environ) for number in range(MAX_REPORTS + 3)]
     kept = sorted((home / "state" / "crashes").iterdir())
     assert [path.read_text().rstrip().endswith(f"number {at + 3}") for at, path in enumerate(kept)] == [
         True
-    ] * MOST_KEPT
+    ] * MAX_REPORTS
     assert said[-1].endswith(str(kept[-1]))
 
 

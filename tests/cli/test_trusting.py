@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.trust import LARGEST, TrustStore
+from qcode.agent.trust import MAX_FILE_BYTES, TrustStore
 from qcode.cli.terminal import Left
 from qcode.cli.trust import is_trusted, note_for_pipes
 
@@ -157,7 +157,7 @@ def test_trust_of_an_earlier_version_is_asked_for_once_more(person: Person) -> N
 
 
 def test_more_than_can_be_kept_is_trusted_for_one_run_only(person: Person) -> None:
-    put(person.root, ".qcode/large", "x" * (LARGEST + 1))
+    put(person.root, ".qcode/large", "x" * (MAX_FILE_BYTES + 1))
     assert person.is_trusted("1\n")
     assert "larger than" in person.told
     assert not person.is_trusted("\n")

@@ -1,4 +1,4 @@
-"""Who decides the output cap: flag, the model's file entry, the global one, and only then the environment."""
+"""The output cap comes from the flag, the model's entry, the global entry, or the environment, in this order."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from qcode.tools.registry import specs
 from qcode.tools.subagent import EXPLORE
 
 WHOLE = 'description = "Reviews."\nprompt = "Look."\nonly_reads = true\ntools = ["read"]\nmodel = "small"\n'
-LEAST = 'description = "Reviews."\nprompt = "Look."\n'
+MINIMAL = 'description = "Reviews."\nprompt = "Look."\n'
 
 
 def load(base: Path, own: dict[str, str], project: dict[str, str], *, is_trusted: bool = True) -> CustomAgents:
@@ -24,7 +24,7 @@ def load(base: Path, own: dict[str, str], project: dict[str, str], *, is_trusted
 
 
 def test_a_file_is_a_kind(tmp_path: Path) -> None:
-    found = load(tmp_path, {"reviewer": WHOLE}, {"writer": LEAST})
+    found = load(tmp_path, {"reviewer": WHOLE}, {"writer": MINIMAL})
     assert found.agents == (
         CustomAgent("reviewer", "Reviews.", "Look.", only_reads=True, tools=("read",), model="small"),
         CustomAgent("writer", "Reviews.", "Look."),
@@ -33,11 +33,11 @@ def test_a_file_is_a_kind(tmp_path: Path) -> None:
 
 
 def test_a_project_that_is_not_trusted_has_none(tmp_path: Path) -> None:
-    assert load(tmp_path, {}, {"writer": LEAST}, is_trusted=False).agents == ()
+    assert load(tmp_path, {}, {"writer": MINIMAL}, is_trusted=False).agents == ()
 
 
 def test_a_name_is_given_once_and_the_persons_own_wins(tmp_path: Path) -> None:
-    found = load(tmp_path, {"reviewer": WHOLE, EXPLORE: LEAST}, {"reviewer": LEAST})
+    found = load(tmp_path, {"reviewer": WHOLE, EXPLORE: MINIMAL}, {"reviewer": MINIMAL})
     assert [one.model for one in found.agents] == ["small"]
     assert len(found.problems) == 2
 
@@ -47,10 +47,10 @@ def test_a_name_is_given_once_and_the_persons_own_wins(tmp_path: Path) -> None:
     [
         ("prompt = 'x'", "description must be"),
         ("description = 'x'", "prompt must be"),
-        (f"{LEAST}mode = 'bypass'", ":3: unknown key mode; the nearest is model"),
-        (f"{LEAST}model = 'opus'", "same or small"),
-        (f"{LEAST}tools = 'read'", "list of names"),
-        (f"{LEAST}only_reads = 1", "true or false"),
+        (f"{MINIMAL}mode = 'bypass'", ":3: unknown key mode; the nearest is model"),
+        (f"{MINIMAL}model = 'opus'", "same or small"),
+        (f"{MINIMAL}tools = 'read'", "list of names"),
+        (f"{MINIMAL}only_reads = 1", "true or false"),
         ("no toml", "bad.toml"),
     ],
 )

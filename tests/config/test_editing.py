@@ -1,4 +1,4 @@
-"""Changing one key leaves everything else as the person wrote it."""
+"""Changing one key leaves everything else as the user wrote it."""
 
 from __future__ import annotations
 

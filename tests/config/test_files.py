@@ -1,4 +1,4 @@
-"""What a configuration file may say, and how a mistake in one is reported."""
+"""The contents of a configuration file, and the reports of mistakes in one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where files live."""
+"""The folders of configuration, state and cache."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from qcode.config.settings import Settings
 
 
 class Folders:
-    """A person's configuration and a project, both empty at first."""
+    """The configuration of a user and a project, both empty at first."""
 
     def __init__(self, base: Path) -> None:
         self.paths = ConfigPaths(base / "home", base / "home/state", base / "home/cache")

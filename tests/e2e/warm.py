@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_MOST = 2**20
+_MAX_BYTES = 2**20
 _NEVER_FIRST = ("qcode.__main__", "qcode.tui", "qcode.cli.app")
 """What runs itself, and the app: no run here opens it."""
 _LOADED_LATE = ("platformdirs", "encodings.idna", "concurrent.futures.thread", "httptools", "jsonschema")
@@ -141,11 +141,11 @@ def _load() -> None:
 def _serve(requests: socket.socket) -> None:
     """Fork for each request until nobody asks any more; return in a child, which is to become qcode."""
     while True:
-        data, descriptors, _, _ = socket.recv_fds(requests, _MOST, 3)
+        data, descriptors, _, _ = socket.recv_fds(requests, _MAX_BYTES, 3)
         if not data:
             sys.exit()
         while not data.endswith(b"\n"):
-            data += requests.recv(_MOST)
+            data += requests.recv(_MAX_BYTES)
         pid = os.fork()
         if not pid:
             requests.close()

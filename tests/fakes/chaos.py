@@ -1,7 +1,7 @@
 """A provider that makes trouble around another one: seeded, so that a failing run can be run again.
 
 The trouble is what hosts really do: pieces of any size, refused requests, dropped streams, missing usage, stop
-words that are new or wrong. What was done is listed in `injected`.
+words that are new or wrong. `injected` lists the changes.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from tests.fakes.turns import Asked, Faults, Frame
 
 
 class BadRequestError(Exception):
-    """The bytes on the socket are no HTTP request."""
+    """The bytes on the socket are not an HTTP request."""
 
 
 async def read_request(reader: asyncio.StreamReader) -> tuple[str, Asked] | None:

@@ -25,7 +25,7 @@ STOP_WORDS = {
     StopReason.MALFORMED_CALL: "malformed_tool_use",
     StopReason.UNKNOWN: "something_new",
 }
-_SMALLEST_CAP = 16
+_MIN_CAP = 16
 _TOO_LONG = "Your input exceeds the context window of this model. Please adjust your input and try again."
 
 
@@ -59,8 +59,8 @@ class ResponsesWire(OpenAIWire):
             return "this host only streams"
         if asked.body.get("store") is not False:
             return "this host keeps nothing: set store to false"
-        if asked.cap is not None and asked.cap < _SMALLEST_CAP:
-            return f"max_output_tokens must be at least {_SMALLEST_CAP}, got {asked.cap}"
+        if asked.cap is not None and asked.cap < _MIN_CAP:
+            return f"max_output_tokens must be at least {_MIN_CAP}, got {asked.cap}"
         return _complaint_about_reasoning(_items(asked.body)) or complaint_about(asked.messages)
 
     def frames(self, turn: Turn, asked: Asked) -> list[Frame]:
@@ -148,7 +148,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
 
 
 def _items(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the items of a request; a text alone is a message of the person's."""
+    """Return the items of a request; a text alone is a message of the user."""
     sent = body.get("input") or []
     return [{"role": "user", "content": sent}] if isinstance(sent, str) else list(sent)
 

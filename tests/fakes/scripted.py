@@ -32,7 +32,7 @@ MODEL = "scripted-1"
 
 
 class Hang:
-    """A place where a stream waits until `go` is set, for ever by default; `reached` is set when it gets there."""
+    """A point at which a stream waits until `go` is set, by default forever; `reached` is set when it gets there."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
@@ -76,7 +76,7 @@ class ScriptedProvider:
 
     @property
     def left(self) -> int:
-        """How many replies nobody asked for yet."""
+        """Number of replies that were not requested yet."""
         return max(0, len(self._replies) - len(self.requests))
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:

@@ -102,7 +102,7 @@ class FakeServer:
 
     @property
     def base_url(self) -> str:
-        """What the protocol's own SDK takes as its base URL."""
+        """The base URL for the SDK of the protocol."""
         return f"http://127.0.0.1:{self.port}{self.wire.suffix}"
 
     @property
@@ -123,7 +123,7 @@ class FakeServer:
             self._thread.join(_PATIENCE)
 
     def release(self) -> None:
-        """Let every stalled stream go on, those that stall later too."""
+        """Release every stalled stream, and those that stall later."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._released.set)
 

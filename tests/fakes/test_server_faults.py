@@ -1,4 +1,4 @@
-"""What the fake host does to the bytes, seen without any SDK in between."""
+"""Faults of the fake server in the bytes, read without an SDK."""
 
 from __future__ import annotations
 

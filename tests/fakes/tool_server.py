@@ -1,8 +1,8 @@
 """A tool server without a library: it starts in no time, and can be wrong in many ways.
 
 `python -m tests.fakes.tool_server [KIND]` serves on standard streams. Files of the folder that `TOOL_SERVER_STATE`
-names steer what it does, so that a test can change it between two starts. What a real server says is told by
-`tests.fakes.sdk_tool_server`.
+names steer what it does, so that a test can change it between two starts. `tests.fakes.sdk_tool_server`
+answers as a real server does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a fake host is to answer, and what it was asked, in words that belong to no protocol.
+"""Scripted answers of a fake server, and the requests it got, independent of any protocol.
 
 A `Turn` is one answer; the wire modules render it into the real format of each protocol. `Faults` say what goes
 wrong on the way. Nothing here knows a socket.
@@ -53,12 +53,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What goes wrong with a stream. Events are SSE events and count from 0.
+    """Faults of a stream. Events are SSE events and count from 0.
 
     `cut_after` closes the socket when so many events were sent, with `cut_inside` in the middle of the next one;
     `stall_after` sends nothing more until `FakeServer.release` is called; `error_after` sends `error` as an event of
     the 200 stream and ends it. `without_end` leaves out stop reason, usage and end marker, `without_done` only the
-    end marker. `late_usage` None puts usage where the protocol has it, True into an event of its own after the
+    end marker. `late_usage` None puts usage where the protocol has it, True into a separate event after the
     reason, False on the event that carries the reason. `split_every` sends so many bytes at a time.
     `inserted` are raw bytes sent before the n-th event.
     """
@@ -165,10 +165,10 @@ def refused(
 
 
 def truthful(text: str, *, limit: int | None = None, silent_limit: int | None = None) -> Callable[[Asked], Turn]:
-    """Return a script that serves `text`, honours the cap of each request and goes on where the text stopped.
+    """Return a script that serves `text`, honours the cap of each request and continues where the text stopped.
 
-    A token is `CHARS_PER_TOKEN` characters. What the request holds as assistant text after its first user message
-    counts as said, so a continuation gets exactly what follows. A cap above `limit` is refused with a 400 that names
+    A token is `CHARS_PER_TOKEN` characters. Assistant text after the first user message of a request
+    counts as sent, so a continuation gets exactly the rest. A cap above `limit` is refused with a 400 that names
     the limit; `silent_limit` is a cap the host applies without a word.
     """
 

@@ -1,7 +1,7 @@
 """No pattern of qcode takes more than linear time, whatever text it is given.
 
-Every pattern is tried on texts made of its own characters. One that is slow only on texts that cannot be long says in
-BOUNDED what bounds them.
+Every pattern is tried on texts made of its characters. BOUNDED names the bound for a pattern that is slow only on
+texts that cannot be long.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What was measured, as one table at the end of the run."""
+"""The measurements, as one table at the end of the run."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _event(sent: dict[str, Json], *, has_name: bool) -> bytes:
 
 
 class Flood:
-    """`arrived` holds when each request was whole, by the monotonic clock; every event is an HTTP chunk of its own."""
+    """`arrived` holds when each request was whole, by the monotonic clock; every event is a separate HTTP chunk."""
 
     def __init__(self, protocol: str, chunks: int) -> None:
         pieces = b"".join(b"%x\r\n%s\r\n" % (len(frame), frame) for frame in frames(protocol, chunks))

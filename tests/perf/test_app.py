@@ -1,4 +1,4 @@
-"""What the app may cost as a process in a real terminal: start, keys, memory, and doing nothing."""
+"""Limits of the app as a process in a real terminal: start, keys, memory, and idling."""
 
 from __future__ import annotations
 
@@ -39,10 +39,13 @@ Bare().run()
 
 HEAD = """
 import asyncio, gc, sys
+from pathlib import Path
+from types import SimpleNamespace as Values
 from qcode.protocol.events import StepStarted
 from qcode.protocol.messages import Text, assistant, user
 from qcode.protocol.reply import TextDelta
-from qcode.tui.app import AppSetup, QcodeApp
+from qcode.tui.app import AppOptions, QcodeApp
+from qcode.tui.welcome import Welcome
 
 class Conversation:
     session_id, model, mode, messages = "s", "demo/x", "default", ()
@@ -56,13 +59,31 @@ class Conversation:
     def steer(self, text): pass
 
 conversation = Conversation()
-setup = AppSetup(version="0.1.0", cwd="~/project", model_note=("ready-to-type",), painted=gc.enable)
+nowhere = Path("/proc/nowhere")
+ui = Values(theme="dark", title=True, bell=False, show_thinking="folded", keys={})
+context = Values(
+    settings=Values(model="demo/x", ui=ui, permissions=Values(mode="default")),
+    paths=Values(state_dir=nowhere, config_dir=nowhere),
+    options=Values(prompt="", keeps_session=False),
+    is_trusted=True,
+)
+selection = Values(name="demo/x", spec=Values(name="demo"))
+welcome = Welcome(("ready-to-type",), "~/project")
+
+class App(QcodeApp):
+    def open_agent(self):
+        from tests.tui.harness import make_agent
+
+        return make_agent(conversation)
+
+def app(kind=App, welcome=welcome):
+    return kind(context, selection, welcome, AppOptions(painted=gc.enable))
 """
 
-# As the program does it: nobody looks for garbage until the first screen is painted.
+# As in the program: garbage collection is off until the first screen is painted.
 START = "import gc; gc.disable()\n" + HEAD
 
-APP = START + "QcodeApp(conversation, setup=setup).run()\n"
+APP = START + "app().run()\n"
 
 _STUB = "class Conversation:"
 assert _STUB in HEAD
@@ -71,28 +92,30 @@ LIVE = HEAD.replace(
 )
 """With a conversation that does all the app may ask of one, for what comes after the first paint."""
 
-WORKING = LIVE + "QcodeApp(conversation, setup=setup).run()\n"
+WORKING = LIVE + "app().run()\n"
+
+ENDING = """
+conversation.messages += (assistant(Text("ready-to-type")),)
+app(welcome=Welcome(("demo/x",), "~")).run()
+"""
+
+EMPTY = "import gc; gc.disable()\n" + LIVE + ENDING
 
 RESUMED = (
-    START
+    "import gc; gc.disable()\n"
+    + LIVE
     + """
 for number in range(500):
     lines = "".join(f"- {number} line {line} with **bold** text\\n" for line in range(8))
     conversation.messages += (user(f"question {number}"), assistant(Text(lines)))
-conversation.messages += (assistant(Text("ready-to-type")),)
-QcodeApp(conversation, setup=AppSetup(version="0.1.0", cwd="~", painted=gc.enable)).run()
 """
+    + ENDING
 )
 
 MEMORY = (
     LIVE
     + """
-from pathlib import Path
-import qcode.tui.app
-
-class Filled(QcodeApp):
-    CSS_PATH = Path(qcode.tui.app.__file__).with_name("app.tcss")
-
+class Filled(App):
     def on_ready(self):
         if sys.argv[1:]:
             transcript = self.parts.transcript
@@ -102,7 +125,7 @@ class Filled(QcodeApp):
             transcript.plain_text()
         self.parts.transcript.add_notice("info", "all-there")
 
-Filled(conversation, setup=setup).run()
+app(Filled).run()
 """
 )
 
@@ -204,7 +227,7 @@ def test_the_first_paint(tmp_path: Path, bars: Bars) -> None:
 
 
 def test_a_resumed_session_shows_its_end_soon(tmp_path: Path, bars: Bars) -> None:
-    pairs = [(first_paint(tmp_path, RESUMED), first_paint(tmp_path, APP)) for _ in range(TIMES)]
+    pairs = [(first_paint(tmp_path, RESUMED), first_paint(tmp_path, EMPTY)) for _ in range(TIMES)]
     resumed, empty = (min(times) for times in zip(*pairs, strict=True))
     bars.hold("1,000 stored messages to the first paint of their end, over an empty chat", resumed - empty, 1.0, "s")
 

@@ -1,4 +1,4 @@
-"""What the engine costs, as ratios of CPU time measured in one run: it must stay linear, and small beside parsing."""
+"""Cost of the engine, as ratios of CPU time measured in one run: it must stay linear, and small beside parsing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a one-shot costs beside a script of twenty lines on the same SDK, as ratios of whole processes run in turn.
+"""Cost of a one-shot beside a script of twenty lines on the same SDK, as ratios of whole processes run in turn.
 
 To the wire: from the start of the process until the host has the whole request. A reply: the CPU time of a process
 that receives 12,500 chunks, less that of one that receives a single chunk, so that starting up counts in neither.
@@ -149,7 +149,7 @@ def test_a_one_shot_reaches_the_wire_as_fast_as_a_script_of_twenty_lines(rival: 
 
 
 MAX_EMPTY_PROGRAMS = 17.0
-"""What a one-shot may cost, in runs of an empty program."""
+"""Upper bound of a one-shot, in runs of an empty program."""
 
 
 def test_a_one_shot_costs_few_runs_of_an_empty_program(tmp_path: Path) -> None:

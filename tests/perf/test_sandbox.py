@@ -1,4 +1,4 @@
-"""What starting a confined command costs, against bubblewrap alone with the same kinds of namespaces."""
+"""Cost of starting a confined command, against bubblewrap alone with the same kinds of namespaces."""
 
 from __future__ import annotations
 

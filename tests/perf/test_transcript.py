@@ -1,4 +1,4 @@
-"""What the transcript may cost, as ratios within one run.
+"""Limits of the transcript, as ratios within one run.
 
 Rendering is the CPU time of taking text in and laying it out 20 times a second, up to the request to repaint. Painting
 is Textual's and costs about the same for every frame; the measurements that say "frames" have it in them.

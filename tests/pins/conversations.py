@@ -331,7 +331,7 @@ HOSTS: Mapping[str, tuple[str, str]] = {
     "vllm": ("VLLM_API_KEY", "qwen3-coder"),
     "azure": ("AZURE_OPENAI_API_KEY", "gpt-5"),
 }
-"""Servers that speak the protocol of OpenAI with habits of their own: the variable of the key, and a model."""
+"""Servers that speak the protocol of OpenAI with differences: the variable of the key, and a model."""
 
 OF_HOSTS = Conversation(
     [("-p", "think first", "--reasoning-effort", "high")],

@@ -29,7 +29,7 @@ SCHEMA = json.dumps({"type": "object", "properties": {"n": {"type": "integer"}},
 
 @dataclass(frozen=True)
 class Outcome:
-    """`prompt` stands after `-p`. `is_asked` False: without model, key and host, as the arguments are."""
+    """`prompt` follows `-p`. If `is_asked` is False, it runs without model, key and host, as the arguments are."""
 
     replies: Script = ()
     arguments: Sequence[str] = ()
@@ -173,7 +173,7 @@ CORE = (
     "success", "partial-messages", "continued", "truncated", "truncated-call", "thinking-only", "refusal", "max-turns",
     "denied-no-answer", "error-400", "dropped", "schema-failed", "agent", "bad-config",
 )  # fmt: skip
-"""What runs by default; the rest is broad."""
+"""The cases that run by default; the others are broad."""
 
 BAD_FLAGS: Sequence[Sequence[str]] = (
     ("--max-outputtokens", "5"),

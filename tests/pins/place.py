@@ -128,7 +128,7 @@ class PinPlace(Place):
             sent["query"] = dict(asked.query)
         sent = self.normalised_value({**sent, "headers": headers, "encoding": "", "body": dict(asked.body)})
         spacing, characters = _encoding_of(asked)
-        # A path of this machine is no part of the pin, and plain ASCII does not tell the two apart.
+        # A path of this machine is not part of the pin, and plain ASCII does not tell the two apart.
         is_told = not json.dumps(sent, ensure_ascii=False).isascii()
         sent["encoding"] = f"{spacing} {characters}" if is_told else spacing
         return sent

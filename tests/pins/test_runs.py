@@ -49,7 +49,7 @@ def _ended(text: str) -> str:
 
 
 def places(tmp_path: Path, name: str) -> PinPlace:
-    """Return a place of its own inside a test's folder."""
+    """Return a separate place inside a test's folder."""
     base = tmp_path / name
     base.mkdir()
     return PinPlace(base)
@@ -123,7 +123,7 @@ def test_interrupted(number: signal.Signals, tmp_path: Path, golden: Golden) -> 
 
 
 def test_resumed_run_in_another_format(place: PinPlace, golden: Golden) -> None:
-    """A session goes on with the same id, and the result counts its own turn only."""
+    """A resumed session keeps its id, and the result counts its own turn only."""
     script = [replies.text("first"), replies.text("second"), replies.text("third")]
     with FakeServer("openai", script) as server:
         sections = [

@@ -19,7 +19,7 @@ from tests.pins.test_wire import play
 
 PROTOCOL_OF = {"thinking": "anthropic", "thinking-responses": "openai-responses"}
 SAMPLE = ("compaction", "killed-in-agent", "thinking", "tools", "torn", "undo")
-"""What runs by default; the rest is broad."""
+"""The conversations that run by default; the others are broad."""
 
 WRITTEN = ("agent", "attachments", "edit", "thinking", "truncated", "truncated-call")
 
@@ -103,7 +103,7 @@ def test_latest_session_goes_on(flags: tuple[str, ...], name: str, place: PinPla
     "name", [pytest.param(name, marks=() if name == "edit" else (pytest.mark.broad,)) for name in WRITTEN]
 )
 def test_session_file_of_a_conversation(name: str, place: PinPlace, golden: Golden) -> None:
-    """What is written now, so that a later version can be given it."""
+    """The files written now, as input for a later version."""
     play(CONVERSATIONS[name], "anthropic", place)
     golden.check_text(f"stored/written-{name}.txt", f"{records(place)}--- files\n{listing(place)}")
 

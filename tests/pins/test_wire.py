@@ -23,7 +23,7 @@ SAMPLES: dict[str, set[str]] = {
     "gemini": {"parallel", "thinking"},
     "bedrock": {"parallel"},
 }  # fmt: skip
-"""What runs by default; the rest is broad."""
+"""The cases that run by default; the others are broad."""
 
 
 def cases() -> Iterator[object]:

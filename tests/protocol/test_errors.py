@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from qcode.cli.arguments import UsageError
 from qcode.protocol.errors import (
     ConfigError,
     CredentialError,
@@ -14,6 +13,7 @@ from qcode.protocol.errors import (
     QcodeError,
     SessionBusy,
     SessionNotFound,
+    UsageError,
 )
 
 

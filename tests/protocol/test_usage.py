@@ -1,4 +1,4 @@
-"""What a request cost, and how much of its input came from a cache: known, or None."""
+"""The cost of a request, and the cached part of its input: known, or None."""
 
 from __future__ import annotations
 

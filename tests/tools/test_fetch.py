@@ -241,7 +241,7 @@ def test_the_letters_are_those_of_the_page(site: Site, tmp_path: Path, data: byt
 def test_silence_ends(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     released = threading.Event()
     site.pages["/"] = lambda request: (released.wait(20), None)[1]
-    monkeypatch.setattr(web, "LONGEST_S", 0.2)
+    monkeypatch.setattr(web, "MAX_FETCH_S", 0.2)
     done = run(site.url(), tmp_path)
     released.set()
     assert "no whole answer within 0.2 s" in done.content

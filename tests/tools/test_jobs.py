@@ -10,7 +10,7 @@ import pytest
 
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.json import Json
-from qcode.tools.jobs import MOST_JOBS, Jobs
+from qcode.tools.jobs import MAX_JOBS, Jobs
 from qcode.tools.shell import JobsTool, Shell
 from qcode.tools.tool import ToolContext
 from qcode.tools.workspace import Workspace
@@ -129,7 +129,7 @@ def test_a_character_cut_in_two_is_whole(bench: Bench) -> None:
 
 def test_there_is_a_limit_to_jobs(bench: Bench) -> None:
     async def scenes(background: Background) -> None:
-        for _ in range(MOST_JOBS):
+        for _ in range(MAX_JOBS):
             assert not (await background.shell("sleep 60")).is_error
         refused = await background.shell("sleep 60")
         assert refused.is_error

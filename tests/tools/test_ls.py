@@ -48,7 +48,7 @@ def test_depth_and_ignored_files_are_chosen(tree: Bench) -> None:
 
 
 def test_a_large_folder_is_bounded_from_the_leaves_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MOST_ENTRIES", 5)
+    monkeypatch.setattr(listing, "MAX_ENTRIES", 5)
     for index in range(6):
         bench.add(f"deep/{index}.txt")
     bench.add("top.txt")

@@ -42,7 +42,7 @@ def test_long_lines_and_large_files_are_bounded(bench: Bench) -> None:
     assert "[3,000 more characters on this line]\n     2\tend" in content
     bench.add("large.txt", ("y" * 1_900 + "\n") * 1_000)
     content = bench.run("read", path="large.txt").content
-    assert len(content.encode()) < read.MOST_BYTES + 200
+    assert len(content.encode()) < read.MAX_BYTES + 200
     assert "read on with offset" in content
     bench.add("many.txt", "z\n" * 3_000)
     assert bench.run("read", path="many.txt").content.endswith("[lines 1-2000 of 3000; read on with offset 2001]")
@@ -118,8 +118,8 @@ def test_text_in_another_encoding_is_shown_with_a_note_and_not_edited(
 
 
 def test_a_file_too_large_to_hold_is_read_in_parts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qcode.tools.files.read.LARGEST", 1_000)
-    monkeypatch.setattr("qcode.tools.disk.LARGEST", 1_000)
+    monkeypatch.setattr("qcode.tools.files.read.MAX_FILE_BYTES", 1_000)
+    monkeypatch.setattr("qcode.tools.disk.MAX_FILE_BYTES", 1_000)
     bench.add("big.log", "".join(f"line {n}\r\n" for n in range(1, 1_001)))
     content = bench.run("read", path="big.log", offset=500, limit=2).content
     assert content.startswith("   500\tline 500\n   501\tline 501\n[lines 500-501 of a file of 9,893 bytes")

@@ -52,7 +52,7 @@ def test_a_large_image_is_made_smaller(bench: Bench, data: bytes, media_type: st
     (shown,) = bench.run("read", path="a.png").images
     sent = base64.b64decode(shown.data)
     assert shown.media_type == media_type
-    assert len(sent) <= pictures.MOST_BYTES
+    assert len(sent) <= pictures.MAX_BYTES
     width, height = Pillow.open(io.BytesIO(sent)).size
     assert abs(width - size[0]) <= 1
     assert abs(height - size[1]) <= 1
@@ -61,7 +61,7 @@ def test_a_large_image_is_made_smaller(bench: Bench, data: bytes, media_type: st
 def test_a_broken_image_and_one_of_absurd_size_are_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.add("broken.png", image((30, 20))[:60])
     assert "broken image" in bench.run("read", path="broken.png").content
-    monkeypatch.setattr(pictures, "MOST_PIXELS", 100)
+    monkeypatch.setattr(pictures, "MAX_PIXELS", 100)
     bench.add("a.png", image((30, 20)))
     assert "30 x 20 pixels, more than can be shown" in bench.run("read", path="a.png").content
 
@@ -77,7 +77,7 @@ def test_without_pillow_an_image_is_sent_as_it_is_up_to_a_size(bench: Bench, mon
     monkeypatch.setattr(builtins, "__import__", without)
     bench.add("a.png", data)
     assert base64.b64decode(bench.run("read", path="a.png").images[0].data) == data
-    monkeypatch.setattr(pictures, "MOST_BYTES", 10)
+    monkeypatch.setattr(pictures, "MAX_BYTES", 10)
     assert "pip install '.[images]'" in bench.run("read", path="a.png").content
 
 

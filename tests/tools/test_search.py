@@ -86,12 +86,12 @@ def test_an_ignored_folder_is_looked_into_when_it_is_named(tree: Bench) -> None:
 def test_glob_gives_the_newest_first_and_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     for index in range(5):
         os.utime(bench.add(f"{index}.txt"), (index, index))
-    monkeypatch.setattr(listing, "MOST_FILES", 3)
+    monkeypatch.setattr(listing, "MAX_FILES", 3)
     assert bench.run("glob", pattern="*.txt").content == "4.txt\n3.txt\n2.txt\n[2 more files; narrow the pattern]"
 
 
 def test_a_walk_that_is_too_long_says_so(tree: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qcode.tools.files.walk.MOST_ENTRIES", 5)
+    monkeypatch.setattr("qcode.tools.files.walk.MAX_ENTRIES", 5)
     assert "the search stopped after 5 entries" in tree.run("glob", pattern="**/nothing").content
 
 
@@ -203,7 +203,7 @@ class TestGrep:
         ]
 
     def test_matches_are_bounded(self, tree: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(grep, "MOST_MATCHES", 3)
+        monkeypatch.setattr(grep, "MAX_MATCHES", 3)
         tree.add("many.txt", "hit\n" * 10)
         content = tree.run("grep", pattern="hit").content
         assert content == "many.txt\n1:hit\n2:hit\n3:hit\n[there are more; narrow the pattern, path or glob]"
@@ -212,7 +212,7 @@ class TestGrep:
         tree.add("long.js", "é" * 3_000 + "HIT" + "y" * 3_000 + "\n")
         content = tree.run("grep", pattern="HIT", path="long.js").content
         assert "HIT" in content
-        assert len(content) < grep.MOST_LINE_CHARS + 50
+        assert len(content) < grep.MAX_LINE_CHARS + 50
 
     def test_a_bad_pattern_is_refused_with_its_reason(self, tree: Bench) -> None:
         outcome = tree.run("grep", pattern="fo(o")

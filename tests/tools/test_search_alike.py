@@ -120,13 +120,13 @@ class TestAcrossLines:
     def test_a_match_of_very_many_lines_is_bounded(self, bench: Bench) -> None:
         bench.add("a.txt", "line\n" * 100_000)
         outcome = bench.run("grep", pattern=".*", multiline=True)
-        assert len(outcome.content.split("\n")) == grep.MOST_MATCHES + 2
+        assert len(outcome.content.split("\n")) == grep.MAX_MATCHES + 2
         assert outcome.content.endswith("[there are more; narrow the pattern, path or glob]")
 
     def test_a_very_large_file_is_not_searched_across_lines(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(search, "LARGEST", 10)
+        monkeypatch.setattr(search, "MAX_FILE_BYTES", 10)
         bench.add("large.txt", "0123456789\n0123456789\n")
         outcome = bench.run("grep", pattern=r"9\n0", multiline=True, path="large.txt")
         assert outcome.content.endswith("large.txt is too large to be searched across lines")

@@ -13,7 +13,6 @@ from qcode.protocol.messages import ToolCall
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.tools import registry
-from qcode.tui.setup import Controls
 from tests.safety.judging import NO_SANDBOX
 
 FINDINGS = (
@@ -28,12 +27,13 @@ MORNING = 1_750_000_000.0
 
 @dataclass
 class Project:
-    """`controls` acts on the files below `base`; `permissions` holds two rules of the settings and one decision."""
+    """Files below `base`. `permissions` holds two rules of the settings and two decisions."""
 
     base: Path
     is_trusted: bool = True
     examine: Callable[[], Sequence[str]] = lambda: FINDINGS
     permissions: Permissions = field(init=False)
+    memory: Memory = field(init=False)
 
     def __post_init__(self) -> None:
         self.work = self.base / "work"
@@ -49,11 +49,7 @@ class Project:
         call = ToolCall("c1", "shell", '{"command": "make doc"}')
         self.permissions.note(call, "denied", "build it later")
         self.permissions.note(ToolCall("c2", "read", '{"path": "a.py"}'), "ran", "it only reads", "path:workspace")
-
-    @property
-    def controls(self) -> Controls:
-        memory = Memory(self.work, self.work, self.base / "home", lambda: self.is_trusted)
-        return Controls(self.permissions, memory, self.tools, lambda: tuple(self.examine()))
+        self.memory = Memory(self.work, self.work, self.base / "home", lambda: self.is_trusted)
 
     def tools(self) -> tuple[OfferedTool, ...]:
         return offered_tools(registry.specs(), self.permissions.policy, {})

@@ -5,29 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from textual.pilot import Pilot
 
-import qcode.tui
-from qcode.tui.app import AppSetup, QcodeApp
-from tests.tui.offering import ScriptedOffering
+from qcode.tui.app import AppOptions, QcodeApp
+from qcode.tui.welcome import Welcome
 from tests.tui.scripted import FixedClock, ScriptedConversation
+from tests.tui.stage import WELCOME, Services, StagedAgent, StagedApp, run_context
 
-ROOT_CSS = Path(qcode.tui.__file__).with_name("app.tcss")
-"""The style sheet of the app, for a test that shows one screen of it alone."""
+if TYPE_CHECKING:
+    from qcode.agent.conversation import Conversation
 
-SETUP = AppSetup(
-    version="0.1.0",
-    cwd="~/project",
-    model_note=("demo/scripted (no key is set)", "Set ANTHROPIC_API_KEY to use a real model."),
-    instructions=("AGENTS.md",),
-    git_branch="main",
-    help_topics={"demo": lambda: "The demo model plays [every] feature."},
-    has_title=False,
-)
+_SERVICES = frozenset(field.name for field in fields(Services))
 
 
 @dataclass
@@ -71,11 +63,24 @@ class Running:
         await self.pilot.pause()
 
 
-def make_app(conversation: ScriptedConversation, clock: FixedClock | None = None, **changes: Any) -> QcodeApp:
-    return QcodeApp(
-        conversation,
-        setup=replace(SETUP, **{"clock": clock or FixedClock(), "offering": ScriptedOffering(), **changes}),
-    )
+def make_agent(conversation: Conversation, **given: Any) -> StagedAgent:
+    """Return an agent on a conversation; `given` are `Services` and what `run_context` takes."""
+    services = Services(**{name: value for name, value in given.items() if name in _SERVICES})
+    context = run_context(**{name: value for name, value in given.items() if name not in _SERVICES})
+    return StagedAgent(conversation, context, services)
+
+
+def make_app(
+    conversation: Conversation,
+    clock: FixedClock | None = None,
+    *,
+    welcome: Welcome = WELCOME,
+    history_file: Path | None = None,
+    **given: Any,
+) -> StagedApp:
+    """Return the app on a conversation; `given` is what `make_agent` takes."""
+    options = AppOptions(history_file, clock=clock or FixedClock())
+    return StagedApp(make_agent(conversation, **given), welcome, options)
 
 
 async def at_work(app: QcodeApp, pilot: Pilot[int]) -> None:
@@ -87,13 +92,13 @@ async def at_work(app: QcodeApp, pilot: Pilot[int]) -> None:
 
 @asynccontextmanager
 async def running(
-    conversation: ScriptedConversation, *, size: tuple[int, int] = (80, 24), **changes: Any
+    conversation: Conversation, *, size: tuple[int, int] = (80, 24), **given: Any
 ) -> AsyncIterator[Running]:
     clock = FixedClock()
-    app = make_app(conversation, clock, **changes)
+    app = make_app(conversation, clock, **given)
     async with app.run_test(size=size) as pilot:
         await at_work(app, pilot)
-        yield Running(app, pilot, conversation, clock)
+        yield Running(app, pilot, cast("ScriptedConversation", conversation), clock)
 
 
 def drive(
@@ -101,12 +106,12 @@ def drive(
     conversation: ScriptedConversation | None = None,
     *,
     size: tuple[int, int] = (80, 24),
-    **changes: Any,
+    **given: Any,
 ) -> None:
     """Run `test` on a running app, in an event loop of its own."""
 
     async def body() -> None:
-        async with running(conversation or ScriptedConversation(), size=size, **changes) as run:
+        async with running(conversation or ScriptedConversation(), size=size, **given) as run:
             await test(run)
 
     asyncio.run(body())

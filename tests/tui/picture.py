@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from qcode.protocol.approvals import ToolApproval
@@ -20,6 +21,7 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from tests.tui.harness import at_work, make_app
 from tests.tui.scripted import Script, ScriptedConversation, UntilAnswered, call, reply
+from tests.tui.stage import WELCOME
 
 PICTURE = Path(__file__).parents[2] / "docs" / "app.svg"
 SIZE = (96, 38)
@@ -58,7 +60,11 @@ def _script() -> Script:
 
 async def draw() -> str:
     """Return the picture as SVG; ids that differ from run to run are made the same."""
-    app = make_app(ScriptedConversation(_script(), model="anthropic/claude-sonnet-4-5"), model_note=(), instructions=())
+    name = "anthropic/claude-sonnet-4-5"
+    app = make_app(
+        ScriptedConversation(_script(), model=name),
+        welcome=replace(WELCOME, model=(name,), instructions=()),
+    )
     async with app.run_test(size=SIZE) as pilot:
         await at_work(app, pilot)
         app.parts.prompt.insert("make greet nicer to use")

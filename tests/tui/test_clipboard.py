@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.tui.terminal.clipboard import MOST_FOR_TERMINAL, Clipboard, _run, osc52, tools_for
+from qcode.tui.terminal.clipboard import MAX_TERMINAL_BYTES, Clipboard, _run, osc52, tools_for
 
 XTERM = {"TERM": "xterm-256color"}
 
@@ -87,7 +87,7 @@ def test_inside_screen_the_sequence_is_wrapped_in_pieces() -> None:
 
 
 def test_what_is_too_long_for_the_terminal_goes_into_a_file_that_is_named(tmp_path: Path) -> None:
-    text = "long\n" * MOST_FOR_TERMINAL
+    text = "long\n" * MAX_TERMINAL_BYTES
     said, written = copied(text, XTERM, Tools(), tmp_path / "state")
     path = tmp_path / "state" / "copied.txt"
     assert said == f"to {path} (too long for the terminal's clipboard)"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from textual import events
 from textual.widgets import Static
 
+from qcode.agent.choices import Choices
 from qcode.safety.secret import Secret
 from qcode.tui.screens.connect import ConnectScreen, KeyField
 from qcode.tui.screens.picker import Finder
@@ -91,9 +94,9 @@ def test_a_refused_key_can_be_tried_again() -> None:
 
 
 def test_a_check_is_shown_and_can_be_cancelled() -> None:
+    connecting = ScriptedConnecting(waits=True)
+
     async def test(run: Running) -> None:
-        connecting = run.app.setup.connect
-        assert isinstance(connecting, ScriptedConnecting)
         await run.send("/connect anthropic")
         shown = await at(run, "key")
         field(run).value = CANARY
@@ -109,7 +112,7 @@ def test_a_check_is_shown_and_can_be_cancelled() -> None:
         await closed(run)
         assert len(connecting.kept) == 1
 
-    drive(test, connect=ScriptedConnecting(waits=True))
+    drive(test, connect=connecting)
 
 
 def test_where_a_key_is_there_enter_alone_uses_it() -> None:
@@ -183,7 +186,8 @@ def test_where_no_model_is_known_it_is_said_how_to_name_one() -> None:
     drive(test, connect=ScriptedConnecting())
 
 
-def test_the_first_start_opens_it_and_esc_skips_every_step() -> None:
+def test_the_first_start_opens_it_and_esc_skips_every_step(tmp_path: Path) -> None:
+    choices = Choices(tmp_path)
     connecting = ScriptedConnecting(is_first=True, wants_theme=True)
 
     async def test(run: Running) -> None:
@@ -202,10 +206,10 @@ def test_the_first_start_opens_it_and_esc_skips_every_step() -> None:
         await closed(run)
         assert run.app.theme == before
         assert run.app.focused is run.app.parts.prompt
-        assert (connecting.finished, connecting.kept, connecting.themes) == (1, [], [])
+        assert (connecting.finished, connecting.kept, choices.theme) == (1, [], "")
         assert shown.step == "theme"
 
-    drive(test, connect=connecting, keep_theme=connecting.themes.append)
+    drive(test, connect=connecting, choices=choices)
 
 
 def test_what_is_typed_at_the_first_start_and_is_no_provider_is_a_prompt() -> None:
@@ -221,7 +225,8 @@ def test_what_is_typed_at_the_first_start_and_is_no_provider_is_a_prompt() -> No
     drive(test, connect=connecting)
 
 
-def test_a_theme_is_tried_on_and_kept() -> None:
+def test_a_theme_is_tried_on_and_kept(tmp_path: Path) -> None:
+    choices = Choices(tmp_path)
     connecting = ScriptedConnecting(is_first=True, wants_theme=True)
 
     async def test(run: Running) -> None:
@@ -231,9 +236,9 @@ def test_a_theme_is_tried_on_and_kept() -> None:
         await run.pilot.press(*"light", "enter")
         await closed(run)
         assert run.app.theme == "light"
-        assert connecting.themes == ["light"]
+        assert choices.theme == "light"
 
-    drive(test, connect=connecting, keep_theme=connecting.themes.append)
+    drive(test, connect=connecting, choices=choices)
 
 
 @pytest.mark.parametrize("key", ["ctrl+c", "ctrl+d"])
@@ -274,15 +279,6 @@ def test_an_unknown_provider_names_the_nearest_and_nothing_opens() -> None:
         assert not is_open(run)
 
     drive(test, connect=ScriptedConnecting())
-
-
-def test_where_keys_cannot_be_added_it_is_said() -> None:
-    async def test(run: Running) -> None:
-        await run.send("/connect")
-        await run.pilot.pause()
-        assert "Keys cannot be added here." in run.text
-
-    drive(test)
 
 
 def _highlighted(finder: Finder) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,9 +19,8 @@ from qcode.protocol.reply import TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.tui.app import QcodeApp
 from qcode.tui.screens.connect import ConnectScreen
-from qcode.tui.setup import Opening
 from tests.tui.connecting import ScriptedConnecting
-from tests.tui.harness import SETUP, Running, at_work, drive, make_app
+from tests.tui.harness import Running, at_work, drive, make_app
 from tests.tui.scripted import Gate, Script, ScriptedConversation, ended
 
 
@@ -166,7 +164,7 @@ def crash(group: str, at: int, capsys: pytest.CaptureFixture[str]) -> bool:
     conversation = ScriptedConversation([gate] if group == "leave" else TURN)
     app = make_app(
         conversation,
-        run_shell=_line,
+        run_line=_line,
         read_clipboard=lambda: Clip(text="copied"),
         warm_up=lambda: None,
         connect=Waiting(),
@@ -272,9 +270,7 @@ def test_an_error_at_any_wait_of_the_opening_is_one_line_and_the_terminal_is_who
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def run(at: int) -> bool:
-        setup = replace(SETUP, clock=lambda: 0.0)
-        opening = Opening("demo/soon", "default", lambda: (ScriptedConversation(), setup))
-        app = QcodeApp(opening, setup=setup)
+        app = make_app(ScriptedConversation())
 
         async def pilot(pilot: Pilot[Any]) -> None:
             while app.is_running and not (made and made[0].is_over):

@@ -8,7 +8,6 @@ import signal
 import sys
 import textwrap
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +39,11 @@ from qcode.protocol.events import (
 from qcode.protocol.reply import Outcome, ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.tui.linear import LinearApp, LineTerminal
+from qcode.tui.opening import read_commands
 from tests.tui.controlling import Project
-from tests.tui.harness import SETUP
+from tests.tui.harness import make_agent
 from tests.tui.scripted import FixedClock, Script, ScriptedConversation, UntilAnswered, call, ended, reply, said, says
+from tests.tui.stage import WELCOME
 from tests.tui.test_todos import listed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,10 +68,12 @@ class Typed(LineTerminal):
         return self._lines.pop(0) if self._lines else None
 
 
-def talk(conversation: ScriptedConversation, *lines: str, **changes: Any) -> list[str]:
+def talk(conversation: ScriptedConversation, *lines: str, **given: Any) -> list[str]:
     """Return all lines that are said after the greeting."""
     typed = Typed(lines)
-    app = LinearApp(conversation, replace(SETUP, clock=FixedClock(), **changes), typed)
+    agent = make_agent(conversation, **given)
+    commands, _ = read_commands(agent)
+    app = LinearApp(agent, WELCOME, typed, commands=commands, clock=FixedClock())
     assert asyncio.run(app.run()) == 0
     start = typed.said.index("User: ")
     return [line for text in typed.said[start:] for line in text.split("\n")]
@@ -149,7 +152,7 @@ def test_what_was_typed_before_a_question_does_not_answer_it() -> None:
     shell = call("shell")
     script: Script = [ApprovalRequested(ToolApproval(shell, "Run?", "ls")), UntilAnswered("c1"), ended()]
     typed = Typed(["go", "2"])
-    app = LinearApp(ScriptedConversation(script), replace(SETUP, clock=FixedClock()), typed)
+    app = LinearApp(make_agent(ScriptedConversation(script)), WELCOME, typed, clock=FixedClock())
     asyncio.run(app.run())
     assert typed.dropped == 1
 
@@ -213,7 +216,7 @@ def test_a_call_that_is_cancelled_says_so() -> None:
 
 def test_a_stored_session_is_told_from_its_start() -> None:
     typed = Typed([])
-    app = LinearApp(ScriptedConversation(messages=said("hi there")), replace(SETUP, clock=FixedClock()), typed)
+    app = LinearApp(make_agent(ScriptedConversation(messages=said("hi there"))), WELCOME, typed, clock=FixedClock())
     asyncio.run(app.run())
     at = typed.said.index("User: hello")
     assert typed.said[at : at + 3] == ["User: hello", "Assistant:", "hi there"]
@@ -243,18 +246,19 @@ def test_a_turn_that_fails_inside_is_told_and_the_session_goes_on() -> None:
 
 SCRIPT = """
 import sys
-from qcode.tui.linear import run_linear
-from qcode.tui.app import AppSetup
+from qcode.tui.linear import talk_in_lines
 from qcode.protocol.approvals import ToolApproval
 from qcode.protocol.events import ApprovalRequested
 from qcode.protocol.reply import TextDelta
+from tests.tui.harness import make_agent
 from tests.tui.scripted import Gate, ScriptedConversation, UntilAnswered, call, ended, says
+from tests.tui.stage import WELCOME
 
 ask = ApprovalRequested(ToolApproval(call(), "Run ls?", "ls", "shell(ls)"))
 conversation = ScriptedConversation(
     [*says("a reply"), ended()], [ask, UntilAnswered("c1"), ended()], [TextDelta(0, "half\\n"), Gate()]
 )
-code = run_linear(conversation, AppSetup(version="0.1.0", cwd="~/project"))
+code = talk_in_lines(make_agent(conversation), WELCOME)
 print("code", code, conversation.prompts, conversation.answers, conversation.cancels, flush=True)
 sys.exit(code)
 """
@@ -348,7 +352,7 @@ def test_a_choice_answers_the_models_question_with_its_label() -> None:
 def test_rules_tools_instructions_and_findings_are_said_as_lines(tmp_path: Path) -> None:
     project = Project(tmp_path)
     typed = ("/permissions", "/permissions check make doc", "/tools", "/memory", "/memory both", "/doctor")
-    text = "\n".join(talk(ScriptedConversation(), *typed, controls=project.controls))
+    text = "\n".join(talk(ScriptedConversation(), *typed, project=project))
     assert "  deny read(private/**)  (~/config.toml:5)" in text
     assert "denied: shell make doc (build it later)" in text
     assert "shell make doc: asks you first" in text
@@ -356,5 +360,5 @@ def test_rules_tools_instructions_and_findings_are_said_as_lines(tmp_path: Path)
     assert "AGENTS.md: this project's; not there yet" in text
     assert "Say whose file it goes to" in text
     assert "bubblewrap" in text
-    talk(ScriptedConversation(), "/memory project: be brief", controls=project.controls)
+    talk(ScriptedConversation(), "/memory project: be brief", project=project)
     assert (project.work / "AGENTS.md").read_text() == "- be brief\n"

@@ -19,7 +19,7 @@ async def shell(line: str, output: Callable[[str], None]) -> ToolOutcome:
 
 def test_a_line_of_the_shell_is_run_said_and_kept() -> None:
     conversation = ScriptedConversation()
-    said = "\n".join(talk(conversation, "!ls", run_shell=shell))
+    said = "\n".join(talk(conversation, "!ls", run_line=shell))
     assert "!: ls" in said
     assert "a.py" in said
     assert "exit 0" in said
@@ -30,6 +30,6 @@ def test_a_line_of_the_shell_is_run_said_and_kept() -> None:
 def test_a_command_from_a_file_sends_its_prompt_with_its_options() -> None:
     conversation = ScriptedConversation()
     review = CustomCommand("review", "Review {{args}}.", Path("r.toml"), output={"max_tokens": 9})
-    talk(conversation, "/review src", custom_commands=(review,))
+    talk(conversation, "/review src", commands=(review,))
     assert conversation.prompts == ["Review src."]
     assert conversation.options == [TurnOptions("", {"max_tokens": 9})]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 
 from qcode.agent.reports import TurnUsage
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.usage import Usage
 from qcode.tui.terminal.driver import Announcer
-from tests.tui.harness import SETUP, Running, drive
+from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation, ended, says
 
 
@@ -34,7 +33,7 @@ def test_a_name_is_made_after_the_turn_and_its_cost_added() -> None:
 
 def test_the_title_names_session_and_folder_cleaned_and_bounded() -> None:
     written: list[str] = []
-    announcer = Announcer(replace(SETUP, has_title=True), written.append, lambda why: None)
+    announcer = Announcer("~/project", written.append, lambda why: None, has_title=True, has_bell=False)
     announcer.begin()
     announcer.name("Dates in\x07 the \x1b[31mparser")
     announcer.announce("working")

@@ -1,28 +1,29 @@
-"""The app before there is a conversation: painted at once, and nothing that is typed meanwhile is lost."""
+"""The app before its agent is open: painted at once, and nothing that is typed meanwhile is lost."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+import pytest
 from textual import events
 from textual.pilot import Pilot
 
-from qcode.agent.conversation import Conversation
+from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.protocol.messages import Text, assistant, user
 from qcode.tui.app import QcodeApp
 from qcode.tui.screens.connect import ConnectScreen
-from qcode.tui.setup import AppSetup, Opening
 from tests.tui.connecting import ScriptedConnecting
-from tests.tui.harness import SETUP, at_work
+from tests.tui.harness import at_work, make_agent
 from tests.tui.scripted import ScriptedConversation
+from tests.tui.stage import WELCOME, StagedAgent, StagedApp
 
 
 @dataclass
 class Gate:
-    """Opens the conversation when it is let; `threads` are those it was asked in."""
+    """Opens the agent when it is let; `threads` are those it was asked in."""
 
     conversation: ScriptedConversation = field(default_factory=ScriptedConversation)
     is_possible: bool = True
@@ -30,15 +31,28 @@ class Gate:
     let: threading.Event = field(default_factory=threading.Event)
     threads: list[threading.Thread] = field(default_factory=list)
 
-    def open(self) -> tuple[Conversation, AppSetup] | None:
+    def open(self) -> StagedAgent:
         self.threads.append(threading.current_thread())
         self.let.wait(30)
-        setup = replace(SETUP, clock=lambda: 0.0, connect=self.connect)
-        return (self.conversation, setup) if self.is_possible else None
+        if not self.is_possible:
+            raise QcodeError("no session s9", ExitCode.BAD_INPUT)
+        return make_agent(self.conversation, connect=self.connect)
+
+
+class GatedApp(StagedApp):
+    """The app on an agent that a gate opens."""
+
+    def __init__(self, gate: Gate) -> None:
+        agent = make_agent(ScriptedConversation(model="demo/soon"), mode="plan")
+        super().__init__(agent, WELCOME)
+        self._gate = gate
+
+    def open_agent(self) -> StagedAgent:
+        return self._gate.open()
 
 
 def drive(gate: Gate, test: Callable[[QcodeApp, Pilot[int]], Awaitable[None]]) -> QcodeApp:
-    app = QcodeApp(Opening("demo/soon", "plan", gate.open), setup=SETUP)
+    app = GatedApp(gate)
 
     async def body() -> None:
         async with app.run_test(size=(80, 24)) as pilot:
@@ -149,12 +163,9 @@ def test_a_stored_conversation_is_shown_once_it_is_there() -> None:
     drive(gate, test)
 
 
-def test_the_app_leaves_where_there_can_be_none() -> None:
+def test_an_agent_that_cannot_be_opened_ends_the_app_with_its_error() -> None:
     gate = Gate(is_possible=False)
+    gate.let.set()
 
-    async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
-        gate.let.set()
-        while app.is_running:
-            await asyncio.sleep(0)
-
-    assert drive(gate, test).return_value == 1
+    with pytest.raises(QcodeError, match="no session s9"):
+        GatedApp(gate).run(headless=True, size=(80, 24))

@@ -34,7 +34,7 @@ def test_todos(snap_compare: Callable[..., bool], changes: dict[str, Any], size:
         ("run all tests and say what came of it", "pending"),
     )
     script: Script = [StepStarted(1), TextDelta(0, "I begin with the parser."), plan, gate]
-    app = make_app(ScriptedConversation(script), first_prompt="please fix the app", **changes)
+    app = make_app(ScriptedConversation(script), prompt="please fix the app", **changes)
 
     async def wait(pilot: Pilot[int]) -> None:
         assert isinstance(pilot.app, QcodeApp)
@@ -53,8 +53,8 @@ def test_status(snap_compare: Callable[..., bool], changes: dict[str, Any], size
     gate = Gate()
     usage = UsageUpdated(Usage(160_000, 900), None, 160_900, 200_000)
     conversation = ScriptedConversation([StepStarted(1), usage, gate])
-    stated: dict[str, Any] = {"problem": "no key", "is_restricted": lambda: True, "has_sandbox": lambda: False}
-    app = make_app(conversation, first_prompt="hello", **stated, **changes)
+    stated: dict[str, Any] = {"model": None, "is_trusted": lambda: False, "has_sandbox": lambda: False}
+    app = make_app(conversation, prompt="hello", **stated, **changes)
 
     async def wait(pilot: Pilot[int]) -> None:
         while not gate.reached.is_set() or not app.parts.status.status.sandbox:

@@ -198,7 +198,7 @@ def test_escape_twice_on_an_empty_prompt_rewinds_where_there_is_that_command(
     ran: list[str] = []
     rewind = Command("rewind", "Rewind", "Rewind.", lambda host, argument: ran.append(argument), ("rewind",))
     others = tuple(command for command in COMMANDS if command.id != "rewind")
-    monkeypatch.setattr("qcode.tui.commands.table.COMMANDS", (*others, rewind) if has_rewind else others)
+    monkeypatch.setattr("qcode.tui.opening.COMMANDS", (*others, rewind) if has_rewind else others)
 
     async def test(run: Running) -> None:
         await run.pilot.press("escape")
@@ -233,7 +233,7 @@ def test_a_command_from_a_file_is_in_the_menu_and_the_help_and_sends_its_prompt(
         await run.pilot.pause()
         assert run.app.parts.help.heading == "/git:review [path]"
 
-    drive(test, conversation, custom_commands=(REVIEW,))
+    drive(test, conversation, commands=(REVIEW,))
 
 
 def test_a_command_with_settings_of_its_own_waits_for_the_turn_to_end() -> None:
@@ -253,7 +253,7 @@ def test_a_command_with_settings_of_its_own_waits_for_the_turn_to_end() -> None:
         assert conversation.prompts == ["go", "Review src.", "then this"]
         assert [options == NO_OPTIONS for options in conversation.options] == [True, False, True]
 
-    drive(test, conversation, custom_commands=(REVIEW,))
+    drive(test, conversation, commands=(REVIEW,))
 
 
 # Keys of one's own

@@ -61,7 +61,7 @@ def test_a_line_runs_at_once_and_its_output_is_kept_for_the_model() -> None:
         assert isinstance(block, Text)
         assert split_attached(block.text) == Attached("shell", "quick one", "quick output\n[exit code 0]", "exit 0")
 
-    drive(test, conversation, run_shell=shell)
+    drive(test, conversation, run_line=shell)
 
 
 def test_escape_ends_the_line_before_the_turn_and_keeps_what_it_printed() -> None:
@@ -84,7 +84,7 @@ def test_escape_ends_the_line_before_the_turn_and_keeps_what_it_printed() -> Non
         gate.open()
         await run.until_idle()
 
-    drive(test, conversation, run_shell=shell)
+    drive(test, conversation, run_line=shell)
 
 
 def test_an_empty_line_runs_nothing_and_is_sent_nowhere() -> None:
@@ -95,7 +95,7 @@ def test_an_empty_line_runs_nothing_and_is_sent_nowhere() -> None:
         await run.pilot.pause()
         assert (shell.lines, conversation.prompts) == ([], [])
 
-    drive(test, conversation, run_shell=shell)
+    drive(test, conversation, run_line=shell)
 
 
 def test_leaving_ends_a_line_that_runs() -> None:
@@ -108,7 +108,7 @@ def test_leaving_ends_a_line_that_runs() -> None:
         await run.until(lambda: run.app.return_value is not None)
         assert shell.cancelled == 1
 
-    drive(test, run_shell=shell)
+    drive(test, run_line=shell)
 
 
 def test_output_cannot_end_its_own_block() -> None:

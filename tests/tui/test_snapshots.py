@@ -44,7 +44,7 @@ USAGE = UsageUpdated(Usage(12_000, 900), None, 12_900, 200_000)
 
 
 def _app(script: Script, **changes: Any) -> QcodeApp:
-    return make_app(ScriptedConversation(script), first_prompt="please fix the app", **changes)
+    return make_app(ScriptedConversation(script), prompt="please fix the app", **changes)
 
 
 def _when(holds: Callable[[QcodeApp], bool]) -> Callable[[Pilot[int]], Awaitable[None]]:
@@ -68,7 +68,7 @@ def _at(gate: Gate) -> Callable[[Pilot[int]], Awaitable[None]]:
 
 
 def _is_over(app: QcodeApp) -> bool:
-    return bool(app.conversation.prompts) and not app.turns.is_running  # type: ignore[attr-defined]  # a scripted one
+    return bool(app.agent.conversation.prompts) and not app.turns.is_running  # type: ignore[attr-defined]  # a scripted one
 
 
 def _shown(app: QcodeApp) -> str:
@@ -284,7 +284,7 @@ async def _shell(line: str, output: Callable[[str], None]) -> ToolOutcome:
 def _ready_to_send(theme: str) -> tuple[QcodeApp, Callable[[Pilot[int]], Awaitable[None]]]:
     """Return an app after a line of the shell, with an image and a folded paste in its prompt."""
     picture = Picture(Image("image/png", ""), "shot.png", (1200, 800), "/shot.png")
-    app = make_app(ScriptedConversation(), run_shell=_shell, read_picture=lambda path: picture, theme=theme)
+    app = make_app(ScriptedConversation(), run_line=_shell, read_picture=lambda path: picture, theme=theme)
 
     async def write(pilot: Pilot[int]) -> None:
         await at_work(app, pilot)

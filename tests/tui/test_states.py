@@ -92,7 +92,7 @@ def _has_panel(app: QcodeApp) -> bool:
 
 
 def _is_over(app: QcodeApp) -> bool:
-    return bool(app.conversation.prompts) and not app.turns.is_running  # type: ignore[attr-defined]  # a scripted one
+    return bool(app.agent.conversation.prompts) and not app.turns.is_running  # type: ignore[attr-defined]  # a scripted one
 
 
 @dataclass
@@ -124,7 +124,7 @@ class State:
         self.shown[:] = ["".join(segment.text for segment in row) for row in rows]
 
     def prepare(self, theme: str) -> QcodeApp:
-        first: dict[str, Any] = {"first_prompt": self.prompt} if self.prompt else {}
+        first: dict[str, Any] = {"prompt": self.prompt} if self.prompt else {}
         return make_app(self.make(), theme=theme, **first, **self.changes())
 
     @property
@@ -199,7 +199,7 @@ STATES = {
     "queued": State(
         ("I begin", "and the [tests] too"),
         "and the [tests] too",
-        lambda app: bool(app.conversation.steered),  # type: ignore[attr-defined]  # a scripted one
+        lambda app: bool(app.agent.conversation.steered),  # type: ignore[attr-defined]  # a scripted one
         lambda: _Conversation(StepStarted(1), TextDelta(0, "I begin."), Gate()),
         prompt="fix it",
     ),

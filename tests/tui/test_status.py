@@ -281,7 +281,7 @@ def test_a_missing_key_is_said_as_long_as_the_stand_in_answers() -> None:
         await run.pilot.pause()
         assert "no key" not in run.status
 
-    drive(test, ScriptedConversation([*says("hi"), ended()]), problem="no key")
+    drive(test, ScriptedConversation([*says("hi"), ended()]), model=None)
 
 
 def test_the_sandbox_is_looked_for_and_the_restriction_goes_with_trust() -> None:
@@ -298,4 +298,4 @@ def test_the_sandbox_is_looked_for_and_the_restriction_goes_with_trust() -> None
         await run.pilot.pause()
         assert "restricted" not in run.status
 
-    drive(test, has_sandbox=lambda: False, is_restricted=lambda: not trusted, trust=trust, size=(120, 24))
+    drive(test, has_sandbox=lambda: False, is_trusted=lambda: bool(trusted), trust=trust, size=(120, 24))

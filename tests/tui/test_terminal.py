@@ -23,13 +23,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 SCRIPT = """
 import sys
-from qcode.tui.app import AppSetup, QcodeApp
+from dataclasses import replace
+from tests.tui.harness import make_app
+from tests.tui.stage import WELCOME
 from tests.tui.scripted import Gate, ScriptedConversation, ended, says
 from qcode.protocol.reply import TextDelta
 
 conversation = ScriptedConversation([*says("a reply"), ended()], [TextDelta(0, "half"), Gate()])
-setup = AppSetup(version="0.1.0", cwd="~/pro\\x1b]0;evil\\x07ject", has_bell=True)
-code = QcodeApp(conversation, setup=setup).run()
+welcome = replace(WELCOME, folder="~/pro\\x1b]0;evil\\x07ject")
+code = make_app(conversation, welcome=welcome, has_title=True, has_bell=True).run()
 print("code", code, "prompts", conversation.prompts, "cancels", conversation.cancels, flush=True)
 sys.exit(code)
 """
@@ -119,7 +121,7 @@ def test_the_app_loads_no_sdk_and_no_engine() -> None:
         "print(sorted(rooms), sorted({'openai', 'anthropic', 'google', 'httpx2', 'pydantic'} & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.strip() == "['protocol', 'text', 'tui', 'values'] []"
+    assert done.stdout.strip() == "['config', 'protocol', 'text', 'tui', 'values'] []"
 
 
 def test_a_notification_cannot_end_its_sequence_or_be_another_command() -> None:

@@ -184,13 +184,14 @@ def test_a_persons_theme_joins_ours_and_replaces_one_of_the_same_name(tmp_path: 
 
 
 def test_a_bad_file_is_left_out_named_and_shown(tmp_path: Path) -> None:
-    (tmp_path / "bad.toml").write_text(_text("bad", primary="bluish"), encoding="utf-8")
+    (tmp_path / "themes").mkdir()
+    (tmp_path / "themes" / "bad.toml").write_text(_text("bad", primary="bluish"), encoding="utf-8")
 
     async def test(run: Running) -> None:
         assert "colors.primary = 'bluish' is no colour" in run.text.replace("\n", " ")
         assert "bad" not in run.app.host.theme_names
 
-    drive(test, user_themes=tmp_path)
+    drive(test, config_dir=tmp_path)
 
 
 def test_a_folder_that_is_not_there_is_no_problem(tmp_path: Path) -> None:

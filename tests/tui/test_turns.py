@@ -62,7 +62,7 @@ def test_the_first_prompt_is_sent_when_the_screen_is_up() -> None:
         assert conversation.prompts == ["begin"]
         assert "hello" in run.text
 
-    drive(test, conversation, first_prompt="begin")
+    drive(test, conversation, prompt="begin")
 
 
 def test_what_warms_up_runs_in_a_thread_of_its_own() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 from qcode.agent.sessions.file import make_private
 from qcode.config import state_file
 
-LARGEST = 16 * 1024 * 1024
+MAX_FILE_BYTES = 16 * 1024 * 1024
 """The largest content that is kept, in bytes."""
 
-LARGEST_SUM = 512 * 1024 * 1024
+MAX_TOTAL_BYTES = 512 * 1024 * 1024
 """The limit for all contents of a session, in bytes."""
 
 
@@ -25,7 +25,9 @@ def digest_of(data: bytes) -> str:
 class Blobs:
     """A store of contents. `folder` None: a private folder, created on demand and removed by `close`."""
 
-    def __init__(self, folder: Path | None, *, largest: int = LARGEST, largest_sum: int = LARGEST_SUM) -> None:
+    def __init__(
+        self, folder: Path | None, *, largest: int = MAX_FILE_BYTES, largest_sum: int = MAX_TOTAL_BYTES
+    ) -> None:
         self._folder = folder
         self._is_own = folder is None
         self._largest = largest

@@ -16,7 +16,7 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from qcode.agent.checkpoints.blobs import LARGEST, Blobs, digest_of
+from qcode.agent.checkpoints.blobs import MAX_FILE_BYTES, Blobs, digest_of
 from qcode.agent.sessions.history import Change, FileMove, FileState, Line, Move, Own, Point, Why
 from qcode.agent.sessions.session import Session
 from qcode.protocol.messages import typed_text
@@ -298,7 +298,7 @@ def look(path: str) -> FileState | None:
         info = os.lstat(path)
         if not stat.S_ISREG(info.st_mode):
             raise Odd("is no plain file any more")
-        if info.st_size > LARGEST:
+        if info.st_size > MAX_FILE_BYTES:
             raise Odd("is too large to be kept first")
         data = Path(path).read_bytes()
     except (FileNotFoundError, NotADirectoryError):

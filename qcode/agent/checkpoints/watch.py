@@ -18,10 +18,10 @@ from qcode.agent.sessions.history import FileState
 from qcode.tools.files import walk
 from qcode.values import dataclass
 
-MOST_FILES = 20_000
-MOST_SECONDS = 1.5
-LARGEST_CONTENT = 512 * 1024
-LARGEST_SUM = 16 * 1024 * 1024
+MAX_FILES = 20_000
+MAX_SECONDS = 1.5
+MAX_CONTENT_BYTES = 512 * 1024
+MAX_TOTAL_BYTES = 16 * 1024 * 1024
 
 _Stamp: TypeAlias = "tuple[int, int, int, int]"
 
@@ -74,7 +74,7 @@ class Watch:
         return found
 
     def _look(self, known: dict[str, Seen]) -> dict[str, Seen] | None:
-        end = self._clock() + MOST_SECONDS
+        end = self._clock() + MAX_SECONDS
         is_late = False
 
         def is_stopped() -> bool:
@@ -83,7 +83,7 @@ class Watch:
             return is_late
 
         seen: dict[str, Seen] = {}
-        room = LARGEST_SUM
+        room = MAX_TOTAL_BYTES
         try:
             for entry in walk.files(self._root, self._root, is_stopped):
                 one = _seen(entry.entry, known.get(entry.relative), room)
@@ -91,7 +91,7 @@ class Watch:
                     continue
                 seen[entry.relative] = one
                 room -= len(one.content or b"")
-                if len(seen) > MOST_FILES:
+                if len(seen) > MAX_FILES:
                     is_late = True
         except walk.TooMany:
             is_late = True
@@ -123,7 +123,7 @@ def _seen(entry: os.DirEntry[str], known: Seen | None, room: int) -> Seen | None
         stamp = (info.st_mtime_ns, info.st_size, info.st_ino, stat.S_IMODE(info.st_mode))
         if known is not None and known.stamp == stamp:
             return known
-        is_small = info.st_size <= min(LARGEST_CONTENT, room)
+        is_small = info.st_size <= min(MAX_CONTENT_BYTES, room)
         return Seen(stamp, Path(entry.path).read_bytes() if is_small else None)
     except OSError:
         return None
@@ -140,7 +140,7 @@ def _state(path: Path, seen: Seen | None) -> FileState | None:
     if seen.content is not None:
         return _of(seen.content, seen.stamp[3])
     try:
-        return _of(path.read_bytes(), seen.stamp[3]) if seen.stamp[1] <= LARGEST_SUM else _unread(seen)
+        return _of(path.read_bytes(), seen.stamp[3]) if seen.stamp[1] <= MAX_TOTAL_BYTES else _unread(seen)
     except OSError:
         return None
 

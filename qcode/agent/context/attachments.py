@@ -30,7 +30,7 @@ UNJUDGED = "nobody judges here what the model may read"
 _IMAGE_NAMES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|((?:\\.|\S)+))((?<=")\S+)?')
 _LINES = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", re.DOTALL)
-_MOST_NAMES = 200
+_MAX_NAMES = 200
 _ESCAPED = re.compile(r"\\(.)")
 _TAG = re.compile(r"</(?=(?:file|folder|shell)\b)", re.IGNORECASE)
 
@@ -178,8 +178,8 @@ def _folder_block(path: Path, shown: str) -> Text:
             names = sorted(f"{entry.name}/" if Path(entry).is_dir() else entry.name for entry in entries)
     except OSError as error:
         raise InputError(f"{shown} cannot be read: {error.strerror}") from None
-    more = [f"[{len(names) - _MOST_NAMES:,} more]"] if len(names) > _MOST_NAMES else []
-    listed = "\n".join((*map(_one_line, names[:_MOST_NAMES]), *more))
+    more = [f"[{len(names) - _MAX_NAMES:,} more]"] if len(names) > _MAX_NAMES else []
+    listed = "\n".join((*map(_one_line, names[:_MAX_NAMES]), *more))
     return Text(f'<folder path="{_attribute(shown)}">\n{_TAG.sub("&lt;/", listed)}\n</folder>')
 
 

@@ -16,7 +16,7 @@ from qcode.safety.launcher import Unavailable, find_program, run
 from qcode.values import dataclass
 
 _SECONDS = 5.0
-_MOST_TEXT = 8 * 1024 * 1024
+_MAX_TEXT = 8 * 1024 * 1024
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 _MAC_DATA = re.compile(rb"\xc2\xabdata PNGf([0-9A-F]+)\xc2\xbb")
 _MAC_SCRIPT = "get the clipboard as \u00abclass PNGf\u00bb"
@@ -125,4 +125,4 @@ def _read_windows(programs: _Programs) -> Clip:
 
 
 def _text(data: bytes) -> str:
-    return data[:_MOST_TEXT].decode("utf-8", "replace")
+    return data[:_MAX_TEXT].decode("utf-8", "replace")

@@ -21,7 +21,7 @@ from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+")
-_LONGEST = 400
+_MAX_LINE = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _git(state: GitState) -> str:
 
 def _one_line(value: object) -> str:
     text = _UNPRINTABLE.sub("?", str(value))
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= _MAX_LINE else text[: _MAX_LINE - 1] + "…"
 
 
 TIMEOUT_S = 1.0

@@ -32,7 +32,7 @@ class MemoryFile:
 
 RESTRICTED = "This folder is restricted, so none of its instruction files is read. /trust trusts it."
 _OPEN = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_LONGEST = 4_000
+_MAX_LINE = 4_000
 
 
 class Memory:
@@ -90,8 +90,8 @@ class Memory:
         line = " ".join(text.split()).removeprefix("- ")
         if place is None:
             raise ValueError("there is no such instruction file to add to")
-        if not line or len(line) > _LONGEST:
-            raise ValueError(f"a line of 1 to {_LONGEST:,} characters can be added; /memory opens the file for more")
+        if not line or len(line) > _MAX_LINE:
+            raise ValueError(f"a line of 1 to {_MAX_LINE:,} characters can be added; /memory opens the file for more")
         try:
             if place.whose == "yours":
                 Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from qcode.values import dataclass
 
-_LARGEST_POINTER = 4096
+_MAX_POINTER_BYTES = 4096
 _POINTER = "gitdir:"
 
 
@@ -50,7 +50,7 @@ def read_small(path: Path) -> str | None:
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             return None
-        return os.read(handle, _LARGEST_POINTER).decode("utf-8", "replace")
+        return os.read(handle, _MAX_POINTER_BYTES).decode("utf-8", "replace")
     except OSError:
         return None
     finally:

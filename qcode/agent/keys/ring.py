@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NOTICE_S = 1.5
-_LEAST_PRIORITY = 1.0
+_MIN_PRIORITY = 1.0
 """What the package itself recommends: below are backends that keep nothing or plain text, or ask on the terminal."""
 
 _NOT_SAFE = ("null", "fail", "plaintext", "uncrypted")
@@ -143,7 +143,7 @@ def _is_safe(backend: KeyringBackend) -> bool:
     kind = type(backend)
     words = f"{kind.__module__}.{kind.__qualname__}".lower().replace("_", "")
     is_known_unsafe = words.startswith("keyrings.alt.") or any(part.startswith(_NOT_SAFE) for part in words.split("."))
-    return not is_known_unsafe and float(backend.priority) >= _LEAST_PRIORITY
+    return not is_known_unsafe and float(backend.priority) >= _MIN_PRIORITY
 
 
 def _words(error: BaseException) -> str:

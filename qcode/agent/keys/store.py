@@ -136,7 +136,7 @@ FOLDER_NAME = "credentials"
 FILE_NAME = "keys.json"
 
 _VERSION = 1
-_LARGEST = 1 << 20
+_MAX_FILE_BYTES = 1 << 20
 _TEMPORARY = ".keys-"
 _LOCK_S = 5.0
 _AGAIN_S = 0.02
@@ -235,7 +235,7 @@ class KeyFile:
         with os.fdopen(handle, "rb") as file:
             _close_to_others(file.fileno(), self.path, 0o600)
             try:
-                found = _parsed(file.read(_LARGEST + 1))
+                found = _parsed(file.read(_MAX_FILE_BYTES + 1))
             except OSError as error:
                 raise _unusable(self.path, error) from None
         if found is None and not is_lenient:
@@ -268,7 +268,7 @@ def _row(key: Secret | None) -> JsonObject:
 def _parsed(content: bytes) -> Rows | None:
     """Return the rows of a file, None where it is none of ours."""
     try:
-        stored = parse_object(content.decode("utf-8")) if len(content) <= _LARGEST else None
+        stored = parse_object(content.decode("utf-8")) if len(content) <= _MAX_FILE_BYTES else None
     except UnicodeDecodeError:
         return None
     keys = stored.get("keys") if stored is not None and stored.get("version") == _VERSION else None

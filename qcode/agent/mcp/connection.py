@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
 _PROBE_S = 3.0
-_MOST_PAGES = 50
-_MOST_LISTED = 1_000
+_MAX_PAGES = 50
+_MAX_LISTED = 1_000
+MAX_REASON = 300
 _BETWEEN_LISTS_S = 1.0
 _AFTER_CANCEL_S = 0.3
-MAX_REASON = 300
 
 
 class Connection:
@@ -275,13 +275,13 @@ async def _list(session: ClientSession) -> list[Listed]:
         return []
     found: list[Listed] = []
     cursor: str | None = None
-    for _ in range(_MOST_PAGES):
+    for _ in range(_MAX_PAGES):
         page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
         found += [Listed(tool.name, tool.description or "", tool.input_schema) for tool in page.tools]
-        if not page.next_cursor or page.next_cursor == cursor or len(found) >= _MOST_LISTED:
+        if not page.next_cursor or page.next_cursor == cursor or len(found) >= _MAX_LISTED:
             break
         cursor = page.next_cursor
-    return found[:_MOST_LISTED]
+    return found[:_MAX_LISTED]
 
 
 async def _watch_list(session: ClientSession, on_change: Callable[[], None]) -> None:

@@ -19,7 +19,7 @@ from qcode.agent.mcp.connection import MAX_REASON, Connection
 from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, Place
 from qcode.agent.mcp.pins import Change, Pins, changes_of, detail_of, key_of, pin_of
 from qcode.agent.mcp.spec import ServerError, ServerSpec
-from qcode.agent.mcp.tools import MOST_TOOLS, Listed, Offered, bounded_text, offered, outcome_of, shown_name, split_name
+from qcode.agent.mcp.tools import MAX_TOOLS, Listed, Offered, bounded_text, offered, outcome_of, shown_name, split_name
 from qcode.agent.trust import Piece
 from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, misfit
 from qcode.protocol.events import Level, Notice
@@ -210,7 +210,7 @@ class Servers:
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools that are offered, always in the same order."""
-        return tuple(tool.spec for _, tool in self._offered())[:MOST_TOOLS]
+        return tuple(tool.spec for _, tool in self._offered())[:MAX_TOOLS]
 
     def has(self, name: str) -> bool:
         """Return whether a call of this name is for a server."""
@@ -366,7 +366,7 @@ class Servers:
         ]
 
     def _find(self, name: str) -> tuple[_Server, Offered] | None:
-        return next((found for found in self._offered()[:MOST_TOOLS] if found[1].spec.name == name), None)
+        return next((found for found in self._offered()[:MAX_TOOLS] if found[1].spec.name == name), None)
 
     def _status(self, server: _Server) -> ServerStatus:
         waiting = {change.tool: "new" if change.before is None else "changed" for change in server.changes}

@@ -31,14 +31,14 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
 
-MOST_DESCRIPTION = 2_048
-MOST_SCHEMA = 16_384
-MOST_TOOLS = 100
+MAX_DESCRIPTION = 2_048
+MAX_SCHEMA = 16_384
+MAX_TOOLS = 100
 """Tools of all servers together: with qcode's own they stay below the 128 that OpenAI's API takes."""
 
-_LONGEST_NAME = 64
-_DEEPEST = 24
-_MOST_WORDS = 1_024
+_MAX_NAME = 64
+_MAX_LEVELS = 24
+_MAX_TEXT = 1_024
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
 # What Anthropic's API takes as the name of a property.
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -92,10 +92,10 @@ def offered(server: str, listed: Sequence[Listed], wanted: Collection[str] = ())
 def tool_name(server: str, tool: str) -> str:
     """Return the name a model calls: `server__tool`, without odd characters, a long one with a mark of the whole."""
     name = f"{server}__{_ODD.sub('_', tool)}"
-    if len(name) <= _LONGEST_NAME and tool:
+    if len(name) <= _MAX_NAME and tool:
         return name
     mark = hashlib.sha256(tool.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{name[: _LONGEST_NAME - 9]}_{mark}"
+    return f"{name[: _MAX_NAME - 9]}_{mark}"
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -107,7 +107,7 @@ def split_name(name: str) -> tuple[str, str]:
 def shown_name(tool: str) -> str:
     """Return a tool's own name on one line, cleaned and cut."""
     text = _plain(tool).replace("\n", " ").replace("\t", " ").strip()
-    return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
+    return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1]}…"
 
 
 def _hash(one: Listed) -> str:
@@ -115,7 +115,7 @@ def _hash(one: Listed) -> str:
 
 
 def _described(server: str, description: str) -> str:
-    text = _cut(_plain(description).strip(), MOST_DESCRIPTION)
+    text = _cut(_plain(description).strip(), MAX_DESCRIPTION)
     said = f", which says about it: {text}" if text else "."
     return f"A tool of the server {server}{said}"
 
@@ -134,14 +134,14 @@ def _plain(text: str) -> str:
 def _parameters(schema: Mapping[str, Json]) -> tuple[JsonObject, str]:
     """Return the schema as it is offered, and a problem where it cannot be."""
     empty: JsonObject = {"type": "object", "properties": {}}
-    if _depth(dict(schema)) > _DEEPEST:
+    if _depth(dict(schema)) > _MAX_LEVELS:
         return empty, "its parameters are nested too deeply"
     try:
         size = len(json.dumps(dict(schema), allow_nan=False))
     except ValueError:
         return empty, "its parameters hold a number that is none"
-    if size > MOST_SCHEMA:
-        return empty, f"its parameters take {size:,} characters, more than {MOST_SCHEMA:,}"
+    if size > MAX_SCHEMA:
+        return empty, f"its parameters take {size:,} characters, more than {MAX_SCHEMA:,}"
     if schema.get("type", "object") != "object":
         return empty, "its parameters are no object"
     properties = schema.get("properties", {})
@@ -168,7 +168,7 @@ def _shown(value: Json, *, is_names: bool = False) -> Json:
     made: JsonObject = {}
     for key, inner in value.items():
         if not is_names and key in _WORDS and isinstance(inner, str):
-            made[key] = _cut(_plain(inner), _MOST_WORDS)
+            made[key] = _cut(_plain(inner), _MAX_TEXT)
         elif not is_names and key in ("enum", "const", "default", "examples", "required"):
             made[key] = inner
         else:
@@ -179,7 +179,7 @@ def _shown(value: Json, *, is_names: bool = False) -> Json:
 def _depth(value: Json) -> int:
     """Return how deep a value is nested, without going deeper than needed to say that it is too deep."""
     level, depth = [value], 0
-    while level and depth <= _DEEPEST:
+    while level and depth <= _MAX_LEVELS:
         depth += 1
         level = [
             inner
@@ -190,7 +190,7 @@ def _depth(value: Json) -> int:
     return depth
 
 
-MOST_IMAGES = 8
+MAX_IMAGES = 8
 
 
 def outcome_of(result: CallToolResult, limit: int, folder: Callable[[], Path]) -> ToolOutcome:
@@ -270,8 +270,8 @@ class _Reader:
         kind = image_type(raw)
         if not kind:
             self.texts.append(f"[{what} ({media_type}), {len(raw):,} bytes, which is not shown]")
-        elif len(self.images) == MOST_IMAGES:
-            self.texts.append(f"[{what}: only the first {MOST_IMAGES} images of a result are shown]")
+        elif len(self.images) == MAX_IMAGES:
+            self.texts.append(f"[{what}: only the first {MAX_IMAGES} images of a result are shown]")
         else:
             try:
                 found = picture(raw, kind, f"the {what}")

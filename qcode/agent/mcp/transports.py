@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
     from mcp.shared.message import SessionMessage
 
-MOST_LINE = 16 * 1024 * 1024
+MAX_LINE_BYTES = 16 * 1024 * 1024
 """Bytes of one message; a longer one ends the server."""
 
 _GRACE_S = 0.3
@@ -141,7 +141,7 @@ async def _read(
     from mcp.shared.message import SessionMessage
 
     try:
-        async with _pipe(handle, MOST_LINE) as lines:
+        async with _pipe(handle, MAX_LINE_BYTES) as lines:
             while line := await lines.readline():
                 try:
                     message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
@@ -150,7 +150,7 @@ async def _read(
                     continue
                 await out.send(SessionMessage(message))
     except ValueError:
-        log.note(f"[sent a message of more than {MOST_LINE // 1024 // 1024} MiB, which ends it]")
+        log.note(f"[sent a message of more than {MAX_LINE_BYTES // 1024 // 1024} MiB, which ends it]")
     except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
         return
     finally:
@@ -197,7 +197,7 @@ async def _pipe(handle: int, limit: int) -> AsyncIterator[asyncio.StreamReader]:
         transport.close()
 
 
-MOST_ANSWER = 16 * 1024 * 1024
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """Bytes of one answer or event."""
 
 _CONNECT_S = 20.0
@@ -223,7 +223,7 @@ async def reaching(config: McpServer, log: Log) -> AsyncIterator[TransportStream
         raise ServerError(f"no connection can be made: {error}") from None
     async with (
         client,
-        streamable_http_client(config.url, http_client=client, max_sse_event_size=MOST_ANSWER) as streams,
+        streamable_http_client(config.url, http_client=client, max_sse_event_size=MAX_ANSWER_BYTES) as streams,
     ):
         yield streams
 
@@ -271,8 +271,10 @@ def _bounded(inner: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
             size = 0
             async for data in inner:
                 size += len(data)
-                if size > MOST_ANSWER:
-                    raise httpx2.RemoteProtocolError(f"the answer is larger than {MOST_ANSWER // 1024 // 1024} MiB")
+                if size > MAX_ANSWER_BYTES:
+                    raise httpx2.RemoteProtocolError(
+                        f"the answer is larger than {MAX_ANSWER_BYTES // 1024 // 1024} MiB"
+                    )
                 yield data
 
         async def aclose(self) -> None:
@@ -281,7 +283,7 @@ def _bounded(inner: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
     return Bounded()
 
 
-_MOST = 8_192
+_MAX_BYTES = 8_192
 
 
 class Log:
@@ -291,7 +293,7 @@ class Log:
         self._data = b""
 
     def add(self, data: bytes) -> None:
-        self._data = (self._data + data)[-_MOST:]
+        self._data = (self._data + data)[-_MAX_BYTES:]
 
     def note(self, text: str) -> None:
         self.add(f"{text}\n".encode("utf-8", "replace"))

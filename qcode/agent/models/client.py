@@ -23,7 +23,7 @@ from qcode.engine.caps import OutputSettings, room_for_prompt
 from qcode.engine.counting import PromptCounter
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.protocol.approvals import ApprovalMode
-from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, ProviderError, QcodeError
+from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError, QcodeError, UsageError
 from qcode.protocol.events import ApiCalls, TurnEnded, TurnEvent, TurnStarted
 from qcode.protocol.model import ModelFacts, ModelRequest, RetrySettings
 from qcode.protocol.provider import Provider
@@ -239,7 +239,7 @@ class Clients:
         if self._context.options.max_budget_usd is not None and client.price is None:
             where = f'[models."{client.name}"]'
             text = f"--max-budget-usd needs a price, and none is known for {client.name}: set price in {where}"
-            raise QcodeError(text, ExitCode.USAGE)
+            raise UsageError(text)
 
     def output_of(self, client: ModelClient, given: Mapping[str, object]) -> OutputSettings:
         """Return the output settings of a model with those of a command on top; a flag beats both."""

@@ -13,7 +13,7 @@ from typing import cast
 from qcode.agent.keys.keys import Keys
 from qcode.agent.options import RunContext
 from qcode.config.settings import ProviderSettings, Settings
-from qcode.protocol.errors import ErrorKind, ExitCode, ProviderError, QcodeError
+from qcode.protocol.errors import ErrorKind, ExitCode, ProviderError, QcodeError, UsageError
 from qcode.providers import registry
 from qcode.providers.connection import is_command, is_local
 from qcode.providers.openai.quirks import MaxTokensField
@@ -86,7 +86,7 @@ def named(name: str, settings: Settings, note: str) -> Selection:
 
         close = nearest(provider, specs)
         hint = f"; did you mean {close}?" if close else f"; known are {', '.join(sorted(specs))}"
-        raise QcodeError(f'there is no provider "{provider}"{hint}', ExitCode.USAGE)
+        raise UsageError(f'there is no provider "{provider}"{hint}')
     if provider in specs and provider not in ("demo",):
         return default_of(specs[provider], settings, note)
     if name == "demo":
@@ -98,10 +98,8 @@ def named(name: str, settings: Settings, note: str) -> Selection:
         host, _, model = found.partition("/")
         return Selection(specs[host], model, note)
     if len(found) > 0:
-        raise QcodeError(
-            f'"{name}" names no model of one provider alone; the nearest: {", ".join(found)}', ExitCode.USAGE
-        )
-    raise QcodeError(f'"{name}" is no model that qcode knows; name it as PROVIDER/MODEL', ExitCode.USAGE)
+        raise UsageError(f'"{name}" names no model of one provider alone; the nearest: {", ".join(found)}')
+    raise UsageError(f'"{name}" is no model that qcode knows; name it as PROVIDER/MODEL')
 
 
 def default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
@@ -114,7 +112,7 @@ def default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
     try:
         return Selection(spec, catalog.default_model(spec.name), note)
     except LookupError:
-        raise QcodeError(f"no model was named for {spec.name}: use -m {spec.name}/MODEL", ExitCode.USAGE) from None
+        raise UsageError(f"no model was named for {spec.name}: use -m {spec.name}/MODEL") from None
 
 
 def address_of(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> tuple[str, str]:
@@ -131,9 +129,7 @@ async def found(settings: Settings, keys: Keys, base_url: str | None, *, has_dem
 
     specs = known_specs(settings)
     if base_url is not None:
-        raise QcodeError(
-            "--base-url needs to know the provider and the model: add -m openai/MODEL, or another one", ExitCode.USAGE
-        )
+        raise UsageError("--base-url needs to know the provider and the model: add -m openai/MODEL, or another one")
     for name in catalog.BUILT_IN:
         spec = specs.get(name)
         source = keys.credential_of(spec) if spec is not None else ""
@@ -211,4 +207,4 @@ def provider_failures(keys: Keys) -> Iterator[None]:
     except ProviderError as error:
         if error.kind in (ErrorKind.NO_CREDENTIAL, ErrorKind.AUTH):
             raise QcodeError("\n".join((error.message, *keys.complaints)), ExitCode.NO_CREDENTIAL) from None
-        raise QcodeError(error.message, ExitCode.USAGE) from None
+        raise UsageError(error.message) from None

@@ -367,7 +367,7 @@ def _closed_object(text: str) -> str | None:
 
 MAX_TRANSPORT_CONTINUATIONS = 3
 QUICK_RETRY_S = 0.5
-_LONGEST_STEP_S = 16.0
+_MAX_STEP_S = 16.0
 
 
 def delay_before_retry(error: ProviderError, failures: int, jitter: float, settings: RetrySettings) -> float | None:
@@ -383,5 +383,5 @@ def delay_before_retry(error: ProviderError, failures: int, jitter: float, setti
         return QUICK_RETRY_S if failures == 1 else None
     if error.retry_after is not None and error.retry_after > settings.retry_after_max_s:
         return None
-    step = min(_LONGEST_STEP_S, float(2 ** (failures - 1)))
+    step = min(_MAX_STEP_S, float(2 ** (failures - 1)))
     return max(jitter * step, error.retry_after or 0.0)

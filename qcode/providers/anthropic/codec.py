@@ -18,7 +18,7 @@ from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, StopReason, ToolArgsDelta, UsageReported
 from qcode.protocol.usage import Usage
 from qcode.providers.blocks import (
-    MOST_SEARCHES,
+    MAX_SEARCHES,
     BlockWriter,
     Ending,
     Kind,
@@ -203,7 +203,7 @@ def _tools(request: ModelRequest) -> JsonObject:
         for tool in own_tools(request)
     ]
     if wants_search(request):
-        tools.append({"type": "web_search_20250305", "name": "web_search", "max_uses": MOST_SEARCHES})
+        tools.append({"type": "web_search_20250305", "name": "web_search", "max_uses": MAX_SEARCHES})
     is_allowed = request.allows_calls and bool(tools)
     if not tools and is_needed:
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in called_names(request)]

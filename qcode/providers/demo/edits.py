@@ -9,7 +9,7 @@ import ast
 import re
 from pathlib import PurePosixPath
 
-from qcode.providers.demo.scene import LONGEST_WISH
+from qcode.providers.demo.scene import MAX_WISH
 from qcode.values import dataclass
 
 _NUMBERED = re.compile(r" *(\d+)\t(.*)")
@@ -46,7 +46,7 @@ def plan_edit(wish: str, path: str, text: str) -> Edit | None:
     In order: a replacement that was spelled out; for Python the first docstring that is missing; else, unless the
     wish was for a docstring, a comment as a new last line.
     """
-    asked = _REPLACE.search(wish[-LONGEST_WISH:])
+    asked = _REPLACE.search(wish[-MAX_WISH:])
     if asked:
         return _replacement(asked["old"], asked["new"], text)
     if path.endswith(".py"):
@@ -58,7 +58,7 @@ def plan_edit(wish: str, path: str, text: str) -> Edit | None:
 
 def without_replacement(wish: str) -> str:
     """Return `wish` without the texts of a spelled-out replacement, so that neither is taken for a file name."""
-    return _REPLACE.sub("", wish[-LONGEST_WISH:])
+    return _REPLACE.sub("", wish[-MAX_WISH:])
 
 
 def new_file(path: str) -> str:

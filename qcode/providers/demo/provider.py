@@ -29,9 +29,8 @@ from qcode.protocol.reply import (
     UsageReported,
 )
 from qcode.protocol.usage import Price, Usage
-from qcode.providers.demo.scenarios import SCENARIOS, Scenario, find_scenario, play_help
+from qcode.providers.demo.scenarios import find_scenario, play_help
 from qcode.providers.demo.scene import (
-    CHARS_PER_TOKEN,
     Scene,
     Script,
     ScriptBlock,
@@ -45,8 +44,6 @@ from qcode.providers.demo.scene import (
     tokens_of,
 )
 
-__all__ = ["CHARS_PER_TOKEN", "DEMO_FACTS", "DEMO_MODEL", "SCENARIOS", "DemoProvider", "Scenario"]
-
 DEMO_MODEL = "demo"
 DEMO_FACTS = ModelFacts(
     context_window=1_000_000,
@@ -59,7 +56,7 @@ DEMO_FACTS = ModelFacts(
 
 _PACE = 0.01
 _CHUNKS = 180
-_SMALLEST_CHUNK = 14
+_MIN_CHUNK = 14
 _RETRY_AFTER = 3.0
 
 
@@ -93,7 +90,7 @@ class DemoProvider:
         )
         yield ReplyStarted(DEMO_MODEL, f"demo-{zlib.crc32(repr(request.messages[-1:]).encode()):08x}")
         yield UsageReported(Usage(input=usage.input))
-        chunk = max(_SMALLEST_CHUNK, size_of(kept) // _CHUNKS)
+        chunk = max(_MIN_CHUNK, size_of(kept) // _CHUNKS)
         for number, block in enumerate(kept):
             if isinstance(block, ToolCall):
                 yield ToolCallStarted(number, block.call_id, block.name)

@@ -122,7 +122,7 @@ _COMMANDS = {
 }
 _ENTRY = re.compile(r"  (\S.*?)(?:  [\d,.]+\S*)?")
 _HEADING = "## Layout"
-_MOST = 20
+_MAX_SHOWN = 20
 
 
 def names_in(listing: str) -> list[str]:
@@ -154,9 +154,9 @@ def missing_part(current: str, names: Sequence[str]) -> str:
 
 def _layout(names: Sequence[str]) -> Iterator[str]:
     shown = [name for name in names if name not in ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "QWEN.md")]
-    yield from (f"- `{name}`" for name in shown[:_MOST])
-    if len(shown) > _MOST:
-        yield f"- and {len(shown) - _MOST} more"
+    yield from (f"- `{name}`" for name in shown[:_MAX_SHOWN])
+    if len(shown) > _MAX_SHOWN:
+        yield f"- and {len(shown) - _MAX_SHOWN} more"
     if not shown:
         yield "- Nothing is here yet."
 

@@ -26,8 +26,8 @@ _HURRY = re.compile(r"\banswer\b[^.\n]{0,40}\b(now|directly|straight away|right 
 _MACHINE = re.compile(r"\boutput[- ](token )?limit|\boutput tokens\b|\braw JSON\b", re.IGNORECASE)
 _TAGGED = re.compile(r"<([A-Za-z][\w-]*)[^>\n]*>\n?(.*?)\n?</\1>", re.DOTALL)
 _TICKED = re.compile(r"^(`{3,}|~{3,})[^\n]*\n(.*?)\n\1", re.DOTALL | re.MULTILINE)
-_LONGEST_QUOTING = 20_000
-LONGEST_WISH = 2_000
+_MAX_QUOTED = 20_000
+MAX_WISH = 2_000
 """The end of a prompt in which the demo looks for what is wanted: its patterns take longer than linear time."""
 _SPARING = frozenset({"none", "minimal", "low"})
 
@@ -140,7 +140,7 @@ def _own_words(text: str) -> str:
 
 
 def _quoted(text: str) -> tuple[str, ...]:
-    start = text[:_LONGEST_QUOTING]
+    start = text[:_MAX_QUOTED]
     return tuple(match[2] for pattern in (_TAGGED, _TICKED) for match in pattern.finditer(start) if match[2].strip())
 
 
@@ -260,5 +260,5 @@ def file_in(wish: str, otherwise: str) -> str:
 
 def last_match(pattern: re.Pattern[str], wish: str) -> re.Match[str] | None:
     """Return the first match in the last paragraph of `wish` that has one: what was piped in comes before it."""
-    parts = reversed(paragraphs(wish[-LONGEST_WISH:]))
+    parts = reversed(paragraphs(wish[-MAX_WISH:]))
     return next((found for part in parts if (found := pattern.search(part))), None)

@@ -49,7 +49,7 @@ UNSIGNED_CALL = "skip_thought_signature_validator"
 """The signature to send with a call that another model made, according to Google's page on thought signatures."""
 
 _BUDGETS: dict[Effort, int] = {"none": 0, "minimal": 512, "low": 2048, "medium": 8192, "high": 24_576, "max": 24_576}
-_SMALLEST_BUDGET = 512
+_MIN_BUDGET = 512
 _LEVELS: dict[Effort, str] = {
     "none": "MINIMAL", "minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "max": "HIGH"
 }  # fmt: skip
@@ -198,9 +198,9 @@ def _thinking(request: ModelRequest) -> JsonObject | None:
         level = _LEVELS[request.effort]
         config["thinkingLevel"] = "LOW" if level == "MINIMAL" and not is_quick else level
         return config
-    budget = min(_BUDGETS[request.effort], max(_SMALLEST_BUDGET, request.max_tokens // 2))
+    budget = min(_BUDGETS[request.effort], max(_MIN_BUDGET, request.max_tokens // 2))
     # Thinking cannot be turned off for the pro model.
-    config["thinkingBudget"] = max(budget, _SMALLEST_BUDGET) if "pro" in model else budget
+    config["thinkingBudget"] = max(budget, _MIN_BUDGET) if "pro" in model else budget
     return config
 
 

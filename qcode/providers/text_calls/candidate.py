@@ -141,7 +141,7 @@ class Candidate:
         if item.json is not None:
             return [forms.read_function(item.name, forms.parse(body[item.json[0] : item.json[1]]), tools)]
         given = [(name, body[start:end]) for name, start, end in item.parameters]
-        return [forms.read_parameters(item.name, given, tools)[0]]
+        return [forms.read_parameters(item.name, given, tools)]
 
     # What may be next
 
@@ -227,7 +227,6 @@ class Candidate:
 
     def _read_function(self) -> Iterator[None]:
         """Read a name and `>`, then JSON or parameters, and the end; in Mistral's form a name and JSON."""
-        self._place = "else"
         is_mistral = self.form.name == "mistral"
         length = yield from self._run_of(_NAME)
         behind = yield from self._next_of(*(("{", MISTRAL_ARGUMENTS) if is_mistral else (">",)), at=length)

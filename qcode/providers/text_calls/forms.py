@@ -28,9 +28,9 @@ CALL_KEYS = frozenset({"name", "arguments", "parameters", "id", "type", "functio
 """What an object in a fence may hold and still be a call."""
 
 _FENCE_INFOS = ("json", "tool_call", "tool_calls")
-_OPENERS: dict[str, FormName] = {TAG: "tag", FUNCTION: "function", LLAMA: "llama", MISTRAL: "mistral"}
+_OPENERS = (TAG, FUNCTION, LLAMA, MISTRAL)
 _MARKS = (*_OPENERS, END_TAG, END_FUNCTION)
-_LONGEST_FENCE = 48
+_MAX_FENCE = 48
 _MIN_CUT_MARK = 5
 _FENCE = r"(?<!`)(?P<ticks>`{3,16})[ \t]{0,8}(?P<info>(?i:json|tool_calls?))[ \t]{0,8}\r?\n"
 _MARK = re.compile("|".join([*map(re.escape, _MARKS), _FENCE]))
@@ -85,7 +85,7 @@ def find_mark(text: str, at: int) -> Mark | None:
 
 def opens_call(text: str) -> bool | None:
     """Say whether `text` begins with the mark of a call; None where more text has to tell."""
-    if text.startswith(tuple(_OPENERS)):
+    if text.startswith(_OPENERS):
         return True
     return None if any(mark.startswith(text) for mark in _OPENERS) else False
 
@@ -97,9 +97,9 @@ def undecided(text: str) -> int:
     for at in sorted(begin for begin in begins if begin >= 0):
         if any(mark.startswith(text[at:]) for mark in _MARKS):
             return len(text) - at
-    if "`" not in text[-_LONGEST_FENCE:]:
+    if "`" not in text[-_MAX_FENCE:]:
         return 0
-    begun = _FENCE_BEGUN.search(text[-_LONGEST_FENCE:])
+    begun = _FENCE_BEGUN.search(text[-_MAX_FENCE:])
     if begun is None or not any(info.startswith(begun["info"].lower()) for info in _FENCE_INFOS):
         return 0
     return len(begun.group())
@@ -168,14 +168,12 @@ def read_function(name: str, arguments: Json, tools: Mapping[str, ToolSpec]) -> 
     return WrittenCall(name, as_json(arguments))
 
 
-def read_parameters(
-    name: str, parameters: Sequence[tuple[str, str]], tools: Mapping[str, ToolSpec]
-) -> tuple[WrittenCall, JsonObject]:
-    """Return a call whose parameters were written one by one as plain text, and its arguments."""
+def read_parameters(name: str, parameters: Sequence[tuple[str, str]], tools: Mapping[str, ToolSpec]) -> WrittenCall:
+    """Return a call whose parameters were written one by one as plain text."""
     if name not in tools:
         raise UnreadableError(f"there is no tool `{name[:80]}`")
     arguments: JsonObject = {key: _typed(text, tools[name], key) for key, text in parameters}
-    return WrittenCall(name, as_json(arguments)), arguments
+    return WrittenCall(name, as_json(arguments))
 
 
 def read_cut_json(text: str, tools: Mapping[str, ToolSpec]) -> list[WrittenCall]:
@@ -199,7 +197,7 @@ def cut_parameters(
     name: str, parameters: Sequence[tuple[str, str]], open_key: str, open_text: str, tools: Mapping[str, ToolSpec]
 ) -> WrittenCall:
     """Return a call cut among its parameters as JSON that ends where they end; `open_key` is empty between two."""
-    raw = read_parameters(name, parameters, tools)[0].arguments.removesuffix("}") if parameters else ""
+    raw = read_parameters(name, parameters, tools).arguments.removesuffix("}") if parameters else ""
     if open_key:
         lead = f"{raw}, " if parameters else "{"
         value = as_json(_from_first_line(open_text))[:-1] if _takes_text(tools[name], open_key) else open_text.strip()

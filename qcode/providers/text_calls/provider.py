@@ -33,21 +33,7 @@ from qcode.protocol.reply import (
 from qcode.protocol.tools import ToolSpec
 from qcode.providers.history import mint_call_id
 from qcode.providers.text_calls.forms import END_TAG, TAG, WrittenCall
-from qcode.providers.text_calls.scanner import Piece, Rejected, Taken, TextCalls, Visible
-
-__all__ = [
-    "CallEvents",
-    "Piece",
-    "Rejected",
-    "Taken",
-    "TextCallProvider",
-    "TextCalls",
-    "Visible",
-    "WrittenCall",
-    "as_event_stream",
-    "as_text_history",
-    "instructions",
-]
+from qcode.providers.text_calls.scanner import Piece, TextCalls, Visible
 
 _QUOTED_CHARS = 120
 

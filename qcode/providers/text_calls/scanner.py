@@ -277,7 +277,7 @@ def _texts(pieces: Iterable[Piece]) -> Iterator[str]:
 
 _PIECE = re.compile(r"\n|`+|~+|[ \t\r]+|[^\n`~ \t\r]+")
 _MIN_FENCE = 3
-_LONGEST_RUN = 64
+_MAX_RUN = 64
 
 
 class CodeSpans:
@@ -310,7 +310,7 @@ class CodeSpans:
             if piece[0] in "`~":
                 if self._run and self._run[0] != piece[0]:
                     self._end_run()
-                self._run = (self._run + piece)[:_LONGEST_RUN]
+                self._run = (self._run + piece)[:_MAX_RUN]
                 continue
             self._end_run()
             if piece == "\n":

@@ -21,7 +21,7 @@ from qcode.tools.tool import Preview, ToolContext, failed
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
-_LARGEST_CONFIG = 1024 * 1024
+_MAX_CONFIG_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def _has(*names: str) -> Callable[[Path], bool]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text("utf-8", errors="replace") if path.stat().st_size <= _LARGEST_CONFIG else ""
+        return path.read_text("utf-8", errors="replace") if path.stat().st_size <= _MAX_CONFIG_BYTES else ""
     except OSError:
         return ""
 

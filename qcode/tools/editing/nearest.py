@@ -11,7 +11,7 @@ from qcode.text.diff import BoundedMatcher, Steps, unified_diff
 
 _SHOWN_DIFF = 60
 _COMPARED_WINDOWS = 25
-_LEAST_LIKE = 0.4
+_MIN_SIMILARITY = 0.4
 _COMPARED_CHARS = 4_000
 _COMPARED_STEPS = 8_000_000
 # Possessive quantifiers, and one attempt per line: a text of line breaks, or `existing existing …`, took minutes.
@@ -79,7 +79,7 @@ def _best_window(lines: list[str], wanted: list[str]) -> int | None:
             there = _start_of(lines, -start, size)
             matcher = BoundedMatcher(there, asked, autojunk=len(asked) > 1_000, steps=steps)
             rated.append((matcher.ratio(), start))
-    if not rated or max(rated)[0] < _LEAST_LIKE:
+    if not rated or max(rated)[0] < _MIN_SIMILARITY:
         return None
     return -max(rated)[1]
 

@@ -30,7 +30,7 @@ from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
 LIMIT_S = 30.0
-LARGEST = 50 * 1024 * 1024
+MAX_FILE_BYTES = 50 * 1024 * 1024
 """The largest file, in bytes, that is searched as a whole; the scanner has the same limit."""
 _SCANNER = Path(__file__).with_name("scanner.py")
 
@@ -184,7 +184,7 @@ def _argv(query: Query, ripgrep: str | None) -> list[str]:
     argv = [ripgrep, "--no-config", "--json", "--hidden", "--no-require-git", "--no-ignore-global"]
     argv += ["--no-ignore-dot", "--no-messages", "--sort", "path"]
     # For a multiline search ripgrep keeps the whole file in memory, so the size is limited.
-    across = ["--multiline", "--multiline-dotall", "--max-filesize", str(LARGEST)]
+    across = ["--multiline", "--multiline-dotall", "--max-filesize", str(MAX_FILE_BYTES)]
     argv += across if query.is_multiline else ["--crlf"]
     argv += ["--ignore-case"] if query.ignore_case else []
     argv += ["--context", str(query.around)] if query.around else []
@@ -225,9 +225,9 @@ def _first_line(error: bytes) -> str:
     return (lines[-1] if lines else "it is not valid").removeprefix("error: ")
 
 
-MOST_MATCHES = 200
-MOST_FILES = 500
-MOST_LINE_CHARS = 500
+MAX_MATCHES = 200
+MAX_FILES = 500
+MAX_LINE_CHARS = 500
 _BEFORE_MATCH = 100
 
 
@@ -242,7 +242,7 @@ class Grep:
         description=(
             "Search the text of files for a regular expression. Files that git ignores, binary files and files that "
             "may hold secrets are left out. output: content (the default) gives matching lines with their numbers "
-            f"below the name of their file, at most {MOST_MATCHES} of them; files only the names, count how many lines "
+            f"below the name of their file, at most {MAX_MATCHES} of them; files only the names, count how many lines "
             "match in each."
         ),
         parameters={
@@ -321,7 +321,7 @@ def _query(arguments: Arguments, workspace: Workspace) -> Query:
     if workspace.is_folder(place.path):
         return query
     data = workspace.load(place).data  # refuses anything but a regular file
-    if is_multiline and len(data) > LARGEST:
+    if is_multiline and len(data) > MAX_FILE_BYTES:
         raise Refused(f"{place.shown} is too large to be searched across lines")
     return replace(query, start=place.path.parent, only=place.path.name)
 
@@ -372,8 +372,8 @@ class _Report:
         """Add a line; return False, without adding it, if the report is full."""
         is_match = line.at >= 0
         is_content = self._output == "content"
-        is_beyond = is_content and is_match and self._matches >= MOST_MATCHES
-        is_new_beyond = not self.knows(shown) and len(self._counts) >= MOST_FILES
+        is_beyond = is_content and is_match and self._matches >= MAX_MATCHES
+        is_new_beyond = not self.knows(shown) and len(self._counts) >= MAX_FILES
         if is_beyond or is_new_beyond or self._room <= 0:
             self._is_full = True
             return False
@@ -410,8 +410,8 @@ class _Report:
 
 def _shortened(line: Line) -> str:
     """Return a line, or the part around its match if it is long."""
-    if len(line.text) <= MOST_LINE_CHARS:
+    if len(line.text) <= MAX_LINE_CHARS:
         return line.text
-    start = max(0, min(line.at - _BEFORE_MATCH, len(line.text) - MOST_LINE_CHARS))
-    end = start + MOST_LINE_CHARS
+    start = max(0, min(line.at - _BEFORE_MATCH, len(line.text) - MAX_LINE_CHARS))
+    end = start + MAX_LINE_CHARS
     return f"{'...' if start else ''}{line.text[start:end]}{'...' if end < len(line.text) else ''}"

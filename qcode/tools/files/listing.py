@@ -23,7 +23,7 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.tools.files import walk
 
-MOST_FILES = 500
+MAX_FILES = 500
 
 
 class Glob:
@@ -32,7 +32,7 @@ class Glob:
         description=(
             "Find files by a pattern of their path, such as **/*.py, src/*.ts or docs/**/{a,b}*.md. ** is any number "
             "of folders; without it a pattern looks only where it says. Files that git ignores are left out unless "
-            f"the path names their folder. Newest first, at most {MOST_FILES}."
+            f"the path names their folder. Newest first, at most {MAX_FILES}."
         ),
         parameters={
             "type": "object",
@@ -76,12 +76,12 @@ def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> 
         place = folder_at(workspace, str(start))
         start = place.path
     found, is_whole = _matches(place.base, start, rest, stop)
-    shown = [workspace.show(path) for _, path in sorted(found, key=lambda item: (-item[0], str(item[1])))[:MOST_FILES]]
+    shown = [workspace.show(path) for _, path in sorted(found, key=lambda item: (-item[0], str(item[1])))[:MAX_FILES]]
     notes = []
-    if len(found) > MOST_FILES:
-        notes.append(f"[{len(found) - MOST_FILES:,} more files; narrow the pattern]")
+    if len(found) > MAX_FILES:
+        notes.append(f"[{len(found) - MAX_FILES:,} more files; narrow the pattern]")
     if not is_whole:
-        notes.append(f"[the search stopped after {walk.MOST_ENTRIES:,} entries; name a folder with path]")
+        notes.append(f"[the search stopped after {walk.MAX_ENTRIES:,} entries; name a folder with path]")
     if not found:
         deeper = _matches(place.base, start, f"**/{rest}", stop)[0] if "**" not in rest else []
         hint = f"; {len(deeper):,} below match {fixed + '/' if fixed else ''}**/{rest}" if deeper else ""
@@ -117,8 +117,8 @@ def _matches(root: Path, start: Path, pattern: str, stop: threading.Event) -> tu
     return found, True
 
 
-MOST_ENTRIES = 500
-MOST_DEPTH = 6
+MAX_ENTRIES = 500
+MAX_DEPTH = 6
 
 
 class Ls:
@@ -126,7 +126,7 @@ class Ls:
         name="ls",
         description=(
             "List a folder as a tree: folders end with /, sizes of files are in bytes. Files that git ignores are left "
-            f"out unless all is set; .git always is. At most {MOST_ENTRIES} entries. To find files by name use glob."
+            f"out unless all is set; .git always is. At most {MAX_ENTRIES} entries. To find files by name use glob."
         ),
         parameters={
             "type": "object",
@@ -135,7 +135,7 @@ class Ls:
                 "depth": {
                     "type": "integer",
                     "minimum": 1,
-                    "maximum": MOST_DEPTH,
+                    "maximum": MAX_DEPTH,
                     "description": "How many levels of folders to show. Default 2.",
                 },
                 "all": {"type": "boolean", "description": "Also show what git ignores. Default false."},
@@ -171,7 +171,7 @@ def _list(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
     from qcode.tools.files import walk
 
     place = folder_at(workspace, arguments.text("path") or ".")
-    budget = [MOST_ENTRIES]
+    budget = [MAX_ENTRIES]
     listing = _Listing()
     _fill(
         listing,

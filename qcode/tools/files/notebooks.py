@@ -21,10 +21,10 @@ from qcode.tools.editing.edit import Change, ChangeTool, open_for_change, plain,
 from qcode.tools.tool import WRITES_PATH
 from qcode.tools.workspace import Workspace
 
-MOST_OUTPUT_CHARS = 4_000
-MOST_CHARS = 200_000
-MOST_IMAGES = 4
-_MOST_IMAGE_CHARS = 4_000_000
+MAX_OUTPUT_CHARS = 4_000
+MAX_CHARS = 200_000
+MAX_IMAGES = 4
+_MAX_IMAGE_CHARS = 4_000_000
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _INDENTS: tuple[int | str | None, ...] = (1, 2, 4, "\t", None)
@@ -61,9 +61,9 @@ def show(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str, int,
             if isinstance(output, dict):
                 shown += f"\n{_output(output, images)}"
         size += len(shown)
-        if parts and size > MOST_CHARS:
+        if parts and size > MAX_CHARS:
             break
-        parts.append(shown[:MOST_CHARS])
+        parts.append(shown[:MAX_CHARS])
     return "\n".join(parts), len(parts), tuple(images)
 
 
@@ -82,7 +82,7 @@ def _output(output: JsonObject, images: list[Image]) -> str:
     for media_type in ("image/png", "image/jpeg"):
         picture = _joined(data.get(media_type)).replace("\n", "")
         if picture:
-            if len(images) >= MOST_IMAGES or len(picture) > _MOST_IMAGE_CHARS:
+            if len(images) >= MAX_IMAGES or len(picture) > _MAX_IMAGE_CHARS:
                 return f"[output: an {media_type} that is left out]"
             images.append(Image(media_type, picture))
             return f"[output: {media_type}, image {len(images)} below]"
@@ -92,9 +92,9 @@ def _output(output: JsonObject, images: list[Image]) -> str:
 
 def _short(text: str) -> str:
     plain = _ESCAPE.sub("", text).rstrip("\n")
-    if len(plain) <= MOST_OUTPUT_CHARS:
+    if len(plain) <= MAX_OUTPUT_CHARS:
         return plain
-    half = MOST_OUTPUT_CHARS // 2
+    half = MAX_OUTPUT_CHARS // 2
     return f"{plain[:half]}\n[... {len(plain) - 2 * half:,} characters left out ...]\n{plain[-half:]}"
 
 

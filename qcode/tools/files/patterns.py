@@ -6,7 +6,7 @@ import re
 
 from qcode.protocol.tools import Refused
 
-_MOST_ALTERNATIVES = 256
+_MAX_ALTERNATIVES = 256
 _MAGIC = re.compile(r"[*?\[{]")
 _FOLDERS = "(?:[^/]+/)*"
 _INNER_BRACES = re.compile(r"\{([^{},]*+,[^{}]*+)\}")
@@ -37,8 +37,8 @@ def _expanded(pattern: str) -> list[str]:
             done.append(current)
         else:
             pending += [current[: found.start()] + option + current[found.end() :] for option in found[1].split(",")]
-        if len(done) + len(pending) > _MOST_ALTERNATIVES:
-            raise Refused(f"the pattern has more than {_MOST_ALTERNATIVES} alternatives")
+        if len(done) + len(pending) > _MAX_ALTERNATIVES:
+            raise Refused(f"the pattern has more than {_MAX_ALTERNATIVES} alternatives")
     return done
 
 

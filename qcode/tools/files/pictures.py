@@ -9,11 +9,11 @@ from qcode.protocol.messages import Image
 from qcode.protocol.tools import Refused
 from qcode.values import dataclass
 
-MOST_BYTES = 3_500_000
+MAX_BYTES = 3_500_000
 """The largest image, in bytes, that is sent unchanged; in base64 it stays below the 5 MB limit of Anthropic's API."""
 
-MOST_PIXELS = 50_000_000
-LONGEST_SIDE = 2_000
+MAX_PIXELS = 50_000_000
+MAX_SIDE = 2_000
 _SMALLER_SIDE = 1_568
 _FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
 
@@ -42,18 +42,18 @@ def picture(data: bytes, media_type: str, shown: str) -> Picture:
     try:
         import PIL.Image as pillow  # noqa: N813  # an extra; loaded with the first image
     except ImportError:
-        if len(data) > MOST_BYTES:
+        if len(data) > MAX_BYTES:
             raise Refused(
-                f"{shown} is an image of {len(data):,} bytes, more than {MOST_BYTES:,}: to have it made smaller, "
+                f"{shown} is an image of {len(data):,} bytes, more than {MAX_BYTES:,}: to have it made smaller, "
                 "run pip install '.[images]' in your clone of qcode"
             ) from None
         return _picture(data, media_type, f"{len(data):,} bytes")
     try:
         with pillow.open(io.BytesIO(data), formats=[_FORMATS[media_type]]) as opened:
             width, height = opened.size
-            if width * height > MOST_PIXELS:
+            if width * height > MAX_PIXELS:
                 raise Refused(f"{shown} is an image of {width} x {height} pixels, more than can be shown")
-            if len(data) <= MOST_BYTES and max(width, height) <= LONGEST_SIDE:
+            if len(data) <= MAX_BYTES and max(width, height) <= MAX_SIDE:
                 opened.verify()
                 return _picture(data, media_type, f"{width} x {height}, {len(data):,} bytes")
             has_alpha = opened.mode in ("RGBA", "LA", "P")
@@ -61,7 +61,7 @@ def picture(data: bytes, media_type: str, shown: str) -> Picture:
             smaller.thumbnail((_SMALLER_SIDE, _SMALLER_SIDE))
             target = io.BytesIO()
             smaller.save(target, "PNG" if has_alpha else "JPEG")
-            if target.tell() > MOST_BYTES:
+            if target.tell() > MAX_BYTES:
                 target = io.BytesIO()
                 smaller.convert("RGB").save(target, "JPEG", quality=80)
                 has_alpha = False

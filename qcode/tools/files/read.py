@@ -16,15 +16,15 @@ from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 from qcode.tools import text_file
 from qcode.tools.arguments import Arguments, check
-from qcode.tools.disk import LARGEST
+from qcode.tools.disk import MAX_FILE_BYTES
 from qcode.tools.files import notebooks
 from qcode.tools.processes import SideProcess
 from qcode.tools.tool import READS_PATH, Preview, ToolContext, answered
 from qcode.tools.workspace import Place, Workspace
 
-MOST_LINES = 2_000
-MOST_LINE_CHARS = 2_000
-MOST_BYTES = 256 * 1024
+MAX_LINES = 2_000
+MAX_LINE_CHARS = 2_000
+MAX_BYTES = 256 * 1024
 
 
 class Read:
@@ -33,7 +33,7 @@ class Read:
         description=(
             "Read a file of the workspace: text, an image (PNG, JPEG, GIF, WebP), a PDF or a Jupyter notebook. Each "
             "line of a text comes with its number and a tab before it, which are not part of the file. Without a limit "
-            f"the first {MOST_LINES:,} lines are returned; the end of the result says how to get the rest. A file must "
+            f"the first {MAX_LINES:,} lines are returned; the end of the result says how to get the rest. A file must "
             "be read before it can be changed. Folders are listed with ls, not read."
         ),
         parameters={
@@ -48,7 +48,7 @@ class Read:
                 "limit": {
                     "type": "integer",
                     "minimum": 1,
-                    "description": f"Number of lines or cells to return, {MOST_LINES:,} unless given and at most.",
+                    "description": f"Number of lines or cells to return, {MAX_LINES:,} unless given and at most.",
                 },
                 "pages": {"type": "string", "description": "Pages of a PDF, such as 3 or 3-7. Default: the first 20."},
             },
@@ -79,8 +79,8 @@ def _read(arguments: Arguments, workspace: Workspace, process: SideProcess) -> T
         raise Refused(f"{place.shown} is a folder; list it with ls")
     if not workspace.exists(place):
         raise Refused(f"{place.shown} does not exist{_neighbours(place, workspace)}")
-    first, limit = arguments.integer("offset", 1), min(arguments.integer("limit", MOST_LINES), MOST_LINES)
-    if workspace.size(place) > LARGEST:
+    first, limit = arguments.integer("offset", 1), min(arguments.integer("limit", MAX_LINES), MAX_LINES)
+    if workspace.size(place) > MAX_FILE_BYTES:
         return _read_part(place, first, limit, workspace)
     loaded = workspace.load(place)
     media_type = pictures.image_type(loaded.data)
@@ -122,11 +122,11 @@ def _numbered(lines: list[str], first: int) -> list[str]:
     shown: list[str] = []
     size = 0
     for number, line in enumerate(lines, start=first):
-        if len(line) > MOST_LINE_CHARS:
-            line = f"{line[:MOST_LINE_CHARS]}... [{len(line) - MOST_LINE_CHARS:,} more characters on this line]"
+        if len(line) > MAX_LINE_CHARS:
+            line = f"{line[:MAX_LINE_CHARS]}... [{len(line) - MAX_LINE_CHARS:,} more characters on this line]"
         entry = f"{number:>6}\t{line}"
         size += len(entry.encode("utf-8", "replace")) + 1
-        if shown and size > MOST_BYTES:
+        if shown and size > MAX_BYTES:
             break
         shown.append(entry)
     return shown
@@ -134,7 +134,7 @@ def _numbered(lines: list[str], first: int) -> list[str]:
 
 def _read_part(place: Place, first: int, limit: int, workspace: Workspace) -> ToolOutcome:
     """Return lines of a file that is too large to read as a whole; the editing tools cannot change such a file."""
-    part = workspace.load_lines(place, first, limit, MOST_BYTES)
+    part = workspace.load_lines(place, first, limit, MAX_BYTES)
     if any(b"\0" in line for line in part.lines):
         raise Refused(f"{place.shown} is a binary file ({part.size:,} bytes)")
     if not part.lines:
@@ -173,7 +173,7 @@ def _neighbours(place: Place, workspace: Workspace) -> str:
     return f"; did you mean {' or '.join(workspace.show(place.path.parent / name) for name in near)}?" if near else ""
 
 
-MOST_PAGES = 20
+MAX_PAGES = 20
 MAX_PDF_CHARS = 200_000
 LIMIT_S = 40.0
 _PDF_PROGRAM = Path(__file__).with_name("pdf_program.py")
@@ -183,12 +183,12 @@ _PAGE_RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
 def page_range(text: str) -> tuple[int, int]:
     """Parse `3` or `3-7`; return the first pages for an empty text. Raise `Refused` for anything else."""
     if not text.strip():
-        return 1, MOST_PAGES
+        return 1, MAX_PAGES
     found = _PAGE_RANGE.fullmatch(text)
     first, last = (int(found[1]), int(found[2] or found[1])) if found is not None else (0, 0)
     if not 1 <= first <= last:
         raise Refused(f"read: pages must be a page or a range such as 3 or 3-7, not {text!r}")
-    return first, min(last, first + MOST_PAGES - 1)
+    return first, min(last, first + MAX_PAGES - 1)
 
 
 def read_pdf(data: bytes, shown: str, pages: tuple[int, int], process: SideProcess) -> ToolOutcome:
@@ -210,7 +210,7 @@ def read_pdf(data: bytes, shown: str, pages: tuple[int, int], process: SideProce
         raise Refused(f"{shown} has {count} pages; page {first} is beyond its end")
     parts = [f"[page {number}]\n{text.strip() or '[no text on this page]'}" for number, text in texts]
     end = texts[-1][0]
-    rest = f"; read on with pages '{end + 1}-{min(end + MOST_PAGES, count)}'" if end < count else ""
+    rest = f"; read on with pages '{end + 1}-{min(end + MAX_PAGES, count)}'" if end < count else ""
     notes = [f"[pages {first}-{end} of {count}{rest}]"]
     if printed.failure:
         notes.append(f"[page {end + 1} cannot be read: {printed.failure}]")

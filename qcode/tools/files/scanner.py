@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-_LARGEST = 50 * 1024 * 1024
+_MAX_FILE_BYTES = 50 * 1024 * 1024
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -50,11 +50,11 @@ def _text_of(path: str) -> str | None:
         return None
     with os.fdopen(descriptor, "rb") as file:
         try:
-            data = file.read(_LARGEST + 1)
+            data = file.read(_MAX_FILE_BYTES + 1)
         except OSError:
             return None
     mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
-    if not data or len(data) > _LARGEST or (encoding == "utf-8" and b"\0" in data):
+    if not data or len(data) > _MAX_FILE_BYTES or (encoding == "utf-8" and b"\0" in data):
         return None
     return data[len(mark) :].decode(encoding, "replace")
 

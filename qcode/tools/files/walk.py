@@ -13,17 +13,17 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-MOST_ENTRIES = 300_000
-_LARGEST_RULES = 1024 * 1024
+MAX_ENTRIES = 300_000
+_MAX_RULES_BYTES = 1024 * 1024
 _WILDCARDS = re.compile(r"\*+")
-_MOST_IN_A_NAME, _MOST_IN_A_RULE = 3, 5
+_MAX_WILDCARDS_IN_NAME, _MAX_WILDCARDS_IN_RULE = 3, 5
 
 _Rules: TypeAlias = "tuple[tuple[str, GitIgnoreSpec], ...]"
 """Ignore rules with the folder that each is relative to, from the root down; the last match decides."""
 
 
 class TooMany(Exception):  # noqa: N818  # an end, not a failure
-    """The walk was stopped at `MOST_ENTRIES` entries."""
+    """The walk was stopped at `MAX_ENTRIES` entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class Entry:
 
 
 def files(root: Path, start: Path, is_stopped: Callable[[], bool]) -> Iterator[Entry]:
-    """Yield the files below `start`, which is `root` or below it. Raise `TooMany` beyond `MOST_ENTRIES`.
+    """Yield the files below `start`, which is `root` or below it. Raise `TooMany` beyond `MAX_ENTRIES`.
 
     The rules come from the `.gitignore` files from `root` down, and from `.git/info/exclude`. If `start` itself is
     ignored, the rules above it do not apply, because it was named explicitly.
     """
     prefix = "/".join(start.relative_to(root).parts)
-    left = MOST_ENTRIES
+    left = MAX_ENTRIES
     pending = [_Level.of(root, prefix, _rules_above(root, start))]
     while pending:
         level = pending[-1]
@@ -152,7 +152,7 @@ def _with_file(rules: _Rules, folder: str, path: Path) -> _Rules:
     from pathspec import GitIgnoreSpec  # loaded with the first walk, not at start
 
     try:
-        if not path.is_file() or path.stat().st_size > _LARGEST_RULES:
+        if not path.is_file() or path.stat().st_size > _MAX_RULES_BYTES:
             return rules
         lines = [line for line in path.read_text("utf-8", errors="replace").split("\n") if _is_quick(line)]
         return (*rules, (folder, GitIgnoreSpec.from_lines(lines)))
@@ -167,7 +167,7 @@ def _is_quick(line: str) -> bool:
     is ignored, because a name could make it take forever.
     """
     in_names = max(len(_WILDCARDS.findall(name)) for name in line.split("/"))
-    return in_names <= _MOST_IN_A_NAME and len(_WILDCARDS.findall(line)) <= _MOST_IN_A_RULE
+    return in_names <= _MAX_WILDCARDS_IN_NAME and len(_WILDCARDS.findall(line)) <= _MAX_WILDCARDS_IN_RULE
 
 
 def _is_ignored(rules: _Rules, path: str, *, is_folder: bool) -> bool:

@@ -17,7 +17,7 @@ def _mode(host: CommandHost, name: str) -> None:
         _pick_mode(host)
         return
     lines = [f"  {mode}: {meaning}" for mode, meaning in MODES.items()]
-    head = f"Mode: {host.conversation.mode}" if not name else f"No mode {name!r} to switch to here."
+    head = f"Mode: {host.agent.conversation.mode}" if not name else f"No mode {name!r} to switch to here."
     tail = "auto and bypass are chosen at the start, with --permission-mode."
     host.say("info" if not name else "warning", "\n".join([head, *lines, tail]))
 
@@ -25,7 +25,7 @@ def _mode(host: CommandHost, name: str) -> None:
 def _pick_mode(host: CommandHost) -> None:
     from qcode.tui.screens.picker import Picker, Row
 
-    current = host.conversation.mode
+    current = host.agent.conversation.mode
     rows = [Row(mode, mode, meaning, mode == current) for mode, meaning in MODES.items()]
     if current not in MODES:
         rows.insert(0, Row(current, current, "chosen at the start", is_current=True))
@@ -40,7 +40,7 @@ def _pick_mode(host: CommandHost) -> None:
 
 def _next_mode(host: CommandHost, _argument: str) -> None:
     modes = list(MODES)
-    mode = host.conversation.mode
+    mode = host.agent.conversation.mode
     host.use_mode(modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "default")
 
 
@@ -157,12 +157,12 @@ def _todos(host: CommandHost, what: str) -> None:
 
 
 def _background(host: CommandHost, _argument: str) -> None:
-    running = host.conversation.background.calls
+    running = host.agent.conversation.background.calls
     if not running:
         host.say("info", "No command runs that could go on in the background.")
         return
     try:
-        host.conversation.background.move(running[-1])
+        host.agent.conversation.background.move(running[-1])
     except ValueError as refusal:
         host.say("warning", str(refusal))
 
@@ -185,6 +185,6 @@ TODOS: tuple[Command, ...] = (
         _background,
         ("background", "bg"),
         keys=("ctrl+b",),
-        when=lambda host: bool(host.conversation.background.calls),
+        when=lambda host: bool(host.agent.conversation.background.calls),
     ),
 )

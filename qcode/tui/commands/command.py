@@ -19,11 +19,10 @@ from qcode.protocol.model import Effort
 from qcode.text.match import nearest
 from qcode.tools.dialog import TodoItem
 from qcode.tui.prompt.menu import Choice
-from qcode.tui.setup import AppSetup
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.agent.conversation import Conversation
+    from qcode.agent.agent import Agent
     from qcode.agent.mcp.servers import ServerStatus
 
 Result = TypeVar("Result")
@@ -54,10 +53,7 @@ class CommandHost(Protocol):
     """What a command may do."""
 
     @property
-    def conversation(self) -> Conversation: ...
-
-    @property
-    def setup(self) -> AppSetup: ...
+    def agent(self) -> Agent: ...
 
     @property
     def commands(self) -> tuple[Command, ...]:
@@ -268,13 +264,13 @@ def key_names(keys: Sequence[str]) -> str:
     return ", ".join("+".join(_KEY_NAMES.get(part, part.capitalize()) for part in key.split("+")) for key in keys)
 
 
-_WIDEST = 30
+_MAX_LEFT_CELLS = 30
 """Characters that the left of two columns may take, so that there is room for the right one in 80."""
 
 
 def table_text(rows: Sequence[tuple[str, str]]) -> str:
     """Return rows of two columns as lines; what is long on the left has its right side on the next line."""
-    width = max((len(left) for left, _ in rows if len(left) <= _WIDEST), default=0)
+    width = max((len(left) for left, _ in rows if len(left) <= _MAX_LEFT_CELLS), default=0)
     space = " " * width
     return "\n".join(
         f"{left:<{width}}  {right}" if len(left) <= width else f"{left}\n{space}  {right}" for left, right in rows

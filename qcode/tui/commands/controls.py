@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from qcode.protocol.approvals import NO_OPTIONS
@@ -17,28 +18,15 @@ from qcode.tui.commands.command import Command, CommandHost
 from qcode.tui.panels.servers import details, listing
 
 if TYPE_CHECKING:
-    from qcode.agent.context.memory import MemoryFile
     from qcode.agent.permissions import TriedKind
-    from qcode.tui.setup import Controls
 
-_NOTHING = "There is nothing to show in this run."
 _EFFECTS = ("allow", "ask", "deny")
 
 
-def _controls(host: CommandHost) -> Controls | None:
-    controls = host.setup.controls
-    if controls is None:
-        host.say("warning", _NOTHING)
-    return controls
-
-
 def _permissions(host: CommandHost, argument: str) -> None:
-    controls = _controls(host)
-    if controls is None:
-        return
     from qcode.tui.screens import control_text
 
-    permissions = controls.permissions
+    permissions = host.agent.permissions
     first, _, rest = argument.partition(" ")
     rest = rest.strip()
     if not argument and host.has_screens:
@@ -49,7 +37,7 @@ def _permissions(host: CommandHost, argument: str) -> None:
         host.show_panel("Permissions", control_text.permissions_text(permissions))
     elif first == "check" and rest:
         kind, value = control_text.read_tried(rest)
-        host.run_later(_check(host, controls, kind, value))
+        host.run_later(_check(host, kind, value))
     elif first in (*_EFFECTS, "undo", "keep") and rest:
         try:
             host.say("info", control_text.change_rules(permissions, first, rest))
@@ -59,28 +47,24 @@ def _permissions(host: CommandHost, argument: str) -> None:
         host.say("warning", "Use /permissions, or with list, allow|ask|deny RULE, undo RULE, keep RULE, check COMMAND.")
 
 
-async def _check(host: CommandHost, controls: Controls, kind: TriedKind, value: str) -> None:
+async def _check(host: CommandHost, kind: TriedKind, value: str) -> None:
     from qcode.tui.screens import control_text
 
-    tried = await asyncio.to_thread(controls.permissions.check, kind, value)
+    tried = await asyncio.to_thread(host.agent.permissions.check, kind, value)
     host.say("info", control_text.tried_text(kind, value, tried))
 
 
 def _permission_choices(host: CommandHost) -> Sequence[str]:
-    controls = host.setup.controls
-    own = [rule for rule in controls.permissions.rules() if rule.number] if controls is not None else []
+    own = [rule for rule in host.agent.permissions.rules() if rule.number]
     undo = [f"undo {rule.text}" for rule in own]
     keep = [f"keep {rule.text}" for rule in own if rule.scope == "session"]
     return ("list", *undo, *keep, "allow shell(…)", "ask shell(…)", "deny shell(…)", "check …")
 
 
 def _tools(host: CommandHost, name: str) -> None:
-    controls = _controls(host)
-    if controls is None:
-        return
     from qcode.tui.screens import control_text
 
-    tools = controls.tools()
+    tools = host.agent.offered_tools()
     found = next((tool for tool in tools if tool.name == name), None)
     if found is not None:
         host.show_panel(f"Tool {one_line(found.name)}", control_text.tool_text(found))
@@ -96,17 +80,13 @@ def _tools(host: CommandHost, name: str) -> None:
 
 
 def _tool_choices(host: CommandHost) -> Sequence[str]:
-    controls = host.setup.controls
-    return [tool.name for tool in controls.tools()] if controls is not None else ()
+    return [tool.name for tool in host.agent.offered_tools()]
 
 
 def _memory(host: CommandHost, text: str) -> None:
-    controls = _controls(host)
-    if controls is None:
-        return
     from qcode.tui.screens import control_text
 
-    memory = controls.memory
+    memory = host.agent.memory
     if not text and host.has_screens:
         from qcode.tui.screens.inspection import MemoryPicker
 
@@ -117,41 +97,36 @@ def _memory(host: CommandHost, text: str) -> None:
         return
     wanted, line = control_text.place_and_line(text, memory.places())
     if len(wanted) == 1:
-        _append(host, controls, wanted[0].path, line)
+        _append(host, wanted[0].path, line)
     elif host.has_screens:
         from qcode.tui.screens.inspection import PlacePicker
 
         host.open_screen(
             PlacePicker(wanted, line),
-            lambda path: _append(host, controls, path, line) if path is not None else None,
+            lambda path: _append(host, path, line) if path is not None else None,
         )
     else:
         host.say("info", "Say whose file it goes to: /memory project: TEXT, or /memory yours: TEXT.")
 
 
-def _append(host: CommandHost, controls: Controls, path: str, line: str) -> None:
+def _append(host: CommandHost, path: str, line: str) -> None:
     try:
-        host.say("info", one_line(controls.memory.append(path, line)))
+        host.say("info", one_line(host.agent.memory.append(path, line)))
     except ValueError as refusal:
         host.say("warning", one_line(str(refusal)))
 
 
 def _memory_choices(host: CommandHost) -> Sequence[str]:
-    controls = host.setup.controls
-    places: Sequence[MemoryFile] = controls.memory.places() if controls is not None else ()
-    return [f"{whose}: " for whose in dict.fromkeys(place.whose for place in places)]
+    return [f"{whose}: " for whose in dict.fromkeys(place.whose for place in host.agent.memory.places())]
 
 
 def _init(host: CommandHost, wish: str) -> None:
-    controls = _controls(host)
-    if controls is None:
-        return
     try:
-        prompt = controls.memory.init_prompt(wish)
+        prompt = host.agent.memory.init_prompt(wish)
     except ValueError as refusal:
         host.say("warning", str(refusal))
         return
-    if host.conversation.mode == "plan":
+    if host.agent.conversation.mode == "plan":
         host.say("info", "Plan mode: it plans the file and asks before it writes one. Shift+Tab leaves plan mode.")
     host.send(prompt, f"/init {wish}".rstrip(), NO_OPTIONS)
 
@@ -165,19 +140,16 @@ def _plan(host: CommandHost, prompt: str) -> None:
 
 
 def _doctor(host: CommandHost, _argument: str) -> None:
-    controls = _controls(host)
-    if controls is None:
-        return
     if host.has_screens:
         from qcode.tui.screens.inspection import FindingsScreen
 
-        host.open_screen(FindingsScreen(controls.examine), lambda _: None)
+        host.open_screen(FindingsScreen(partial(host.agent.findings, is_in_app=True)), lambda _: None)
     else:
-        host.run_later(_show_findings(host, controls))
+        host.run_later(_show_findings(host))
 
 
-async def _show_findings(host: CommandHost, controls: Controls) -> None:
-    host.show_panel("Doctor", "\n".join(await asyncio.to_thread(controls.examine)))
+async def _show_findings(host: CommandHost) -> None:
+    host.show_panel("Doctor", "\n".join(await asyncio.to_thread(host.agent.findings, is_in_app=True)))
 
 
 CONTROLS: tuple[Command, ...] = (

@@ -35,14 +35,24 @@ PROMPT_KEYS: tuple[tuple[str, str], ...] = (
 )
 """Keys of the prompt itself, for the list of keys; those of its editing are `EDITING_KEYS`."""
 
+_DEMO = "demo"
+"""The one topic of `/help` that is no command."""
+
 
 def help_text(host: CommandHost) -> str:
     """Return the list of typed commands and of help topics."""
     rows = [(command.usage, command.help) for command in host.commands if command.names]
     lines = table_text(rows)
-    if host.setup.help_topics:
-        lines += f"\n\nTopics: {', '.join(f'/help {topic}' for topic in host.setup.help_topics)}"
-    return f"{lines}\n\n? or F1 shows the keys, Ctrl+P the palette."
+    return f"{lines}\n\nTopics: /help {_DEMO}\n\n? or F1 shows the keys, Ctrl+P the palette."
+
+
+def demo_text() -> str:
+    """Return what can be asked of the demo model."""
+    from qcode.providers.demo.scenarios import SCENARIOS
+
+    width = max(len(scenario.request) for scenario in SCENARIOS)
+    rows = [f"  {scenario.request:<{width}}  {scenario.shows}" for scenario in SCENARIOS]
+    return "\n".join(("The demo model plays these requests:", *rows))
 
 
 def keys_text(host: CommandHost) -> str:
@@ -61,21 +71,20 @@ def _keys(host: CommandHost, _argument: str) -> None:
 
 
 def _help(host: CommandHost, topic: str) -> None:
-    topics = host.setup.help_topics
     if not topic:
         host.show_panel("Help", help_text(host))
-    elif topic in topics:
-        host.show_panel(topic, topics[topic]())
+    elif topic == _DEMO:
+        host.show_panel(topic, demo_text())
     elif (command := find(topic.removeprefix("/"), host.commands)) is not None:
         also = f"\nAlso: {', '.join('/' + name for name in command.names[1:])}" if command.names[1:] else ""
         host.show_panel(command.usage, command.help + also)
     else:
-        close = nearest(topic, [*topics, *typed_names(host.commands)])
+        close = nearest(topic, [_DEMO, *typed_names(host.commands)])
         host.say("warning", f"No help on {topic!r}." + (f" Did you mean /help {close}?" if close else ""))
 
 
 def _help_topics(host: CommandHost) -> Sequence[str]:
-    return (*host.setup.help_topics, *(c.names[0] for c in host.commands if c.names))
+    return (_DEMO, *(c.names[0] for c in host.commands if c.names))
 
 
 HELP: tuple[Command, ...] = (
@@ -129,7 +138,7 @@ def bindings(own: Mapping[str, str], commands: Sequence[Command]) -> BindingsMap
 
 def keys_of(command: Command, host: CommandHost) -> tuple[str, ...]:
     """Return the keys of a command after the person's own bindings."""
-    return keymap(host.setup.keys, host.commands).get(command.id, command.keys)
+    return keymap(host.agent.context.settings.ui.keys, host.commands).get(command.id, command.keys)
 
 
 def problems(own: Mapping[str, str], commands: Sequence[Command]) -> Iterator[tuple[str, str]]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from qcode.agent.models.offered import ModelsService
 from qcode.protocol.events import Level
 from qcode.protocol.model import EFFORTS, Effort
 from qcode.text.match import nearest
 from qcode.tui.commands.command import Command, CommandHost
 
 if TYPE_CHECKING:
+    from qcode.agent.agent import Agent
     from qcode.agent.conversation import Conversation
     from qcode.tui.screens.models import Chosen
 
@@ -29,29 +29,29 @@ _MEANINGS: dict[Effort, str] = {
     "high": "longer thought, more tokens",
     "max": "all it has",
 }
-_MOST_LINES = 40
+_MAX_LINES = 40
 
 
 def _model(host: CommandHost, name: str) -> None:
     if name:
         host.use_model(name)
-    elif host.has_screens and host.setup.offering is not None:
+    elif host.has_screens:
         from qcode.tui.screens.models import ModelPicker
 
-        picker = ModelPicker(host.setup.offering, host.conversation.model, host.effort)
+        picker = ModelPicker(host.agent.models, host.agent.conversation.model, host.effort)
         host.open_screen(picker, lambda chosen: _take(host, chosen))
     else:
-        others = [other for other in host.model_names if other != host.conversation.model]
-        lines = [f"Model: {host.conversation.model}", *(f"  {other}" for other in others[:_MOST_LINES])]
-        if len(others) > _MOST_LINES:
-            lines.append(f"  and {len(others) - _MOST_LINES} more: qcode models lists them all")
+        others = [other for other in host.model_names if other != host.agent.conversation.model]
+        lines = [f"Model: {host.agent.conversation.model}", *(f"  {other}" for other in others[:_MAX_LINES])]
+        if len(others) > _MAX_LINES:
+            lines.append(f"  and {len(others) - _MAX_LINES} more: qcode models lists them all")
         host.say("info", "\n".join([*lines, "/model NAME switches, from the next turn on."]))
 
 
 def _take(host: CommandHost, chosen: Chosen | None) -> None:
     if chosen is None:
         return
-    host.choose_model(chosen.model or host.conversation.model, chosen.effort)
+    host.choose_model(chosen.model or host.agent.conversation.model, chosen.effort)
     if chosen.provider:
         host.connect(chosen.provider)
 
@@ -76,7 +76,7 @@ def _pick_effort(host: CommandHost) -> None:
 
     rows = [Row(AUTO, AUTO, "as the model likes", host.effort is None)]
     rows += [Row(one, one, meaning, host.effort == one) for one, meaning in _MEANINGS.items()]
-    title = "Effort" if host.conversation.thinks else "Effort (it is not known that this model thinks)"
+    title = "Effort" if host.agent.conversation.thinks else "Effort (it is not known that this model thinks)"
     host.open_screen(Picker(title, rows), lambda level: _effort(host, level) if level is not None else None)
 
 
@@ -104,6 +104,11 @@ MODELS: tuple[Command, ...] = (
 )
 
 
+def model_names(agent: Agent) -> tuple[str, ...]:
+    """Return every model of the providers that can be used, as it is typed."""
+    return tuple(f"{one.name}/{model.name}" for one in agent.models.providers() if one.is_ready for model in one.models)
+
+
 def shown_effort(conversation: Conversation) -> str:
     """Return the effort for the status line: where one is set and the model thinks."""
     return conversation.effort or "" if conversation.thinks else ""
@@ -114,17 +119,16 @@ class ModelUse:
 
     def __init__(
         self,
-        conversation: Conversation,
-        offering: ModelsService | None,
+        agent: Agent,
         *,
         say: Callable[[Level, str], None],
         shown: Callable[[], None],
     ) -> None:
-        self._conversation = conversation
-        self._offering = offering
+        self._conversation = conversation = agent.conversation
+        self._models = agent.models
         self._say = say
         self._shown = shown
-        self._wanted: Effort | None = conversation.effort or (offering.effort if offering is not None else None)
+        self._wanted: Effort | None = conversation.effort or agent.models.effort
         if conversation.thinks:
             conversation.effort = self._wanted
 
@@ -147,7 +151,7 @@ class ModelUse:
             lines.append(f"Effort: {talk.effort}.")
         elif self._wanted is not None:
             lines.append(f"The effort ({self._wanted}) is not sent: it is not known that this model thinks.")
-        if self._offering is not None and (hindrance := self._offering.keep_model(talk.model)):
+        if hindrance := self._models.keep_model(talk.model):
             lines.append(hindrance)
         self._shown()
         self._say("info", "\n".join(lines))
@@ -167,8 +171,7 @@ class ModelUse:
 
     def _keep(self, effort: Effort | None) -> None:
         self._wanted = effort
-        if self._offering is not None:
-            self._offering.keep_effort(effort)
+        self._models.keep_effort(effort)
 
     def use_effort(self, effort: Effort | None) -> None:
         """Have the model think so much from the next turn on; None: as much as it likes."""

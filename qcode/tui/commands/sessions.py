@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
-from qcode.agent.sessions.export import EXPORT_FORMS, ExportForm
+from qcode.agent.sessions.export import EXPORT_FORMS, ExportForm, save_export
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.usage import Usage, cache_hit_rate
 from qcode.text.clean import one_line
@@ -56,7 +56,7 @@ async def _take_step(host: CommandHost, planning: Coroutine[Any, Any, RewindPlan
 
 async def _perform(host: CommandHost, plan: RewindPlan, overwrite: tuple[str, ...]) -> None:
     try:
-        report = await host.conversation.rewinds.perform(plan, overwrite)
+        report = await host.agent.conversation.rewinds.perform(plan, overwrite)
     except ValueError as refusal:
         host.say("warning", str(refusal))
         return
@@ -75,7 +75,7 @@ def _rewind(host: CommandHost, _argument: str) -> None:
     if host.is_turn_running:
         host.say("warning", _RUNNING)
         return
-    messages = host.conversation.rewinds.own_messages()
+    messages = host.agent.conversation.rewinds.own_messages()
     if not messages:
         host.say("info", "There is nothing to rewind: nothing was said yet.")
         return
@@ -93,7 +93,7 @@ def _rewind(host: CommandHost, _argument: str) -> None:
 def _ask_what(host: CommandHost, message: OwnMessage) -> None:
     def picked(what: str | None) -> None:
         if what is not None:
-            _step(host, host.conversation.rewinds.plan_rewind(message.number, cast("What", what)))
+            _step(host, host.agent.conversation.rewinds.plan_rewind(message.number, cast("What", what)))
 
     from qcode.tui.screens.rewind import WhatPicker
 
@@ -101,17 +101,17 @@ def _ask_what(host: CommandHost, message: OwnMessage) -> None:
 
 
 def _undo(host: CommandHost, _argument: str) -> None:
-    _step(host, host.conversation.rewinds.plan_undo())
+    _step(host, host.agent.conversation.rewinds.plan_undo())
 
 
 def _redo(host: CommandHost, _argument: str) -> None:
-    _step(host, host.conversation.rewinds.plan_redo())
+    _step(host, host.agent.conversation.rewinds.plan_redo())
 
 
 def _diff(host: CommandHost, _argument: str) -> None:
     async def show() -> None:
         try:
-            changes = await host.conversation.rewinds.file_changes()
+            changes = await host.agent.conversation.rewinds.file_changes()
         except ValueError as refusal:
             host.say("info", str(refusal))
             return
@@ -140,13 +140,13 @@ def _resume(host: CommandHost, wanted: str) -> None:
     else:
         from qcode.tui.screens.sessions import SessionPicker
 
-        picker = SessionPicker(host.conversation.library, time.time)
+        picker = SessionPicker(host.agent.conversation.library, time.time)
         host.open_screen(picker, lambda chosen: _open(host, chosen) if chosen is not None else None)
 
 
 def _open(host: CommandHost, session_id: str) -> None:
     try:
-        notices = host.conversation.library.resume(session_id)
+        notices = host.agent.conversation.library.resume(session_id)
     except ValueError as refusal:
         host.say("warning", str(refusal))
         return
@@ -157,7 +157,7 @@ def _open(host: CommandHost, session_id: str) -> None:
 
 def _fork(host: CommandHost, _argument: str) -> None:
     try:
-        copy = host.conversation.library.fork()
+        copy = host.agent.conversation.library.fork()
     except ValueError as refusal:
         host.say("warning", str(refusal))
         return
@@ -165,9 +165,9 @@ def _fork(host: CommandHost, _argument: str) -> None:
 
 
 def _rename(host: CommandHost, title: str) -> None:
-    library = host.conversation.library
+    library = host.agent.conversation.library
     try:
-        library.rename(host.conversation.session_id, title)
+        library.rename(host.agent.conversation.session_id, title)
     except ValueError as refusal:
         host.say("warning", str(refusal))
         return
@@ -183,13 +183,9 @@ def _export(host: CommandHost, argument: str) -> None:
         path = argument
         ending = path.rpartition(".")[2].lower()
         form = ending if ending in EXPORT_FORMS else "md"
-    save = host.setup.save
-    if save is None:
-        host.say("warning", "There is nowhere to export to in this run.")
-        return
-    name = path or f"qcode-{host.conversation.session_id}.{form}"
+    name = path or f"qcode-{host.agent.conversation.session_id}.{form}"
     try:
-        where = save(name, host.conversation.library.export(form))
+        where = save_export(host.agent.context.folder, name, host.agent.sessions.export(form))
     except ValueError as refusal:
         host.say("warning", str(refusal))
         return
@@ -219,14 +215,14 @@ SESSIONS: tuple[Command, ...] = (
         "context",
         "Show the context window",
         "Show what fills the context window.",
-        lambda host, _: host.show_panel("Context", context_text(host.conversation.reports.context())),
+        lambda host, _: host.show_panel("Context", context_text(host.agent.conversation.reports.context())),
         ("context",),
     ),
     Command(
         "cost",
         "Show usage and cost",
         "Show tokens, API calls and cost of this session.",
-        lambda host, _: host.show_panel("Usage", cost_text_of(host.conversation.reports.usage())),
+        lambda host, _: host.show_panel("Usage", cost_text_of(host.agent.conversation.reports.usage())),
         ("cost", "usage", "stats"),
     ),
     Command(

@@ -6,7 +6,6 @@ Commands from files become commands like all others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 from qcode.config.definitions import CustomCommand
@@ -18,7 +17,6 @@ from qcode.tui.commands.help import HELP
 from qcode.tui.commands.models import MODELS
 from qcode.tui.commands.sessions import SESSIONS
 from qcode.tui.commands.view import SETTINGS, VIEW
-from qcode.tui.setup import AppSetup
 
 COMMANDS: tuple[Command, ...] = (
     *HELP,
@@ -33,14 +31,6 @@ COMMANDS: tuple[Command, ...] = (
     *SETTINGS,
     *LEAVING,
 )
-
-
-def enabled(setup: AppSetup) -> Iterator[Command]:
-    """Yield the commands this app has, in the order of the table, and then those from files."""
-    for command in COMMANDS:
-        if setup.commands is None or command.id in setup.commands or not command.names:
-            yield command
-    yield from map(as_command, setup.custom_commands)
 
 
 def by_id(command_id: str) -> Command:

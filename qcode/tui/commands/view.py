@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qcode.agent.settings import Setting, outcome_text
+from qcode.agent.settings import outcome_text
 from qcode.text.match import nearest
 from qcode.tui.commands.command import Command, CommandHost, table_text
 
@@ -102,13 +102,9 @@ VIEW: tuple[Command, ...] = (
 
 
 def _config(host: CommandHost, argument: str) -> None:
-    configuring = host.setup.configuring
-    if configuring is None:
-        host.say("warning", "The settings cannot be seen here.")
-        return
     name, _, value = argument.partition(" ")
     try:
-        settings = {setting.name: setting for setting in configuring.settings()}
+        settings = {setting.name: setting for setting in host.agent.settings.settings()}
     except ValueError as refusal:
         host.say("warning", str(refusal))
         return
@@ -122,13 +118,12 @@ def _config(host: CommandHost, argument: str) -> None:
     else:
         shown = [settings[name]] if name else list(settings.values())
         lines = table_text([(one.name, f"{one.shown}  ({one.origin})") for one in shown])
-        host.show_panel("Settings", f"{lines}\n/config NAME VALUE changes one, in {configuring.file}.")
+        host.show_panel("Settings", f"{lines}\n/config NAME VALUE changes one, in {host.agent.settings.file}.")
 
 
 def _change_setting(host: CommandHost, name: str, value: str) -> None:
-    assert host.setup.configuring is not None
     try:
-        setting = host.setup.configuring.change(name, value)
+        setting = host.agent.settings.change(name, value)
     except ValueError as refusal:
         host.say("warning", str(refusal))
         return
@@ -138,15 +133,13 @@ def _change_setting(host: CommandHost, name: str, value: str) -> None:
 def _open_settings(host: CommandHost, wanted: str) -> None:
     from qcode.tui.screens.settings import SettingsScreen
 
-    assert host.setup.configuring is not None
-    screen = SettingsScreen(host.setup.configuring, host.theme_names, host.apply_setting, wanted=wanted)
+    screen = SettingsScreen(host.agent.settings, host.theme_names, host.apply_setting, wanted=wanted)
     host.open_screen(screen, lambda _: None)
 
 
 def _setting_choices(host: CommandHost) -> Sequence[str]:
-    configuring = host.setup.configuring
     try:
-        settings: tuple[Setting, ...] = configuring.settings() if configuring is not None else ()
+        settings = host.agent.settings.settings()
     except ValueError:
         return ()
     return tuple(setting.name for setting in settings if not setting.fixed)

@@ -21,7 +21,7 @@ HOW_TO = (
     '  [mcp_servers.NAME]\n  command = "the program"\n\n'
     "or start with --mcp-config FILE."
 )
-_LONGEST_LOG = 12
+_MAX_LOG_LINES = 12
 
 
 class ServerWatch:
@@ -98,7 +98,7 @@ def details(status: ServerStatus) -> str:
         lines += ["", one_line(tool.name), f"  {one_line(tool.description)}"]
         if tool.problem:
             lines.append(f"  not offered: {one_line(tool.problem)}")
-    log = [one_line(line) for line in status.log.splitlines()[-_LONGEST_LOG:]]
+    log = [one_line(line) for line in status.log.splitlines()[-_MAX_LOG_LINES:]]
     if log:
         lines += ["", "It said last:", *(f"  {line}" for line in log)]
     return "\n".join(lines)

@@ -9,16 +9,17 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from qcode.agent.context.clipboard import Clip
 from qcode.agent.context.file_index import Found
 from qcode.agent.context.pictures import Picture, picture_of
 from qcode.protocol.errors import InputError
 from qcode.protocol.events import Level
 from qcode.tui.prompt.menu import recent_paths
-from qcode.tui.setup import AppSetup
 
 if TYPE_CHECKING:
-    from qcode.agent.conversation import Conversation
+    from qcode.agent.agent import Agent
+
+if TYPE_CHECKING:
+    pass
 
 
 class Attaching:
@@ -26,14 +27,12 @@ class Attaching:
 
     def __init__(
         self,
-        conversation: Conversation,
-        setup: AppSetup,
+        agent: Agent,
         *,
         say: Callable[[Level, str], None],
         changed: Callable[[], None],
     ) -> None:
-        self._conversation = conversation
-        self._setup = setup
+        self._agent = agent
         self._say = say
         self._changed = changed
         self._recent: tuple[str, ...] = ()
@@ -41,20 +40,16 @@ class Attaching:
 
     def files(self, query: str, is_begun: bool) -> Found:
         """Return what matches a mention; at its beginning the folder is looked at again, beside this."""
-        finder = self._setup.files
-        if finder is None:
-            return Found()
+        finder = self._agent.files
         if is_begun:
-            self._recent = recent_paths(self._conversation.messages)
+            self._recent = recent_paths(self._agent.conversation.messages)
             finder.refresh(self._changed)
         return finder.find(query, self._recent)
 
     def pictures(self, paths: tuple[str, ...]) -> tuple[Picture, ...]:
         """Return the images of pasted paths; none where one of them is no image: then the text is just text."""
-        if self._setup.read_picture is None:
-            return ()
         try:
-            found = tuple(map(self._setup.read_picture, paths))
+            found = tuple(map(self._agent.read_picture, paths))
         except InputError:
             return ()
         self.warn()
@@ -62,15 +57,15 @@ class Attaching:
 
     def warn(self) -> None:
         """Say, once for a model, that it takes no images, before one is sent to it."""
-        model = self._conversation.model
-        if not self._conversation.takes_images and model != self._warned_about:
+        conversation = self._agent.conversation
+        model = conversation.model
+        if not conversation.takes_images and model != self._warned_about:
             self._warned_about = model
             self._say("warning", f"{model} takes no images; /model switches to one that does.")
 
     async def clipboard(self) -> Picture | str:
         """Return the image or the text of the clipboard; raise `InputError` where it has neither."""
-        read = self._setup.read_clipboard
-        clip = await asyncio.to_thread(read) if read is not None else Clip(problem="there is no clipboard to read here")
+        clip = await asyncio.to_thread(self._agent.read_clipboard)
         if clip.image:
             picture = picture_of(clip.image, "clipboard")
             self.warn()

@@ -63,7 +63,7 @@ def replaced(text: str, kind: Labels[str]) -> str:
     return _LABEL.sub(lambda match: kind[match[0]] if match[0] in kind else match[0], text)
 
 
-LONGEST_UNFOLDED = 100_000
+MAX_UNFOLDED_CHARS = 100_000
 """Characters of the longest paste that is laid out in the prompt; a longer one is for the editor."""
 
 _FEW_LINES = 10
@@ -96,7 +96,7 @@ def pasted(text: str) -> str:
 
 
 _NAME_CELLS = 40
-_LONGEST_PATHS = 8_000
+_MAX_PATHS = 8_000
 _IMAGE_PATH = re.compile(r".+\.(?:png|jpe?g|gif|webp)", re.IGNORECASE)
 _ODD = re.compile(r"[\[\]\n]")
 
@@ -131,7 +131,7 @@ def image_paths(text: str) -> tuple[str, ...]:
     They may be quoted, escaped or `file://` addresses. Empty where it holds anything else.
     """
     text = text.strip()
-    if not text or len(text) > _LONGEST_PATHS or not _IMAGE_PATH.search(text):
+    if not text or len(text) > _MAX_PATHS or not _IMAGE_PATH.search(text):
         return ()
     try:
         words = shlex.split(text)

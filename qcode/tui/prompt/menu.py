@@ -113,7 +113,7 @@ _REST_PLAIN = re.compile(r"(?:\\.|[^\s\\])*")
 _REST_QUOTED = re.compile(r'[^"]*"?')
 _ESCAPED = re.compile(r"\\(.)")
 _AWKWARD = re.compile(r'(["\\\s])')
-_MOST_MESSAGES, _MOST_RECENT = 60, 20
+_MAX_MESSAGES, _MAX_RECENT = 60, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +162,10 @@ def file_choices(found: Iterable[FileMatch]) -> tuple[Choice, ...]:
 def recent_paths(messages: Iterable[Message]) -> tuple[str, ...]:
     """Return the paths that the latest calls of a transcript were about, newest first."""
     found: dict[str, None] = {}
-    for message in list(messages)[: -_MOST_MESSAGES - 1 : -1]:
+    for message in list(messages)[: -_MAX_MESSAGES - 1 : -1]:
         for block in reversed(message.blocks):
             if isinstance(block, ToolCall):
                 path = (parse_object(block.arguments) or {}).get("path")
                 if isinstance(path, str) and path:
                     found.setdefault(path)
-    return tuple(found)[:_MOST_RECENT]
+    return tuple(found)[:_MAX_RECENT]

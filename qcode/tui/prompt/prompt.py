@@ -15,7 +15,7 @@ from textual.widgets import TextArea
 
 from qcode import values
 from qcode.tui.prompt.editing import EditingArea
-from qcode.tui.prompt.labels import LONGEST_UNFOLDED, Images, Pastes, image_paths, pasted
+from qcode.tui.prompt.labels import MAX_UNFOLDED_CHARS, Images, Pastes, image_paths, pasted
 from qcode.tui.prompt.menu import file_choices, mention_at
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Prompt(EditingArea):
 
     def replace_text(self, text: str) -> None:
         """Show `text`, folded where it is too long to lay out; undo brings back what was there."""
-        self._show(text if len(text) <= LONGEST_UNFOLDED else self.pastes.fold(text))
+        self._show(text if len(text) <= MAX_UNFOLDED_CHARS else self.pastes.fold(text))
 
     def _insert(self, text: str) -> None:
         """Put `text` where the cursor is, as a paste would."""
@@ -288,7 +288,7 @@ class Prompt(EditingArea):
                 self._show(chosen.text)
         elif label is not None:
             whole = self.pastes.expand(self.document[row][label[0] : label[1]])
-            if len(whole) <= LONGEST_UNFOLDED:
+            if len(whole) <= MAX_UNFOLDED_CHARS:
                 self.edit_as_one(whole, (row, label[0]), (row, label[1]))
 
     # History

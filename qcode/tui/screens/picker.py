@@ -47,9 +47,9 @@ _LABEL_SHARE = 0.6
 _SCREEN_SHARE = 0.55
 _GAP = 2
 _MARKS = 4
-_LEAST_LABEL = 20
-_LEAST_TEXT = 9
-_LEAST_DETAIL = 12
+_MIN_LABEL = 20
+_MIN_TEXT = 9
+_MIN_DETAIL = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,17 +165,17 @@ class PickerList(Widget):
         room = max(1, width - _MARKS)
         longest, cells, has_detail = self._widest
         kept: dict[int, int] = {}
-        left = room - min(longest, _LEAST_LABEL)
+        left = room - min(longest, _MIN_LABEL)
         for at in sorted(range(len(cells)), key=lambda at: -self._columns[at].weight):
             room_for_it = min(cells[at], left - _GAP)
-            least = cells[at] if self._columns[at].is_number else min(cells[at], _LEAST_TEXT)
+            least = cells[at] if self._columns[at].is_number else min(cells[at], _MIN_TEXT)
             if cells[at] and room_for_it >= least:
                 kept[at] = room_for_it
                 left -= room_for_it + _GAP
         spent = sum(cells + _GAP for cells in kept.values())
         label = max(1, min(longest, int((room - spent) * _LABEL_SHARE)))
         detail = room - label - spent - _GAP
-        if not has_detail or detail < _LEAST_DETAIL:
+        if not has_detail or detail < _MIN_DETAIL:
             label, detail = max(1, min(longest, room - spent)), 0
         return _Shape(label, dict(sorted(kept.items())), detail)
 

@@ -85,7 +85,7 @@ def doubt_lines(doubts: Sequence[FilePlan], width: int) -> Content:
     return Content("\n").join(lines)
 
 
-_MOST_CHARS = 400_000
+_MAX_CHARS = 400_000
 
 
 class ChangesScreen(ModalScreen[None]):
@@ -118,7 +118,7 @@ class ChangesScreen(ModalScreen[None]):
 def changes_content(changes: Sequence[FileDiff]) -> Content:
     """Return the diffs. Of very much only the beginning is shown, and that is said."""
     parts: list[Content] = []
-    room = _MOST_CHARS
+    room = _MAX_CHARS
     for change in changes:
         note = f"  {one_line(change.note)}" if change.note else ""
         parts.append(Content.assemble((one_line(change.path), "bold"), (note, "$muted")))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from qcode.values import dataclass
 
-MOST_FOR_TERMINAL = 74_994
+MAX_TERMINAL_BYTES = 74_994
 """Bytes of base64 that terminals take in one OSC 52 (xterm.js and hterm are the strictest)."""
 
 _SECONDS = 2.0
@@ -54,7 +54,7 @@ def tools_for(environ: Mapping[str, str], platform: str) -> tuple[Tool, ...]:
 def osc52(text: str, environ: Mapping[str, str]) -> str:
     """Return the sequence that gives `text` to the terminal, wrapped for what stands between; empty if too long."""
     data = base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
-    if len(data) > MOST_FOR_TERMINAL:
+    if len(data) > MAX_TERMINAL_BYTES:
         return ""
     plain = f"\x1b]52;c;{data}\x07"
     if environ.get("TMUX"):

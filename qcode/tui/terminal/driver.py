@@ -25,7 +25,6 @@ from qcode.tui.transcript.line import shorten
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from qcode.tui.setup import AppSetup
     from qcode.tui.turns import State
 
 SAVE_TITLE = "\x1b[22;0t"
@@ -164,10 +163,23 @@ _TITLE_CELLS = 50
 
 
 class Announcer:
-    """`write` takes sequences for the terminal; `ring` calls the person, with a text where nobody is looking."""
+    """Shows the state in the terminal's title and rings, as far as `has_title` and `has_bell` let it.
 
-    def __init__(self, setup: AppSetup, write: Callable[[str], None], ring: Callable[[str], None]) -> None:
-        self._setup = setup
+    `write` takes sequences for the terminal; `ring` calls the person, with a text where nobody is looking.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        write: Callable[[str], None],
+        ring: Callable[[str], None],
+        *,
+        has_title: bool,
+        has_bell: bool,
+    ) -> None:
+        self.has_title = has_title
+        self.has_bell = has_bell
+        self._folder = one_line(folder).rstrip("/").rpartition("/")[2]
         self._write = write
         self._ring = ring
         self._state: State = "idle"
@@ -175,20 +187,27 @@ class Announcer:
 
     def begin(self) -> None:
         """Take the title over."""
-        if self._setup.has_title:
+        if self.has_title:
             self._write(SAVE_TITLE)
         self._show()
 
     def end(self) -> None:
         """Give the title back as it was."""
-        if self._setup.has_title:
+        if self.has_title:
             self._write(RESTORE_TITLE)
+
+    def use_title(self, has_title: bool) -> None:
+        """Show the state in the title from now on, or give the title back."""
+        if has_title is not self.has_title:
+            self.end()
+            self.has_title = has_title
+            self.begin()
 
     def announce(self, state: State) -> None:
         """Show the state in the title, and ring where something waits for the person."""
         self._state = state
         self._show()
-        if self._setup.has_bell and state != "working":
+        if self.has_bell and state != "working":
             self._ring(_BELL_TEXTS[state])
 
     def name(self, title: str) -> None:
@@ -198,7 +217,6 @@ class Announcer:
             self._show()
 
     def _show(self) -> None:
-        if self._setup.has_title:
-            folder = one_line(self._setup.cwd).rstrip("/").rpartition("/")[2]
+        if self.has_title:
             name = shorten(self._title, _TITLE_CELLS) if self._title else "qcode"
-            self._write(set_title(f"{_TITLE_MARKS[self._state]}{name}{f' · {folder}' if folder else ''}"))
+            self._write(set_title(f"{_TITLE_MARKS[self._state]}{name}{f' · {self._folder}' if self._folder else ''}"))

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 _MIN_BLOCK_CELLS = 8
 _BULLETS = "•◦▪"
 _TASKS = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
-_DEEPEST = 40
+_MAX_LEVELS = 40
 
 
 @lru_cache(maxsize=1)
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST})
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_LEVELS})
     return parser.enable(["table", "strikethrough"]).disable(["reference", "html_block", "html_inline"])
 
 
@@ -57,7 +57,7 @@ class ProseView:
     ) -> list[Line]:
         text = "\n".join(source)
         tokens = _parser().parse(text)
-        if any(token.level >= _DEEPEST - 1 for token in tokens):
+        if any(token.level >= _MAX_LEVELS - 1 for token in tokens):
             # The parser drops deeper nesting, and no text of a reply may be missing: show it as plain text.
             return wrap([(text, PLAIN)], self._width)
         walk = _Walk(source, tokens, codes)

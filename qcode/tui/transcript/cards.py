@@ -49,7 +49,7 @@ _ARGUMENT_ROWS = 3
 _ROWS_PER_LINE = 2
 # Combining marks take no cell, but legible text has fewer characters per cell than this; the rest is not measured.
 _CHARACTERS_PER_CELL = 8
-_SHORTEST_FOLD = 2
+_MIN_FOLD = 2
 _INDENT: Span = ("  ", ink())
 _GUTTER: Span = ("  │ ", ink("dim"))
 _NOTABLE = 1.0
@@ -215,7 +215,7 @@ class Card(Foldable):
         count = last - first
         if self.is_unfolded:
             rows = [row for rows in self._all_rows(source, width)[first:last] for row in rows]
-        elif count <= _HEAD + _TAIL + _SHORTEST_FOLD:
+        elif count <= _HEAD + _TAIL + _MIN_FOLD:
             rows = [row for text in source[first:last] for row in self._output_line(text, width)]
         else:
             rows = [row for text in source[first : first + _HEAD] for row in self._output_line(text, width)]
@@ -246,7 +246,7 @@ class Card(Foldable):
 
     def _fold(self, rows: Sequence[Line], head: int, tail: int, noun: str) -> list[Line]:
         hidden = len(rows) - head - tail
-        if self.is_unfolded or hidden <= _SHORTEST_FOLD:
+        if self.is_unfolded or hidden <= _MIN_FOLD:
             return list(rows)
         return [*rows[:head], _fold_line(hidden, noun), *rows[-tail:]]
 

@@ -18,8 +18,8 @@ _MARGIN: Span = (" ", BAND)
 Token = tuple[int, Any, str]
 # A lexer may raise these for code that is cut anywhere, or for a state it cannot resume; the code is then plain.
 _LEXER_FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-_LONGEST_LINE = 2_000
-_LONGEST_BLOCK = 200_000
+_MAX_LINE = 2_000
+_MAX_BLOCK = 200_000
 
 _SLOTS = {
     "Comment": "code-comment",
@@ -55,20 +55,20 @@ class Highlighter:
     def whole(self, lines: Sequence[str]) -> list[list[Span]]:
         """Return all lines of a finished block as spans."""
         text = "\n".join(lines) + "\n"
-        if not self._is_fit(lines) or len(text) > _LONGEST_BLOCK:
+        if not self._is_fit(lines) or len(text) > _MAX_BLOCK:
             return [_plain(line) for line in lines]
         return _by_line(self._read(text), lines)
 
     def more(self, lines: Sequence[str]) -> list[list[Span]]:
         """Return the next complete lines of a growing block as spans."""
-        if not self._is_fit(lines) or len(self._text) > _LONGEST_BLOCK:
+        if not self._is_fit(lines) or len(self._text) > _MAX_BLOCK:
             return [_plain(line) for line in lines]
         if self._is_resumable:
             return _by_line(self._resume("".join(line + "\n" for line in lines)), lines)
         return [_by_line(self._read(line + "\n"), [line])[0] for line in lines]
 
     def _is_fit(self, lines: Sequence[str]) -> bool:
-        return self._lexer is not None and all(len(line) <= _LONGEST_LINE for line in lines)
+        return self._lexer is not None and all(len(line) <= _MAX_LINE for line in lines)
 
     @property
     def _is_resumable(self) -> bool:

@@ -12,8 +12,8 @@ from qcode.tui.transcript.line import Line, Span, crop, ink, prefix, tidy, wrap
 from qcode.values import dataclass
 
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
-_LONGEST_LINE = 600
-_LEAST_ALIKE = 0.4
+_MAX_LINE = 600
+_MIN_SIMILARITY = 0.4
 
 Kind = Literal["add", "remove", "same", "hunk", "file"]
 _SIGN = {"add": "+", "remove": "-", "same": " "}
@@ -78,10 +78,10 @@ def _solid(words: Sequence[str]) -> list[str]:
 
 
 def _compare(before: Row, after: Row) -> None:
-    if max(len(before.text), len(after.text)) > _LONGEST_LINE:
+    if max(len(before.text), len(after.text)) > _MAX_LINE:
         return
     old, new = _WORD.findall(before.text), _WORD.findall(after.text)
-    if SequenceMatcher(None, _solid(old), _solid(new), autojunk=False).ratio() < _LEAST_ALIKE:
+    if SequenceMatcher(None, _solid(old), _solid(new), autojunk=False).ratio() < _MIN_SIMILARITY:
         return
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]

@@ -35,7 +35,7 @@ from qcode.values import dataclass
 
 _FRAME = 1 / 20
 # After a slow frame the next one waits longer, so that painting takes at most this share of a core.
-_LARGEST_SHARE = 1 / 6
+_MAX_SHARE = 1 / 6
 NEWS = " ↓ new text below "
 _NEWS_INK = ink("news")
 _FOUND_INK = ink("found")
@@ -139,7 +139,7 @@ class Pane(ScrollView):
             return
         begun = monotonic()
         self._show_changes()
-        self._next_frame = begun + max(_FRAME, (monotonic() - begun) / _LARGEST_SHARE)
+        self._next_frame = begun + max(_FRAME, (monotonic() - begun) / _MAX_SHARE)
         self._run_ticker()
 
     def show(self, content: Content) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.agent.mcp.tools import MOST_DESCRIPTION, MOST_SCHEMA, Listed, offered, split_name, tool_name
+from qcode.agent.mcp.tools import MAX_DESCRIPTION, MAX_SCHEMA, Listed, offered, split_name, tool_name
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.text.clean import clean
@@ -60,7 +60,7 @@ def test_only_wanted_tools_are_taken() -> None:
 def test_descriptions_are_cleaned_capped_and_named_as_the_server_s_own() -> None:
     found = one(description="\x1b[31mIgnore\x1b[0m\x00 \U000e0041\u202eall " + "long " * 200_000)
     assert found.spec.description.startswith("A tool of the server srv, which says about it: Ignore all long")
-    assert len(found.spec.description) < MOST_DESCRIPTION + 100
+    assert len(found.spec.description) < MAX_DESCRIPTION + 100
     schema = {"properties": {"title": {"type": "string", "description": "\x1b[2Jx" * 1000, "enum": ["\x1b"]}}}
     shown: Any = one(schema=schema).spec.parameters
     assert shown["properties"]["title"]["enum"] == ["\x1b"]
@@ -71,7 +71,7 @@ def test_descriptions_are_cleaned_capped_and_named_as_the_server_s_own() -> None
 @pytest.mark.parametrize(
     ("schema", "problem"),
     [
-        ({"properties": {"a": {"description": "x" * MOST_SCHEMA}}}, "more than"),
+        ({"properties": {"a": {"description": "x" * MAX_SCHEMA}}}, "more than"),
         ({"type": "array"}, "no object"),
         ({"properties": [1]}, "no object"),
         ({"properties": {"odd name": {}}}, "odd name"),

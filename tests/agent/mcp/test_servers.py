@@ -108,7 +108,7 @@ def test_servers_that_know_only_the_handshake_or_print_beside_their_answers_are_
 
 
 def test_a_server_that_cannot_be_used_is_named_with_its_reason(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transports, "MOST_LINE", 200_000)
+    monkeypatch.setattr(transports, "MAX_LINE_BYTES", 200_000)
 
     async def body() -> None:
         specs = (

@@ -310,3 +310,9 @@ def test_the_arguments_of_a_complete_call_are_always_an_object() -> None:
     ((_, raw),) = calls_in(f"<tool_call>{text}</tool_call>")
     assert json.loads(raw) == arguments
     assert "é" in raw
+
+
+def test_a_name_that_stops_behind_a_whole_call_leaves_its_mark_open() -> None:
+    text = f"<tool_call>{LIST}<function=rea"
+    assert calls_in(text) == []
+    assert calls_in(text, is_cut=True) == [("list_files", "{}"), (f"~{NO_NAME}", "")]

@@ -77,7 +77,7 @@ def test_permissions(snap_compare: Compare, tmp_path: Path, changes: dict[str, A
     project = Project(tmp_path)
     project.permissions.keep(project.permissions.add("allow", "shell(make doc)").number)
     seen: list[str] = []
-    app = make_app(ScriptedConversation(), controls=project.controls, **changes)
+    app = make_app(ScriptedConversation(), project=project, **changes)
     assert snap_compare(app, run_before=_doing(seen, "/permissions", "down", "down", "down"), terminal_size=size)
     assert "kept for this folder, added, 2025-06-15" in " ".join(seen)
 
@@ -85,7 +85,7 @@ def test_permissions(snap_compare: Compare, tmp_path: Path, changes: dict[str, A
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
 def test_decisions(snap_compare: Compare, tmp_path: Path, changes: dict[str, Any], size: tuple[int, int]) -> None:
     seen: list[str] = []
-    app = make_app(ScriptedConversation(), controls=Project(tmp_path).controls, **changes)
+    app = make_app(ScriptedConversation(), project=Project(tmp_path), **changes)
     assert snap_compare(app, run_before=_doing(seen, "/permissions", "tab"), terminal_size=size)
     assert "15:06:40 read a.py" in " ".join(seen)
 
@@ -93,7 +93,7 @@ def test_decisions(snap_compare: Compare, tmp_path: Path, changes: dict[str, Any
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
 def test_tools(snap_compare: Compare, tmp_path: Path, changes: dict[str, Any], size: tuple[int, int]) -> None:
     seen: list[str] = []
-    app = make_app(ScriptedConversation(), controls=Project(tmp_path).controls, **changes)
+    app = make_app(ScriptedConversation(), project=Project(tmp_path), **changes)
     assert snap_compare(app, run_before=_doing(seen, "/tools", "down"), terminal_size=size)
     assert "tokens with each request" in " ".join(seen)
 
@@ -109,12 +109,11 @@ def test_memory(
     project = Project(tmp_path)
     (project.work / "AGENTS.md").write_text("See @docs.md and @../out.md\n")
     (project.work / "docs.md").write_text("More.\n")
-    controls = project.controls
     # The folder has another name on every run.
-    files = tuple(file for file in controls.memory.files() if file.whose == "project")
-    monkeypatch.setattr(controls.memory, "files", lambda: files, raising=False)
+    files = tuple(file for file in project.memory.files() if file.whose == "project")
+    monkeypatch.setattr(project.memory, "files", lambda: files, raising=False)
     seen: list[str] = []
-    app = make_app(ScriptedConversation(), controls=controls, **changes)
+    app = make_app(ScriptedConversation(), project=project, **changes)
     assert snap_compare(app, run_before=_doing(seen, "/memory"), terminal_size=size)
     assert "leads out of the project" in " ".join(seen)
 
@@ -122,7 +121,7 @@ def test_memory(
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
 def test_findings(snap_compare: Compare, tmp_path: Path, changes: dict[str, Any], size: tuple[int, int]) -> None:
     seen: list[str] = []
-    app = make_app(ScriptedConversation(), controls=Project(tmp_path).controls, **changes)
+    app = make_app(ScriptedConversation(), project=Project(tmp_path), **changes)
     assert snap_compare(app, run_before=_doing(seen, "/doctor"), terminal_size=size)
     assert "bubblewrap" in " ".join(seen)
 
@@ -132,12 +131,13 @@ def test_plan(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, i
     asks = call("exit_plan_mode", '{"plan": "# Cache the index"}')
     request = ApprovalRequested(PlanApproval(asks, "The model's plan. Go on with it?", PLAN))
     script: Script = [StepStarted(1), TextDelta(0, "I have a plan."), reply("", asks), request, UntilAnswered("c1")]
-    app = make_app(ScriptedConversation(script, mode="plan"), first_prompt="make it faster", **changes)
+    app = make_app(ScriptedConversation(script, mode="plan"), prompt="make it faster", **changes)
 
     async def until_asked(pilot: Pilot[int]) -> None:
         await at_work(app, pilot)
         while app.parts.approval.request is None:
             await pilot.pause()
+        app.parts.transcript.flush()
         await pilot.pause()
         app.parts.transcript.flush()
         await pilot.pause()

@@ -18,7 +18,6 @@ from qcode.tui.screens.permissions import PermissionsScreen
 from qcode.tui.widgets import HangingText
 from tests.tui.controlling import FINDINGS, Project
 from tests.tui.harness import Running, drive
-from tests.tui.scripted import ScriptedConversation
 
 ScreenT = TypeVar("ScreenT", bound=Screen[Any])
 
@@ -59,7 +58,7 @@ def labels(screen: PermissionsScreen) -> list[str]:
 
 
 def go(project: Project, test: Callable[[Running], Awaitable[None]], size: tuple[int, int] = (80, 24)) -> None:
-    drive(test, size=size, controls=project.controls)
+    drive(test, size=size, project=project)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 20)])
@@ -293,16 +292,6 @@ def test_each_is_typed_too(tmp_path: Path, typed: str, answer: str) -> None:
         await run.until(lambda: answer in " ".join(run.text.split()))
 
     go(Project(tmp_path), test)
-
-
-@pytest.mark.parametrize("command", ["permissions", "tools", "memory", "init", "doctor"])
-def test_without_anything_to_act_on_a_command_says_so(command: str) -> None:
-    async def test(run: Running) -> None:
-        await run.send(f"/{command}")
-        await run.pilot.pause()
-        assert "nothing to show in this run" in run.text
-
-    drive(test, ScriptedConversation())
 
 
 def test_the_menu_offers_what_can_follow(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_the_model_in_use_is_highlighted_and_enter_switches_to_another() -> None
         assert "Model: anthropic/claude-sonnet-4-5, from the next turn on." in run.text
         assert "claude-sonnet-4-5" in run.status
 
-    drive(test, offering=offering)
+    drive(test, models=offering)
 
 
 def test_rows_show_context_output_price_and_abilities() -> None:
@@ -58,7 +58,7 @@ def test_rows_show_context_output_price_and_abilities() -> None:
         assert line.split()[-6:] == ["200k", "64k", "3", "15", "think", "img"]
         assert "anthropic · ANTHROPIC_API_KEY is set" in shown
 
-    drive(test, offering=ScriptedOffering(*FULL), size=(80, 40))
+    drive(test, models=ScriptedOffering(*FULL), size=(80, 40))
 
 
 def test_at_forty_columns_the_context_stays_and_the_facts_are_said_below() -> None:
@@ -71,7 +71,7 @@ def test_at_forty_columns_the_context_stays_and_the_facts_are_said_below() -> No
         assert "$3 in, $15 out per million tokens" in shown
         assert "takes images" in shown
 
-    drive(test, offering=ScriptedOffering(*FULL), size=(40, 24))
+    drive(test, models=ScriptedOffering(*FULL), size=(40, 24))
 
 
 def test_hosts_no_table_knows_are_asked_and_their_models_join() -> None:
@@ -93,7 +93,7 @@ def test_hosts_no_table_knows_are_asked_and_their_models_join() -> None:
         await closed(run)
         assert run.conversation.model == "openrouter/qwen/[b]coder"
 
-    drive(test, offering=offering)
+    drive(test, models=offering)
 
 
 def test_a_name_no_list_has_can_be_typed() -> None:
@@ -103,7 +103,7 @@ def test_a_name_no_list_has_can_be_typed() -> None:
         await closed(run)
         assert run.conversation.model == "openrouter/foo/bar"
 
-    drive(test, offering=ScriptedOffering(*FULL))
+    drive(test, models=ScriptedOffering(*FULL))
 
 
 def test_a_name_of_no_provider_finds_nothing_and_enter_does_nothing() -> None:
@@ -114,7 +114,7 @@ def test_a_name_of_no_provider_finds_nothing_and_enter_does_nothing() -> None:
         assert "PROVIDER/MODEL" in painted(run)
         assert run.conversation.model == "demo/scripted"
 
-    drive(test, offering=ScriptedOffering(*FULL))
+    drive(test, models=ScriptedOffering(*FULL))
 
 
 def test_a_provider_without_a_key_leads_to_its_key() -> None:
@@ -127,7 +127,7 @@ def test_a_provider_without_a_key_leads_to_its_key() -> None:
         await run.until(lambda: isinstance(run.app.screen, ConnectScreen) or "no provider" in run.text)
         assert "There is no provider 'groq'" in run.text  # the scripted ones have none
 
-    drive(test, offering=ScriptedOffering(*FULL), connect=ScriptedConnecting())
+    drive(test, models=ScriptedOffering(*FULL), connect=ScriptedConnecting())
 
 
 def test_left_and_right_change_the_effort_and_enter_on_the_same_model_keeps_only_that() -> None:
@@ -150,7 +150,7 @@ def test_left_and_right_change_the_effort_and_enter_on_the_same_model_keeps_only
         await closed(run)
         assert conversation.effort == "medium"
 
-    drive(test, conversation, offering=offering)
+    drive(test, conversation, models=offering)
 
 
 @pytest.mark.parametrize(("key", "times", "effort"), [("left", 3, None), ("right", 12, "max")])
@@ -160,7 +160,7 @@ def test_the_effort_stops_at_both_ends(key: str, times: int, effort: str | None)
         await run.pilot.press(*[key] * times)
         assert picker.effort == effort
 
-    drive(test, offering=ScriptedOffering(*FULL))
+    drive(test, models=ScriptedOffering(*FULL))
 
 
 def test_an_effort_goes_along_to_models_that_think_and_to_no_other() -> None:
@@ -175,7 +175,7 @@ def test_an_effort_goes_along_to_models_that_think_and_to_no_other() -> None:
         assert seen == ["high", None, "high", "low"]
         assert "The effort (high) is not sent" in run.text
 
-    drive(test, conversation, offering=ScriptedOffering(*FULL, effort="high"))
+    drive(test, conversation, models=ScriptedOffering(*FULL, effort="high"))
 
 
 def test_the_effort_is_shown_only_where_the_model_thinks() -> None:
@@ -185,7 +185,7 @@ def test_the_effort_is_shown_only_where_the_model_thinks() -> None:
         assert "high" not in run.status
         assert "its host may refuse it" in " ".join(run.text.split())
 
-    drive(test, offering=ScriptedOffering(*FULL))
+    drive(test, models=ScriptedOffering(*FULL))
 
 
 def test_effort_alone_opens_a_list_and_a_wrong_one_names_the_nearest() -> None:
@@ -202,7 +202,7 @@ def test_effort_alone_opens_a_list_and_a_wrong_one_names_the_nearest() -> None:
         await run.send("/effort auto")
         assert offering.effort is None
 
-    drive(test, offering=offering)
+    drive(test, models=offering)
 
 
 def test_an_effort_chosen_with_a_model_that_does_not_think_is_kept_and_not_sent() -> None:
@@ -223,7 +223,7 @@ def test_an_effort_chosen_with_a_model_that_does_not_think_is_kept_and_not_sent(
         assert (run.conversation.effort, offering.effort) == (None, "low")
         assert "for models that are known to think" in " ".join(run.text.split())
 
-    drive(test, offering=offering)
+    drive(test, models=offering)
 
 
 def test_what_stands_against_the_choice_at_the_next_start_is_said() -> None:
@@ -231,7 +231,7 @@ def test_what_stands_against_the_choice_at_the_next_start_is_said() -> None:
         await run.send("/model demo/other")
         assert "The next start takes openai/x again" in run.text
 
-    drive(test, offering=ScriptedOffering(*FULL, hindrance="The next start takes openai/x again: a.toml:1 names it."))
+    drive(test, models=ScriptedOffering(*FULL, hindrance="The next start takes openai/x again: a.toml:1 names it."))
 
 
 def test_a_model_that_is_in_no_list_is_still_the_marked_one() -> None:
@@ -239,7 +239,7 @@ def test_a_model_that_is_in_no_list_is_still_the_marked_one() -> None:
         picker = await opened(run)
         assert [row.id for row in picker.rows if row.is_current] == ["openrouter/a/b"]
 
-    drive(test, ScriptedConversation(model="openrouter/a/b"), offering=ScriptedOffering(*FULL))
+    drive(test, ScriptedConversation(model="openrouter/a/b"), models=ScriptedOffering(*FULL))
 
 
 def test_what_is_not_known_is_not_said() -> None:

@@ -61,8 +61,8 @@ def test_what_was_used_last_comes_first_also_in_the_next_run(tmp_path: Path) -> 
         await run.until(lambda: "no reply to copy" in run.text)
         assert usage.recent == ("copy", "clear")
 
-    drive(use, usage=usage)
-    drive(look, usage=usage)
+    drive(use, choices=usage)
+    drive(look, choices=usage)
 
 
 def test_a_command_with_choices_asks_for_one() -> None:
@@ -95,7 +95,7 @@ def test_a_command_with_a_screen_of_its_own_opens_that() -> None:
         await run.pilot.press(*"/model", "enter")
         await run.until(lambda: isinstance(run.app.screen, ModelPicker))
 
-    drive(test, offering=ScriptedOffering(*FULL))
+    drive(test, models=ScriptedOffering(*FULL))
 
 
 def test_a_command_that_needs_a_word_is_put_into_the_prompt() -> None:
@@ -119,7 +119,7 @@ def test_commands_from_files_are_there_too() -> None:
         await run.until(lambda: bool(run.conversation.prompts))
         assert run.conversation.prompts == ["Fix it."]
 
-    drive(test, custom_commands=(command,))
+    drive(test, commands=(command,))
 
 
 @pytest.mark.parametrize("key", ["escape", "ctrl+c"])

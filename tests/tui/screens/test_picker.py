@@ -11,8 +11,8 @@ from textual.events import MouseScrollDown, MouseScrollUp
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from qcode.tui.app import QcodeApp
 from qcode.tui.screens.picker import Column, Picker, PickerList, Row, foot
-from tests.tui.harness import ROOT_CSS
 
 ROWS = tuple(Row(f"id{n}", f"name {n}", f"detail [b]{n}", n == 3) for n in range(40))
 
@@ -29,7 +29,7 @@ class Recording(Picker):
 
 
 class Stage(App[None]):
-    CSS_PATH = ROOT_CSS
+    CSS_PATH = QcodeApp.CSS_PATH
 
     def __init__(self, picker: Picker) -> None:
         super().__init__()

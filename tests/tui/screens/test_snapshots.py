@@ -73,14 +73,14 @@ class _Settings(SettingsService):
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
 def test_settings(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
-    app = make_app(ScriptedConversation(), configuring=_Settings(), **changes)
+    app = make_app(ScriptedConversation(), settings=_Settings(), **changes)
     seen: list[Any] = []
     assert snap_compare(app, run_before=opened("config", seen), terminal_size=size)
     assert [row.label for row in seen] == ["model", "bell", "allow"]
 
 
 def test_setting_typed_and_refused(snap_compare: Compare) -> None:
-    app = make_app(ScriptedConversation(), configuring=_Settings())
+    app = make_app(ScriptedConversation(), settings=_Settings())
     seen: list[Any] = []
     assert snap_compare(app, run_before=opened("config", seen, "enter", "y", "enter"), terminal_size=(60, 20))
     assert [row.id for row in seen] == ["model", "ui.bell", "permissions.allow"]
@@ -90,7 +90,7 @@ def test_setting_typed_and_refused(snap_compare: Compare) -> None:
 def test_model_picker(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
     conversation = ScriptedConversation(model="anthropic/claude-sonnet-4-5")
     conversation.thinking_models = (conversation.model,)
-    app = make_app(conversation, offering=ScriptedOffering(*FULL, effort="high"), **changes)
+    app = make_app(conversation, models=ScriptedOffering(*FULL, effort="high"), **changes)
     seen: list[Any] = []
     assert snap_compare(app, run_before=opened("model", seen), terminal_size=size)
     assert [row.id for row in seen if row.is_current] == [conversation.model]

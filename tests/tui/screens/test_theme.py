@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from qcode.agent.choices import Choices
 from qcode.tui.screens.palette import ThemePicker
 from tests.tui.harness import Running, drive
 
@@ -14,7 +17,9 @@ async def opened(run: Running) -> ThemePicker:
     return screen
 
 
-def test_a_theme_is_on_while_it_is_highlighted_and_enter_keeps_it() -> None:
+def test_a_theme_is_on_while_it_is_highlighted_and_enter_keeps_it(tmp_path: Path) -> None:
+    choices = Choices(tmp_path)
+
     async def test(run: Running) -> None:
         picker = await opened(run)
         names = [row.id for row in picker.rows]
@@ -23,13 +28,14 @@ def test_a_theme_is_on_while_it_is_highlighted_and_enter_keeps_it() -> None:
         await run.pilot.press("enter")
         await run.pilot.pause()
         assert run.app.theme == names[(names.index("dark") + 1)]
-        assert kept == [run.app.theme]
+        assert choices.theme == run.app.theme
 
-    kept: list[str] = []
-    drive(test, keep_theme=kept.append)
+    drive(test, choices=choices)
 
 
-def test_leaving_puts_the_old_theme_back_also_from_a_filter() -> None:
+def test_leaving_puts_the_old_theme_back_also_from_a_filter(tmp_path: Path) -> None:
+    choices = Choices(tmp_path)
+
     async def test(run: Running) -> None:
         await opened(run)
         await run.pilot.press(*"light")
@@ -40,10 +46,9 @@ def test_leaving_puts_the_old_theme_back_also_from_a_filter() -> None:
         assert run.app.theme == "dark"
         assert not isinstance(run.app.screen, ThemePicker)
         assert run.app.focused is run.app.parts.prompt
-        assert kept == []
+        assert choices.theme == ""
 
-    kept: list[str] = []
-    drive(test, keep_theme=kept.append)
+    drive(test, choices=choices)
 
 
 def test_a_filter_that_finds_nothing_shows_the_old_theme() -> None:

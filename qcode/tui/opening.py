@@ -1,0 +1,39 @@
+"""Opens the agent for the app and for the linear mode. It loads every room; the app runs it in a thread."""
+
+from __future__ import annotations
+
+from qcode.agent.agent import Agent
+from qcode.agent.context.attachments import attachments
+from qcode.agent.models.selection import Selection
+from qcode.agent.options import RunContext
+from qcode.config.schema import dotted
+from qcode.config.settings import Settings
+from qcode.protocol.errors import ExitCode, QcodeError
+from qcode.protocol.events import Notice
+from qcode.tui.commands.command import Command, typed_names
+from qcode.tui.commands.help import problems
+from qcode.tui.commands.table import COMMANDS, as_command
+
+
+def open_agent(context: RunContext, selection: Selection) -> Agent:
+    """Return the agent, with the files given by flags attached; raise `QcodeError`."""
+    _check_keys(context.settings)
+    attached = attachments(context.options.files, "", context.folder)
+    agent = Agent.begin(context, selection)
+    agent.conversation.attach(attached)
+    context.keys.be_brief()
+    return agent
+
+
+def read_commands(agent: Agent) -> tuple[tuple[Command, ...], tuple[Notice, ...]]:
+    """Return the commands of the table and those from files; and what is said at the start."""
+    custom = agent.custom_commands(typed_names(COMMANDS))
+    notices = (*agent.start_notices(), *(Notice("warning", problem) for problem in custom.problems))
+    return (*COMMANDS, *map(as_command, custom.commands)), notices
+
+
+def _check_keys(settings: Settings) -> None:
+    """Raise `QcodeError` for keys of a command that does not exist and the like: bad config, as for any other key."""
+    for command_id, problem in problems(settings.ui.keys, COMMANDS):
+        name = dotted(("ui", "keys", command_id))
+        raise QcodeError(f"{settings.origin(name)}: {name}: {problem}", ExitCode.BAD_CONFIG)

@@ -1,0 +1,227 @@
+"""An agent with stand-ins for its services, the app on it, and the context of a run that reads and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from qcode.agent.agent import Agent
+from qcode.agent.choices import Choices
+from qcode.agent.context.file_index import FileIndex, Found
+from qcode.agent.context.memory import Memory
+from qcode.agent.keys.keys import Keys
+from qcode.agent.models.selection import Selection
+from qcode.agent.options import Options, RunContext
+from qcode.agent.permissions import KeptRules, Origins, Permissions
+from qcode.agent.settings import SettingsService
+from qcode.agent.toolbox import Toolbox
+from qcode.agent.trust import TrustService
+from qcode.config.definitions import CustomCommand, CustomCommands
+from qcode.config.paths import ConfigPaths
+from qcode.config.settings import Permissions as PermissionSettings
+from qcode.config.settings import Settings, Ui
+from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.events import Notice
+from qcode.protocol.tools import ToolOutcome
+from qcode.providers.registry import PROVIDERS
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
+from qcode.text.clean import one_line
+from qcode.tui.app import AppOptions, QcodeApp
+from qcode.tui.welcome import Welcome
+from tests.safety.judging import NO_SANDBOX
+from tests.tui.connecting import ScriptedConnecting
+from tests.tui.offering import ScriptedOffering
+
+if TYPE_CHECKING:
+    from qcode.agent.context.clipboard import Clip
+    from qcode.agent.context.pictures import Picture
+    from qcode.agent.conversation import Conversation
+    from qcode.agent.offered_tools import OfferedTool
+    from tests.tui.controlling import Project
+
+NOWHERE = Path("/proc/nowhere")
+"""A folder that is not there and cannot be made."""
+
+WELCOME = Welcome(
+    ("demo/scripted (no key is set)", "Set ANTHROPIC_API_KEY to use a real model."),
+    "~/project",
+    "main",
+    ("AGENTS.md",),
+    "0.1.0",
+)
+
+
+def run_context(
+    *,
+    model: str | None = "demo/scripted",
+    mode: ApprovalMode = "default",
+    prompt: str = "",
+    theme: str = "dark",
+    keys: Mapping[str, str] | None = None,
+    has_title: bool = False,
+    has_bell: bool = False,
+    show_thinking: Literal["folded", "expanded", "hidden"] = "folded",
+    folder: Path = NOWHERE,
+    config_dir: Path = NOWHERE,
+) -> RunContext:
+    """Return the context of a run in a trusted folder; `model` None: none is set."""
+    ui = Ui(theme=theme, bell=has_bell, title=has_title, show_thinking=show_thinking, keys=keys or {})
+    return RunContext(
+        Options(prompt=prompt, keeps_session=False),
+        {},
+        ConfigPaths(config_dir, NOWHERE, NOWHERE),
+        Settings(model=model, ui=ui, permissions=PermissionSettings(mode=mode)),
+        Keys({}),
+        folder,
+        folder,
+        is_attended=True,
+        is_trusted=True,
+    )
+
+
+class NoFiles(FileIndex):
+    """Finds nothing, and looks nowhere."""
+
+    def __init__(self) -> None:
+        """List nothing."""
+
+    def find(self, query: str, recent: Any = (), limit: int = 50) -> Found:
+        return Found()
+
+    def refresh(self, changed: Callable[[], None]) -> None:
+        """Everything is known."""
+
+
+class StagedTrust(TrustService):
+    """Trust as a test says: `trust` is called by `/trust`, `is_trusted` whenever it is asked."""
+
+    def __init__(self, trust: Callable[[], str], is_trusted: Callable[[], bool]) -> None:
+        self._trust = trust
+        self._trusted = is_trusted
+
+    @property
+    def is_trusted(self) -> bool:
+        return self._trusted()
+
+    def accept(self) -> str:
+        return self._trust()
+
+
+class StagedToolbox(Toolbox):
+    """No tools; lines run as a test says."""
+
+    def __init__(
+        self,
+        servers: Any,
+        run_line: Callable[[str, Callable[[str], None]], Awaitable[ToolOutcome]] | None,
+        has_sandbox: Callable[[], bool],
+    ) -> None:
+        self.servers = servers
+        self._run_line = run_line
+        self._has_sandbox = has_sandbox
+
+    async def run_line(self, line: str, output: Callable[[str], None]) -> ToolOutcome:
+        assert self._run_line is not None, "the test gives no shell"
+        return await self._run_line(line, output)
+
+    def has_sandbox(self) -> bool:
+        return self._has_sandbox()
+
+
+@dataclass
+class Services:
+    """The services of a staged agent; each has a default that does nothing."""
+
+    models: ScriptedOffering | None = None
+    connect: ScriptedConnecting | None = None
+    settings: SettingsService | None = None
+    choices: Choices | None = None
+    files: FileIndex | None = None
+    servers: Any = None
+    project: Project | None = None
+    trust: Callable[[], str] = lambda: "Trusted."
+    is_trusted: Callable[[], bool] = lambda: True
+    has_sandbox: Callable[[], bool] | None = None
+    run_line: Callable[[str, Callable[[str], None]], Awaitable[ToolOutcome]] | None = None
+    read_picture: Callable[[str], Picture] | None = None
+    read_clipboard: Callable[[], Clip] | None = None
+    warm_up: Callable[[], None] = lambda: None
+    commands: tuple[CustomCommand, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+
+class StagedAgent(Agent):
+    """An agent on a scripted conversation, or a real one."""
+
+    def __init__(self, conversation: Conversation, context: RunContext, services: Services) -> None:
+        self.context = context
+        self.services = services
+        self.conversation = conversation
+        self.models = services.models or ScriptedOffering()
+        self.keys = services.connect or ScriptedConnecting()
+        self.settings = services.settings or SettingsService(context)
+        self.settings.choices = services.choices or Choices(NOWHERE)
+        self.files = services.files or NoFiles()
+        self.trust = StagedTrust(services.trust, services.is_trusted)
+        self.toolbox = StagedToolbox(services.servers, services.run_line, services.has_sandbox or (lambda: True))
+        policy = Policy("default", Rules.of(), True, NOWHERE, probes=NO_SANDBOX)
+        self.permissions = Permissions(
+            policy, Origins({}, "the default", KeptRules(NOWHERE, Path(__file__).parent)), lambda: 0.0
+        )
+        self.memory = Memory(NOWHERE, NOWHERE, NOWHERE, lambda: True)
+        if services.project is not None:
+            self.permissions, self.memory = services.project.permissions, services.project.memory
+
+    def start_notices(self) -> tuple[Notice, ...]:
+        return self.services.notices
+
+    def custom_commands(self, taken: Any = ()) -> CustomCommands:
+        return CustomCommands(self.services.commands)
+
+    def offered_tools(self) -> tuple[OfferedTool, ...]:
+        return self.services.project.tools() if self.services.project is not None else ()
+
+    def findings(self, *, is_in_app: bool = False) -> tuple[str, ...]:
+        assert self.services.project is not None
+        return tuple(self.services.project.examine())
+
+    def warm_up(self) -> None:
+        self.services.warm_up()
+
+    def read_picture(self, path: str) -> Picture:
+        read = self.services.read_picture or super().read_picture
+        return read(path)
+
+    def read_clipboard(self) -> Clip:
+        assert self.services.read_clipboard is not None, "the test gives no clipboard"
+        return self.services.read_clipboard()
+
+    def report_crash(self, failure: BaseException) -> str:
+        return f"{type(failure).__name__}: {one_line(str(failure))}"
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+
+def selection_of(name: str) -> Selection:
+    """Return the choice of a model of that name."""
+    provider, _, model = name.partition("/")
+    return Selection(replace(PROVIDERS["demo"], name=provider), model, "no key is set")
+
+
+class StagedApp(QcodeApp):
+    """The app on a staged agent. It says nothing of a sandbox, unless the test does."""
+
+    def __init__(self, agent: StagedAgent, welcome: Welcome = WELCOME, options: AppOptions | None = None) -> None:
+        super().__init__(agent.context, selection_of(agent.conversation.model), welcome, options)
+        self.staged = agent
+
+    def open_agent(self) -> Agent:
+        return self.staged
+
+    async def look_for_sandbox(self) -> None:
+        if self.staged.services.has_sandbox is not None:
+            await super().look_for_sandbox()
