@@ -77,7 +77,7 @@ class Agent:
             self._may_import,
         )
         self.prompts = self._prompts()
-        clients = Clients(context, self.prompts, self._secrets, self._debug_log())
+        self._clients = clients = Clients(context, self.prompts, self._secrets, self._debug_log())
         client = clients.connect(selection)
         clients.check_budget(client)
         self.provider = client.provider
@@ -135,9 +135,12 @@ class Agent:
             context.root, context.paths.state_dir, lambda: conversation.policy.is_trusted, conversation.trust_folder
         )
 
-    @property
+    @cached_property
     def sessions(self) -> Library:
-        return self.conversation.library
+        from qcode.agent.sessions.library import Library  # loads with the first look at other sessions
+
+        store = self._store if self.context.options.keeps_session else None
+        return Library(self.conversation, store, self.context.folder, self._clients)
 
     @property
     def servers(self) -> Servers | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from qcode.agent.approvals import PendingCalls
@@ -59,7 +59,6 @@ from qcode.tools.subagent import NAME as AGENT
 from qcode.tools.subagent import Agent as AgentTool
 
 if TYPE_CHECKING:
-    from qcode.agent.sessions.library import Library
     from qcode.agent.subagents import Agents
     from qcode.agent.telemetry import Watching
 
@@ -119,13 +118,6 @@ class Conversation:
         self._turns = 0
         ever = (stored.paid for _, stored in sorted(session.line.stored.items()))
         self._usage = earlier_usage(ever, self.model, self._client.price)
-
-    @cached_property
-    def library(self) -> Library:
-        from qcode.agent.sessions.library import Library  # loads with the first look at other sessions
-
-        kept = self._store if self._context.options.keeps_session else None
-        return Library(self, kept, self._context.folder, self._clients, lambda used: self._usage.append(used))
 
     @property
     def session_id(self) -> str:
@@ -279,16 +271,13 @@ class Conversation:
         return self._checkpoints
 
     @property
-    def reports(self) -> Conversation:
-        return self
-
-    @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """Every tool the model is offered now: in plan mode also the one that ends it, where somebody can answer."""
         tools = self._client.tools(self._toolbox, self.policy)
         return (*tools, ExitPlanMode.spec) if self.mode == "plan" and self._context.is_attended else tools
 
     def context(self) -> ContextReport:
+        """Return what the next prompt consists of."""
         client = self._client
         return context_report(
             client.known(),
@@ -301,7 +290,12 @@ class Conversation:
         )
 
     def usage(self) -> tuple[TurnUsage, ...]:
+        """Return what each turn of the session used, the first one first; turns of an earlier run as far as known."""
         return tuple(self._usage)
+
+    def count(self, used: TurnUsage) -> None:
+        """Add what was used beside the turns, such as for a title."""
+        self._usage.append(used)
 
     @property
     def session(self) -> Session:

@@ -190,7 +190,7 @@ def _themes(rest: Sequence[str]) -> int:
 
 
 def _export(store: SessionStore, wanted: str, asked: ExportForm | None, path: Path | None) -> int:
-    """Export a session that may be open elsewhere; the form is the one asked for, else that of the file's ending."""
+    """Export a session that may be open elsewhere; the form is `asked`, otherwise that of the file's ending."""
     ending = path.suffix[1:].lower() if path is not None else ""
     by_ending: ExportForm = next((one for one in EXPORT_FORMS if one == ending), EXPORT_FORMS[0])
     loaded = store.load(wanted)

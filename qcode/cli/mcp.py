@@ -1,4 +1,4 @@
-"""`qcode mcp list|show|approve`: the tool servers of this folder and what waits for the person. Starts none of them."""
+"""`qcode mcp list|show|approve`: the tool servers of this folder and what waits for approval. Starts none of them."""
 
 from __future__ import annotations
 

@@ -88,12 +88,6 @@ class Contents:
     git_steering: tuple[str, ...] = ()
     """Those of them that belong to git."""
     git_configs: tuple[str, ...] = ()
-    outward_links: tuple[str, ...] = ()
-    """Links that lead out of the roots, or to a secret."""
-    odd_names: tuple[str, ...] = ()
-    """Names with quotes, backslashes, line breaks or other control characters."""
-    dashed: tuple[str, ...] = ()
-    """Folders that hold a name that begins with `-`."""
     other_names: tuple[str, ...] = ()
     """Further names in the workspace of the same file as one in `steering`."""
     is_complete: bool = True

@@ -216,7 +216,7 @@ class Host:
         self._widgets.todos.become(todos_in(self.agent.conversation.messages))
         self._session_name.refresh()
         transcript.scroll_end(animate=False)
-        context = self.agent.conversation.reports.context()
+        context = self.agent.conversation.context()
         self._widgets.status.change(context_tokens=context.used, context_window=context.window)
 
     def put_in_prompt(self, text: str) -> None:

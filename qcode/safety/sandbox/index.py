@@ -30,7 +30,6 @@ ticks every 1 to 10 ms."""
 _CLOCK_EVERY = 64
 
 _ENVIRONMENT_FILE = re.compile(r"\.env([._~-].*)?|\.envrc(\..*)?")
-_ODD = re.compile(r"[\x00-\x1f\x7f\"'\\]")
 _GIT_CONFIGS = frozenset({"config", "config.worktree"})
 _GIT_STEERING = _GIT_CONFIGS | {"hooks", "info", "commondir", "gitdir"}
 _NOT_WALKED_IN_GIT = frozenset({"objects", "refs", "logs", "lfs"})
@@ -38,7 +37,7 @@ _NOT_WALKED_IN_GIT = frozenset({"objects", "refs", "logs", "lfs"})
 _MAX_CONFIG = 64 * 1024
 _CREDENTIALS = re.compile(rb"://[^/\s]*@|extraheader|token|password|secret|oauth", re.IGNORECASE)
 
-_SECRET, _STEERING, _ODD_NAME, _DASHED, _DEPENDENCY, _GIT, _PAIRED = 1, 2, 4, 8, 16, 32, 64
+_SECRET, _STEERING, _DEPENDENCY, _GIT, _PAIRED = 1, 2, 4, 8, 16
 
 
 _UNKNOWN, _GONE = -1, -2
@@ -56,9 +55,7 @@ class _Folder:
     secrets: list[str] = field(default_factory=list)
     steering: list[str] = field(default_factory=list)
     git_steering: list[str] = field(default_factory=list)
-    links: list[str] = field(default_factory=list)
-    odd_names: list[str] = field(default_factory=list)
-    is_dashed: bool = False
+    secret_links: list[str] = field(default_factory=list)
 
 
 class WorkspaceIndex:
@@ -100,23 +97,14 @@ class WorkspaceIndex:
         self._watched = _identities(chain(steering, secrets))
         aliases = walk.other_names(self._watched)
         secrets += [name for path in secrets for name in aliases.get(self._inode(path), ())]
-        links = [path for folder in folders for path in folder.links]
-        targets = {path: os.path.realpath(path) for path in links}
         # A link that is called like a secret makes one of what it leads to.
-        named = [targets[path] for path in links if walk.kind_of(_name(path)) & _SECRET]
+        named = [os.path.realpath(path) for folder in folders for path in folder.secret_links]
         secrets += [path for path in named if self._is_inside(path) and os.path.isfile(path)]  # noqa: PTH113  # text
-        known = set(secrets)
-        outward = [
-            path for path, target in targets.items() if not self._is_inside(target) or target in known or path in known
-        ]
         return Contents(
             _sorted(secrets),
             _sorted(steering),
             _sorted(git_steering),
             _sorted(configs),
-            _sorted(outward),
-            _sorted(path for folder in folders for path in folder.odd_names),
-            _sorted(path for path, folder in self._folders.items() if folder.is_dashed),
             _sorted(name for path in steering for name in aliases.get(self._inode(path), ()) if name != path),
             walk.is_complete,
         )
@@ -207,10 +195,8 @@ class _Walk:
         return self._steps % _CLOCK_EVERY == 0 and self._clock() > self._deadline
 
     def _scan(self, path: str, folder: _Folder) -> None:
-        for found in (folder.children, folder.secrets, folder.steering, folder.git_steering, folder.links):
+        for found in (folder.children, folder.secrets, folder.steering, folder.git_steering, folder.secret_links):
             found.clear()
-        folder.odd_names.clear()
-        folder.is_dashed = False
         begun = time.time_ns()
         try:
             info = os.lstat(path)
@@ -232,16 +218,12 @@ class _Walk:
             is_secret = False
         else:
             is_secret = bool(kind & _SECRET)
-        if entry.is_symlink():
-            folder.links.append(entry.path)
         if not kind and not folder.in_git:
             return
         if is_secret:
             folder.secrets.append(entry.path)
-        if kind & _ODD_NAME:
-            folder.odd_names.append(entry.path)
-        if kind & _DASHED:
-            folder.is_dashed = True
+            if entry.is_symlink():
+                folder.secret_links.append(entry.path)
         if not folder.in_dependency:
             self._note_steering(entry, folder, parent, kind)
 
@@ -270,19 +252,11 @@ def _kind(name: str) -> int:
         kind |= _STEERING
     if protected_paths.fold(name) in ("workflows", "actions"):
         kind |= _PAIRED
-    if _ODD.search(name) or not _is_text(name):
-        kind |= _ODD_NAME
-    if name.startswith("-"):
-        kind |= _DASHED
     if protected_paths.is_dependency_folder(name):
         kind |= _DEPENDENCY
     if protected_paths.fold(name) == ".git" or protected_paths.is_git_look_alike(name):
         kind |= _GIT
     return kind
-
-
-def _is_text(name: str) -> bool:
-    return not any("\ud800" <= char <= "\udfff" for char in name)
 
 
 def _is_environment_file(name: str) -> bool:

@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, TypeAlias
 
 from qcode.values import dataclass
 
 MARK = "\ue000"
 """Placeholder in the text of a word for an expansion; no accepted command contains this character itself."""
+
+UNSPLIT = re.compile(r"[\w@%+=:,./^-]+", re.ASCII)
+"""Text that stays one word outside quotes, as it is: no blank, wildcard, brace, quote or home folder."""
 
 SAFE_VARIABLES = frozenset(
     {

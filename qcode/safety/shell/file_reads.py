@@ -12,16 +12,13 @@ from typing import TypeAlias
 
 from qcode.safety.paths import PathJudge, anchored
 from qcode.safety.probes import Contents
-from qcode.safety.shell.ast import Word
+from qcode.safety.shell.ast import UNSPLIT, Word
 from qcode.safety.verdict import SHELL_PATH, Verdict
 from qcode.values import dataclass
-
-"""The rule of a verdict that a file decided, whatever the program."""
 
 MAX_MATCHES = 300
 MAX_WALKED = 20_000
 _WILD = re.compile(r"[*?]")
-_PLAIN_NAME = re.compile(r"[\w@%+=:,./^-]+", re.ASCII)
 
 Reader: TypeAlias = Callable[[str], Verdict]
 """Returns the verdict for reading a path."""
@@ -63,7 +60,7 @@ class Reads:
             return []
         path = f"./{word.text}" if word.text.startswith("~") and not word.is_home else word.text
         paths = self._matches(path, may_lead=may_lead) if word.has_glob else [path]
-        if word.is_split and not all(_PLAIN_NAME.fullmatch(one) for one in paths):
+        if word.is_split and not all(UNSPLIT.fullmatch(one) for one in paths):
             raise Complaint("a name without quotes that could become other arguments")
         for one in paths:
             self.check(one)

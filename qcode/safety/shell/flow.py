@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 from qcode.safety.shell.ast import (
     MARK,
     SAFE_VARIABLES,
+    UNSPLIT,
     Command,
     Hole,
     Listing,
@@ -31,8 +32,6 @@ MAX_FOLDERS = 8
 MAX_PARTS = 300
 _ANY_TEXT = Word(MARK, unknown="text")
 _NUMBER = Word(MARK, unknown="number")
-_UNSPLIT = re.compile(r"[\w@%+=:,./^-]+", re.ASCII)
-"""Text that stays one word outside quotes: it holds no blank and no wildcard."""
 _WILD = re.compile(r"[*?\[\\]")
 
 Form: TypeAlias = Literal["loop", "substitution", "variable", "wildcard"]
@@ -93,7 +92,7 @@ def filled(word: Word, values: Sequence[Word]) -> Word:
     has_glob = any(value.has_glob for value in values)
     # "[$f]" with a wildcard in f: what is literal in quotes would become part of the pattern.
     is_clear = word.has_glob or not (has_glob and _WILD.search(word.text))
-    is_unsplit = not word.is_split or all(value.has_glob or _UNSPLIT.fullmatch(value.text) for value in values)
+    is_unsplit = not word.is_split or all(value.has_glob or UNSPLIT.fullmatch(value.text) for value in values)
     if not is_clear or not is_unsplit:
         return Word(text, unknown="words" if word.is_split else "text")
     is_glob = has_glob or word.has_glob

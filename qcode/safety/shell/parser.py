@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from qcode.safety.shell.ast import (
     MARK,
+    UNSPLIT,
     Command,
     Hole,
     Listing,
@@ -378,7 +379,6 @@ class _Reader(_Nodes):
         return Hole(script=script)
 
 
-_PLAIN = re.compile(r"[\w@%+=:,./^-]+", re.ASCII)
 _BARE = frozenset(string.ascii_letters + string.digits + "_@%+=:,./^-")
 _ESCAPABLE = frozenset(" ()[]{}*?;&|<>#!$'\"`~\\")
 _PLAIN_BRACES = re.compile(r"[@^]\{[A-Za-z0-9-]*\}|\{\}")
@@ -392,7 +392,7 @@ MAX_EXPANDED = 100
 
 def read_words(text: str, holes: tuple[Hole, ...] = ()) -> tuple[Word, ...]:
     """Return the words that `text`, one word with a mark for each hole, becomes: more than one only through a brace."""
-    if _PLAIN.fullmatch(text):
+    if UNSPLIT.fullmatch(text):
         return (Word(text),)
     braced = None if holes else _BRACED.fullmatch(text)
     return tuple(read_word(one) for one in _expanded(braced)) if braced else (read_word(text, holes),)

@@ -105,7 +105,6 @@ class Program:
     choices: frozenset[str] = frozenset()
     consults: tuple[str, ...] = ()
     reads: str = ""
-    shows_content: bool | frozenset[str] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,7 +407,6 @@ def _program(name: str, row: Mapping[str, Any]) -> Program:
     for arity in arities:
         for names, roles in row.get(arity, {}).items():
             options |= dict.fromkeys(names.split(), Option(arity, *roles.split()))
-    shows = row.get("shows_content", False)
     return Program(
         name,
         options,
@@ -426,7 +424,6 @@ def _program(name: str, row: Mapping[str, Any]) -> Program:
         choices=frozenset(row.get("choices", "").split()),
         consults=tuple(row.get("consults", "").split()),
         reads=row.get("reads", ""),
-        shows_content=frozenset(shows.split()) if isinstance(shows, str) else shows,
     )
 
 

@@ -56,7 +56,6 @@ def test_other_names_of_a_secret_and_targets_of_its_links_are_secrets(root: Path
     (root / "a/.env").symlink_to("../plain.txt")
     contents = look(root)
     assert below(root, contents.secrets) == [".env", "a/.env", "copy", "plain.txt"]
-    assert below(root, contents.outward_links) == ["a/.env"]
 
 
 def test_a_git_configuration_is_a_secret_while_it_holds_credentials(root: Path) -> None:
@@ -115,20 +114,6 @@ def test_other_names_of_what_steers_are_found_in_dependency_folders_too(root: Pa
     assert below(root, found.look().other_names) == ["node_modules/x/z"]
     os.link(root / "AGENTS.md", root / "w")
     assert below(root, found.look().other_names) == ["node_modules/x/z", "w"]
-
-
-def test_links_that_lead_out_or_to_a_secret_are_found(root: Path) -> None:
-    made(root, ".env", "a/file")
-    for name, target in {"out": "/etc/hostname", "up": "..", "in": "a/file", "env": ".env", "none": "nothing"}.items():
-        (root / name).symlink_to(target)
-    assert below(root, look(root).outward_links) == ["env", "out", "up"]
-
-
-def test_odd_names_and_folders_with_dashed_names_are_found(root: Path) -> None:
-    made(root, "a/-rf", "b/it's", 'c/say "x"', "d/back\\slash", "e/new\nline", "f/bell\a", "g/plain-name", "h/--x/y")
-    contents = look(root)
-    assert below(root, contents.dashed) == ["a", "h"]
-    assert [name[:1] for name in below(root, contents.odd_names)] == ["b", "c", "d", "e", "f"]
 
 
 def test_every_change_is_seen_by_the_next_look(root: Path) -> None:

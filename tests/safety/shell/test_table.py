@@ -382,13 +382,11 @@ def test_row_of_the_data_file_becomes_a_program() -> None:
         operands=["text", "read..."],
         default="list:.",
         when=[{"options": "-a + -b", "operands": []}],
-        shows_content="-p --patch",
     )
     assert found.refused == {"-o": "writes", "--out": "writes"}
     assert found.core_options == {"-a"}
     assert found.operands == Operands(("text", "read"), 1, 0, None, (Word("."), "list"))
     assert found.when == (When((frozenset({"-a"}), frozenset({"-b"})), Operands()),)
-    assert found.shows_content == frozenset({"-p", "--patch"})
 
 
 def test_table_loads_in_milliseconds() -> None:
