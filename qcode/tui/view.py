@@ -23,6 +23,7 @@ from qcode.protocol.approvals import ApprovalMode, TurnOptions
 from qcode.protocol.events import Level
 from qcode.protocol.messages import Image
 from qcode.protocol.model import Effort
+from qcode.text.match import nearest
 from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
 from qcode.tui.commands.command import (
@@ -34,7 +35,6 @@ from qcode.tui.commands.command import (
     choices_for,
     find,
     key_names,
-    nearest,
     split_command,
     unknown_command,
 )

@@ -6,7 +6,6 @@ rows of the menu above the prompt; it is pure, apart from the choices that a com
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
@@ -17,6 +16,7 @@ from qcode.agent.settings import Setting
 from qcode.protocol.approvals import ApprovalMode, TurnOptions
 from qcode.protocol.events import Level
 from qcode.protocol.model import Effort
+from qcode.text.match import nearest
 from qcode.tools.dialog import TodoItem
 from qcode.tui.prompt.menu import Choice
 from qcode.values import dataclass
@@ -226,11 +226,6 @@ def unknown_command(name: str, commands: Sequence[Command]) -> str:
     """Return what to say about a name that is no command."""
     close = nearest(name, typed_names(commands))
     return f"There is no command /{name}." + (f" Did you mean /{close}?" if close else " /help lists them.")
-
-
-def nearest(name: str, names: Sequence[str]) -> str:
-    """Return the one of `names` most like `name`, empty if none is close."""
-    return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.5)), "")
 
 
 def split_command(text: str) -> tuple[str, str] | None:

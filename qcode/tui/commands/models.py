@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from qcode.protocol.events import Level
 from qcode.protocol.model import EFFORTS, Effort
-from qcode.tui.commands.command import Command, CommandHost, nearest
+from qcode.text.match import nearest
+from qcode.tui.commands.command import Command, CommandHost
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qcode.agent.settings import outcome_text
-from qcode.tui.commands.command import Command, CommandHost, nearest, table_text
+from qcode.text.match import nearest
+from qcode.tui.commands.command import Command, CommandHost, table_text
 
 
 def _theme(host: CommandHost, name: str) -> None:
