@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -46,8 +45,10 @@ class _Parser(argparse.ArgumentParser):
             return f'more than one prompt was given ("{unknown}"): put the prompt in quotes'
         if not unknown.startswith("--") and len(unknown) > 2:
             return f'there is no flag {unknown}; a prompt that begins with "-" goes behind --, as the last argument'
-        nearest = difflib.get_close_matches(unknown, [name for flag in FLAGS for name in flag.names], n=1, cutoff=0.5)
-        hint = f"; did you mean {nearest[0]}?" if nearest else ""
+        from qcode.text.match import nearest
+
+        close = nearest(unknown, [name for flag in FLAGS for name in flag.names])
+        hint = f"; did you mean {close}?" if close else ""
         return f"there is no flag {unknown}{hint}"
 
 

@@ -21,6 +21,7 @@ from qcode.protocol.errors import CredentialError, ExitCode, KeyringError, Qcode
 from qcode.providers import registry
 from qcode.providers.registry import ProviderSpec
 from qcode.safety.secret import Secret
+from qcode.text.match import nearest
 from qcode.values import dataclass
 
 USAGE = (
@@ -86,8 +87,8 @@ def _spec(desk: Desk, name: str | None, command: str) -> ProviderSpec:
         return specs[name]
     # An unknown name may be a key in the wrong place.
     shown = f' "{name}"' if len(name) <= _MAX_NAME and name.replace("-", "").replace("_", "").isalnum() else ""
-    nearest = registry.nearest(name, specs) if shown else None
-    hint = f"; did you mean {nearest}?" if nearest else f"; known are {', '.join(sorted(specs))}"
+    close = nearest(name, specs) if shown else ""
+    hint = f"; did you mean {close}?" if close else f"; known are {', '.join(sorted(specs))}"
     raise UsageError(f"there is no provider{shown}{hint}")
 
 

@@ -17,6 +17,7 @@ from datetime import date
 from pathlib import Path
 
 from qcode.agent.context.project import GitState, read_head
+from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+")
@@ -88,9 +89,7 @@ def _git(state: GitState) -> str:
         return where
     if state.changed == 0:
         return f"{where}, no uncommitted changes"
-    return (
-        f"{where}, {state.changed} uncommitted {'change' if state.changed == 1 else 'changes'} when the session began"
-    )
+    return f"{where}, {count_text(state.changed, 'uncommitted change')} when the session began"
 
 
 def _one_line(value: object) -> str:
