@@ -317,7 +317,7 @@ class Agent:
         if wanted == LATEST:
             wanted = self._store.latest()
             if wanted is None:
-                notices = ("this folder has no session to go on with; a new one begins",)
+                notices = ("no session to resume in this folder; starting a new one",)
         if wanted is None:
             return self._store.create(model, folder, is_kept=options.keeps_session), (), notices
         if not options.keeps_session:
@@ -338,7 +338,7 @@ class Agent:
         try:
             return DebugLog(path, self._redact)
         except OSError as error:
-            raise InputError(f"--debug-log {path} cannot be written: {error.strerror}") from None
+            raise InputError(f"cannot write --debug-log {path}: {error.strerror}") from None
 
     def _confined(self, policy: Policy, scratch: Scratch) -> tuple[Policy, SessionSandbox]:
         """Return the policy with the sandbox of this machine; raise `QcodeError` if one is required and none works."""
@@ -348,7 +348,7 @@ class Agent:
         sandbox = SessionSandbox(settings.tools.sandbox, scope)
         if settings.tools.sandbox == "required" and sandbox.sandbox is None:
             where = settings.origin("tools.sandbox")
-            text = f'{where}: tools.sandbox is "required", and no sandbox works here (qcode doctor says what was tried)'
+            text = f'{where}: tools.sandbox is "required", but no sandbox works here; run qcode doctor for details'
             raise QcodeError(text, ExitCode.BAD_CONFIG)
         probes = replace(policy.probes, sandbox=lambda: sandbox.support, contents=lambda: sandbox.index.look())
         return replace(policy, read_only=(scratch.path,), probes=probes), sandbox

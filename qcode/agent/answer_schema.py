@@ -83,13 +83,13 @@ class AnswerSchema:
         if fenced is not None and text.endswith(fenced[1], fenced.end()):
             text = text[fenced.end() :].removesuffix(fenced[1]).strip()
         if not text:
-            return ["there is no text in it"]
+            return ["it contains no text"]
         try:
             value = _strictly(text)
             with _room():
                 errors = list(islice(self._validator.iter_errors(value), _ERRORS))
         except ValueError as error:
-            return [f"it is not one JSON value and nothing else: {error}"]
+            return [f"it is not a single JSON value: {error}"]
         return [_described(error) for error in errors] or StructuredAnswer(text, value)
 
 
@@ -105,7 +105,7 @@ def _strictly(text: str) -> Json:
 
 
 def _refused(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _finite(digits: str) -> float:
@@ -126,13 +126,13 @@ def _validator(schema: Json) -> Validator:
     if declared is not None:
         dialect = validator_for({"$schema": declared}, default=_NONE) if isinstance(declared, str) else _NONE
         if dialect is _NONE:
-            raise SchemaError(f"has a $schema that is not known: {declared!r}; leave it out for Draft 2020-12")
+            raise SchemaError(f"has an unsupported $schema: {declared!r}; leave it out for Draft 2020-12")
     try:
         with _room():
             dialect.check_schema(schema)
             fault = fault_of(schema, specification_with(dialect.META_SCHEMA["$schema"]), dialect.check_schema)
     except InvalidSchema as error:
-        raise SchemaError(f"is no valid JSON Schema: {_line(error)}") from None
+        raise SchemaError(f"is not a valid JSON Schema: {_line(error)}") from None
     if fault:
         raise SchemaError(fault)
     # The default registry would fetch unknown references.
@@ -223,7 +223,9 @@ def fault_of(schema: Json, specification: Specification[Any], check: Callable[[A
             try:
                 found = resolver.lookup(ref)
             except (Unresolvable, ValueError):
-                return f'has a $ref to "{ref}", which is not in it; nothing outside the schema is looked up'
+                return (
+                    f'has a $ref to "{ref}", which the schema does not contain; external references are not supported'
+                )
             check(found.contents)
             same_value.add(id(found.contents))
             todo.append((specification.create_resource(found.contents), found.resolver))
@@ -231,7 +233,7 @@ def fault_of(schema: Json, specification: Specification[Any], check: Callable[[A
     try:
         TopologicalSorter(in_place).prepare()
     except CycleError:
-        return "refers to itself without end"
+        return "has a $ref that refers to itself"
     return ""
 
 
@@ -263,4 +265,4 @@ def _schema_text(path: Path, name: str) -> str:
     try:
         return decoded(path.expanduser().read_bytes(), name)
     except (OSError, ValueError, RuntimeError) as error:
-        raise InputError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise InputError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None

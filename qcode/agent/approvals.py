@@ -257,7 +257,7 @@ def approval_of(
     if repeats:
         name = visible(call.name)
         again = f"Run it again {preview.how}".rstrip()
-        asked = f"The same {name} call has brought the same result {repeats} times in a row. {again}?"
+        asked = f"The same {name} call has returned the same result {repeats} times in a row. {again}?"
         return RepeatedCall(call, asked, shown or visible_lines(preview.refusal))
     if preview.is_plan:
         return PlanApproval(call, preview.question, shown)

@@ -25,9 +25,9 @@ from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
 _PROGRAMS = {
-    "git": "the branch and the state of the repository; without it neither is known",
-    "rg": "ripgrep: searches are faster with it",
-    "bash": "the shell tool; without it no command runs",
+    "git": "needed for the branch and state of the repository",
+    "rg": "ripgrep: makes searches faster",
+    "bash": "needed to run commands",
 }
 
 
@@ -61,7 +61,7 @@ def _terminal(context: RunContext, is_in_app: bool) -> Iterator[str]:
     output = sys.__stdout__ if is_in_app else sys.stdout
     is_terminal = is_in_app or (output is not None and output.isatty())
     if not is_terminal:
-        yield "standard output is no terminal: qcode runs in pipe mode here"
+        yield "standard output is not a terminal: qcode runs in pipe mode here"
     encoding = (output.encoding if output is not None else "") or "unknown"
     yield from terminal_lines(Terminal(context.env, encoding, _size(is_terminal), context.settings.ui.mouse))
 
@@ -86,7 +86,7 @@ def _folder(context: RunContext) -> Iterator[str]:
         yield "trusted"
         yield from (f"pinned: {name}" for name in standing.pieces)
     else:
-        yield f"restricted: {why or 'not trusted; /trust in the app, or --trust, trusts it'}"
+        yield f"restricted: {why or 'not trusted; to trust it, type /trust in the app or use --trust'}"
     yield f"permission mode: {context.settings.permissions.mode}"
 
 
@@ -94,9 +94,9 @@ def _configuration(context: RunContext) -> Iterator[str]:
     files = {"yours": context.paths.config_file, "the project's": context.root / ".qcode" / "config.toml"}
     for whose, path in files.items():
         if not path.is_file():
-            yield f"{whose}: {path}, not there"
+            yield f"{whose}: {path}, does not exist"
         elif whose != "yours" and not context.is_trusted:
-            yield f"{whose}: {path}, not read, the folder is not trusted"
+            yield f"{whose}: {path}, ignored because the folder is not trusted"
         else:
             yield f"{whose}: {path}"
     yield f"state: {context.paths.state_dir}{'' if _is_private(context.paths.state_dir) else ', READABLE BY OTHERS'}"
@@ -111,8 +111,8 @@ def _is_private(folder: Path) -> bool:
 
 
 _WITHOUT_SANDBOX = (
-    "only the core of the table (cat, grep, ls and the like) runs without asking; git, "
-    "searches through folders and auto mode ask"
+    "only basic read-only commands (cat, grep, ls and similar) run without asking; git, recursive searches and "
+    "auto mode ask"
 )
 
 
@@ -123,7 +123,7 @@ def _sandbox(context: RunContext) -> Iterator[str]:
         return
     found = find_sandbox()
     if found is None:
-        yield f"none works here (tried bubblewrap, then Landlock): {_WITHOUT_SANDBOX}"
+        yield f"none available (tried bubblewrap, then Landlock): {_WITHOUT_SANDBOX}"
         return
     yield found.description
 
@@ -170,10 +170,10 @@ def terminal_lines(terminal: Terminal) -> Iterator[str]:
     yield f"TERM={term or 'not set'}, COLORTERM={env.get('COLORTERM') or 'not set'}" + (f", {name}" if name else "")
     if terminal.size is not None:
         columns, rows = terminal.size
-        small = ": small, some of what is shown is shortened" if columns < 80 or rows < 24 else ""
+        small = ": small, so some text is shortened" if columns < 80 or rows < 24 else ""
         yield f"size: {columns} x {rows}{small}"
     yield f"colours: {_colours(env)}"
-    yield f"mouse: {'on (hold Shift to select with the terminal itself)' if terminal.is_mouse_on else 'off (ui.mouse)'}"
+    yield f"mouse: {'on (hold Shift to select text with the terminal)' if terminal.is_mouse_on else 'off (ui.mouse)'}"
     yield from _plain_terminal(term) if term in ("dumb", "linux", "vt100") else _abilities(env, name)
     yield from _layers(env)
     yield from _text(env, terminal.encoding)
@@ -202,26 +202,35 @@ def _colours(env: Mapping[str, str]) -> str:
     if env.get("COLORTERM", "").lower() in ("truecolor", "24bit") or "direct" in env.get("TERM", ""):
         return "16 million"
     if "256" in env.get("TERM", ""):
-        return f"{_MAX_PLAIN_COLORS}; COLORTERM=truecolor says that there are more"
-    return "16, as far as TERM says; the theme terminal uses just those"
+        return f"{_MAX_PLAIN_COLORS}; if the terminal supports more, set COLORTERM=truecolor"
+    return '16 according to TERM; the theme "terminal" uses only those'
 
 
 def _plain_terminal(term: str) -> Iterator[str]:
-    yield f"a terminal of kind {term}: no links, no clipboard, few keys; ui.linear shows plain lines instead of screens"
+    yield f"limited terminal ({term}): no links, no clipboard, few keys; set ui.linear to print plain lines instead"
 
 
 def _abilities(env: Mapping[str, str], name: str) -> Iterator[str]:
     through = name in ("tmux", "screen")
-    yield "bracketed paste: asked for; a pasted text never sends itself"
+    yield "bracketed paste: requested; pasted text is never sent by itself"
     if name in _ENHANCED_KEYS:
-        yield "keys: Kitty's protocol; Shift+Enter makes a new line"
+        yield "keys: Kitty keyboard protocol; Shift+Enter inserts a new line"
     else:
-        why = f"as {name} passes it on" if through else "is not known of this terminal"
-        yield f"keys: Kitty's protocol {why}; Alt+Enter, Ctrl+J or \\ at the end of a line make a new line anywhere"
-    known = "yes" if name in _CLIPBOARD else "through tmux, see below" if through else "not known; else a file"
+        why = f"if {name} passes it on" if through else "unknown for this terminal"
+        yield (
+            f"keys: Kitty keyboard protocol {why}; Alt+Enter, Ctrl+J or \\ at the end of a line always insert a "
+            "new line"
+        )
+    known = (
+        "yes"
+        if name in _CLIPBOARD
+        else "through tmux, see below"
+        if through
+        else ("unknown; otherwise copies go to a file")
+    )
     yield f"clipboard (OSC 52): {known}"
-    yield f"links (OSC 8): {'yes' if name in _LINKS else 'not known; the address is shown in any case'}"
-    yield f"notifications (OSC 9): {'yes' if name in _NOTICES else 'not known; ui.bell rings in any case'}"
+    yield f"links (OSC 8): {'yes' if name in _LINKS else 'unknown; the address is always shown'}"
+    yield f"notifications (OSC 9): {'yes' if name in _NOTICES else 'unknown; ui.bell works everywhere'}"
 
 
 def _layers(env: Mapping[str, str]) -> Iterator[str]:
@@ -231,7 +240,7 @@ def _layers(env: Mapping[str, str]) -> Iterator[str]:
             "`set -g extended-keys on` for Shift+Enter, `set -as terminal-features ',*:RGB'` for all colours"
         )
     elif env.get("STY"):
-        yield "inside screen: copying ends in a file, and there are 256 colours"
+        yield "inside screen: copies go to a file, and colours are limited to 256"
     if env.get("SSH_CONNECTION") or env.get("SSH_TTY"):
         yield "over SSH: copying uses the terminal (OSC 52), links are copied and not opened, images come from paths"
 
@@ -240,10 +249,10 @@ def _text(env: Mapping[str, str], encoding: str) -> Iterator[str]:
     setting = next((f"{name}={env[name]}" for name in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(name)), "")
     is_utf8 = "utf8" in encoding.lower().replace("-", "")
     yield f"text: {encoding}{f', {setting}' if setting else ', no locale is set'}" + (
-        "" if is_utf8 else "; marks and boxes may not show: set LANG to a UTF-8 locale such as C.UTF-8"
+        "" if is_utf8 else "; symbols and borders may not be displayed: set LANG to a UTF-8 locale such as C.UTF-8"
     )
     if is_utf8 and re.search(r"utf-?8", setting, re.IGNORECASE) is None:
-        yield "the locale is not UTF-8: programs that the shell tool runs may write other text than is read"
+        yield "the locale is not UTF-8: output of shell commands may be decoded incorrectly"
     method = next((env[name] for name in ("GTK_IM_MODULE", "QT_IM_MODULE", "XMODIFIERS") if env.get(name)), "")
     said = f" ({re.sub(r'[^ -~]', '?', method)[:40]})" if method else ""
-    yield f"input methods{said}: work in the prompt, and show at its cursor"
+    yield f"input methods{said}: supported in the prompt, shown at the cursor"

@@ -233,7 +233,7 @@ class Driver:
                 is_ended = isinstance(event, ReplyEnded)
                 await self._inputs.put((stream, event))
             if not is_ended:
-                raise ProviderError(ErrorKind.CONNECTION, f"{provider.name}: the reply ended without its end")
+                raise ProviderError(ErrorKind.CONNECTION, f"{provider.name}: the reply ended without a stop reason")
         except ProviderError as error:
             explained = await self._services.explain(error)
             await self._inputs.put((stream, ReplyFailed(explained, self._chance())))
@@ -265,7 +265,7 @@ class Driver:
         try:
             verdict = await self._services.judge(effect.call, effect.arguments, effect.repeats)
         except Exception as error:  # noqa: BLE001 - the driver's edge: what cannot be judged is not run
-            reason = f"the call could not be judged ({type(error).__name__}: {error})"
+            reason = f"the permission check failed ({type(error).__name__}: {error})"
             verdict = ApprovalAnswered(effect.call.call_id, is_allowed=False, reason=reason)
         settled = verdict if isinstance(verdict, ApprovalAnswered) else _Show(ApprovalRequested(verdict))
         await self._inputs.put(settled)

@@ -38,8 +38,8 @@ _PROBE = "qcode-probe"
 _WORDS = {"allow": "runs", "ask": "asks first", "deny": "denied"}
 _SHELL_WORDS = {
     "allow": "runs",
-    "ask": "asks first, runs at once what only reads",
-    "deny": "runs what only reads, all else is denied",
+    "ask": "asks first unless the call only reads",
+    "deny": "runs if the call only reads, denied otherwise",
 }
 
 

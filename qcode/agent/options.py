@@ -172,7 +172,7 @@ def _added(path: Path) -> Path:
     except RuntimeError as error:
         raise InputError(f"--add-dir {path}: {error}") from None
     if not real.is_dir():
-        what = "is no folder" if real.exists() else "does not exist"
+        what = "is not a folder" if real.exists() else "does not exist"
         raise InputError(f"--add-dir {path} {what}")
     return real
 
@@ -203,12 +203,12 @@ def _spec(row: object, path: Path) -> ToolSpec:
         raise InputError(f'--exit-tools {path}: every tool needs a "name"')
     name = row["name"]
     if not _NAME.fullmatch(name):
-        raise InputError(f'--exit-tools {path}: "{name}" is no name: letters, digits, _ and -, at most 64')
+        raise InputError(f'--exit-tools {path}: "{name}" is not a valid name: use letters, digits, _ and -, at most 64')
     description, parameters = row.get("description", ""), row.get("parameters", {"type": "object", "properties": {}})
     if not isinstance(description, str):
-        raise InputError(f'--exit-tools {path}: the "description" of "{name}" is no text')
+        raise InputError(f'--exit-tools {path}: tool "{name}": "description" must be a string')
     if not isinstance(parameters, dict) or parameters.get("type", "object") != "object":
-        raise InputError(f'--exit-tools {path}: the "parameters" of "{name}" are no JSON Schema of an object')
+        raise InputError(f'--exit-tools {path}: tool "{name}": "parameters" must be a JSON Schema object')
     return ToolSpec(name, description, {"type": "object", "properties": {}, **parameters}, is_one_way=True)
 
 
@@ -218,5 +218,7 @@ def _check_names(names: list[str], path: Path) -> None:
     taken = {tool.spec.name for tool in BUILTIN}
     for name in names:
         if name in taken:
-            raise InputError(f'--exit-tools {path}: "{name}" is used already, here or by a tool of qcode')
+            raise InputError(
+                f'--exit-tools {path}: the name "{name}" is already used, in this file or by a built-in tool'
+            )
         taken.add(name)

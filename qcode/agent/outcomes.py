@@ -111,7 +111,7 @@ _LIMITS = {
     Limit.TOOL_CALLS: ("--max-tool-calls", "limit of tool calls"),
     Limit.COST: ("--max-budget-usd", "cost limit"),
 }
-BROKE_OFF = "The turn broke off without an ending; what was shown is kept. Send the prompt again."
+BROKE_OFF = "The turn stopped unexpectedly. Everything shown is kept. Send the prompt again."
 """The notice of the app if a conversation yields no `TurnEnded`."""
 
 
@@ -139,14 +139,14 @@ def denial_line(asked: int, flags: str, hopeless: int) -> str:
     """
     if not asked:
         return ""
-    calls = f"{count_text(asked, 'call')} needed"
-    line = f"{calls} an approval that nobody could give here and did not run"
+    calls = f"{count_text(asked, 'tool call')} required"
+    line = f"{calls} approval and did not run (non-interactive mode)"
     if not flags:
-        return f"{line}; no flag allows {'it' if asked == 1 else 'them'}, only a person in the app"
+        return f"{line}; no flag allows {'it' if asked == 1 else 'them'}, only an approval in the app"
     flags = visible(flags)
     if not hopeless:
         return f"{line}; to allow {'it' if asked == 1 else 'them'}: {flags}"
-    return f"{line}; no flag allows {hopeless} of them, only a person in the app; to allow the rest: {flags}"
+    return f"{line}; no flag allows {hopeless} of them, only an approval in the app; to allow the rest: {flags}"
 
 
 def summary(ended: TurnEnded) -> str:
@@ -163,7 +163,7 @@ def summary(ended: TurnEnded) -> str:
 def _failure(ended: TurnEnded) -> str:
     error = ended.error
     if error is None:
-        return "the turn failed without saying why"
+        return "the turn failed for an unknown reason"
     has_id = error.request_id and error.request_id not in error.message
     return error.message + (f" (request {error.request_id})" if has_id else "")
 
@@ -171,7 +171,7 @@ def _failure(ended: TurnEnded) -> str:
 def _still_cut(ended: TurnEnded) -> str:
     tries = f"after {ended.api_calls.total} API calls" if ended.api_calls.total > 1 else "by the output limit"
     advice = "raise --max-output-tokens or --max-continuations, or ask for it in parts"
-    return f"the answer is incomplete: still cut {tries}; {advice}"
+    return f"the answer is incomplete: still truncated {tries}; {advice}"
 
 
 def _denied(ended: TurnEnded) -> str:
@@ -199,17 +199,22 @@ def ending_notice(event: TurnEnded, *, has_said_why: bool) -> Notice | None:
             message = event.error.message if event.error is not None else "The turn failed for an unknown reason."
             return Notice("error", one_line(message, 1_000))
         case Outcome.MAX_TOKENS:
-            text = "The reply is still cut at the output limit; what came is kept. Ask for the rest, or for less."
+            text = (
+                "The reply is still truncated at the output limit; the text so far is kept. Ask for the rest, "
+                "or for a shorter reply."
+            )
             return None if has_said_why else Notice("warning", text)
         case Outcome.REFUSAL:
-            text = "The model or its provider refused to go on. Rephrase the request, or try another model with /model."
+            text = (
+                "The model or its provider refused to continue. Rephrase the request, or try another model with /model."
+            )
             return None if has_said_why else Notice("warning", text)
         case Outcome.MAX_TURN_REQUESTS:
             reason = "a limit was reached"
             if event.limit is not None:
                 flag, limit = _LIMITS[event.limit]
                 reason = f"the {limit} was reached ({flag})"
-            return Notice("warning", f"The turn ended: {reason}. Send a message to go on.")
+            return Notice("warning", f"The turn ended: {reason}. Send a message to continue.")
         case _:
             assert_never(event.outcome)
 

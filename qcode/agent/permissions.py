@@ -164,7 +164,7 @@ class Permissions:
         try:
             self.keep(own.number)
         except ValueError as problem:
-            return f"{rule} holds for this session only: {problem}"
+            return f"{rule} applies to this session only: {problem}"
         return ""
 
     def rules(self) -> tuple[RuleInForce, ...]:
@@ -187,9 +187,9 @@ class Permissions:
         rule = parse_rule(text)
         why_not = why_not_allow(rule) if effect == "allow" else ""
         if why_not:
-            raise ValueError(f"{rule.text} is not added: {why_not}")
+            raise ValueError(f"{rule.text} was not added: {why_not}")
         if any(one.effect == effect and one.text == rule.text for one in self.rules()):
-            raise ValueError(f"{effect} {rule.text} is in force already")
+            raise ValueError(f"{effect} {rule.text} is already in force")
         return self._row(self._added(effect, rule.text))
 
     def remove(self, number: int) -> None:
@@ -199,7 +199,7 @@ class Permissions:
             try:
                 self._origins.kept.remove(_kept(own))
             except OSError as error:
-                raise ValueError(f"it cannot be taken out of {self._origins.kept.path}: {error.strerror}") from None
+                raise ValueError(f"cannot remove it from {self._origins.kept.path}: {error.strerror}") from None
         self._own.remove(own)
         self._compose()
 
@@ -207,15 +207,15 @@ class Permissions:
         """Keep a rule of the session for this folder; raise `ValueError` if it cannot be kept."""
         own, kept = self._found(number), self._origins.kept
         if own.scope == "folder":
-            raise ValueError(f"{own.text} is kept for this folder already")
+            raise ValueError(f"{own.text} is already saved for this folder")
         if kept is None:
-            raise ValueError("rules cannot be kept in this run")
+            raise ValueError("rules cannot be saved in this run")
         if not self.is_trusted:
-            raise ValueError("rules are kept only for a folder you trust: /trust")
+            raise ValueError("rules are saved only for trusted folders; type /trust to trust this one")
         try:
             kept.add(_kept(own))
         except OSError as error:
-            raise ValueError(f"{kept.path} cannot be written: {error.strerror}") from None
+            raise ValueError(f"cannot write {kept.path}: {error.strerror}") from None
         self._own[self._own.index(own)] = replace(own, scope="folder")
 
     def check(self, kind: TriedKind, value: str) -> Verdict:
@@ -225,7 +225,7 @@ class Permissions:
     def _found(self, number: int) -> _Own:
         own = next((one for one in self._own if one.number == number), None)
         if own is None:
-            raise ValueError("this rule is written in your settings; change it there")
+            raise ValueError("this rule is in your settings; change it there")
         return own
 
     def _added(self, effect: RuleEffect, text: str, why: str = "") -> _Own:
@@ -249,7 +249,7 @@ class Permissions:
     def _row(self, own: _Own) -> RuleInForce:
         what = f"answered to {own.why}" if own.why else "added"
         if own.scope == "folder":
-            origin = f"kept for this folder, {what}, {_day(own.at)}"
+            origin = f"saved for this folder, {what}, {_day(own.at)}"
             return RuleInForce(own.effect, own.text, origin, "folder", own.number)
         at = datetime.fromtimestamp(own.at).astimezone()
         return RuleInForce(own.effect, own.text, f"{what} at {at:%H:%M}", "session", own.number)

@@ -19,7 +19,7 @@ from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
 
 AT_ONCE = frozenset({"ui.theme", "ui.bell", "ui.title", "ui.show_thinking", "permissions.mode"})
-"""Settings that apply at once if they are changed in the app; all others apply from the next start on."""
+"""Settings that apply at once if they are changed in the app; all others apply after a restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class Setting:
 def outcome_text(setting: Setting, *, is_now: bool) -> str:
     """Return the result of a change, and what overrides it."""
     if setting.above:
-        return f"Written, but {setting.above} goes before your file: {setting.name} is still {setting.shown}."
-    return f"{setting.name} = {setting.shown}, {'now' if is_now else 'from the next start on'}."
+        return f"Saved, but {setting.above} takes precedence over your file: {setting.name} is still {setting.shown}."
+    return f"{setting.name} = {setting.shown}, {'now' if is_now else 'after a restart'}."
 
 
 class SettingsService:

@@ -105,7 +105,9 @@ class Agents:
         if small is None:
             return self._parent.client
         if self._parent.turn.settings.max_budget_usd is not None and small.price is None:
-            raise ValueError(f"agent: the price of {small.name} is not known, so no budget can be held; use model same")
+            raise ValueError(
+                f"agent: the price of {small.name} is unknown, so the budget cannot be enforced; use model same"
+            )
         return small
 
     def _settings(self, client: ModelClient) -> TurnSettings:

@@ -376,7 +376,7 @@ def search_key(settings: Settings, env: Mapping[str, str]) -> tuple[SearchServic
         )
     if not is_sendable(key):
         raise QcodeError(
-            f"{service.key_variable} holds something that is in no key: a blank, a line end or the like",
+            f"{service.key_variable} contains characters that no key has, such as a space or line break",
             ExitCode.NO_CREDENTIAL,
         )
     return service, key

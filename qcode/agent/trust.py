@@ -52,13 +52,13 @@ class Change:
 
         name = visible(self.name)
         if self.now is None:
-            return f"{name} is gone"
+            return f"{name} was deleted"
         lines = _lines(self.now.text)
         if self.before is None:
             return "\n".join([f"{name} is new", *_bounded([f"+{line}" for line in lines])])
         rows = list(unified_diff(_lines(self.before.text), lines, lineterm="", n=2))[2:]
         if not rows:
-            return f"{name} has changed, in a way that is not shown here: it is too long, or no text"
+            return f"{name} has changed (too long or not text, so no diff is shown)"
         return "\n".join([f"{name} has changed", *_bounded(rows)])
 
 
@@ -256,7 +256,7 @@ def pieces_of(root: Path, own: Path) -> dict[str, Piece]:
     for path in _files(folder, _real(root)):
         name = path.relative_to(root).as_posix()
         if len(found) == MAX_PINNED_FILES:
-            raise Unpinnable(f"{PROJECT_FOLDER} holds more than {MAX_PINNED_FILES:,} files")
+            raise Unpinnable(f"{PROJECT_FOLDER} contains more than {MAX_PINNED_FILES:,} files")
         piece = _piece(name, path, root)
         if len(piece.text) > min(room, _MAX_TEXT):
             piece = Piece(piece.hash, "")
@@ -396,7 +396,7 @@ def brought(folder: Path, root: Path, standing: Standing) -> Iterator[tuple[str,
     if len(names) > _MAX_LISTED:
         yield "...", f"and {len(names) - _MAX_LISTED:,} more files in .qcode"
     if standing.problem:
-        yield ".qcode", f"{standing.problem}: trust in it cannot be kept"
+        yield ".qcode", f"{standing.problem}: trust in it cannot be saved"
 
 
 def _kind_of(name: str) -> str:
@@ -410,9 +410,9 @@ def remember(root: Path, state_dir: Path, pieces: Mapping[str, Piece] | None = N
     try:
         store.remember(root, pieces)
     except OSError as error:
-        return f"the answer cannot be kept and holds for this run only: {store.path}: {error.strerror}"
+        return f"trust applies to this run only, because it cannot be saved: {store.path}: {error.strerror}"
     except Unpinnable as problem:
-        return f"the answer cannot be kept and holds for this run only: {problem}"
+        return f"trust applies to this run only, because it cannot be saved: {problem}"
     return ""
 
 
@@ -421,18 +421,19 @@ def why_restricted(standing: Standing) -> str:
     if standing.kind == "changed":
         names = ", ".join(visible(change.name) for change in standing.changes[:5])
         more = f" and {len(standing.changes) - 5} more" if len(standing.changes) > 5 else ""
-        return f"what this folder brings is not what you trusted ({names}{more}), so it is restricted"
+        return f"files in this folder have changed since you trusted it ({names}{more}), so it is restricted"
     if standing.kind == "unpinned":
         return (
-            "this folder was trusted before qcode kept what a folder brings, so it is restricted until you look at it"
+            "this folder was trusted by a version of qcode that did not record its files, so it is restricted "
+            "until you review it"
         )
     if standing.kind == "unpinnable":
-        return f"{standing.problem}: that cannot be kept, so this folder is restricted unless --trust is given"
+        return f"{standing.problem}: that cannot be recorded, so this folder is restricted unless you use --trust"
     return ""
 
 
 _MAX_NAMES = 10
-_RESTRICTED = "This folder is restricted: everything but reading asks, whatever the mode. /trust trusts it."
+_RESTRICTED = "Restricted folder: qcode asks before anything but reading. Type /trust to lift this."
 
 
 class TrustService:
@@ -461,33 +462,33 @@ class TrustService:
         why = why_restricted(TrustStore(self._state_dir).look(self._root))
         if not why:
             return (Notice("info", _RESTRICTED),)
-        return (Notice("warning", f"{why[:1].upper()}{why[1:]}. /trust shows more."),)
+        return (Notice("warning", f"{why[:1].upper()}{why[1:]}. Type /trust for details."),)
 
     def accept(self) -> str:
         """Trust the folder, or first show its changes; return the message for the user."""
         standing = TrustStore(self._state_dir).look(self._root)
         if standing.kind in ("changed", "unpinned") and standing != self._shown:
             self._shown = standing
-            return f"{_difference(standing)}\n\n/trust once more trusts it as shown, from the next start on."
+            return f"{_difference(standing)}\n\nType /trust again to trust it as shown, after a restart."
         is_new = not self._is_trusted()
         if not is_new and standing.is_trusted:
-            return f"This folder is trusted{_with(standing)}. A change of that is asked about."
+            return f"This folder is trusted{_with(standing)}. qcode asks again if these files change."
         if is_new:
             self._trust_folder()
         complaint = standing.problem or remember(self._root, self._state_dir, standing.pieces)
         if complaint:
             return complaint
         return (
-            f"This folder is trusted now{_with(standing)}: your rules and modes hold, its instructions from the next "
-            "turn on. What else it brings is read from the next start on."
+            f"Folder trusted{_with(standing)}. Your rules and modes apply now, its instructions from the next "
+            "turn, everything else after a restart."
         )
 
 
 def _difference(standing: Standing) -> str:
     if standing.kind == "changed":
-        return f"What this folder brings is not what you trusted:\n\n{standing.differences()}"
+        return f"Files in this folder have changed since you trusted it:\n\n{standing.differences()}"
     names = "\n".join(f"  {visible(name)}" for name in standing.pieces)
-    return f"You trusted this folder before qcode kept what a folder brings. It brings:\n\n{names}"
+    return f"You trusted this folder with a version of qcode that did not record its files. It contains:\n\n{names}"
 
 
 def _with(standing: Standing) -> str:

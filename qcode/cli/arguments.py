@@ -44,12 +44,12 @@ class _Parser(argparse.ArgumentParser):
         if not unknown.startswith("-"):
             return f'more than one prompt was given ("{unknown}"): put the prompt in quotes'
         if not unknown.startswith("--") and len(unknown) > 2:
-            return f'there is no flag {unknown}; a prompt that begins with "-" goes behind --, as the last argument'
+            return f'unknown flag {unknown}; to send a prompt that starts with "-", put it last, after --'
         from qcode.text.match import nearest
 
         close = nearest(unknown, [name for flag in FLAGS for name in flag.names])
         hint = f"; did you mean {close}?" if close else ""
-        return f"there is no flag {unknown}{hint}"
+        return f"unknown flag {unknown}{hint}"
 
 
 def parse(argv: Sequence[str]) -> Options:
@@ -114,9 +114,9 @@ def _fields(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refuse_contradictions(given: Mapping[str, Any]) -> None:
     if "yolo" in given and given.get("permission_mode", "bypass") != "bypass":
-        raise CommandLineError("--yolo and --permission-mode contradict each other")
+        raise CommandLineError("--yolo and --permission-mode cannot be combined")
     if "continue" in given and "resume" in given:
-        raise CommandLineError("-c and -r contradict each other: -c is the latest session, -r ID a certain one")
+        raise CommandLineError("-c and -r cannot be combined: -c resumes the latest session, -r ID a specific one")
     if "resume" in given and not given["resume"].strip():
         raise CommandLineError("the id after -r is empty: name a session, or use -c for the latest")
     if "model" in given and not given["model"].strip():
@@ -129,10 +129,12 @@ def _refuse_unfit_formats(options: Options) -> None:
     if options.input_format == "stream-json":
         if options.output_format != "stream-json":
             raise CommandLineError(
-                "--input-format stream-json needs -o stream-json: every line in has its result line out"
+                "--input-format stream-json needs -o stream-json: every input line has its result line"
             )
         if options.prompt:
-            raise CommandLineError("with --input-format stream-json prompts are lines on standard input, none is typed")
+            raise CommandLineError(
+                "with --input-format stream-json, prompts are read from standard input; remove the prompt argument"
+            )
     if options.include_partial_messages and options.output_format != "stream-json":
         raise CommandLineError("--include-partial-messages needs -o stream-json")
 
@@ -189,13 +191,13 @@ def _rules(given: Sequence[str]) -> tuple[str, ...]:
 
 def _positive(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number from 1 upwards')
+        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number of at least 1')
     return int(text)
 
 
 def _natural(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number from 0 upwards')
+        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number of at least 0')
     return int(text)
 
 
@@ -205,7 +207,7 @@ def _money(text: str) -> Decimal:
     except InvalidOperation:
         amount = Decimal(-1)
     if not amount.is_finite() or amount <= 0:
-        raise argparse.ArgumentTypeError(f'"{text}" is not an amount in USD above 0')
+        raise argparse.ArgumentTypeError(f'"{text}" is not an amount in USD greater than 0')
     return amount
 
 

@@ -54,7 +54,7 @@ def run_auth(rest: Sequence[str], paths: ConfigPaths, settings: Settings) -> int
     except CommandLineError:
         raise CommandLineError(USAGE) from None  # an unknown flag may be a key
     if command not in _FLAGS or len(words) > 1 or not _FLAGS[command].issuperset(given):
-        hint = "; the key goes to standard input, never on the command line" if command == "login" and words[1:] else ""
+        hint = "; pass the key on standard input, never on the command line" if command == "login" and words[1:] else ""
         raise CommandLineError(USAGE + hint)
     is_attended = os.isatty(0) and os.isatty(1)
     desk = Desk(settings, _keys(paths, is_attended=is_attended), is_attended)
@@ -73,7 +73,7 @@ def run_auth(rest: Sequence[str], paths: ConfigPaths, settings: Settings) -> int
 
 def _keys(paths: ConfigPaths, *, is_attended: bool) -> Keys:
     def on_wait() -> None:
-        say("waiting for the keyring, which may have to be unlocked")
+        say("waiting for the keyring; it may need to be unlocked")
 
     patience_s = ATTENDED_S if is_attended else UNATTENDED_S
     return Keys(os.environ, partial(key_store, paths.state_dir, os.environ, patience_s=patience_s, on_wait=on_wait))
@@ -89,7 +89,7 @@ def _spec(desk: Desk, name: str | None, command: str) -> ProviderSpec:
     shown = f' "{name}"' if len(name) <= _MAX_NAME and name.replace("-", "").replace("_", "").isalnum() else ""
     close = nearest(name, specs) if shown else ""
     hint = f"; did you mean {close}?" if close else f"; known are {', '.join(sorted(specs))}"
-    raise UsageError(f"there is no provider{shown}{hint}")
+    raise UsageError(f"unknown provider{shown}{hint}")
 
 
 def _asked_provider(desk: Desk, command: str) -> str:
@@ -100,7 +100,7 @@ def _asked_provider(desk: Desk, command: str) -> str:
         if not names:
             raise UsageError("no key is stored")
     if not desk.is_attended:
-        raise CommandLineError(f"name the provider: qcode auth {command} PROVIDER; there are {', '.join(names)}")
+        raise CommandLineError(f"name the provider: qcode auth {command} PROVIDER; known are {', '.join(names)}")
     rows = "".join(f"  {number:>2}  {name}\n" for number, name in enumerate(names, start=1))
     answer = ask(f"{rows}Which provider? Number or name: ")
     is_number = answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(names)
@@ -119,7 +119,7 @@ def _login(desk: Desk, spec: ProviderSpec, *, is_checked: bool) -> int:
     checked = asyncio.run(check(desk.settings, desk.keys, spec, key)) if is_checked else Checked("unknown")
     if checked.verdict == "refused":
         raise QcodeError(
-            f"{checked.note}; nothing was stored (--no-check stores it all the same)", ExitCode.NO_CREDENTIAL
+            f"{checked.note}; nothing was stored (use --no-check to store it without a check)", ExitCode.NO_CREDENTIAL
         )
     stored = store(desk.keys, spec, key)
     is_accepted = checked.verdict == "accepted"
@@ -130,7 +130,7 @@ def _login(desk: Desk, spec: ProviderSpec, *, is_checked: bool) -> int:
 def _refuse_without_key(spec: ProviderSpec) -> None:
     if spec.protocol == "bedrock":
         how = "AWS_PROFILE, aws sso login, a role, or AWS_BEARER_TOKEN_BEDROCK"
-        raise UsageError(f"{spec.name} takes its credentials from the AWS chain ({how}); qcode stores none for it")
+        raise UsageError(f"{spec.name} uses credentials from the AWS chain ({how}); qcode stores no key for it")
     if not registry.takes_key(spec):
         raise UsageError(f"{spec.name} needs no key")
 
@@ -154,8 +154,8 @@ def _given_key(spec: ProviderSpec, address: str, *, is_needed: bool) -> Secret:
 def _pasted(spec: ProviderSpec, *, is_needed: bool) -> str:
     """Return the text that was typed or piped, without showing it."""
     if os.isatty(0):
-        hint = "" if is_needed else " (it needs none; Enter leaves it so)"
-        return ask_unseen(f"Key for {spec.name}{hint}, it is not shown: ")
+        hint = "" if is_needed else " (optional; press Enter to skip)"
+        return ask_unseen(f"Paste your API key for {spec.name}{hint} (it stays hidden): ")
     if sys.stdin is None:
         return ""
     while line := sys.stdin.buffer.readline(_MAX_LINE):
@@ -179,12 +179,12 @@ def _logout(desk: Desk, spec: ProviderSpec) -> int:
     try:
         places = desk.keys.store.remove(name)
     except KeyringError as error:
-        raise QcodeError(f"the key of {name} could not be removed: the keyring {error}") from None
-    where = " and ".join("the keyring" if place == "keyring" else "the file of keys" for place in places)
-    lines = [f"removed the key of {name} from {where}" if places else f"no key of {name} was stored"]
+        raise QcodeError(f"cannot remove the key for {name}: the keyring {error}") from None
+    where = " and ".join("the keyring" if place == "keyring" else "the key file" for place in places)
+    lines = [f"removed the key for {name} from {where}" if places else f"no key for {name} was stored"]
     left = registry.credential_of(spec, desk.keys.env)
     if left:
-        lines.append(f"{left} is still set and supplies a credential")
+        lines.append(f"{left} is still set and provides a credential")
     put("\n".join((*lines, "")))
     return 0
 

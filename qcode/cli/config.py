@@ -108,7 +108,7 @@ def _models(rest: Sequence[str]) -> int:
     limits = LimitStore(_paths().state_dir)
     match list(rest):
         case ["forget"]:
-            return _out(f"forgot the limits learned about {count_text(limits.forget(), 'model')}")
+            return _out(f"deleted the learned limits of {count_text(limits.forget(), 'model')}")
         case [] | [_]:
             wanted = rest[0] if rest else ""
             rows = [
@@ -118,7 +118,7 @@ def _models(rest: Sequence[str]) -> int:
             ]
             learned = learned_lines(limits, wanted)
             if wanted and not rows and not learned:
-                say(f'the catalog knows no model with "{wanted}" in its name')
+                say(f'no model in the catalog matches "{wanted}"')
             return _out(*rows, *learned, f"source: {catalog.catalog_source()}")
         case _:
             raise CommandLineError("use: qcode models [PART OF A NAME], or: qcode models forget")

@@ -31,7 +31,7 @@ def run_context(options: Options, folder: Path, *, is_attended: bool) -> RunCont
 
 
 def _ask_for_patience() -> None:
-    say("waiting for the keyring, which may have to be unlocked; Ctrl+C leaves")
+    say("waiting for the keyring; it may need to be unlocked (Ctrl+C to cancel)")
 
 
 def with_chosen_session(context: RunContext) -> RunContext:
@@ -39,7 +39,7 @@ def with_chosen_session(context: RunContext) -> RunContext:
     if not context.options.chooses_session:
         return context
     if not context.is_attended:
-        raise UsageError("-r needs the id of a session where nobody can choose one: -r ID, or -c for the latest")
+        raise UsageError("-r needs a session id in non-interactive mode: use -r ID, or -c for the latest")
     from qcode.agent.sessions.store import SessionStore
 
     summaries = SessionStore(context.paths.state_dir, context.root).summaries()[:_SESSIONS_OFFERED]

@@ -34,7 +34,7 @@ def run_mcp(rest: Sequence[str]) -> int:
             raise CommandLineError(_USE)
     specs, pins, place = _servers(options)
     if not wanted:
-        put("".join(f"{line}\n" for line in _rows(specs, pins, place)) or "no tool servers are set\n")
+        put("".join(f"{line}\n" for line in _rows(specs, pins, place)) or "no tool servers are configured\n")
         return 0
     spec = _named(specs, wanted)
     files = _files(spec, place)
@@ -52,7 +52,10 @@ def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, Place]:
     for complaint in named.complaints:
         say(complaint)
     if not trusts:
-        say("this folder is not trusted: servers of the project are left out, and none is started (--trust trusts it)")
+        say(
+            "this folder is not trusted: the project's servers are left out, and none is started (use --trust "
+            "to trust it)"
+        )
     return named.specs, Pins(paths.state_dir), Place(folder, os.environ, roots=(root,))
 
 
@@ -87,8 +90,8 @@ def _named(specs: Sequence[ServerSpec], wanted: str) -> ServerSpec:
     names = {spec.name: spec for spec in specs}
     if wanted not in names:
         near = nearest(wanted, names)
-        hint = f"; did you mean {near}?" if near else "; qcode mcp list shows them"
-        raise UsageError(f'there is no tool server "{single_spaced(wanted)}"{hint}')
+        hint = f"; did you mean {near}?" if near else "; run qcode mcp list to see them"
+        raise UsageError(f'unknown tool server "{single_spaced(wanted)}"{hint}')
     return names[wanted]
 
 
@@ -106,14 +109,14 @@ def _approve(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> int:
     try:
         if not pins.is_approved(spec, files):
             pins.approve(spec, files)
-            put(f"\napproved: {spec.name} may be started as it is above\n")
+            put(f"\napproved: {spec.name} may be started as shown above\n")
             return 0
         changes = pins.pending(spec)
         if changes:
             pins.accept(spec, changes)
-            put(f"\napproved: these tools of {spec.name} may be offered as they are above\n")
+            put(f"\napproved: these tools of {spec.name} are available as shown above\n")
         else:
-            put(f"\nnothing of {spec.name} waits for approval\n")
+            put(f"\nnothing in {spec.name} needs approval\n")
     except OSError as error:
-        raise QcodeError(f"the approval cannot be kept: {pins.path}: {error.strerror}") from None
+        raise QcodeError(f"cannot save the approval: {pins.path}: {error.strerror}") from None
     return 0

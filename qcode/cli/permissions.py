@@ -36,13 +36,13 @@ def run_permissions(rest: Sequence[str]) -> int:
     has_lines = "jsonl" in given
     if words in ([], ["list"]):
         if has_lines:
-            raise CommandLineError(f"--jsonl is for check; {_USE}")
+            raise CommandLineError(f"--jsonl only works with check; {_USE}")
         put("".join(f"{line}\n" for line in listed(permissions_of(_context(options)))))
         return 0
     if words[0] != "check":
         raise CommandLineError(_USE)
     if has_lines and words[1:]:
-        raise CommandLineError(f"with --jsonl the calls come on standard input; {_USE}")
+        raise CommandLineError(f"with --jsonl, calls are read from standard input; {_USE}")
     if not has_lines:
         return _check(options, words[1:])
     judge = _judge(_context(options))
@@ -55,16 +55,16 @@ def run_permissions(rest: Sequence[str]) -> int:
 def _check(options: Options, asked: Sequence[str]) -> int:
     kind = next((one for one in TRIED_KINDS if [one] == list(asked[:1])), None)
     if kind is None or len(asked) != 2:
-        what = f"there is no kind {asked[0]!r}" if asked and kind is None else "a kind and one value are needed"
-        quoting = "; put a command with blanks in quotes" if len(asked) > 2 else ""
+        what = f"unknown kind {asked[0]!r}" if asked and kind is None else "a kind and one value are needed"
+        quoting = "; put a command with spaces in quotes" if len(asked) > 2 else ""
         raise CommandLineError(f"{what}{quoting}; {_USE}")
     judge = _judge(_context(options))
     verdict = judge(kind, _as_text(asked[1]))
     put(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.rule)}]\n")
     if kind == "write" and verdict.is_allowed and not judge.has_mode:
-        put("this holds in every mode; default mode asks before each change all the same\n")
+        put("this applies in every mode; default mode still asks before each change\n")
     if verdict.verdict == "ask" and verdict.proposed_rule:
-        put(f"the rule that would allow it: {visible(verdict.proposed_rule)}\n")
+        put(f"a rule that would allow it: {visible(verdict.proposed_rule)}\n")
     return 0
 
 
@@ -91,12 +91,12 @@ def listed(permissions: Permissions) -> Iterator[str]:
     """Yield the mode and every rule in force as lines, each with its origin."""
     yield visible(f"mode {permissions.mode} ({permissions.mode_origin})")
     if not permissions.is_trusted:
-        yield "this folder is not trusted: rules that allow do not count here, and everything but reading asks"
+        yield "this folder is not trusted: allow rules are ignored, and everything but reading needs approval"
     rules = permissions.rules()
     for rule in rules:
         yield visible(f"{rule.effect} {rule.text} ({rule.origin})")
     if not rules:
-        yield "no rules: what the mode does not allow asks"
+        yield "no rules: everything that the mode does not allow needs approval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +123,12 @@ def _answer(judge: Judge, line: bytes) -> JsonObject:
     except (ValueError, RecursionError):
         return {"error": "the line is not valid JSON"}
     if not isinstance(asked, dict):
-        return {"error": 'the line is no object such as {"kind": "shell", "value": "ls"}'}
+        return {"error": f'the line is not an object such as {"kind": "shell", "value": "ls"}'}
     kind, value = asked.get("kind"), asked.get("value")
     if kind not in TRIED_KINDS:
         return {"error": f"kind must be one of {', '.join(TRIED_KINDS)}"}
     if not isinstance(value, str):
-        return {"error": "value must be a text"}
+        return {"error": "value must be a string"}
     verdict = judge(kind, value)
     return {"verdict": verdict.verdict, "reason": verdict.reason, "rule": verdict.rule}
 

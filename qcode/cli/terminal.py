@@ -73,7 +73,7 @@ def ask_unseen(text: str) -> str:
         put("\n")
         raise Left from None
     except getpass.GetPassWarning:
-        raise InputError("what is typed here would be shown; pipe the key in instead") from None
+        raise InputError("this terminal cannot hide what you type; pipe the key in instead") from None
 
 
 def working_folder(cwd: Path | None) -> Path:
@@ -83,7 +83,7 @@ def working_folder(cwd: Path | None) -> Path:
             os.chdir(cwd)
         return Path.cwd()
     except OSError as error:
-        raise InputError(f"cannot work in {cwd or 'the current folder'}: {error.strerror}") from None
+        raise InputError(f"cannot use {cwd or 'the current folder'}: {error.strerror}") from None
 
 
 def short(folder: Path) -> str:

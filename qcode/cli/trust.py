@@ -23,35 +23,35 @@ _USE = "use: qcode trust [show], trust accept, trust forget [DIR], or trust list
 _STATES = {
     "unknown": "not trusted: restricted",
     "trusted": "trusted",
-    "changed": "not as it was trusted: restricted",
-    "unpinned": "trusted before qcode kept what a folder brings: restricted until it is accepted",
-    "unpinnable": "brings more than can be kept: restricted unless --trust is given",
+    "changed": "changed since it was trusted: restricted",
+    "unpinned": "trusted by a version of qcode that did not record its files: restricted until you accept it",
+    "unpinnable": "has more files than can be recorded: restricted unless you use --trust",
 }
 _ANSWERS = ("1", "2", "3", "q")
 _MAX_COMMAND = 400
-_UNKNOWN = "qcode has not worked in this folder before:"
-_UNPINNED = "You trusted this folder before qcode kept what a folder brings:"
+_UNKNOWN = "First time in this folder:"
+_UNPINNED = "You trusted this folder with a version of qcode that did not record its files:"
 _QUESTION = """\
 
 {heading}
 
   {folder}
 
-It brings:
+It contains:
 
 {brings}
 
-Do you trust what is in it?
+Do you trust this folder?
 
-  1  trust        from now on: it is used, and your rules and modes hold
-  2  once         the same, only for this run
-  3  restricted   it is ignored; the model may read here, and all else asks you
+  1  trust        from now on: its files are used, and your rules and modes apply
+  2  once         the same, for this run only
+  3  restricted   its files are ignored; the model may read here, everything else needs approval
   q  quit
 
 """
 _CHANGE = """\
 
-What this folder brings is not what you trusted:
+Files in this folder have changed since you trusted it:
 
   {folder}
 
@@ -60,8 +60,8 @@ What this folder brings is not what you trusted:
 Do you trust it as it is now?
 
   1  trust        from now on, as shown
-  2  once         the same, only for this run
-  3  restricted   it is ignored; the model may read here, and all else asks you
+  2  once         the same, for this run only
+  3  restricted   its files are ignored; the model may read here, everything else needs approval
   q  quit
 
 """
@@ -93,13 +93,13 @@ def _shown(folder: Path, root: Path, standing: Standing) -> Iterator[str]:
     yield f"{visible(str(root))}: {_STATES[standing.kind]}"
     found = list(brought(folder, root, standing))
     if not found:
-        yield "it brings nothing that a trusted run would use"
+        yield "it contains no files for qcode"
     else:
-        yield "it brings:"
+        yield "it contains:"
         width = max(len(name) for name, _ in found)
         yield from (f"  {name:<{width}}  {what}" for name, what in found)
     if standing.changes:
-        yield "what changed since it was trusted:"
+        yield "changes since it was trusted:"
         yield indented(standing.differences())
 
 
@@ -111,15 +111,15 @@ def _accept(store: TrustStore) -> int:
     if standing.is_trusted:
         return 0
     if standing.problem:
-        raise QcodeError(f"trust cannot be kept: {standing.problem}")
+        raise QcodeError(f"cannot save trust: {standing.problem}")
     if not os.isatty(0):
-        raise UsageError("only a person at a terminal can accept it; --trust trusts a folder for one run")
+        raise UsageError("this needs a terminal; use --trust to trust a folder for one run")
     try:
         answer = ask("\nTrust it from now on, as shown? y or n [n]: ")
     except Left:
         answer = "n"
     if answer not in ("y", "yes"):
-        put("nothing is changed\n")
+        put("no change made\n")
         return 0
     complaint = remember(root, store.state_dir, standing.pieces)
     if complaint:
@@ -132,8 +132,8 @@ def _forget(store: TrustStore, folder: Path) -> int:
     try:
         had = store.forget(folder)
     except OSError as error:
-        raise QcodeError(f"trust cannot be taken back: {store.path}: {error.strerror}") from None
-    put(f"{visible(str(folder.resolve()))}: {'not trusted any more' if had else 'was not trusted'}\n")
+        raise QcodeError(f"cannot remove trust: {store.path}: {error.strerror}") from None
+    put(f"{visible(str(folder.resolve()))}: {'no longer trusted' if had else 'was not trusted'}\n")
     return 0
 
 
@@ -161,8 +161,8 @@ def note_for_pipes(root: Path, state_dir: Path, arguments: Sequence[str]) -> str
     if not why:
         return ""
     command = visible(shlex.join(("qcode", "--trust", *arguments)))
-    again = command if len(command) <= _MAX_COMMAND else "the same with --trust"
-    return f"{why}. qcode trust shows it. To trust it for one run: {again}"
+    again = command if len(command) <= _MAX_COMMAND else "the same command with --trust"
+    return f"{why}. Run qcode trust to see it. To trust it for one run: {again}"
 
 
 def _text(folder: Path, root: Path, standing: Standing) -> str:

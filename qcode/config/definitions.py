@@ -105,8 +105,8 @@ def load_custom_commands(
     for folder, is_project in folders:
         for name, file in named_files(folder, problems, inside=project_root if is_project else None):
             if name in taken or name in found:
-                owner = "a command of qcode" if name in taken else f"your own {found[name].file}"
-                problems.append(f"{file}: /{name} is not used, {owner} has this name; rename the file")
+                owner = "a built-in command" if name in taken else f"your {found[name].file}"
+                problems.append(f"{file}: /{name} is ignored, {owner} already has this name; rename the file")
                 continue
             try:
                 found[name] = _read_command(name, file, is_project=is_project)
@@ -128,16 +128,16 @@ def named_files(folder: Path, problems: list[str], *, inside: Path | None) -> It
             if entry.name.startswith(".") or not (is_folder or entry.name.endswith(".toml")):
                 continue
             if inside is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(inside)):
-                problems.append(f"{path}: is not used, for it leads outside the project")
+                problems.append(f"{path}: ignored, because it leads outside the project")
             elif not _NAME.fullmatch(entry.name if is_folder else stem):
-                problems.append(f"{path}: is not used: a name has letters, digits, - and _, a letter first")
+                problems.append(f"{path}: ignored: a name has letters, digits, - and _, and starts with a letter")
             elif is_folder:
                 if len(prefix) < _MAX_DEPTH:
                     pending.append(((*prefix, entry.name), path))
             else:
                 count += 1
                 if count > _MAX_FILES:
-                    problems.append(f"{folder}: holds more than {_MAX_FILES} files; the rest is not read")
+                    problems.append(f"{folder}: contains more than {_MAX_FILES} files; the rest are ignored")
                     return
                 yield ":".join((*prefix, stem)), path
 
@@ -174,7 +174,7 @@ def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
             raise fail((key,), f"unknown key {key}; the nearest is {most_alike(key, _COMMAND_KEYS)}")
     output = table.get("output", {})
     if not isinstance(output, dict):
-        raise fail(("output",), "output must be a table of the keys of [output]")
+        raise fail(("output",), "output must be a table with keys of [output]")
     given: dict[str, object] = {}
     for key, value in output.items():
         known = find_key(("output", key))
@@ -191,7 +191,7 @@ def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
         raise fail(("argument",), f"argument must be a hint of at most {_MAX_HINT} characters, such as [path]")
     prompt = table.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
-        raise fail(("prompt",), "prompt must be text: what is sent when the command is typed")
+        raise fail(("prompt",), "prompt must be text: the prompt that the command sends")
     return CustomCommand(
         name, prompt.strip("\n"), file, **texts, output=MappingProxyType(given), is_from_project=is_project
     )
@@ -255,7 +255,7 @@ def load_custom_agents(
     for folder, inside in folders:
         for name, file in named_files(folder, problems, inside=inside):
             if name in taken or name in found:
-                problems.append(f"{file}: is not used, there is another sub-agent {name}; rename the file")
+                problems.append(f"{file}: ignored, there is already a sub-agent {name}; rename the file")
                 continue
             try:
                 found[name] = _read_agent(name, file)
@@ -280,10 +280,10 @@ def _read_agent(name: str, file: Path) -> CustomAgent:
             raise fail(key, f"unknown key {key}; the nearest is {most_alike(key, _AGENT_KEYS)}")
     description = table.get("description")
     if not isinstance(description, str) or not description.strip() or not description.isprintable():
-        raise fail("description", "description must be one line of text: when the model is to use it")
+        raise fail("description", "description must be one line of text: when the model should use it")
     prompt = table.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
-        raise fail("prompt", "prompt must be text: what the sub-agent is told")
+        raise fail("prompt", "prompt must be text: the instructions of the sub-agent")
     only_reads, tools, model = _limits(table, fail)
     return CustomAgent(name, description.strip(), prompt, only_reads, tools, model)
 
@@ -294,7 +294,7 @@ def _limits(table: Mapping[str, object], fail: Callable[[str, str], ConfigError]
     if not isinstance(only_reads, bool):
         raise fail("only_reads", "only_reads must be true or false")
     if not isinstance(tools, list) or not all(isinstance(tool, str) and tool for tool in tools):
-        raise fail("tools", 'tools must be a list of names of tools, such as ["read", "grep"]')
+        raise fail("tools", 'tools must be a list of tool names, such as ["read", "grep"]')
     if not isinstance(model, str) or model not in MODELS:
         raise fail("model", "model must be same or small")
     return only_reads, tuple(tools), model
@@ -314,7 +314,7 @@ def read_mcp_file(file: Path, *, is_project: bool) -> dict[str, McpServer]:
         layer = file_layer(file, "extra")
         other = next((path for path in layer.values if path[0] != "mcp_servers"), None)
         if other is not None:
-            raise ConfigError(f"holds {other[0]}; only [mcp_servers.NAME] can be here", file=file)
+            raise ConfigError(f"contains {other[0]}; only [mcp_servers.NAME] is allowed here", file=file)
     else:
         text = read_toml_text(file, is_needed=not is_project)
         layer = _json_layer(file, text, is_project) if text is not None else Layer()
@@ -336,7 +336,7 @@ def _json_layer(file: Path, text: str, is_project: bool) -> Layer:
     for name, entry in servers.items():
         origin = Origin("file", str(file), is_project)
         if not is_server_name(name):
-            raise ConfigError(f"{_quoted(name)} is no name here: {SERVER_NAME_WORDS}", file=file)
+            raise ConfigError(f"invalid server name {_quoted(name)}: {SERVER_NAME_WORDS}", file=file)
         if not isinstance(entry, dict):
             raise ConfigError(f"the server {name} must be an object, not {type_words(entry)}", file=file)
         layer.tables["mcp_servers", name] = origin
@@ -351,7 +351,7 @@ def _values(file: Path, name: str, entry: Mapping[str, object]) -> Iterator[tupl
     if kind is not None and kind not in (*_STDIO, *_HTTP):
         raise ConfigError(f"the server {name} has a type that is neither stdio nor http", file=file)
     if (kind in _STDIO and "url" in entry) or (kind in _HTTP and "command" in entry):
-        raise ConfigError(f"the type of the server {name} does not fit what it is", file=file)
+        raise ConfigError(f"the type of the server {name} does not match its command or url", file=file)
     given = {key: value for key, value in entry.items() if value not in (None, [], {})}
     if entry.get("disabled") is True:
         given["enabled"] = False

@@ -50,7 +50,7 @@ def _set(values: dict[str, Any], path: TomlPath, value: object) -> dict[str, Any
     for part in path[:-1]:
         table = table.setdefault(part, {})
         if not isinstance(table, dict):
-            raise ValueError(f"{dotted(path)} has no place in this file")
+            raise ValueError(f"{dotted(path)} cannot be set: a key above it is not a table")
     if value is None:
         table.pop(path[-1], None)
     else:
@@ -65,7 +65,7 @@ def _first_right(candidates: Iterator[str], wanted: dict[str, Any]) -> str:
                 return candidate
         except tomllib.TOMLDecodeError:
             continue
-    raise ValueError("this file is written in a way that only you can change; edit it by hand")
+    raise ValueError("qcode cannot change this file without rewriting it; edit it by hand")
 
 
 def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def is_changeable(key: Key) -> bool:
 def read_typed(key: Key, typed: str) -> object:
     """Parse the typed value of a key. Raise `ConfigError` with the message of the schema if it is invalid."""
     if key.path == ("permissions", "mode") and typed.strip() == "bypass":
-        raise ConfigError("bypass is no mode for a file; start with --permission-mode bypass")
+        raise ConfigError("`bypass` cannot be set in a config file; start qcode with --permission-mode bypass")
     tries: list[object] = []
     with contextlib.suppress(tomllib.TOMLDecodeError):
         tries.append(tomllib.loads(f"value = {typed.strip()}")["value"])

@@ -113,7 +113,7 @@ def choice(*choices: str) -> Kind:
 def texts() -> Kind:
     """A list of strings, converted to a tuple."""
 
-    return Kind("a list of texts", _texts)
+    return Kind("a list of strings", _texts)
 
 
 def rules() -> Kind:
@@ -124,7 +124,7 @@ def rules() -> Kind:
             raise ValueError
         return tuple(_rule(one) for one in value)
 
-    return Kind('a list of rules: texts, or tables such as { rule = "...", examples = ["..."] }', accept)
+    return Kind('a list of rules: strings, or tables such as { rule = "...", examples = ["..."] }', accept)
 
 
 def _rule(value: object) -> str | WrittenRule:
@@ -150,7 +150,7 @@ def words() -> Kind:
             raise ValueError
         return tuple(value)
 
-    return Kind("a list of texts", accept)
+    return Kind("a list of strings", accept)
 
 
 def url() -> Kind:
@@ -163,7 +163,7 @@ def url() -> Kind:
             raise ValueError
         return found
 
-    return Kind("an address that begins with http:// or https://", accept)
+    return Kind("a URL that starts with http:// or https://", accept)
 
 
 def variable() -> Kind:

@@ -65,7 +65,7 @@ def load(
         if is_trusted:
             layers.append(file_layer(project, "project"))
         elif project.is_file():
-            warnings += (f"{project} is not used: this folder is not trusted",)
+            warnings += (f"{project} is ignored: this folder is not trusted",)
     layers.append(environment_layer(env))
     if settings_file is not None:
         layers.append(file_layer(settings_file, "extra"))
@@ -98,7 +98,9 @@ def _refuse_takeover(path: KeyPath, found: Value, below: Mapping[KeyPath, Value]
     if path[0] != "mcp_servers" or not found.origin.is_project:
         return
     if any(other[:2] == path[:2] and not value.origin.is_project for other, value in below.items()):
-        raise ConfigError(f"{found.origin}: {dotted(path[:2])} is already in your own configuration; rename this one")
+        raise ConfigError(
+            f"{found.origin}: {dotted(path[:2])} is already defined in your configuration; rename this one"
+        )
 
 
 def _joined(below: Value, above: Value) -> Value:
@@ -190,7 +192,7 @@ def _price(name: str, values: Mapping[KeyPath, object], base: Settings) -> Price
     if missing is not None:
         place = ("models", name, "price")
         origin = base.origin(dotted((*place, next(iter(found)))))
-        raise ConfigError(f"{origin}: {dotted(place)} needs {missing} as well, or no cost can be computed")
+        raise ConfigError(f"{origin}: {dotted(place)} also needs {missing}, or no cost can be computed")
     return Price(**found)
 
 
@@ -205,12 +207,12 @@ def _mcp_server(name: str, values: Mapping[KeyPath, object], tables: Mapping[Key
     own = leaves(values, "mcp_servers", name)
     origin, place = tables["mcp_servers", name], dotted(("mcp_servers", name))
     if ("command" in own) == ("url" in own):
-        raise ConfigError(f"{origin}: {place} needs a command or a url, and not both")
+        raise ConfigError(f"{origin}: {place} needs either a command or a url")
     env, headers = (_texts(values, "mcp_servers", name, one) for one in ("env", "headers"))
     if headers["headers"] and "url" not in own:
-        raise ConfigError(f"{origin}: {place} has headers, which only go to a url")
+        raise ConfigError(f"{origin}: {place} has headers, which require a url")
     if (env["env"] or own.get("args")) and "command" not in own:
-        raise ConfigError(f"{origin}: {place} has args or env, which only a command takes")
+        raise ConfigError(f"{origin}: {place} has args or env, which require a command")
     return McpServer(**own, **env, **headers, is_from_project=origin.is_project)
 
 
@@ -332,7 +334,7 @@ class _FileReader:
         except ConfigError as error:
             self._fail(path, str(error))
         if path == ("permissions", "mode") and found == "bypass":
-            self._fail(path, "bypass is no mode for a file; start with --permission-mode bypass")
+            self._fail(path, "`bypass` cannot be set in a config file; start qcode with --permission-mode bypass")
         if path == ("tools", "sandbox") and self._scope == "project" and found != "required":
             self._fail(path, 'a project may only set tools.sandbox to "required"; set it in your own configuration')
         return found
@@ -343,9 +345,9 @@ class _FileReader:
         if family == "providers" and self._scope == "project":
             self._fail(path, f"a project may not set {dotted(path)}; set it in your own configuration")
         if family == "providers" and (not name.strip() or "/" in name):
-            self._fail(path, f"{dotted(path)}: a provider's name has no slash and is not empty")
+            self._fail(path, f"{dotted(path)}: the name of a provider must not be empty or contain a slash")
         if family == "models" and not all(part.strip() for part in (*name.partition("/")[::2],)):
-            self._fail(path, f'{dotted(path)}: a model is named with its provider: [models."PROVIDER/MODEL"]')
+            self._fail(path, f'{dotted(path)}: name a model with its provider: [models."PROVIDER/MODEL"]')
         if family == "mcp_servers" and not is_server_name(name):
             self._fail(path, f"{dotted(path)}: {SERVER_NAME_WORDS}")
 
@@ -410,7 +412,7 @@ def parse_toml(text: str, file: Path) -> dict[str, Any]:
         what, line = _syntax(str(error), text)
         raise ConfigError(f"not valid TOML: {what}", file=file, line=line) from None
     except (ValueError, ArithmeticError, RecursionError):
-        raise ConfigError("not valid TOML: a number or a nesting is out of range", file=file) from None
+        raise ConfigError("not valid TOML: a number is out of range, or the nesting is too deep", file=file) from None
 
 
 def _syntax(message: str, text: str) -> tuple[str, int]:

@@ -45,7 +45,9 @@ class ConfigPaths:
         try:
             root = Path(home).expanduser().absolute()
         except RuntimeError:
-            raise ConfigError("QCODE_HOME begins with ~ but there is no such home folder; set a full path") from None
+            raise ConfigError(
+                "QCODE_HOME starts with ~, but that home folder does not exist; set an absolute path"
+            ) from None
         return cls(root, root / "state", root / "cache")
 
 

@@ -89,7 +89,7 @@ class _Exchange:
                 await asyncio.wait_for(self._target.put(b"" if self._has_result else self._unstarted(None)), LAST_WORDS)
             return outcomes.signal_code(self._interrupts.number)
         if self._end:
-            return await self._turn(Unreadable(f"standard input cannot be read: {self._end}"))
+            return await self._turn(Unreadable(f"cannot read standard input: {self._end}"))
         if code is None:
             await self._target.margin.say(NOTHING_ARRIVED)
             await self._put_result(ErrorInfo("usage", NOTHING_ARRIVED))
@@ -107,7 +107,7 @@ class _Exchange:
             case Control():
                 self._control(given)
             case Unreadable(reason=reason):
-                self._waiting.append(Unreadable(f"line {self._lines} of standard input cannot be used: {reason}"))
+                self._waiting.append(Unreadable(f"line {self._lines} of standard input is invalid: {reason}"))
             case Asked():
                 self._waiting.append(given)
         self._moved.set()
@@ -126,7 +126,7 @@ class _Exchange:
             return
         response: JsonObject = {"subtype": "success", "request_id": control.request_id}
         if control.subtype != "interrupt":
-            text = f'"{control.subtype[:80]}" is not supported; interrupt is'
+            text = f'"{control.subtype[:80]}" is not supported; only interrupt is'
             response = {"subtype": "error", "request_id": control.request_id, "error": text}
         # Only what fits is written here, the rest before whatever comes next; a reader that has gone is met there.
         with contextlib.suppress(OutputLostError):
@@ -270,7 +270,7 @@ def _read(value: JsonObject) -> Incoming:
         case {"type": "control_request"}:
             raise _Wrong('a control_request line needs "request": {"subtype": ...}')
         case {"type": str(kind)}:
-            raise _Wrong(f'its type is "{kind[:80]}", and only user and control_request are read')
+            raise _Wrong(f'its type is "{kind[:80]}", but only user and control_request are supported')
         case _:
             raise _Wrong('it has no "type"')
 
@@ -297,9 +297,9 @@ def _block(part: Json) -> Block:
         case {"type": "image"}:
             raise _Wrong('an image needs "source": {"type": "base64", "media_type": ..., "data": ...}')
         case {"type": str(kind)}:
-            raise _Wrong(f'its content holds a block of type "{kind[:80]}"; blocks are text or image')
+            raise _Wrong(f'its content has a block of type "{kind[:80]}"; only text and image are supported')
         case _:
-            raise _Wrong("its content holds something that is no block of text or image")
+            raise _Wrong("its content has an entry that is not a text or image block")
 
 
 def _image(data: str) -> Image:
@@ -312,7 +312,7 @@ def _image(data: str) -> Image:
     # What the bytes are counts, not what the line calls them: providers refuse one that is called something else.
     media_type = image_type(raw)
     if not media_type:
-        raise _Wrong("its image is no PNG, JPEG, GIF or WebP")
+        raise _Wrong("its image is not PNG, JPEG, GIF or WebP")
     return Image(media_type, base64.b64encode(raw).decode("ascii"))
 
 

@@ -251,7 +251,7 @@ class Run:
         finally:
             if isinstance(events, AsyncGenerator):
                 await events.aclose()
-        return self._made_up(Outcome.ERROR, ErrorInfo(ErrorKind.INTERNAL, "the turn stopped without an end"))
+        return self._made_up(Outcome.ERROR, ErrorInfo(ErrorKind.INTERNAL, "the turn stopped unexpectedly"))
 
     async def _see(self, event: TurnEvent) -> None:
         self._answer.see(event)
@@ -444,11 +444,11 @@ def read_standard_input(stream: TextIO | None, *, has_prompt: bool, note: Callab
     try:
         descriptor = stream.fileno()
         if has_prompt and not select.select([descriptor], [], [], SILENCE_S)[0]:
-            note(f"nothing arrived on standard input for {SILENCE_S:.0f} s; going on without it")
+            note(f"no data on standard input for {SILENCE_S:.0f} s; continuing without it")
             return ""
         data = _read(descriptor)
     except OSError as error:
-        raise InputError(f"standard input cannot be read: {error.strerror}") from None
+        raise InputError(f"cannot read standard input: {error.strerror}") from None
     if not data:
         return ""
     from qcode.agent.context.attachments import decoded

@@ -104,7 +104,7 @@ class Progress:
             case ev.CompactionStarted():
                 self.status = "compacting the conversation"
             case ev.Retry(reason="context"):
-                self.status = "going on with more room"
+                self.status = "continuing with the compacted conversation"
             case ev.Retry():
                 self._size = self._size if event.is_continuation else 0
                 self.status = f"{_cause(event)}, {_remedy(event)}"
@@ -132,11 +132,11 @@ def remark(event: TurnEvent) -> str:
         case ev.Compacted():
             return f"the conversation was compacted: about {event.before_tokens:,} to {event.after_tokens:,} tokens"
         case ev.Retry(reason="context"):
-            return "the context window was full: going on with more room"
+            return "the context window was full: continuing with the compacted conversation"
         case ev.Retry():
             return f"{_cause(event)}: {_remedy(event)}"
         case ev.PartialRestored():
-            return "the new attempt came to nothing: the text before it is kept"
+            return "the new attempt failed: the earlier text is kept"
         case ev.Waiting():
             return f"waiting {event.seconds:.1f} s before retry {event.attempt}: {event.why}"
         case ev.ToolFinished():
@@ -152,11 +152,11 @@ def _cause(retry: ev.Retry) -> str:
         case "max_tokens":
             return "the reply was truncated by the output limit"
         case "transport":
-            return "the connection broke"
+            return "the connection was lost"
         case "thinking":
-            return "thinking took all of the output"
+            return "thinking used up the output limit"
         case "call":
-            return "a tool call came incomplete"
+            return "a tool call was incomplete"
         case _:
             return retry.reason
 
@@ -166,9 +166,9 @@ def _remedy(retry: ev.Retry) -> str:
         case "max_tokens", False:
             return f"starting over with up to {retry.max_tokens:,} tokens"
         case "thinking", _:
-            return "asking for the answer now"
+            return "asking for the answer"
         case "call", _:
-            return f"asking for the rest of it, attempt {retry.attempt}"
+            return f"asking for the rest, attempt {retry.attempt}"
         case _, is_continuation:
             return f"{'continuing' if is_continuation else 'starting over'}, attempt {retry.attempt}"
 

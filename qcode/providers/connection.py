@@ -125,7 +125,7 @@ def check_address(name: str, url: str) -> str:
     parts = urlsplit(url.strip())
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ProviderError(
-            ErrorKind.BAD_REQUEST, f"the base URL of {name} is no address: {url!r}; it starts with http:// or https://"
+            ErrorKind.BAD_REQUEST, f"invalid base URL for {name}: {url!r}; it must start with http:// or https://"
         )
     return url.strip().rstrip("/")
 

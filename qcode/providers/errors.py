@@ -254,8 +254,8 @@ def _compose(origin: Origin, kind: ErrorKind, message: str, status: int | None) 
                 return f"{origin.provider} refused the credentials: {text.rstrip('.')}; {origin.sign_in}"
             if not origin.key:
                 command = f"qcode auth login {origin.provider}"
-                how = f"store one with {command}, or name its variable as api_key_env in the config"
-                return f"{origin.provider} wants a key: {text.rstrip('.')}; {how}"
+                how = f"store one with {command}, or set api_key_env in the config to the variable that holds it"
+                return f"{origin.provider} requires a key: {text.rstrip('.')}; {how}"
             verb = "store" if is_command(origin.key_source) else "set"
             return f"{origin.provider} refused {key_words(origin.key_source)}: {text.rstrip('.')}; {verb} a valid one"
         case ErrorKind.BAD_REQUEST | ErrorKind.CONTEXT_OVERFLOW | ErrorKind.UNKNOWN_MODEL:
@@ -361,7 +361,9 @@ def _text_line(status: int, text: str) -> str:
     if not is_page(text):
         return single_spaced(text, MAX_MESSAGE)
     title = page_title(text)
-    return f"a web page instead of an answer: {title}" if title else f"a web page instead of an answer, {status}"
+    return (
+        f'the server returned a web page ("{title}")' if title else f"the server returned a web page, status {status}"
+    )
 
 
 def _status_line(status: int | None) -> str:

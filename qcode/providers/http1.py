@@ -51,7 +51,7 @@ def write_head(method: str, target: str, headers: Mapping[str, str], version: st
     """Return the head of a request. Raise `ValueError` for a header that HTTP forbids, without quoting its value."""
     for name, value in headers.items():
         if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise ValueError("a header holds characters HTTP forbids")
+            raise ValueError("a header contains characters that HTTP does not allow")
     lines = (f"{method} {target} HTTP/{version}", *(f"{name}: {value.strip()}" for name, value in headers.items()))
     return "\r\n".join((*lines, "", "")).encode("latin-1")
 
@@ -96,7 +96,7 @@ class AnswerReader:
         except self._parser_error as error:
             if not self.is_done:
                 place = "chunk or length" if self.status else "HTTP/1.1 head"
-                raise ValueError(f"no valid {place}: {error.__context__ or error}") from error
+                raise ValueError(f"invalid {place}: {error.__context__ or error}") from error
             self.has_extra = True
         pieces = self._pieces[: self._size_of_body] if self.is_done else self._pieces
         body = b"".join(pieces)
@@ -107,10 +107,10 @@ class AnswerReader:
     def close(self) -> None:
         """Handle the end of the connection. Raise `ValueError` if the response is incomplete."""
         if not self.status:
-            raise ValueError("the connection ended before the answer")
+            raise ValueError("the connection closed before the response")
         has_end = "transfer-encoding" in self.headers or "content-length" in self.headers
         if has_end and not self.is_done:
-            raise ValueError("the connection ended inside the body")
+            raise ValueError("the connection closed before the end of the response")
         self.is_done = True
 
     def _check_size(self, bytes_without_body: int) -> None:
@@ -134,14 +134,14 @@ class AnswerReader:
             return
         status = self._parser.get_status_code()
         if not 100 <= status < 600 or self._parser.get_http_version() not in ("1.0", "1.1"):
-            raise ValueError("no HTTP/1.1 status line")
+            raise ValueError("the HTTP/1.1 status line is missing")
         if status == 101:
-            raise ValueError("a switch to a protocol nobody asked for")
+            raise ValueError("unexpected switch to another protocol")
         if status < 200:
             self.headers = {}
             return
         if self.headers.get("transfer-encoding", "chunked").lower() != "chunked":
-            raise ValueError("a transfer coding nobody asked for")
+            raise ValueError("unexpected transfer encoding")
         self.status = status
         self.is_persistent = self._parser.should_keep_alive()
         self._bytes_in_a_row = 0
@@ -161,7 +161,7 @@ class Inflater:
     def __init__(self, name: str) -> None:
         name = name.strip().lower()
         if name not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise ValueError(f"a content coding nobody asked for: {name[:40]!r}")
+            raise ValueError(f"unexpected content encoding: {name[:40]!r}")
         self._is_plain = name in ("", "identity")
         self._is_gzip = name.endswith("gzip")
         self._window = zlib.MAX_WBITS | 16 if self._is_gzip else zlib.MAX_WBITS
@@ -193,7 +193,7 @@ class Inflater:
             try:
                 piece = self._inflater.decompress(data, _INFLATED_BYTES)
             except zlib.error as error:
-                raise ValueError("the compressed body is damaged") from error
+                raise ValueError("the compressed response is corrupted") from error
             if piece:
                 yield piece
             data = self._inflater.unconsumed_tail or self._inflater.unused_data
@@ -203,7 +203,7 @@ class Inflater:
     def close(self) -> None:
         """Handle the end of the body. Raise `ValueError` if the compressed data is incomplete."""
         if self._first and not self._inflater.eof:
-            raise ValueError("the compressed body is cut")
+            raise ValueError("the compressed response is truncated")
 
 
 def _is_wrapped(data: bytes) -> bool:

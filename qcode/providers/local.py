@@ -311,7 +311,7 @@ async def ask(
             if reader.status not in (0, 200):
                 raise ValueError("not a 200")
             if len(answer) > _MAX_ANSWER:
-                raise ValueError("the answer is too long")
+                raise ValueError("the response is too long")
     finally:
         wire.abort()
     value: Json = json.loads(answer)

@@ -224,7 +224,7 @@ def connect(
 def _given(spec: ProviderSpec, address: str) -> str:
     if not address and spec.base_url_variables:
         variables = " or ".join(spec.base_url_variables)
-        raise ProviderError(ErrorKind.BAD_REQUEST, f"{spec.name} needs an address: set {variables}")
+        raise ProviderError(ErrorKind.BAD_REQUEST, f"{spec.name} needs a base URL: set {variables}")
     return azure.complete(address.strip()) if spec.protocol in _OPENAIS and azure.is_azure(address) else address
 
 
@@ -277,9 +277,7 @@ def _checked_key(spec: ProviderSpec, address: str, api_key: str, key_source: str
         return ""
     if not is_sendable(key):
         words = key_words(key_source)
-        raise ProviderError(
-            ErrorKind.AUTH, f"{words} holds spaces or characters no key of {spec.name} has; copy it again"
-        )
+        raise ProviderError(ErrorKind.AUTH, f"{words} contains characters that no {spec.name} key has; copy it again")
     return key
 
 

@@ -123,7 +123,7 @@ def failure(connection: Connection, error: Exception) -> ProviderError:
         if isinstance(cause, httpx2.HTTPError | httpx2.InvalidURL | httpx2.StreamError):
             return _of_transport(connection, cause)
     if isinstance(error, OSError):
-        return ProviderError(ErrorKind.CONNECTION, f"the connection to {connection.base_url} broke: {error}")
+        return ProviderError(ErrorKind.CONNECTION, f"the connection to {connection.base_url} was lost: {error}")
     text = redact(str(error).partition("\n")[0], connection.api_key)[:300]
     return ProviderError(ErrorKind.INTERNAL, f"{connection.name}: {type(error).__name__}: {text}")
 
@@ -145,8 +145,8 @@ def refusal(connection: Connection, status: int, headers: Mapping[str, str], con
     if status in _REDIRECTS and where:
         return ProviderError(
             ErrorKind.BAD_RESPONSE,
-            f"{connection.name} moved: {connection.base_url} redirects to {host_of(where)!r}; "
-            "if that is right, set it as the base URL",
+            f"{connection.name} moved: {connection.base_url} redirects to {host_of(where)!r}; if you trust that "
+            "address, set it as the base URL",
             status=status,
         )
     return from_answer(connection.origin, status, headers, content, now=datetime.now(UTC))
@@ -163,7 +163,7 @@ def _of_transport(connection: Connection, error: Exception) -> ProviderError:
     if isinstance(error, httpx2.TimeoutException):
         return ProviderError(ErrorKind.TIMEOUT, f"{connection.name} ({address}) did not answer in time")
     if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
-        return ProviderError(ErrorKind.BAD_REQUEST, f"the base URL of {connection.name} is no address: {address!r}")
+        return ProviderError(ErrorKind.BAD_REQUEST, f"invalid base URL for {connection.name}: {address!r}")
     if isinstance(error, httpx2.LocalProtocolError):
         # Its text may quote the header with the key.
         return bad_header(connection)
@@ -171,11 +171,13 @@ def _of_transport(connection: Connection, error: Exception) -> ProviderError:
 
 
 def broken_off(connection: Connection) -> ProviderError:
-    return ProviderError(ErrorKind.CONNECTION, f"the connection to {connection.name} ({connection.base_url}) broke off")
+    return ProviderError(ErrorKind.CONNECTION, f"the connection to {connection.name} ({connection.base_url}) was lost")
 
 
 def bad_header(connection: Connection) -> ProviderError:
-    return ProviderError(ErrorKind.BAD_REQUEST, f"a header for {connection.name} holds characters HTTP forbids")
+    return ProviderError(
+        ErrorKind.BAD_REQUEST, f"a header for {connection.name} contains characters that HTTP does not allow"
+    )
 
 
 def late_reason(seconds: float) -> str:
@@ -196,15 +198,15 @@ def reason_of(error: Exception) -> str:
     """Return why a connection failed, from the most specific cause."""
     for cause in _chain(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"its certificate is not trusted ({cause.verify_message}); SSL_CERT_FILE can name your own CA file"
+            return f"its certificate is not trusted ({cause.verify_message}); set SSL_CERT_FILE to use your own CA file"
         if isinstance(cause, ssl.SSLError):
             return f"TLS failed ({cause.reason or 'no reason given'}); is the address https?"
         if isinstance(cause, socket.gaierror):
-            return "its name cannot be resolved; is this machine online?"
+            return "the host name cannot be resolved; is this machine online?"
         if isinstance(cause, ConnectionRefusedError):
-            return "nothing listens there; is the server running?"
+            return "connection refused; is the server running?"
         if isinstance(cause, OSError) and cause.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH):
-            return "there is no network route to it; is this machine online?"
+            return "no network route to the host; is this machine online?"
     return str(error).partition("\n")[0][:200] or "no connection"
 
 

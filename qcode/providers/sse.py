@@ -111,5 +111,5 @@ class SseParser:
         if size > self._max_event_bytes:
             limit = self._max_event_bytes // (1024 * 1024)
             raise ProviderError(
-                ErrorKind.BAD_RESPONSE, f"the server sent one event of more than {limit} MB; the reply was stopped"
+                ErrorKind.BAD_RESPONSE, f"the server sent an event larger than {limit} MB; the reply was stopped"
             )

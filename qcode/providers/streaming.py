@@ -111,7 +111,7 @@ def feed_json(sent: Json, decoder: Decoder) -> list[ReplyEvent]:
         except ProviderError as error:
             if not is_complete:
                 raise
-            _log.info("ignored an error behind the end of a reply: %s", error.message)
+            _log.info("ignored an error after the end of a reply: %s", error.message)
     return events
 
 
@@ -136,7 +136,7 @@ async def read_reply(
         except ends as error:
             if not decoder.is_complete:
                 if isinstance(error, TimeoutError):
-                    raise ProviderError(ErrorKind.TIMEOUT, f"nothing came for {limit:g} s") from error
+                    raise ProviderError(ErrorKind.TIMEOUT, f"no data for {limit:g} s") from error
                 raise
             chunk = None
         is_open = chunk is not None
@@ -176,7 +176,7 @@ class _Body:
         if self._whole is not None:
             self._whole += chunk
         if self._size > (MAX_REPLY_BYTES if self._whole is None else MAX_EVENT_BYTES):
-            raise ProviderError(ErrorKind.BAD_RESPONSE, "the reply has no end; it was stopped to save memory")
+            raise ProviderError(ErrorKind.BAD_RESPONSE, "the reply is too large; it was stopped to save memory")
         if self._whole is None:
             yield from self._decode(self._parser.feed(chunk))
 
@@ -186,8 +186,9 @@ class _Body:
             return
         text = self._whole.decode("utf-8", "replace")
         if is_page(text):
-            title = page_title(text) or "without a title"
-            raise ProviderError(ErrorKind.BAD_RESPONSE, f"a web page instead of a reply: {title}")
+            title = page_title(text)
+            named = f' ("{title}")' if title else ""
+            raise ProviderError(ErrorKind.BAD_RESPONSE, f"the server returned a web page{named} instead of a reply")
         try:
             sent: Json = json.loads(text)
         except (ValueError, RecursionError):

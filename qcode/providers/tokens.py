@@ -65,7 +65,7 @@ def read_vocabulary(folder: Path) -> Encoding:
     try:
         listed = lzma.decompress((folder / f"{NAME}.tiktoken.xz").read_bytes())
     except lzma.LZMAError as error:
-        raise ValueError(f"{NAME}.tiktoken.xz is damaged: {error}") from error
+        raise ValueError(f"{NAME}.tiktoken.xz is corrupted: {error}") from error
     return Encoding(
         NAME,
         pat_str=facts["pattern"],

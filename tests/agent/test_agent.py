@@ -155,7 +155,7 @@ def test_without_a_session_an_old_one_goes_on_in_memory_only(here: Here) -> None
 def test_no_session_to_go_on_with_is_said(here: Here) -> None:
     agent = here.open("-c")
     assert len(agent.notices) == 1
-    assert "a new one begins" in agent.notices[0]
+    assert "starting a new one" in agent.notices[0]
     agent.conversation.release()
 
 

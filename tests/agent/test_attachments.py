@@ -69,7 +69,7 @@ def test_an_image_is_known_by_its_bytes(data: bytes, media_type: str, tmp_path: 
 @pytest.mark.parametrize(
     ("name", "data", "part"),
     [
-        ("a.png", b"not a picture", "no PNG"),
+        ("a.png", b"not a picture", "not a PNG"),
         ("a.bin", b"\0\xff", "not text"),
         ("a.txt", b"a\0b", "NUL"),
         ("a.txt", b"x" * 11, "too large"),
@@ -117,7 +117,7 @@ def test_a_file_that_the_user_names_as_well_is_the_users(tmp_path: Path) -> None
     blocks, complaints = mentions("@a.txt @a.txt", tmp_path, foreign=((0, 7),), why_not_read=lambda path: "never")
     assert (len(blocks), complaints) == (1, ())
     blocks, complaints = mentions("@a.txt @a.txt", tmp_path, foreign=((0, 13),), why_not_read=lambda path: "never")
-    assert (blocks, complaints) == ((), ("not attached: @a.txt, which a file of the project names: never",))
+    assert (blocks, complaints) == ((), ("not attached: @a.txt, mentioned in a file of the project: never",))
 
 
 def test_what_is_judged_for_a_project_is_what_is_read(tmp_path: Path) -> None:

@@ -50,9 +50,9 @@ def test_a_restricted_folder_shows_that_none_is_read_and_offers_only_the_persons
     memory = place.memory()
     assert "restricted" in memory.notes()[0]
     assert [(file.whose, file.size) for file in memory.files()] == [("yours", None)]
-    with pytest.raises(ValueError, match="no such instruction file"):
+    with pytest.raises(ValueError, match="instruction file does not exist"):
         memory.append(str(place.root / "AGENTS.md"), "more")
-    with pytest.raises(ValueError, match="/trust it first"):
+    with pytest.raises(ValueError, match="Type /trust first"):
         memory.init_prompt("")
     (place.root / "AGENTS.md").rename(place.root / "away")
     assert [file.whose for file in memory.places()] == ["yours"]

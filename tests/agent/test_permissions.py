@@ -147,7 +147,7 @@ def test_an_answer_that_cannot_be_kept_holds_for_the_session_and_says_so(tmp_pat
 
     asyncio.run(turns())
     assert len(notices) == 1
-    assert "for this session only" in notices[0]
+    assert "to this session only" in notices[0]
     assert it.conversation.permissions.rules()[0].scope == "session"
 
 

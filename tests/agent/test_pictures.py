@@ -59,5 +59,5 @@ def test_a_cut_header_has_no_size(data: bytes) -> None:
 
 
 def test_what_is_no_image_is_refused() -> None:
-    with pytest.raises(InputError, match="no PNG, JPEG"):
+    with pytest.raises(InputError, match="not a PNG, JPEG"):
         picture_of(b"text", "x.png")

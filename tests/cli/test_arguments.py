@@ -105,7 +105,7 @@ def test_flags_name_the_keys_they_set() -> None:
         (["--resume", ""], "-r is empty"),
         (["--resume=", "-p", "x"], "-r is empty"),
         (["-m", " "], "-m is empty"),
-        (["-p", "-hello"], "behind --"),
+        (["-p", "-hello"], "put it last, after --"),
         (["--mod", "x"], "--mod"),
     ],
 )

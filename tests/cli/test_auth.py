@@ -141,7 +141,7 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(
 def test_a_local_server_needs_none_and_may_have_one(auth: Auth) -> None:
     assert auth("login", "ollama").out == "ollama needs no key; nothing was stored\n"
     assert auth("login", "vllm", "--no-check", stdin="abc").code == 0
-    assert "stored in the file of keys" in auth("status", "vllm").out
+    assert "stored in the key file" in auth("status", "vllm").out
 
 
 def test_a_provider_of_the_configuration_can_have_one(auth: Auth) -> None:
@@ -162,7 +162,7 @@ def test_status_says_which_source_wins_and_what_it_goes_before(auth: Auth) -> No
     auth("login", "openai", "--no-check", stdin=KEY)
     done = auth("status", GEMINI_API_KEY=KEY, OPENAI_API_KEY=KEY, AWS_PROFILE="work")
     rows = {line.split()[0]: line.partition(" ")[2].strip() for line in done.out.splitlines()}
-    assert rows["openai"] == "environment variable OPENAI_API_KEY; the key in the file of keys is not used"
+    assert rows["openai"] == "environment variable OPENAI_API_KEY; the key in the key file is not used"
     assert rows["gemini"] == "environment variable GEMINI_API_KEY"
     assert rows["bedrock"] == "AWS chain (AWS_PROFILE is set)"
     assert rows["anthropic"].startswith("no key; set ANTHROPIC_API_KEY")
@@ -184,11 +184,11 @@ def test_logout_says_what_still_supplies_a_key(auth: Auth) -> None:
     auth("login", "openai", "--no-check", stdin=KEY)
     done = auth("logout", "openai", OPENAI_API_KEY=KEY)
     assert done.out.splitlines() == [
-        "removed the key of openai from the file of keys",
-        "OPENAI_API_KEY is still set and supplies a credential",
+        "removed the key for openai from the key file",
+        "OPENAI_API_KEY is still set and provides a credential",
     ]
     assert auth.holding() == []
-    assert auth("logout", "openai").out == "no key of openai was stored\n"
+    assert auth("logout", "openai").out == "no key for openai was stored\n"
 
 
 def test_where_nothing_can_be_written_it_is_said(auth: Auth) -> None:
@@ -196,7 +196,7 @@ def test_where_nothing_can_be_written_it_is_said(auth: Auth) -> None:
     auth.file.symlink_to("/dev/null")
     done = auth("login", "openai", "--no-check", stdin=KEY)
     assert done.code == 1
-    assert "is a link and is not followed" in done.err
+    assert "is a symbolic link, which is not followed" in done.err
 
 
 def test_a_stored_key_stays_out_of_logs_sessions_and_reports(auth: Auth) -> None:
@@ -218,7 +218,7 @@ def test_at_a_terminal_the_key_is_asked_for_unseen_and_again_when_it_is_none(aut
             terminal.press("openai\r")
             terminal.wait_for("Key for openai")
             terminal.press("https://nowhere.example\r")
-            terminal.wait_for("that is an address, not a key")
+            terminal.wait_for("that is a URL, not a key")
             terminal.wait_for(lambda text: text.count("Key for openai") == 2)
             terminal.press(f"\x1b[200~{KEY}\x1b[201~\r")
             terminal.wait_for("accepted the key")

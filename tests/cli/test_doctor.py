@@ -66,7 +66,7 @@ def test_a_project_that_is_not_trusted_is_not_read(
     monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     assert main(["doctor"]) == 0
-    assert "not read, the folder is not trusted" in capfd.readouterr().out
+    assert "ignored because the folder is not trusted" in capfd.readouterr().out
 
 
 def test_words_behind_it_are_wrong_usage(capfd: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ def test_an_error_nobody_foresaw_is_one_line_with_the_place_of_its_details(
     out, err = capfd.readouterr()
     (details,) = (home / "state" / "crashes").iterdir()
     assert out == ""
-    assert err == f"qcode: internal error: LookupError: lost the [redacted]; details are in {details}\n"
+    assert err == f"qcode: internal error: LookupError: lost the [redacted]; see {details}\n"
     text = details.read_text()
     assert "Traceback" in text
     assert "boom" in text
@@ -128,7 +128,7 @@ def test_a_signal_the_program_was_started_to_ignore_stays_ignored() -> None:
 
 def test_foreign_text_in_a_message_cannot_steer_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["-p", "hi", "-C", "no\x1b[2J\x1b]0;title\x07where"]) == 42
-    assert capfd.readouterr().err == "qcode: cannot work in nowhere: No such file or directory\n"
+    assert capfd.readouterr().err == "qcode: cannot use nowhere: No such file or directory\n"
 
 
 def test_the_app_and_pipe_mode_are_told_apart_by_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

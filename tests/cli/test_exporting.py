@@ -18,7 +18,7 @@ def test_an_export_is_a_new_file_for_its_owner_only(tmp_path: Path) -> None:
 
 def test_a_file_that_exists_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "out.md").write_text("mine")
-    with pytest.raises(ValueError, match=r"^out\.md exists already: name another file\.$"):
+    with pytest.raises(ValueError, match=r"^out\.md already exists. Choose another file name\.$"):
         save_export(tmp_path, "out.md", "new")
     assert (tmp_path / "out.md").read_text() == "mine"
 

@@ -51,7 +51,7 @@ def test_the_person_s_own_server_keeps_its_name(asked: Asked) -> None:
     said = asked("list", "--trust")
     assert "mine    never started  mine" in said
     assert "theirs  not approved  theirs" in said
-    assert f"mine of {asked.work / '.mcp.json'} is not used: that name is taken" in said
+    assert f"mine of {asked.work / '.mcp.json'} is ignored: that name is already used" in said
     assert "evil" not in said
 
 
@@ -67,7 +67,7 @@ def test_a_server_is_approved_as_it_is_shown(asked: Asked) -> None:
     assert "not approved" in shown
     assert "approved: theirs may be started" in asked("approve", "theirs", "--trust")
     assert "never started" in asked("show", "theirs", "--trust")
-    assert "nothing of theirs waits" in asked("approve", "theirs", "--trust")
+    assert "nothing in theirs needs" in asked("approve", "theirs", "--trust")
     asked.project({"theirs": {"command": "theirs", "args": ["other"]}})
     assert "not approved" in asked("list", "--trust")
     assert "canary" not in asked("show", "mine", "--trust")
@@ -97,7 +97,7 @@ def test_changed_tools_are_approved_as_they_are_shown(asked: Asked) -> None:
     said = asked("approve", "mine")
     assert "+A tool of the server mine, which says about it: after" in said
     assert changes_of(pins.tools(spec) or {}, after) == ()
-    assert "nothing of mine waits" in asked("approve", "mine")
+    assert "nothing in mine needs" in asked("approve", "mine")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_changed_tools_are_approved_as_they_are_shown(asked: Asked) -> None:
         (("show",), "use: qcode mcp"),
         (("remove", "x"), "use: qcode mcp"),
         (("show", "mime"), "did you mean mine?"),
-        (("approve", "xyz"), "qcode mcp list shows them"),
+        (("approve", "xyz"), "run qcode mcp list to see them"),
     ],
 )
 def test_wrong_use(argv: tuple[str, ...], says: str, asked: Asked) -> None:

@@ -96,7 +96,7 @@ def test_a_choice_is_kept_and_a_model_the_configuration_names_is_said_to_win(hom
     assert offering(home).keep_model("anthropic/x") == ""
     assert Choices(home / "state").model == "anthropic/x"
     said = offering(home, 'model = "openai/y"\n').keep_model("anthropic/z")
-    assert said == f"The next start takes openai/y again: {home / 'config.toml'}:1 names it."
+    assert said == f"The next start uses openai/y again, because {home / 'config.toml'}:1 sets it."
 
 
 def test_a_flag_is_for_one_run_and_stands_against_nothing(home: Path) -> None:

@@ -69,7 +69,7 @@ def test_an_answer_says_why_and_what_would_allow_it(asked: Asked) -> None:
     text = asked("check", "shell", "make test", "-C", str(asked.work), "--trust")
     assert text == (
         "ask: 'make' is not in the table of programs that only read [shell:not-read-only]\n"
-        "the rule that would allow it: shell(make test)\n"
+        "a rule that would allow it: shell(make test)\n"
     )
 
 
@@ -104,7 +104,7 @@ def test_it_runs_nothing_of_the_folder(asked: Asked) -> None:
     ("argv", "hint"),
     [
         (("show",), "use: qcode permissions [list]"),
-        (("list", "--jsonl"), "--jsonl is for check"),
+        (("list", "--jsonl"), "--jsonl only works with check"),
         (("check",), "a kind and one value"),
         (("check", "shell"), "a kind and one value"),
         (("check", "run", "x"), "no kind 'run'"),
@@ -174,7 +174,7 @@ def test_the_rules_are_listed_with_the_line_each_stands_on_and_those_kept_for_th
         assert lines[1] == "deny shell(rm *) (--disallowed-tools)"
         assert lines[2] == f"allow shell(make test) ({home / 'config.toml'}:4)"
         assert lines[3] == f"allow shell(make lint) ({home / 'config.toml'}:5)"
-        assert lines[4].startswith("allow shell(make doc) (kept for this folder, answered to shell make doc, ")
+        assert lines[4].startswith("allow shell(make doc) (saved for this folder, answered to shell make doc, ")
     assert asked.verdict("shell", "make doc", *flags) == "allow"
     assert "rules that allow do not count" in asked("-C", str(asked.work))
     assert asked.verdict("shell", "make doc", "-C", str(asked.work)) == "ask"

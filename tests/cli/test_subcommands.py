@@ -90,7 +90,7 @@ def test_a_session_is_exported_as_asked_or_as_its_file_is_called(printed: Printe
     assert page.lower().startswith("<!doctype html>")
     assert "hello you" in page
     assert printed("sessions", "export", name, "-o", "talk.html", code=42)[1] == [
-        "qcode: talk.html exists already: name another file."
+        "qcode: talk.html already exists. Choose another file name."
     ]
     (refusal,) = printed("sessions", "export", name, "--format", "pdf", code=2)[1]
     assert "'pdf'" in refusal

@@ -22,7 +22,7 @@ def brings(work: Path, text: str) -> None:
 
 def test_the_folder_is_shown_with_what_it_brings_and_what_changed(printed: Printed) -> None:
     out, _ = printed("trust")
-    assert out == [f"{printed.work}: not trusted: restricted", "it brings nothing that a trusted run would use"]
+    assert out == [f"{printed.work}: not trusted: restricted", "it contains no files for qcode"]
     brings(printed.work, "[output]\nmax_continuations = 1\n")
     store = TrustStore(printed.state)
     store.remember(printed.work)
@@ -31,10 +31,10 @@ def test_the_folder_is_shown_with_what_it_brings_and_what_changed(printed: Print
     assert "  .qcode/config.toml  settings of the project" in out
     brings(printed.work, "[output]\nmax_continuations = 2\n")
     out, _ = printed("trust")
-    assert "not as it was trusted" in out[0]
+    assert "changed since it was trusted" in out[0]
     assert out[-2:] == ["  -output.max_continuations = 1", "  +output.max_continuations = 2"]
     out, _ = printed("trust", "list")
-    assert out == [f"{printed.work}  not as it was trusted: restricted"]
+    assert out == [f"{printed.work}  changed since it was trusted: restricted"]
 
 
 def test_settings_that_changed_are_not_used(printed: Printed) -> None:
@@ -49,7 +49,7 @@ def test_settings_that_changed_are_not_used(printed: Printed) -> None:
 def test_only_somebody_at_a_terminal_accepts(printed: Printed) -> None:
     brings(printed.work, "[output]\nmax_continuations = 1\n")
     _, err = printed("trust", "accept", code=2)
-    assert "--trust trusts a folder for one run" in err[0]
+    assert "use --trust to trust a folder for one run" in err[0]
     assert not TrustStore(printed.state).is_trusted(printed.work)
 
 
@@ -70,7 +70,7 @@ def test_what_is_accepted_is_what_was_shown(
 def test_trust_is_taken_back(printed: Printed) -> None:
     TrustStore(printed.state).remember(printed.work)
     out, _ = printed("trust", "forget")
-    assert out == [f"{printed.work}: not trusted any more"]
+    assert out == [f"{printed.work}: no longer trusted"]
     out, _ = printed("trust", "forget", str(printed.work))
     assert out == [f"{printed.work}: was not trusted"]
     assert printed("trust", "list")[0] == ["no folder is trusted"]

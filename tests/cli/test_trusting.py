@@ -105,7 +105,7 @@ def test_the_end_of_input_is_no_answer(person: Person) -> None:
 def test_an_answer_that_cannot_be_kept_holds_for_this_run(person: Person) -> None:
     person.state.write_text("a file where the folder should be")
     assert person.is_trusted("1\n")
-    assert "holds for this run only" in person.told
+    assert "applies to this run only" in person.told
 
 
 def test_nobody_is_asked_where_nobody_can_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_a_change_is_asked_about_with_the_difference(
     person.is_trusted("1\n")
     put(person.root, ".qcode/commands/go.toml", 'prompt = "go \x1b[2Jand curl"\n')
     assert person.is_trusted(typed) is is_trusted
-    assert "is not what you trusted" in person.saw
+    assert "have changed since you trusted it" in person.saw
     assert '  -prompt = "go"' in person.saw
     assert "and curl" in person.saw
     assert "\x1b" not in person.saw
@@ -150,7 +150,7 @@ def test_trust_of_an_earlier_version_is_asked_for_once_more(person: Person) -> N
     del rows["folders"][0]["pieces"]
     (person.state / "trust.json").write_text(json.dumps({**rows, "version": 1}))
     assert person.is_trusted("1\n")
-    assert "before qcode kept what a folder brings" in person.saw
+    assert "that did not record its files" in person.saw
     assert ".qcode/commands/go.toml" in person.saw
     assert person.is_trusted()
     assert person.saw == ""
@@ -172,4 +172,4 @@ def test_pipe_mode_is_told_why_and_which_command_to_run(person: Person) -> None:
     note = note_for_pipes(person.root, person.state, ["-p", "x y"])
     assert ".qcode/commands/go.toml" in note
     assert note.endswith("qcode --trust -p 'x y'")
-    assert note_for_pipes(person.root, person.state, ["-p", "x" * 900]).endswith("the same with --trust")
+    assert note_for_pipes(person.root, person.state, ["-p", "x" * 900]).endswith("the same command with --trust")

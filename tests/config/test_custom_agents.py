@@ -49,7 +49,7 @@ def test_a_name_is_given_once_and_the_persons_own_wins(tmp_path: Path) -> None:
         ("description = 'x'", "prompt must be"),
         (f"{MINIMAL}mode = 'bypass'", ":3: unknown key mode; the nearest is model"),
         (f"{MINIMAL}model = 'opus'", "same or small"),
-        (f"{MINIMAL}tools = 'read'", "list of names"),
+        (f"{MINIMAL}tools = 'read'", "list of tool names"),
         (f"{MINIMAL}only_reads = 1", "true or false"),
         ("no toml", "bad.toml"),
     ],

@@ -97,14 +97,14 @@ def test_a_project_speaks_only_where_it_is_trusted_and_never_over_the_person(pla
         "build": ("b", True),
         "review": ("mine", False),
     }
-    assert "/review is not used, your own" in found.problems[0]
+    assert "/review is ignored, your" in found.problems[0]
 
 
 def test_a_command_of_the_app_keeps_its_name(place: Place) -> None:
     place.write("help.toml", 'prompt = "x"')
     found = place.load(taken=("help",))
     assert found.commands == ()
-    assert "/help is not used, a command of qcode has this name" in found.problems[0]
+    assert "/help is ignored, a built-in command already has this name" in found.problems[0]
 
 
 @pytest.mark.parametrize(

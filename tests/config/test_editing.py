@@ -147,7 +147,7 @@ def test_what_is_typed_is_read_as_the_key_wants_it(name: str, typed: str, value:
         ("network.max_retries", "many", "not text"),
         ("ui.bell", "yes", "true or false"),
         ("output.policy", "contnue", 'did you mean "continue"'),
-        ("permissions.mode", "bypass", "no mode for a file"),
+        ("permissions.mode", "bypass", "cannot be set in a config file"),
         ("model", "  ", "must be text"),
     ],
 )

@@ -132,7 +132,7 @@ def test_an_untrusted_project_is_not_even_read(folders: Folders) -> None:
     folders.in_project("this is [ no TOML")
     settings = folders.load(is_trusted=False)
     assert settings.model is None
-    assert settings.warnings == (f"{folders.project_file} is not used: this folder is not trusted",)
+    assert settings.warnings == (f"{folders.project_file} is ignored: this folder is not trusted",)
 
 
 def test_the_persons_own_file_is_never_judged_as_a_projects(folders: Folders) -> None:

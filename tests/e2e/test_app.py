@@ -154,7 +154,7 @@ def test_a_folder_that_brings_nothing_is_trusted_by_a_command(place: Place) -> N
     with Terminal(place, "-m", "demo/demo") as terminal:
         terminal.wait_for("This folder is restricted")
         terminal.press("/trust\r")
-        terminal.wait_for("This folder is trusted now")
+        terminal.wait_for("Folder trusted")
         terminal.press("\x04")
         assert terminal.wait_for_end() == 0
     with Terminal(place, "-m", "demo/demo") as terminal:
@@ -177,7 +177,7 @@ def test_a_file_of_the_command_line_goes_with_the_first_prompt(place: Place) -> 
     (place.work / "notes.txt").write_text("The cow says moo.")
     with (
         FakeServer("openai", [Turn(text="I read it.")]) as server,
-        at(server, "openai", place, "-f", "notes.txt", "what is in it?") as terminal,
+        at(server, "openai", place, "-f", "notes.txt", "trust this folder?") as terminal,
     ):
         terminal.wait_for("I read it.")
         assert "The cow says moo." in server.requests[0].messages[-1].text

@@ -182,7 +182,7 @@ def test_a_folder_that_is_gone_is_said_by_every_command(place: Place) -> None:
     for command in ("-p hi -m demo/demo", "sessions", "config show"):
         done = in_bash(place, f"{gone} && qcode {command}")
         assert done.code == 42
-        assert one_line(done) == "qcode: cannot work in the current folder: No such file or directory"
+        assert one_line(done) == "qcode: cannot use the current folder: No such file or directory"
     assert in_bash(place, f"{gone} && qcode config path").code == 0
 
 

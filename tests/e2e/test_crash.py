@@ -46,7 +46,7 @@ def test_a_crash_gives_the_terminal_back_keeps_the_session_and_says_where_its_re
         assert {1049, 1000, 1003, 1006, 2004, 2031} <= terminal.modes.keys()
         said = terminal.raw[terminal.raw.rindex("\x1b[?1049l") :]
     (report,) = place.home.rglob("crash-*.txt")
-    assert f"qcode stopped: LookupError: lost the [redacted]; details are in {report}" in said
+    assert f"qcode stopped: LookupError: lost the [redacted]; see {report}" in said
     assert "Traceback" not in said
     assert report.stat().st_mode & 0o777 == 0o600
     assert "in render" in report.read_text()

@@ -121,7 +121,7 @@ def test_blocks_keep_their_order(place: Place) -> None:
         (json.dumps(user([])), "empty"),
         (json.dumps(user([{"type": "tool_result", "content": "x"}])), 'type "tool_result"'),
         (json.dumps(user([{"type": "image", "source": {"type": "base64", "data": "!"}}])), "not base64"),
-        (json.dumps(user([{"type": "image", "source": {"type": "base64", "data": "AAAA"}}])), "no PNG"),
+        (json.dumps(user([{"type": "image", "source": {"type": "base64", "data": "AAAA"}}])), "not PNG"),
     ],
 )
 def test_a_line_that_cannot_be_used_has_an_error_for_its_result_and_the_run_goes_on(
@@ -131,7 +131,7 @@ def test_a_line_that_cannot_be_used_has_an_error_for_its_result_and_the_run_goes
         done = place.ask(server, *LINES, stdin=as_input(line, user("x")))
     bad, good = results(done.lines)
     assert (bad["is_error"], bad["subtype"], bad["error"]["kind"]) == (True, "error_during_execution", "bad_input")
-    assert bad["error"]["message"].startswith("line 1 of standard input cannot be used: ")
+    assert bad["error"]["message"].startswith("line 1 of standard input is invalid: ")
     assert said in bad["error"]["message"]
     assert (good["result"], done.code) == ("one", 0)
 

@@ -69,7 +69,7 @@ class ChaosProvider:
                     continue
                 for piece in self._pieces(self._twisted(event)):
                     if seen == drops_at or (drops_at and isinstance(piece, ReplyEnded)):
-                        raise ProviderError(ErrorKind.CONNECTION, "chaos: the connection broke")
+                        raise ProviderError(ErrorKind.CONNECTION, "chaos: the connection was lost")
                     yield piece
                     seen += 1
         finally:

@@ -49,9 +49,9 @@ def test_stderr_ends_with_the_flags_that_would_have_allowed_it() -> None:
 @pytest.mark.parametrize(
     ("asked", "flags", "hopeless", "ending"),
     [
-        (1, "", 1, "no flag allows it, only a person in the app"),
-        (2, "", 2, "no flag allows them, only a person in the app"),
-        (3, "--trust", 1, "no flag allows 1 of them, only a person in the app; to allow the rest: --trust"),
+        (1, "", 1, "no flag allows it, only an approval in the app"),
+        (2, "", 2, "no flag allows them, only an approval in the app"),
+        (3, "--trust", 1, "no flag allows 1 of them, only an approval in the app; to allow the rest: --trust"),
         (1, "--trust", 0, "to allow it: --trust"),
     ],
 )

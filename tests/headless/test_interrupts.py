@@ -253,7 +253,7 @@ def test_a_turn_without_an_end_is_an_internal_error() -> None:
     assert ran.code == 1
     assert ran.result["subtype"] == "error_during_execution"
     assert (ran.result["result"], ran.result["num_turns"]) == ("so far", 1)
-    assert ran.stderr == "qcode: the turn stopped without an end\n"
+    assert ran.stderr == "qcode: the turn stopped unexpectedly\n"
 
 
 def test_the_iterator_of_a_turn_is_always_closed() -> None:

@@ -79,7 +79,11 @@ def test_a_long_answer_arrives_whole() -> None:
 @pytest.mark.parametrize(
     ("changes", "code", "says"),
     [
-        ({"outcome": Outcome.MAX_TOKENS}, 56, "qcode: the answer is incomplete: still cut by the output limit; raise"),
+        (
+            {"outcome": Outcome.MAX_TOKENS},
+            56,
+            "qcode: the answer is incomplete: still truncated by the output limit; raise",
+        ),
         ({"outcome": Outcome.REFUSAL, "raw_stop": "SAFETY"}, 57, "qcode: the model refused, or its reply was filtered"),
         (
             {"outcome": Outcome.MAX_TURN_REQUESTS, "limit": Limit.TURNS, "replies": 3},
@@ -91,7 +95,7 @@ def test_a_long_answer_arrives_whole() -> None:
             75,
             "qcode: 503 Service down ! (request req_1)",
         ),
-        ({"outcome": Outcome.ERROR}, 1, "qcode: the turn failed without saying why"),
+        ({"outcome": Outcome.ERROR}, 1, "qcode: the turn failed for an unknown reason"),
         ({"outcome": Outcome.CANCELLED}, 130, "qcode: interrupted; the text so far was kept"),
     ],
 )

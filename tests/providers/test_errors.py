@@ -173,8 +173,8 @@ def test_a_refused_key_is_named_by_its_variable_and_never_shown() -> None:
 def test_a_server_that_wants_a_key_where_none_was_sent_is_said_so() -> None:
     error = from_answer(Origin("local"), 401, {}, b'{"error":"Unauthorized"}', now=NOW)
     assert error.message == (
-        "local wants a key: Unauthorized; store one with qcode auth login local, "
-        "or name its variable as api_key_env in the config"
+        "local requires a key: Unauthorized; store one with qcode auth login local, "
+        "or set api_key_env in the config to the variable that holds it"
     )
 
 
@@ -225,9 +225,9 @@ def test_a_long_message_is_cut_and_stays_one_line() -> None:
     ("body", "expected"),
     [
         (b"<!DOCTYPE html><html><head><title>502 Bad\n Gateway</title></head><body>" + b"x" * 9000,
-         "acme: a web page instead of an answer: 502 Bad Gateway (502)"),
+         "acme: the server returned a web page (\"502 Bad Gateway\") (502)"),
         (b"<html><body><h1>Oh &amp; <b>no</b></h1></body></html>",
-         "acme: a web page instead of an answer: Oh & no (502)"),
+         "acme: the server returned a web page (\"Oh & no\") (502)"),
         (b"", "acme: Bad Gateway (502)"),
         (b"upstream connect error", "acme: upstream connect error (502)"),
         (b"null", "acme: Bad Gateway (502)"),

@@ -65,8 +65,8 @@ def test_signs_inside_a_key_are_part_of_it(key: str) -> None:
         ("sk-canary...cdef", "hidden"),
         ("sk-canary-****cdef", "hidden"),
         ("********", "hidden"),
-        ("<your key here>", "stands for a key"),
-        ("your-api-key-here", "stands for a key"),
+        ("<your key here>", "placeholder"),
+        ("your-api-key-here", "placeholder"),
         ("sk-canary 0123456789", "spaces"),
         ("sk-canary-0123\u20ac", "characters"),
         ("sk-canary\x07-0123", "characters"),
@@ -116,4 +116,4 @@ def test_a_key_of_plain_characters_comes_through_as_it_is(key: str, form: str) -
     try:
         assert read_key(form.format(key), OPENAI, "https://gateway.example/v1") == key
     except ValueError as refusal:
-        assert any(word in str(refusal) for word in ("hidden", "stands for"))
+        assert any(word in str(refusal) for word in ("hidden", "placeholder"))

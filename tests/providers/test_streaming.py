@@ -65,7 +65,7 @@ def test_a_greeting_does_not_end_the_patience_with_a_model_that_thinks(protocol:
     events, error = read(protocol, Timeouts(first_event=0.1, idle=0.01), greeting(protocol))
     assert [type(event) for event in events if not isinstance(event, UsageReported)] == [ReplyStarted]
     assert error is not None
-    assert (error.kind, error.message) == (ErrorKind.TIMEOUT, "nothing came for 0.1 s")
+    assert (error.kind, error.message) == (ErrorKind.TIMEOUT, "no data for 0.1 s")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -74,7 +74,7 @@ def test_once_the_model_speaks_silence_is_short(protocol: str) -> None:
     events, error = read(protocol, Timeouts(first_event=5, idle=0.02), as_bytes(recording(protocol, name)))
     assert any(isinstance(event, TextDelta) for event in events)
     assert error is not None
-    assert (error.kind, error.message) == (ErrorKind.TIMEOUT, "nothing came for 0.02 s")
+    assert (error.kind, error.message) == (ErrorKind.TIMEOUT, "no data for 0.02 s")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

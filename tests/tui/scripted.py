@@ -226,13 +226,13 @@ class ScriptedRewinds(Checkpoints):
         return ()
 
     async def plan_undo(self) -> RewindPlan:
-        raise ValueError("There is nothing to undo: nothing was said yet.")
+        raise ValueError("There is nothing to undo yet.")
 
     async def plan_redo(self) -> RewindPlan:
         raise ValueError("There is nothing to redo.")
 
     async def plan_rewind(self, number: int, what: What) -> RewindPlan:
-        raise ValueError("That message is not in this conversation any more.")
+        raise ValueError("That message is no longer in this conversation.")
 
     async def perform(self, plan: RewindPlan, overwrite: Collection[str] = ()) -> RewindReport:
         raise NotImplementedError("there is no plan")

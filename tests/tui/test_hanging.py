@@ -9,7 +9,7 @@ from qcode.tui.commands.command import table_text
 from qcode.tui.widgets import HangingText, hanging
 from tests.tui.harness import Running, drive
 
-LINE = "  rate limit     the host refuses, qcode counts down and tries again"
+LINE = "  rate limit     the provider refuses, qcode counts down and retries"
 
 
 def test_what_fits_stays_as_it_is() -> None:

@@ -32,7 +32,7 @@ def test_the_program_is_the_one_nearest_to_qcode(env: dict[str, str], program: s
 def test_a_capable_terminal_has_its_abilities_named() -> None:
     text = told(TERM="xterm-kitty", COLORTERM="truecolor", LANG="de_DE.UTF-8")
     assert "colours: 16 million" in text
-    assert "keys: Kitty's protocol; Shift+Enter" in text
+    assert "keys: Kitty keyboard protocol; Shift+Enter" in text
     assert "clipboard (OSC 52): yes" in text
     assert "links (OSC 8): yes" in text
     assert "notifications (OSC 9): yes" in text
@@ -43,7 +43,7 @@ def test_a_capable_terminal_has_its_abilities_named() -> None:
 def test_what_is_not_known_is_not_promised() -> None:
     text = told(TERM="xterm-256color", size=(40, 20), LANG="C.UTF-8")
     assert "colours: 256" in text
-    assert "Kitty's protocol is not known of this terminal" in text
+    assert "Kitty keyboard protocol unknown for this terminal" in text
     assert "links (OSC 8): not known" in text
     assert "40 x 20: small" in text
     assert "Kitty" not in told(TERM="dumb")

@@ -39,7 +39,7 @@ def test_a_turn_without_its_last_event_is_said_to_have_broken_off() -> None:
     async def test(run: Running) -> None:
         await run.send("one")
         await run.until_idle()
-        assert "The turn broke off without an ending" in run.text.replace("\n", " ")
+        assert "The turn stopped unexpectedly" in run.text.replace("\n", " ")
 
     drive(test, ScriptedConversation([TextDelta(0, "some")]))
 

@@ -207,5 +207,5 @@ class Recorder:
         is_kept = self.blobs.put(data)
         if not is_kept and not self._has_warned:
             self._has_warned = True
-            self._warnings.append(f"the old content of {path} could not be kept, so /undo cannot put it back")
+            self._warnings.append(f"the old content of {path} could not be saved, so /undo cannot restore it")
         return FileState(digest_of(data), len(data), mode, is_kept)

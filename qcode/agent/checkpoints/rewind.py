@@ -139,7 +139,7 @@ class Rewinder:
         """Plan to rewind to the state before prompt `number`. Raise `NothingToDo` if there is no such prompt."""
         own = next((one for one in self._line.owns() if one.number == number), None)
         if own is None:
-            raise NothingToDo("That message is not in this conversation any more.")
+            raise NothingToDo("That message is no longer in this conversation.")
         steps = steps_back(self._line.live_changes(number)) if what != "conversation" else []
         after = own.before if what != "files" else self._line.point
         return self._plan("rewind", after, steps, own if what != "files" else None)
@@ -154,7 +154,7 @@ class Rewinder:
             return self._plan("undo", line.point.compacted_from, [], None)
         own = line.point.own
         if own is None:
-            raise NothingToDo("There is nothing to undo: nothing was said yet.")
+            raise NothingToDo("There is nothing to undo yet.")
         return self._plan("undo", own.before, steps_back(line.live_changes(own.number)), own)
 
     def plan_redo(self) -> RewindPlan:
@@ -171,7 +171,7 @@ class Rewinder:
         """
         planned, self._planned = self._planned, None
         if planned is None or planned.plan.plan_id != plan.plan_id or planned.state != self._state():
-            raise NothingToDo("The conversation has moved on since; ask again.")
+            raise NothingToDo("The conversation has changed since. Try again.")
         problems = [f"{self._shown(one.path)} {one.refusal}" for one in planned.steps if one.refusal]
         ready = self._prepared(planned, frozenset(overwrite), problems)
         move = self._written(planned, ready)
@@ -251,25 +251,25 @@ def _is_there(step: FileStep) -> bool:
 
 def _summary(why: Why, messages: int, files: Sequence[FilePlan], finishes: Move | None) -> str:
     if finishes is not None:
-        return f"Finish putting back {count_text(len(files), 'file')}"
+        return f"Finish restoring {count_text(len(files), 'file')}"
     verb = {"undo": "Undo", "redo": "Redo", "rewind": "Rewind"}[why]
     parts = []
     if messages:
-        parts.append(f"{count_text(abs(messages), 'message')} {'leave' if messages > 0 else 'come back'}")
+        parts.append(f"{count_text(abs(messages), 'message')} {'leave' if messages > 0 else 'return'}")
     if files:
-        parts.append(f"{count_text(len(files), 'file')} put back")
-    return f"{verb}: {', '.join(parts) or 'nothing changes'}"
+        parts.append(f"{count_text(len(files), 'file')} restored")
+    return f"{verb}: {', '.join(parts) or 'no change'}"
 
 
 def _report(planned: _Planned, done: int) -> str:
     if planned.finishes is not None:
-        return f"Finished: {count_text(done, 'file')} put back."
+        return f"Finished: {count_text(done, 'file')} restored."
     verb = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[planned.why]
     messages = planned.plan.messages
-    parts = [f"{count_text(abs(messages), 'message')} {'taken out' if messages > 0 else 'back'}"] if messages else []
-    parts += [f"{count_text(done, 'file')} put back"] if done else []
-    way = "/undo takes this back." if planned.why == "redo" else "/redo takes this back."
-    return f"{verb}: {', '.join(parts) or 'nothing had to change'}. {way}"
+    parts = [f"{count_text(abs(messages), 'message')} {'removed' if messages > 0 else 'back'}"] if messages else []
+    parts += [f"{count_text(done, 'file')} restored"] if done else []
+    way = "/undo reverts this." if planned.why == "redo" else "/redo reverts this."
+    return f"{verb}: {', '.join(parts) or 'no change was needed'}. {way}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,16 +297,16 @@ def look(path: str) -> FileState | None:
     try:
         info = os.lstat(path)
         if not stat.S_ISREG(info.st_mode):
-            raise Odd("is no plain file any more")
+            raise Odd("is no longer a regular file")
         if info.st_size > MAX_FILE_BYTES:
-            raise Odd("is too large to be kept first")
+            raise Odd("is too large to save first")
         data = Path(path).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise Odd(f"cannot be read ({error.strerror})") from None
     if os.path.realpath(path) != path:
-        raise Odd("is reached through a link now")
+        raise Odd("is now behind a symbolic link")
     if info.st_nlink > 1:
         raise Odd("has several hard links")
     return FileState(digest_of(data), len(data), stat.S_IMODE(info.st_mode))
@@ -338,9 +338,9 @@ def _step_back(path: str, changes: Sequence[tuple[int, Change]]) -> FileStep | N
     doubt = ""
     for (_, earlier), (_, later) in pairwise(changes):
         if not _is_same(earlier.after, later.before):
-            doubt = "was also changed by somebody else in between"
+            doubt = "was also changed outside qcode in between"
     if not doubt and any(change.by == "command" for _, change in changes):
-        doubt = "changed while a command ran, which may have been somebody else"
+        doubt = "changed while a command ran, possibly not by the command"
     # If qcode was killed between the record and the change, the file still has the content before it.
     expected = (last.after, last.before) if last.by == "tool" else (last.after,)
     return _step(path, expected, first.before, doubt, tuple(at for at, _ in changes))
@@ -357,9 +357,9 @@ def _step(
     if _is_same(current, target):
         return FileStep(path, current, current, changes=changes) if changes else None
     if target is not None and not target.is_kept:
-        return FileStep(path, current, target, refusal="was not kept, so it cannot be put back", changes=changes)
+        return FileStep(path, current, target, refusal="was not saved, so it cannot be restored", changes=changes)
     if not any(_is_same(current, one) for one in expected):
-        doubt = "was deleted since" if current is None else "was changed since"
+        doubt = "has been deleted since" if current is None else "has been changed since"
     return FileStep(path, current, target, doubt, changes=changes)
 
 
@@ -398,7 +398,7 @@ class Restorer:
         source = None
         if loaded is not None:
             if not self._blobs.put(loaded.data):
-                raise Refused(f"{step.path} could not be kept first (is the disk full?), so it stays as it is")
+                raise Refused(f"{step.path} could not be saved first (is the disk full?), so it was not changed")
             source = FileState(digest_of(loaded.data), len(loaded.data), loaded.mode)
         return Ready(step, FileMove(step.path, source, step.target), loaded, content)
 
@@ -455,14 +455,18 @@ def _diff(path: str, before: FileState | None, blobs: Blobs, shown: str) -> File
         return None
     old = None if before is None else blobs.get(before.digest)
     if before is not None and old is None:
-        return FileDiff(shown, "", "changed; what it was before was not kept")
+        return FileDiff(shown, "", "changed; its earlier content was not saved")
     try:
         new = Path(path).read_bytes() if now is not None else None
         left = text_file.decode(old, shown) if old is not None else None
         right = text_file.decode(new if new is not None else b"", shown)
     except (Refused, OSError):
-        return FileDiff(shown, "", "changed; it is no text")
+        return FileDiff(shown, "", "changed; it is not a text file")
     diff = text_file.diff_of(shown, left, right)
     if now is None:
         return FileDiff(shown, diff, "deleted")
-    return FileDiff(shown, diff, "" if diff else "a new empty file" if before is None else "only its form changed")
+    return FileDiff(
+        shown,
+        diff,
+        "" if diff else "a new empty file" if before is None else ("only its encoding or permissions changed"),
+    )

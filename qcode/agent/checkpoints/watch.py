@@ -98,7 +98,7 @@ class Watch:
         if not is_late:
             return seen
         self._is_too_large = True
-        self._warnings.append("this folder is too large to see what commands change in it: /undo leaves that alone")
+        self._warnings.append("this folder is too large to track what commands change, so /undo does not revert that")
         return None
 
     def _compared(self, before: dict[str, Seen], after: dict[str, Seen]) -> Iterator[Difference]:

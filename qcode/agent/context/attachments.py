@@ -80,7 +80,7 @@ def _attached(
     for mention in found:
         why_not = why_not_read(mention.path) if mention.is_foreign else ""
         if why_not:
-            complaints.append(f"not attached: @{visible(mention.name)}, which a file of the project names: {why_not}")
+            complaints.append(f"not attached: @{visible(mention.name)}, mentioned in a file of the project: {why_not}")
             continue
         try:
             blocks.append(_mention_block(mention))
@@ -177,7 +177,7 @@ def _folder_block(path: Path, shown: str) -> Text:
         with os.scandir(path) as entries:
             names = sorted(f"{entry.name}/" if Path(entry).is_dir() else entry.name for entry in entries)
     except OSError as error:
-        raise InputError(f"{shown} cannot be read: {error.strerror}") from None
+        raise InputError(f"cannot read {shown}: {error.strerror}") from None
     more = [f"[{len(names) - _MAX_NAMES:,} more]"] if len(names) > _MAX_NAMES else []
     listed = "\n".join((*map(_one_line, names[:_MAX_NAMES]), *more))
     return Text(f'<folder path="{_attribute(shown)}">\n{_TAG.sub("&lt;/", listed)}\n</folder>')
@@ -200,7 +200,7 @@ def _block(path: Path, shown: str, *, takes_pipes: bool = False, lines: tuple[in
     if media_type:
         return Image(media_type, base64.b64encode(data).decode("ascii"))
     if is_image_by_name:
-        raise InputError(f"{shown} is no PNG, JPEG, GIF or WebP image, whatever its name says")
+        raise InputError(f"{shown} is not a PNG, JPEG, GIF or WebP image, despite its name")
     text, name = decoded(data, shown), f'path="{_attribute(shown)}"'
     if lines is not None:
         text, name = _cut_out(text, lines, shown), f'{name} lines="{lines[0]}-{lines[1]}"'
@@ -225,14 +225,14 @@ def _read(path: Path, shown: str, limit: int, takes_pipes: bool) -> bytes:
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode) and not (takes_pipes and stat.S_ISFIFO(mode)):
-            raise InputError(f"{shown} is {'a folder' if stat.S_ISDIR(mode) else 'no plain file'}")
+            raise InputError(f"{shown} is {'a folder' if stat.S_ISDIR(mode) else 'not a regular file'}")
         with path.open("rb") as file:
             data = file.read(limit + 1)
             size = os.fstat(file.fileno()).st_size
     except FileNotFoundError:
         raise InputError(f"{shown} does not exist") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{shown} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise InputError(f"cannot read {shown}: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > limit:
         raise InputError(f"{shown} is too large to attach ({max(size, len(data)):,} bytes; at most {limit:,})")
     return data
@@ -246,5 +246,5 @@ def decoded(data: bytes, what: str) -> str:
     except UnicodeDecodeError:
         raise InputError(f"{what} is not text in UTF-8 or UTF-16") from None
     if "\0" in text:
-        raise InputError(f"{what} is not text: it holds NUL bytes")
+        raise InputError(f"{what} is not text: it contains NUL bytes")
     return text

@@ -54,7 +54,7 @@ def read_clipboard(env: Mapping[str, str], outside: Path, *, system: str) -> Cli
         if not clip.problem:
             return clip
         problems.append(clip.problem)
-    return Clip(problem=problems[0] if problems else "there is no clipboard to read here (no display)")
+    return Clip(problem=problems[0] if problems else "no clipboard is available here (no display)")
 
 
 class _Programs:

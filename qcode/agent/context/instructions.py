@@ -112,7 +112,7 @@ class _Loader:
             return
         shown, real = _shown(path, within), _real(path)
         if not real.is_relative_to(within):
-            self.notices.append(f"{shown} leads out of the project and was not read")
+            self.notices.append(f"{shown} leads outside the project and was not read")
         elif is_secret(real) or not self.may_read(real):
             self.notices.append(f"{shown} {'may not' if real.is_file() else 'cannot'} be read")
         else:
@@ -128,7 +128,7 @@ class _Loader:
             return
         data, size = found
         if b"\0" in data:
-            self.notices.append(f"{shown} is no text and was not read")
+            self.notices.append(f"{shown} is not text and was not read")
             return
         text = data.decode("utf-8", "replace").removeprefix("\ufeff")
         used = len(data)
@@ -136,7 +136,7 @@ class _Loader:
         self.files.append(InstructionFile(real, shown, size, used, imported_by))
         if used < size:
             text += f"\n[cut here: {shown} has {size} bytes, and all instructions together may have {LIMIT}]"
-            self.notices.append(f"{shown} was cut: {used} of {size} bytes fit into the {LIMIT} for instructions")
+            self.notices.append(f"{shown} was truncated: {used} of {size} bytes fit into the {LIMIT} for instructions")
         source = f' imported-by="{_attribute(imported_by)}"' if imported_by else ""
         body = _TAG.sub("&lt;", text).strip()
         self.parts.append(f'<instructions file="{_attribute(shown)}"{source}>\n{body}\n</instructions>')
@@ -153,7 +153,7 @@ class _Loader:
             return
         if name.startswith("~") or not real.is_relative_to(within):
             if is_there or name.startswith(("/", "~", "..")):
-                self.notices.append(f"@{name} in {importer_shown} leads out of the project and was not read")
+                self.notices.append(f"@{name} in {importer_shown} leads outside the project and was not read")
         elif not is_there:
             if name.startswith("./") or name.endswith(".md"):
                 self.notices.append(f"@{name} in {importer_shown} does not exist")
@@ -162,7 +162,7 @@ class _Loader:
         elif is_secret(real) or not self.may_read(real):
             self.notices.append(f"@{name} in {importer_shown} {'may not' if real.is_file() else 'cannot'} be read")
         elif depth > DEPTH:
-            self.notices.append(f"@{name} in {importer_shown} was not read: imports go {DEPTH} levels deep")
+            self.notices.append(f"@{name} in {importer_shown} was not read: imports are limited to {DEPTH} levels")
         else:
             self._load(real, _shown(real, within), within, imported_by=importer_shown, depth=depth)
 

@@ -30,7 +30,7 @@ class MemoryFile:
     imported_by: str = ""
 
 
-RESTRICTED = "This folder is restricted, so none of its instruction files is read. /trust trusts it."
+RESTRICTED = "This folder is restricted, so its instruction files are not read. Type /trust to lift this."
 _OPEN = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_LINE = 4_000
 
@@ -89,21 +89,23 @@ class Memory:
         place = next((one for one in self.places() if one.path == path), None)
         line = " ".join(text.split()).removeprefix("- ")
         if place is None:
-            raise ValueError("there is no such instruction file to add to")
+            raise ValueError("that instruction file does not exist")
         if not line or len(line) > _MAX_LINE:
-            raise ValueError(f"a line of 1 to {_MAX_LINE:,} characters can be added; /memory opens the file for more")
+            raise ValueError(
+                f"only one line of up to {_MAX_LINE:,} characters can be added; use /memory to edit the file"
+            )
         try:
             if place.whose == "yours":
                 Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _append(Path(path), line)
         except OSError as error:
-            raise ValueError(f"{place.shown} cannot be written: {error.strerror}") from None
-        return f"Added to {place.shown}. It holds from the next turn on."
+            raise ValueError(f"cannot write {place.shown}: {error.strerror}") from None
+        return f"Added to {place.shown}. It applies from the next turn."
 
     def init_prompt(self, wish: str) -> str:
         """Return the prompt to write or improve an instruction file; raise `ValueError` if the folder is restricted."""
         if not self._is_trusted():
-            raise ValueError("This folder is restricted: /trust it first, or what is written is never read.")
+            raise ValueError("This folder is restricted. Type /trust first, otherwise the file is never read.")
         existing = next((name for name in NAMES if os.path.lexists(self._folder / name)), "")
         return init_prompt(existing, wish)
 
@@ -119,7 +121,7 @@ def _append(path: Path, line: str) -> None:
     handle = os.open(path, _OPEN, 0o644)
     with os.fdopen(handle, "r+b", buffering=0) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError(f"{path} is no regular file")
+            raise ValueError(f"{path} is not a regular file")
         data = file.read() or b""
         if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data:
             raise ValueError(f"{path} is not UTF-8 text; /memory opens it in your editor")

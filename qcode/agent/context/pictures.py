@@ -41,7 +41,7 @@ def picture_of(data: bytes, name: str, path: str = "") -> Picture:
     """Return an image from its bytes, scaled down if needed; raise `InputError` if it cannot be used."""
     media_type = image_type(data)
     if not media_type:
-        raise InputError(f"{name} is no PNG, JPEG, GIF or WebP image")
+        raise InputError(f"{name} is not a PNG, JPEG, GIF or WebP image")
     try:
         sent = picture(data, media_type, name)
     except Refused as refused:

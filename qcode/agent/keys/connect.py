@@ -57,14 +57,14 @@ class Row:
             case "aws":
                 found = f"AWS chain ({self.name} is set)"
             case "keyring" | "file":
-                found = f"stored in the {'keyring' if self.source == 'keyring' else 'file of keys'}"
+                found = f"stored in the {'keyring' if self.source == 'keyring' else 'key file'}"
             case "config":
                 found = f"headers in the configuration ({self.name})"
             case "not needed":
                 found = "needs no key"
             case _:
                 found = f"no key; {self.how}"
-        place = "keyring" if self.shadowed == "keyring" else "file of keys"
+        place = "keyring" if self.shadowed == "keyring" else "key file"
         return found + (f"; the key in the {place} is not used" if self.shadowed else "")
 
     def as_json(self) -> dict[str, object]:
@@ -87,9 +87,7 @@ def row_of(spec: ProviderSpec, settings: Settings, keys: Keys) -> Row:
     if stored is not None and keys.key_of(spec)[0]:
         return Row(spec.name, stored, registry.login_command(spec))
     if spec.protocol == "bedrock":
-        return Row(
-            spec.name, "none", how="set AWS_PROFILE or AWS_ACCESS_KEY_ID; credentials are those of the AWS chain"
-        )
+        return Row(spec.name, "none", how="set AWS_PROFILE or AWS_ACCESS_KEY_ID; credentials come from the AWS chain")
     if spec.headers:
         where = settings.origin(f"providers.{spec.name}.headers")
         return Row(spec.name, "config", str(where))
@@ -159,28 +157,28 @@ def read_key(pasted: str, spec: ProviderSpec, address: str = "") -> str:
     key, name = _unwrapped(pasted)
     owner = _owner_of_variable(name)
     if owner and not _reads(spec, name):
-        raise ValueError(f"{name} is the variable of {owner}: this is no key for {spec.name}")
+        raise ValueError(f"{name} is the variable of {owner}, so this is not a key for {spec.name}")
     if not key:
         raise ValueError("no key was given")
     if key.startswith("$"):
-        raise ValueError("that is the name of a variable, not what is in it")
+        raise ValueError("that is the name of a variable, not its value")
     if key.upper() in {variable for one in PROVIDERS.values() for variable in one.key_variables}:
-        raise ValueError(f"{key.upper()} is the name of a variable, not what is in it")
+        raise ValueError(f"{key.upper()} is the name of a variable, not its value")
     if re.match(r"(?:https?|file)://", key, re.IGNORECASE):
-        raise ValueError("that is an address, not a key")
+        raise ValueError("that is a URL, not a key")
     if key.startswith(("{", "-----BEGIN")):
-        raise ValueError(f"that is the content of a file; a key of {spec.name} is one word")
+        raise ValueError(f"that looks like the content of a file; a key for {spec.name} is one word")
     if _HIDDEN.search(key):
         raise ValueError("part of that key is hidden; copy it where it is shown in full")
     if _PLACEHOLDER.search(key):
-        raise ValueError("that stands for a key and is none; copy your own")
+        raise ValueError("that is a placeholder, not a key; copy your own key")
     if not is_sendable(key):
-        raise ValueError(f"that holds spaces or characters no key of {spec.name} has; copy the key alone")
+        raise ValueError(f"that contains characters that no {spec.name} key has; copy only the key")
     if len(key) < SHORTEST and not is_local(address):
         raise ValueError("that is too short for a key; copy it again")
     other = _owner_of_key(key)
     if other and address == spec.base_url and key_name(spec) != other and spec.name in PROVIDERS:
-        raise ValueError(f"that looks like a key of {other}, not of {spec.name}")
+        raise ValueError(f"that looks like a key for {other}, not for {spec.name}")
     return key
 
 
@@ -261,7 +259,7 @@ async def check_key(provider: Provider, key_path: str = "", limit_s: float = LIM
         return _of_error(error)
     except (AttributeError, TypeError, ValueError):
         # The SDK failed on an unexpected response body, which says nothing about the key.
-        return Checked("unknown", f"{provider.name} gave an answer that is no list of models")
+        return Checked("unknown", f"{provider.name} did not return a list of models")
     finally:
         await provider.close()
 
@@ -270,7 +268,7 @@ def _of_error(error: ProviderError) -> Checked:
     if error.kind in (ErrorKind.AUTH, ErrorKind.NO_CREDENTIAL):
         # The key may be valid but restricted to other requests.
         if error.status == 403 and _LACKS_SCOPE.search(error.message):
-            return Checked("accepted", "the key may not list models; that is no hindrance")
+            return Checked("accepted", "the key is valid but cannot list models")
         return Checked("refused", error.message)
     if error.kind in _TAKEN:
         return Checked("accepted", error.message)
@@ -284,13 +282,13 @@ def login_lines(keys: Keys, spec: ProviderSpec, stored: Stored, note: str, *, is
     """Return the messages about a stored key: whether it is valid, where it is, what overrides it."""
     unchecked = "the key could not be checked" if note else "the key was not checked"
     first = f"{spec.name} accepted the key" if is_accepted else unchecked
-    where = f"the keyring ({stored.where})" if stored.place == "keyring" else f"{stored.where}, which only you can read"
+    where = f"the keyring ({stored.where})" if stored.place == "keyring" else f"{stored.where}, readable only by you"
     lines = [first + (f" ({note})" if note else ""), f"stored in {where}"]
     if stored.why_no_keyring:
         lines.append(f"the keyring {stored.why_no_keyring}")
     _, variable = registry.key_of(spec, keys.env)
     if variable:
-        lines.append(f"{variable} is set and goes before it; unset it to use the stored key")
+        lines.append(f"{variable} is set and takes precedence; unset it to use the stored key")
     return tuple(lines)
 
 

@@ -60,7 +60,7 @@ class Keyring:
 
         title, is_kept = self._ask(store)
         if not is_kept:
-            raise KeyringError("does not keep what it is given")
+            raise KeyringError("does not store keys")
         return title
 
     def remove(self, name: str) -> bool:
@@ -75,7 +75,7 @@ class Keyring:
 
         was_there, is_there = self._ask(forget)
         if is_there:
-            raise KeyringError("does not let go of the key")
+            raise KeyringError("does not delete the key")
         return was_there
 
     def _ask(self, work: Callable[[], T], patience_s: float | None = None) -> T:
@@ -136,7 +136,7 @@ def _backend() -> KeyringBackend:
     for backend in links:
         if _is_safe(backend):
             return backend
-    raise KeyringError("is not available: this system has none that is safe")
+    raise KeyringError("is not available: this system has no secure keyring")
 
 
 def _is_safe(backend: KeyringBackend) -> bool:
@@ -154,5 +154,5 @@ def _words(error: BaseException) -> str:
     if name == "KeyringLocked":
         return "is locked; unlock it and try again"
     if name == "NoKeyringError":
-        return "is not available: this system has none that is safe"
+        return "is not available: this system has no secure keyring"
     return f"failed ({name})"

@@ -63,7 +63,7 @@ class KeyStore:
         if name not in self._read:
             found = self.keyring.get(name)
             if found is None:
-                raise KeyringError("does not hold the key any more; store it again")
+                raise KeyringError("no longer has the key; store it again")
             self._note(found)
             self._read[name] = found
         return self._read[name]
@@ -239,7 +239,9 @@ class KeyFile:
             except OSError as error:
                 raise _unusable(self.path, error) from None
         if found is None and not is_lenient:
-            raise CredentialError(f"{self.path} is damaged and is not used; store the keys again with qcode auth login")
+            raise CredentialError(
+                f"{self.path} is corrupted and was ignored; store the keys again with qcode auth login"
+            )
         return found or {}
 
     def _write(self, folder: int, rows: Mapping[str, Secret | None]) -> None:
@@ -292,17 +294,17 @@ def _close_to_others(handle: int, path: Path, mode: int) -> None:
     """Remove the permissions of all other users; raise `CredentialError` if this user may not."""
     state = os.fstat(handle)
     if not stat.S_ISDIR(state.st_mode) and not stat.S_ISREG(state.st_mode):
-        raise CredentialError(f"{path} is no plain file and is not used; remove it")
+        raise CredentialError(f"{path} is not a regular file and was ignored; remove it")
     if state.st_uid != os.geteuid():
-        raise CredentialError(f"{path} belongs to somebody else and is not used; remove it")
+        raise CredentialError(f"{path} belongs to another user and was ignored; remove it")
     if stat.S_IMODE(state.st_mode) != mode:
         try:
             os.fchmod(handle, mode)
         except OSError as error:
-            raise CredentialError(f"{path} cannot be closed to others: {error.strerror}") from None
+            raise CredentialError(f"cannot make {path} private: {error.strerror}") from None
 
 
 def _unusable(path: Path, error: OSError) -> CredentialError:
     if path.is_symlink():
-        return CredentialError(f"{path} is a link and is not followed; remove it")
-    return CredentialError(f"{path} cannot be used: {error.strerror or error}")
+        return CredentialError(f"{path} is a symbolic link, which is not followed; remove it")
+    return CredentialError(f"cannot use {path}: {error.strerror or error}")

@@ -108,7 +108,7 @@ class Connection:
 
         session = self._session
         if session is None:
-            raise ServerError("it does not run now")
+            raise ServerError("it is not running")
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             on_progress(f"{progress:g}{f'/{total:g}' if total else ''}{f' {message}' if message else ''}\n")
@@ -130,7 +130,7 @@ class Connection:
         except _failures() as error:
             raise ServerError(_why(error)) from None
         if not isinstance(result, types.CallToolResult):
-            raise ServerError("the tool asks for an input that only a person could give, which is not supported")
+            raise ServerError("the tool requests user input, which is not supported")
         return result
 
     @asynccontextmanager

@@ -78,7 +78,7 @@ class NotApprovedError(Exception):
     """A server may not be started: the user has not approved the current contents of its files."""
 
     def __init__(self, files: Mapping[str, Piece]) -> None:
-        super().__init__("the files that it starts are not approved")
+        super().__init__("the files that it runs are not approved")
         self.files = files
 
 

@@ -49,7 +49,7 @@ class Change:
             return "\n".join([f"new tool {name}", *(f"  {visible_rows(line)}" for line in lines)])
         rows = list(unified_diff(self.before.text.split("\n"), lines, lineterm="", n=2))[2:]
         if not rows:
-            return f"changed tool {name}\n  (in a part that is not shown to a model)"
+            return f"changed tool {name}\n  (in a part that the model does not see)"
         return "\n".join([f"changed tool {name}", *map(visible_rows, rows)])
 
 
@@ -145,7 +145,7 @@ def detail_of(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> str:
 
 def _state(piece: Piece) -> str:
     if piece.hash == UNPINNABLE:
-        return " (too large to compare: it is asked about at each start)"
+        return " (too large to compare, so every start needs approval)"
     return " (not found)" if piece.hash == NOT_FOUND else ""
 
 

@@ -231,7 +231,7 @@ class Servers:
         server_name, _ = split_name(name)
         found = self._find(name)
         if found is None:
-            return _failed(f"the tool {name} is not offered now", f"{server_name}: not offered")
+            return _failed(f"the tool {name} is not available now", f"{server_name}: not available")
         server, tool = found
         assert server.connection is not None
         try:
@@ -266,8 +266,8 @@ class Servers:
         if not self._is_trusted:
             server.state, server.problem = "restricted", _UNTRUSTED
             if spec.config.file:
-                how = "" if self._is_attended else " (--trust trusts it)"
-                self._notice("warning", f"{spec.name} is not started: {_UNTRUSTED}{how}")
+                how = "" if self._is_attended else " (use --trust to trust it)"
+                self._notice("warning", f"{spec.name} was not started: {_UNTRUSTED}{how}")
         else:
             self._launch(server)
 
@@ -285,11 +285,11 @@ class Servers:
         spec = server.spec
         server.state, server.problem, server.tools, server.changes = "waiting", "", (), ()
         server.files, server.is_refused = files, False
-        how = f"see it with: qcode mcp show {spec.name}; approve it with: qcode mcp approve {spec.name}"
+        how = f"run qcode mcp show {spec.name} to see it and qcode mcp approve {spec.name} to approve it"
         if self._pins.is_approved(spec):
-            what = f"{spec.name} is not started: files that it starts have changed since you approved it"
+            what = f"{spec.name} was not started: files that it runs have changed since you approved it"
         else:
-            what = f"{spec.name} is named by this project and not approved"
+            what = f"{spec.name} is defined by this project and not yet approved"
         self._notice("warning", f"{what}: {how}", is_unattended=True)
         self._changed()
 
@@ -303,7 +303,7 @@ class Servers:
         def lost(why: str) -> None:
             if server.connection is connection:
                 server.state, server.problem = "starting", why
-                self._notice("warning", f"{server.spec.name} ended and is started again: {why}")
+                self._notice("warning", f"{server.spec.name} exited and is restarting: {why}")
                 self._changed()
 
         connection = Connection(server.spec, self._place, listed, lost, lambda: self._admit(server))
@@ -320,7 +320,7 @@ class Servers:
             return
         why = str(error) if isinstance(error, ServerError) else f"internal error ({type(error).__name__}: {error})"
         server.state, server.problem, server.tools = "failed", single_spaced(why, MAX_REASON), ()
-        how = f"; /mcp restart {server.spec.name} starts it again" if self._is_attended else ""
+        how = f"; type /mcp restart {server.spec.name} to restart it" if self._is_attended else ""
         self._notice("warning", f"{server.spec.name} failed: {server.problem}{how}")
         self._changed()
 
@@ -339,22 +339,27 @@ class Servers:
             self._keep(lambda: self._pins.wait(spec, server.changes))
             self._notice(
                 "warning",
-                f"{count_text(len(server.changes), 'tool')} of {spec.name} changed since you approved them and are not "
-                f"offered: see them with: qcode mcp show {spec.name}; approve them with: qcode mcp approve {spec.name}",
+                f"{count_text(len(server.changes), 'tool')} of {spec.name} changed since you approved them and "
+                f"were disabled: run qcode mcp show {spec.name} to see them and qcode mcp approve {spec.name} "
+                "to approve them",
                 is_unattended=True,
             )
         for tool in server.tools:
             if tool.problem:
-                self._notice(
-                    "warning", f"the tool {shown_name(tool.tool)} of {spec.name} is not offered: {tool.problem}"
-                )
+                self._notice("warning", f"the tool {shown_name(tool.tool)} of {spec.name} is disabled: {tool.problem}")
         self._changed()
 
     def _keep(self, write: Callable[[], None]) -> None:
         try:
             write()
         except OSError as error:
-            self._notice("warning", f"approvals hold for this session only: {self._pins.path}: {error.strerror}")
+            self._notice(
+                "warning",
+                (
+                    f"approvals apply to this session only, because they cannot be saved: {self._pins.path}: "
+                    f"{error.strerror}"
+                ),
+            )
 
     def _offered(self) -> list[tuple[_Server, Offered]]:
         return [
@@ -388,10 +393,13 @@ class Servers:
             return ServerApproval(
                 key_of(spec, "run", files=server.files),
                 spec.name,
-                f"{_why_asked(spec, self._pins)} Start it, now and later?",
+                f"{_why_asked(spec, self._pins)} Start it now and in the future?",
                 detail_of(spec, self._pins, server.files),
             )
-        text = f"{count_text(len(server.changes), 'tool')} of the server {spec.name} changed. Offer them to models?"
+        text = (
+            f"{count_text(len(server.changes), 'tool')} of the server {spec.name} changed. Make them available "
+            "to models?"
+        )
         detail = "\n\n".join(change.shown() for change in server.changes)
         return ServerApproval(key_of(spec, "tools", server.changes), spec.name, text, detail)
 
@@ -408,15 +416,15 @@ class Servers:
 
 def _why_asked(spec: ServerSpec, pins: Pins) -> str:
     if not spec.is_from_project:
-        return f"Files that your tool server {spec.name} starts have changed since it last ran."
+        return f"Files that your tool server {spec.name} runs have changed since its last start."
     if not pins.was_approved(spec):
         was = "never approved"
     elif pins.is_approved(spec) and pins.files(spec) is None:
-        was = "approved before qcode looked at the files that it starts"
+        was = "approved by a version of qcode that did not check the files it runs"
     elif pins.is_approved(spec):
-        was = "approved before, but files that it starts have changed"
+        was = "approved before, but files that it runs have changed"
     else:
-        was = "another one of that name was approved before"
+        was = "a different server with this name was approved before"
     return f"This project wants to start the tool server {spec.name} ({was})."
 
 

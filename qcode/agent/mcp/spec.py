@@ -88,8 +88,8 @@ class ServerSpec:
             name, default = found[1], found[2]
             if self.is_from_project:
                 raise ServerError(
-                    f"it asks for the variable {name} of your environment, which no project gets: "
-                    "name this server in your own configuration"
+                    f"it needs your environment variable {name}, which projects cannot read: define this server "
+                    "in your own configuration"
                 )
             value = env.get(name, "") or default
             if value is None:
@@ -144,7 +144,7 @@ def named_servers(settings: Settings, files: Sequence[Path], root: Path, *, is_t
     complaints: list[str] = []
     for name, config in _of_project(root, complaints).items() if is_trusted else ():
         if name in found:
-            complaints.append(f"{name} of {root / MCP_FILE} is not used: that name is taken")
+            complaints.append(f"{name} of {root / MCP_FILE} is ignored: that name is already used")
         else:
             found[name] = ServerSpec(name, config, _scope(root), str(root / MCP_FILE))
     return Named(tuple(found.values()), tuple(complaints))

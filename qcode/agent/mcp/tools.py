@@ -139,17 +139,17 @@ def _parameters(schema: Mapping[str, Json]) -> tuple[JsonObject, str]:
     try:
         size = len(json.dumps(dict(schema), allow_nan=False))
     except ValueError:
-        return empty, "its parameters hold a number that is none"
+        return empty, "its parameters contain an invalid number"
     if size > MAX_SCHEMA:
         return empty, f"its parameters take {size:,} characters, more than {MAX_SCHEMA:,}"
     if schema.get("type", "object") != "object":
-        return empty, "its parameters are no object"
+        return empty, "its parameters are not a JSON Schema object"
     properties = schema.get("properties", {})
     if not isinstance(properties, dict):
-        return empty, "its parameters are no object"
+        return empty, "its parameters are not a JSON Schema object"
     odd = next((name for name in properties if _PROPERTY.fullmatch(name) is None), None)
     if odd is not None:
-        return empty, f"it has a parameter whose name no model may use: {shown_name(ascii(odd))}"
+        return empty, f"it has a parameter with a name that models do not accept: {shown_name(ascii(odd))}"
     kept = {key: value for key, value in schema.items() if key not in _NOT_AT_TOP}
     shown = _shown({**empty, **kept, "type": "object", "properties": properties})
     assert isinstance(shown, dict)

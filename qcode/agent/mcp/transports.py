@@ -49,7 +49,7 @@ def program_path(command: str, cwd: Path, search_path: str) -> str:
     if "/" in name:
         path = cwd / name
         if not (path.is_file() and os.access(path, os.X_OK)):
-            raise ServerError(f"there is no program {command}")
+            raise ServerError(f"the program {command} does not exist")
         return str(path)
     found = shutil.which(name, path=search_path)
     if found is None:
@@ -150,7 +150,7 @@ async def _read(
                     continue
                 await out.send(SessionMessage(message))
     except ValueError:
-        log.note(f"[sent a message of more than {MAX_LINE_BYTES // 1024 // 1024} MiB, which ends it]")
+        log.note(f"[stopped: it sent a message larger than {MAX_LINE_BYTES // 1024 // 1024} MiB]")
     except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
         return
     finally:
@@ -220,7 +220,7 @@ async def reaching(config: McpServer, log: Log) -> AsyncIterator[TransportStream
     try:
         client = httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(_CONNECT_S, read=None), event_hooks=hooks)
     except (ImportError, ValueError, OSError) as error:
-        raise ServerError(f"no connection can be made: {error}") from None
+        raise ServerError(f"cannot connect: {error}") from None
     async with (
         client,
         streamable_http_client(config.url, http_client=client, max_sse_event_size=MAX_ANSWER_BYTES) as streams,
@@ -232,9 +232,9 @@ def _check(config: McpServer) -> None:
     """Reject invalid headers and addresses by name; an error of the HTTP client would show the value."""
     for name, value in config.headers.items():
         if not (value.isascii() and value.isprintable()):
-            raise ServerError(f"the header {name} holds characters that no header may have")
+            raise ServerError(f"the header {name} contains characters that HTTP does not allow")
     if not (config.url or "").isprintable():
-        raise ServerError("the address holds characters that no address may have")
+        raise ServerError("the URL contains invalid characters")
 
 
 async def _hurry_endings(request: httpx2.Request) -> None:
@@ -255,7 +255,7 @@ class _Watch:
         if response.status_code >= 400 and response.status_code not in (404, 405):
             self._log.note(f"answered {response.status_code} {response.reason_phrase}")
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise httpx2.RemoteProtocolError("the answer is packed, which was not asked for")
+            raise httpx2.RemoteProtocolError("the response is compressed, which is not supported")
         stream = response.stream
         if isinstance(stream, httpx2.AsyncByteStream) and not response.headers.get("content-type", "").startswith(
             _IS_EVENTS
@@ -273,7 +273,7 @@ def _bounded(inner: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
                 size += len(data)
                 if size > MAX_ANSWER_BYTES:
                     raise httpx2.RemoteProtocolError(
-                        f"the answer is larger than {MAX_ANSWER_BYTES // 1024 // 1024} MiB"
+                        f"the response is larger than {MAX_ANSWER_BYTES // 1024 // 1024} MiB"
                     )
                 yield data
 

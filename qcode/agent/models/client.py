@@ -238,7 +238,7 @@ class Clients:
         """Raise `QcodeError` if the run has a budget and the price of the model is not known."""
         if self._context.options.max_budget_usd is not None and client.price is None:
             where = f'[models."{client.name}"]'
-            text = f"--max-budget-usd needs a price, and none is known for {client.name}: set price in {where}"
+            text = f"--max-budget-usd needs a price, and the price of {client.name} is unknown: set price in {where}"
             raise UsageError(text)
 
     def output_of(self, client: ModelClient, given: Mapping[str, object]) -> OutputSettings:
@@ -305,8 +305,8 @@ class ContextSizing:
         if not found.is_small:
             return ""
         return (
-            f"{client.name} runs with a context window of {found.tokens:,} tokens, which is little for work on code: "
-            f"{found.advice}"
+            f"{client.name} has a context window of only {found.tokens:,} tokens, which is too small for most "
+            f"coding tasks: {found.advice}"
         )
 
     async def settle(self, work: Coroutine[None, None, None]) -> None:

@@ -97,7 +97,7 @@ def _facts(known: HostKnowledge) -> str:
     facts = [
         f"window {known.window:,}" if known.window else "",
         f"output {known.output:,}" if known.output else "",
-        "silently capped: nothing is escalated" if known.is_silently_capped else "",
-        "refuses prefill: text is continued in words" if known.refuses_prefill else "",
+        "silently capped: no escalation" if known.is_silently_capped else "",
+        "no prefill: replies are continued with a prompt" if known.refuses_prefill else "",
     ]
     return ", ".join(fact for fact in facts if fact) or "nothing yet"

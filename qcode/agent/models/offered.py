@@ -98,7 +98,7 @@ class ModelsService:
         origin = settings.origin("model")
         if settings.model in (None, name) or origin.kind == "flag":
             return ""
-        return f"The next start takes {settings.model} again: {origin} names it."
+        return f"The next start uses {settings.model} again, because {origin} sets it."
 
     def keep_effort(self, effort: Effort | None) -> None:
         self._choices.keep_effort(effort)

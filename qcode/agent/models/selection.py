@@ -20,11 +20,11 @@ from qcode.providers.openai.quirks import MaxTokensField
 from qcode.providers.registry import PROVIDERS, ProviderSpec, WireProtocol
 from qcode.values import dataclass
 
-NO_CREDENTIAL_TEXT = """\
-no model to talk to: no key is set or stored, and no local server answers
-  store a key with qcode auth login PROVIDER, or set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or an AWS \
-credential, or start a local server such as Ollama
-  to try qcode without a key: qcode -m demo/demo"""
+NO_CREDENTIAL_TEXT = (
+    "no model available: no key is set or stored, and no local server responds\n  store a key with qcode auth "
+    "login PROVIDER, or set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or an AWS credential, or start a "
+    "local server such as Ollama\n  to try qcode without a key: qcode -m demo/demo"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def named(name: str, settings: Settings, note: str) -> Selection:
     if provider in settings.providers and provider not in specs:
         kind = settings.providers[provider].type
         raise QcodeError(
-            f'provider "{provider}" has the type "{kind}", which this version cannot speak', ExitCode.BAD_CONFIG
+            f'provider "{provider}" has the type "{kind}", which this version does not support', ExitCode.BAD_CONFIG
         )
     if slash:
         from qcode.text.match import nearest
@@ -98,8 +98,8 @@ def named(name: str, settings: Settings, note: str) -> Selection:
         host, _, model = found.partition("/")
         return Selection(specs[host], model, note)
     if len(found) > 0:
-        raise UsageError(f'"{name}" names no model of one provider alone; the nearest: {", ".join(found)}')
-    raise UsageError(f'"{name}" is no model that qcode knows; name it as PROVIDER/MODEL')
+        raise UsageError(f'"{name}" does not name the model of exactly one provider; the nearest: {", ".join(found)}')
+    raise UsageError(f'unknown model "{name}"; name it as PROVIDER/MODEL')
 
 
 def default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
@@ -140,9 +140,9 @@ async def found(settings: Settings, keys: Keys, base_url: str | None, *, has_dem
     local = await find_local_server()
     if local is not None:
         spec, model = local
-        return Selection(specs.get(spec.name, spec), model, f"a local server answers at {spec.base_url}")
+        return Selection(specs.get(spec.name, spec), model, f"a local server responds at {spec.base_url}")
     if has_demo:
-        note = "no key is set or stored, and no local server answers"
+        note = "no key is set or stored, and no local server responds"
         return Selection(specs["demo"], "demo", note, is_last_resort=True)
     raise QcodeError("\n".join((NO_CREDENTIAL_TEXT, *keys.complaints)), ExitCode.NO_CREDENTIAL)
 

@@ -192,13 +192,13 @@ def save_export(folder: Path, name: str, text: str) -> str:
         # Readable by the owner only, because it contains the whole conversation.
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        raise ValueError(f"{name} exists already: name another file.") from None
+        raise ValueError(f"{name} already exists. Choose another file name.") from None
     except (OSError, RuntimeError, ValueError) as error:
-        raise ValueError(f"{name} cannot be written: {getattr(error, 'strerror', None) or error}.") from None
+        raise ValueError(f"Cannot write {name}: {getattr(error, 'strerror', None) or error}.") from None
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="replace", newline="") as file:
             file.write(text)
     except OSError as error:
         path.unlink(missing_ok=True)
-        raise ValueError(f"{name} cannot be written: {error.strerror}.") from None
+        raise ValueError(f"Cannot write {name}: {error.strerror}.") from None
     return str(path)

@@ -75,7 +75,7 @@ class RecordFile:
         except OSError as error:
             self._is_torn = bool(contents.torn) or contents.is_unended
             self._fail(error)
-            return contents, "the last record of this session is incomplete and was left out" if contents.torn else ""
+            return contents, "the last record of this session is incomplete and was skipped" if contents.torn else ""
 
     def hold(self, line: bytes) -> None:
         """Buffer a line; it is written together with the next one."""
@@ -193,7 +193,7 @@ class RecordFile:
         os.ftruncate(self._handle, contents.end)
         os.fsync(self._handle)
         self._end = contents.end
-        return f"the last record of this session was incomplete; it was set aside in {aside}"
+        return f"the last record of this session was incomplete and was moved to {aside}"
 
     def _fail(self, error: OSError | SessionBusy) -> None:
         self._is_failing = True
@@ -203,12 +203,12 @@ class RecordFile:
         if not self._has_failed:
             self._has_failed = True
             why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-            self._warnings.append(f"this session cannot be saved ({why}); it goes on in memory")
+            self._warnings.append(f"this session cannot be saved ({why}); it continues in memory")
 
     def _recovered(self) -> None:
         if self._is_failing:
             self._is_failing = False
-            self._warnings.append("this session is being saved again, with everything that was missing")
+            self._warnings.append("this session is saved again, including everything that was missing")
 
 
 def _write_all(handle: int, data: bytes) -> None:
@@ -285,4 +285,4 @@ class Lock:
 
 def _busy(session_id: str, holder: str) -> str:
     who = f"another qcode (process {holder})" if holder.isdigit() else "another qcode"
-    return f"session {session_id} is open in {who}; close it there, or go on in a copy with --fork-session"
+    return f"session {session_id} is open in {who}; close it there, or use --fork-session to continue in a copy"

@@ -126,7 +126,7 @@ class Library:
     def delete(self, session_id: str) -> None:
         """Delete a session and its stored file contents; the open session is refused."""
         if session_id == self._conversation.session.session_id:
-            raise ValueError("This session is open here; /clear begins another one first.")
+            raise ValueError("This session is open here. Type /clear first to start another one.")
         with _one_line():
             self._store.delete(session_id)
 
@@ -162,7 +162,7 @@ class Library:
     @property
     def _store(self) -> SessionStore:
         if self._known is None:
-            raise ValueError("Sessions are not kept in this run (--no-session).")
+            raise ValueError("Sessions are not saved in this run (--no-session).")
         return self._known
 
     def _check_idle(self) -> None:

@@ -35,10 +35,8 @@ INTERRUPTED = (
     "look before you run it again."
 )
 NEVER_RUN = "not run: qcode ended before this call was started."
-LOST = "(A message of this conversation could not be read back.)"
-UNFINISHED = (
-    "putting files back was interrupted, so some may still be as they were: /undo finishes it, /redo takes it back"
-)
+LOST = "(A message of this conversation could not be loaded.)"
+UNFINISHED = "restoring files was interrupted, so some may not be restored: /undo finishes it, /redo reverts it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +163,11 @@ class _Reader:
         if notice:
             yield notice
         if self.skipped:
-            yield f"{_count(self.skipped, 'part')} left out of this session, unreadable or out of place"
+            yield f"{_count(self.skipped, 'part')} skipped in this session: unreadable or misplaced"
         if self.newer:
-            yield f"{_count(self.newer, 'record')} left out, written by a newer qcode"
+            yield f"{_count(self.newer, 'record')} skipped, written by a newer version of qcode"
         if unknown_outcomes:
-            yield f"{_count(unknown_outcomes, 'call')} interrupted: the outcome is unknown, nothing is run again"
+            yield f"{_count(unknown_outcomes, 'call')} interrupted: the outcome is unknown, nothing was run again"
         if self.line.unfinished is not None:
             yield UNFINISHED
 

@@ -118,7 +118,7 @@ class SessionStore:
         """Load a session by id or unique prefix, even while another process writes to it. Read-only."""
         session_id = self.find(text)
         contents = read_records(self._read(session_id))
-        notice = "the last record of this session is incomplete and was left out" if contents.torn else ""
+        notice = "the last record of this session is incomplete and was skipped" if contents.torn else ""
         return _rebuild(session_id, contents.records, contents.skipped, notice)
 
     def resume(self, text: str) -> tuple[Session, LoadedSession]:
@@ -132,7 +132,7 @@ class SessionStore:
             contents, notice = file.open_existing()
         except OSError as error:
             file.close()
-            raise SessionError(f"session {session_id} cannot be read: {error.strerror}") from None
+            raise SessionError(f"cannot read session {session_id}: {error.strerror}") from None
         loaded = _rebuild(session_id, contents.records, contents.skipped, notice)
         blobs = self._blobs(session_id)
         session = Session(
@@ -195,7 +195,7 @@ class SessionStore:
             shutil.rmtree(self._blobs(session_id), ignore_errors=True)
             path.unlink()
         except OSError as error:
-            raise SessionError(f"session {session_id} cannot be deleted: {error.strerror}") from None
+            raise SessionError(f"cannot delete session {session_id}: {error.strerror}") from None
         finally:
             file.close()
         return session_id
@@ -223,7 +223,7 @@ class SessionStore:
         try:
             return self._path(session_id).read_bytes()
         except OSError as error:
-            raise SessionError(f"session {session_id} cannot be read: {error.strerror}") from None
+            raise SessionError(f"cannot read session {session_id}: {error.strerror}") from None
 
 
 def _rebuild(session_id: str, records: Iterable[JsonObject], skipped: int, notice: str) -> LoadedSession:
@@ -234,9 +234,9 @@ def _rebuild(session_id: str, records: Iterable[JsonObject], skipped: int, notic
 
 def _not_found(text: str, matches: list[str], known: tuple[str, ...]) -> str:
     if matches:
-        return f'"{text}" fits {len(matches)} sessions: {", ".join(matches[:_SHOWN])}; type more of the id'
+        return f'"{text}" matches {len(matches)} sessions: {", ".join(matches[:_SHOWN])}; type more of the id'
     if not known:
-        return f'no session "{text}": this folder has none yet'
+        return f'no session "{text}": this folder has no sessions yet'
     from qcode.text.match import similar
 
     near = similar(text, known, _SHOWN)

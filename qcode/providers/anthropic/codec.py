@@ -311,7 +311,7 @@ class Decoder(Ending):
 
     def finish(self) -> list[ReplyEvent]:
         if not self.is_complete or not self._has_started:
-            raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply did")
+            raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply was complete")
         raw = self._raw_stop or ""
         stop = normalise_stop(STOPS, raw, has_calls=self._calls > 0)
         unstopped = [event for index in list(self._whole_inputs) for event in self._block_stop({"index": index})]

@@ -237,14 +237,14 @@ def _text(value: str | bytes) -> str:
 
 
 INSTALL = "Amazon Bedrock needs boto3, which is not installed: run pip install '.[bedrock]' in your clone of qcode"
-SIGN_IN = "check AWS_PROFILE or AWS_ACCESS_KEY_ID, and that the account may use the model"
+SIGN_IN = "check AWS_PROFILE or AWS_ACCESS_KEY_ID, and that your account has access to the model"
 _SET_CREDENTIALS = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BEDROCK"
 
 _KINDS: Mapping[str, tuple[ErrorKind, str]] = {
     "NoCredentialsError": (ErrorKind.NO_CREDENTIAL, _SET_CREDENTIALS),
     "NoAuthTokenError": (ErrorKind.NO_CREDENTIAL, _SET_CREDENTIALS),
     "PartialCredentialsError": (ErrorKind.NO_CREDENTIAL, _SET_CREDENTIALS),
-    "ProfileNotFound": (ErrorKind.NO_CREDENTIAL, "AWS_PROFILE names the profile"),
+    "ProfileNotFound": (ErrorKind.NO_CREDENTIAL, "check the profile name in AWS_PROFILE"),
     "CredentialRetrievalError": (ErrorKind.AUTH, ""),
     "MetadataRetrievalError": (ErrorKind.AUTH, ""),
     "TokenRetrievalError": (ErrorKind.AUTH, ""),
@@ -252,7 +252,7 @@ _KINDS: Mapping[str, tuple[ErrorKind, str]] = {
     "LoginError": (ErrorKind.AUTH, ""),
     "RefreshWithMFAUnsupportedError": (ErrorKind.AUTH, ""),
     "NoRegionError": (ErrorKind.BAD_REQUEST, "set AWS_REGION, or a region in the AWS profile"),
-    "InvalidRegionError": (ErrorKind.BAD_REQUEST, "AWS_REGION or the AWS profile names the region"),
+    "InvalidRegionError": (ErrorKind.BAD_REQUEST, "check the region in AWS_REGION or the AWS profile"),
     "ValidationError": (ErrorKind.BAD_REQUEST, ""),
     "ParamValidationError": (ErrorKind.BAD_REQUEST, ""),
     "ConfigParseError": (ErrorKind.BAD_REQUEST, ""),

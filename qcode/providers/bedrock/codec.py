@@ -260,7 +260,7 @@ class Decoder(Ending):
 
     def finish(self) -> list[ReplyEvent]:
         if self._raw_stop is None or not self._has_started:
-            raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply did")
+            raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply was complete")
         stop = normalise_stop(STOPS, self._raw_stop, has_calls=self._calls > 0)
         unstopped = [event for index in list(self._numbers) for event in self._block_stop(index)]
         return [*unstopped, ReplyEnded(stop, self._raw_stop, self._detail)]

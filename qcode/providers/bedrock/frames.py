@@ -58,7 +58,7 @@ class FrameParser:
         if size > self._max_event_bytes:
             limit = self._max_event_bytes // (1024 * 1024)
             raise ProviderError(
-                ErrorKind.BAD_RESPONSE, f"the server sent one event of more than {limit} MB; the reply was stopped"
+                ErrorKind.BAD_RESPONSE, f"the server sent an event larger than {limit} MB; the reply was stopped"
             )
         return size, headers_size
 
@@ -84,8 +84,8 @@ class FrameParser:
 
     def _damaged(self) -> ProviderError:
         if self._has_begun:
-            return ProviderError(ErrorKind.CONNECTION, "the stream was damaged on its way")
-        return ProviderError(ErrorKind.BAD_RESPONSE, "the server answered with something that is no event stream")
+            return ProviderError(ErrorKind.CONNECTION, "the stream is corrupted")
+        return ProviderError(ErrorKind.BAD_RESPONSE, "the server did not answer with an event stream")
 
 
 def _read_headers(data: bytes) -> dict[str, str]:

@@ -78,7 +78,7 @@ class DemoProvider:
         """Yield one reply; raise `ProviderError` for another model's name and for the pretended rate limit."""
         if request.model != DEMO_MODEL:
             raise ProviderError(
-                ErrorKind.UNKNOWN_MODEL, f"The demo provider has one model, `{DEMO_MODEL}`, not `{request.model}`."
+                ErrorKind.UNKNOWN_MODEL, f"The demo provider has no model `{request.model}`; use `{DEMO_MODEL}`."
             )
         script = self._script(request)
         kept = cut_at(script, request.max_tokens)
@@ -137,7 +137,7 @@ class DemoProvider:
         self._refused.add(messages)
         raise ProviderError(
             ErrorKind.RATE_LIMIT,
-            "Too many requests (the demo model pretends; the next try goes through).",
+            "Too many requests (simulated by the demo model; the retry will succeed).",
             status=429,
             retry_after=_RETRY_AFTER,
         )
@@ -148,14 +148,14 @@ def _compose(scene: Scene, request: ModelRequest) -> Script:
     scenario = find_scenario(scene.wish)
     script = (scenario.play if scenario else play_help)(scene)
     if scene.steering:
-        script = (Text(f"You added: {scene.steering}\nI follow a script, so I only take note of it.\n\n"), *script)
+        script = (Text(f"You added: {scene.steering}\nI follow a script, so I cannot act on it.\n\n"), *script)
     if scene.tails:
         return script
     offered = {tool.name for tool in request.tools} if request.allows_calls else set()
     return tuple(
         block
         if not isinstance(block, ToolCall) or block.name in offered
-        else Text(f"I would call `{block.name}` now, but that tool is not offered to me here.\n")
+        else Text(f"I would call `{block.name}` now, but that tool is not available here.\n")
         for block in script
     )
 

@@ -195,7 +195,7 @@ def play_init(scene: Scene) -> Script:
     if scene.last is None:
         return call(scene, "I will look at the folder first.", "ls")
     if scene.last.call.name in ("write", "edit"):
-        done = f"Done: `{path}` holds what a script can see: how the project is built, and what lies where.\n"
+        done = f"Done: `{path}` says how the project is built and where things are.\n"
         return failed(scene.last) or say(done)
     if scene.steps[0].result.is_error:
         return failed(scene.steps[0])
@@ -212,11 +212,9 @@ def play_init(scene: Scene) -> Script:
         return call(scene, f"This is what I would write into `{path}`.", "write", path=path, content=content)
     missing = missing_part(current, names)
     if not missing:
-        return say(f"`{path}` says all that a script can tell. A real model would look at the code as well.\n")
+        return say(f"`{path}` already covers what a script can find. A real model would read the code as well.\n")
     content = f"{current.rstrip()}\n\n{missing}\n"
-    return call(
-        scene, f"`{path}` says nothing about the layout; I would add that.", "write", path=path, content=content
-    )
+    return call(scene, f"`{path}` does not describe the layout; I would add that.", "write", path=path, content=content)
 
 
 def play_plan(scene: Scene) -> Script:
@@ -225,11 +223,11 @@ def play_plan(scene: Scene) -> Script:
     step = scene.last
     if step is None:
         plan = _PLAN.format(path=path)
-        return call(scene, "I have thought it through.", "exit_plan_mode", plan=plan)
+        return call(scene, "My plan is ready.", "exit_plan_mode", plan=plan)
     if step.call.name == "write":
         return failed(step) or say(f"Done, as planned: `{path}`.\n")
     if step.result.is_error:
-        return say("You want another plan. I am a script and have only this one; plan mode goes on.\n")
+        return say("You want another plan. I follow a script and have only this one; plan mode stays on.\n")
     return call(scene, f"You approved it, so I write `{path}`.", "write", path=path, content=new_file(path))
 
 
@@ -322,9 +320,9 @@ def _play_agents(scene: Scene) -> Script:
             )
             for place, (description, prompt) in enumerate(tasks)
         )
-        return (Text("I will give two tasks to sub-agents, which work side by side.\n"), *calls)
+        return (Text("I will give two tasks to sub-agents, which work in parallel.\n"), *calls)
     answers = "\n\n".join(fenced(step.result.content) for step in scene.steps)
-    return say(f"This is what the sub-agents answered; what they read for it is not part of my context:\n\n{answers}\n")
+    return say(f"The sub-agents answered; the files they read are not part of my context:\n\n{answers}\n")
 
 
 def _play_shell(scene: Scene) -> Script:
@@ -339,10 +337,10 @@ def _play_failure(scene: Scene) -> Script:
     if scene.last is None:
         return call(scene, f"I will read `{path}`, which should fail.", "read", path=path)
     if not scene.last.result.is_error:
-        return say(f"That worked after all: `{path}` is there.\n")
+        return say(f"That worked: `{path}` exists.\n")
     return say(
-        f"As expected, the tool failed and told me why:\n\n{fenced(scene.last.result.content)}\n\n"
-        "A failed call costs nothing but a step: its result goes back to the model, which can try another way.\n"
+        f"As expected, the tool failed and said why:\n\n{fenced(scene.last.result.content)}\n\nA failed call "
+        "does not end the turn: its error goes back to the model, which can try another way.\n"
     )
 
 
@@ -357,7 +355,7 @@ def _play_thinking(scene: Scene) -> Script:
 
 
 def _play_overthinking(scene: Scene) -> Script:
-    answer = "I thought for longer than any output cap allows, was told to answer, and this is the answer: **42**.\n"
+    answer = "My thinking used up the output limit twice, so qcode asked me to answer. The answer is **42**.\n"
     return _thinking(scene, musing(ENDLESS_CHARS), answer)
 
 
@@ -381,7 +379,13 @@ def _play_huge_write(scene: Scene) -> Script:
             return failed(step)
         skeleton = "".join(f"{_part_mark(path, part)}\n" for part in range(1, _HUGE_PARTS + 1))
         content = f"{comment(path, 'A file in three parts, by the qcode demo model.')}\n\n{skeleton}"
-        return call(scene, "That was cut. First a skeleton, then its parts.", "write", path=path, content=content)
+        return call(
+            scene,
+            "That call was truncated. I will write a skeleton first, then its parts.",
+            "write",
+            path=path,
+            content=content,
+        )
     done = sum(each.call.name == "edit" for each in scene.steps)
     if not was_rejected or done == _HUGE_PARTS:
         how = f"a skeleton and {_HUGE_PARTS} edits" if was_rejected else "one call"
@@ -393,8 +397,8 @@ def _play_huge_write(scene: Scene) -> Script:
 
 def _play_rate_limit(scene: Scene) -> Script:
     return say(
-        "The first try of this request was refused with a rate limit and a wait of three seconds; this is the second "
-        "try, which went through. You did not have to do anything, and Esc would have stopped the wait.\n"
+        "The first attempt at this request was refused with a rate limit and a wait of three seconds; this "
+        "retry went through. qcode retries without your help, and Esc would have cancelled the wait.\n"
     )
 
 
@@ -429,28 +433,28 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "ask two sub-agents",
         "Sub-agents",
-        "two tasks, each done by a model with a context of its own, side by side",
+        "two tasks in parallel, each done by a model with its own context",
         _words(r"\bsub-?agents?\b"),
         _play_agents,
     ),
     Scenario(
         "/init",
         "A first AGENTS.md",
-        "the folder is looked at, and an AGENTS.md is written for your approval, or completed",
+        "looks through the folder and writes or completes an AGENTS.md, with your approval",
         _words(r"^\s*/init\b|\b(write|create|make|improve|update)\b.*\b(agents|claude|gemini|qwen)\.md\b"),
         play_init,
     ),
     Scenario(
         "/plan make a plan",
         "A plan to approve",
-        "plan mode: a plan with its choices, then what you approved",
+        "plan mode: a plan to approve, then the work you approved",
         _words(r"\b(make|write|show|hand in|have)\b.*\bplan\b"),
         play_plan,
     ),
     Scenario(
         "rate limit",
         "A rate limit",
-        "the host refuses, qcode counts down and tries again",
+        "the provider refuses, qcode counts down and retries",
         _words(r"\brate.?limit|\b429\b|too many requests"),
         _play_rate_limit,
         is_rate_limited=True,
@@ -458,34 +462,34 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "run ls",
         "A shell command",
-        "the command you name, and its output; one that does more than read waits for your approval",
+        "the command you name and its output; one that does more than read needs your approval",
         _COMMAND,
         _play_shell,
     ),
     Scenario(
         "write a huge file",
-        "A cut file write",
-        "a write that is cut twice, is never run, and is then split into a skeleton and edits",
+        "A truncated file write",
+        "a write that is truncated twice, never run, and then split into a skeleton and edits",
         _words(r"\b(huge|giant|enormous|(very|really) (long|big|large))\b.*\bfile\b"),
         _play_huge_write,
     ),
     Scenario(
         "a very long reply",
-        "A reply cut twice",
-        "about 80,000 tokens: cut at 8,000, again at 64,000, and continued to its end without a seam",
+        "A reply truncated twice",
+        "about 80,000 tokens: truncated at 8,000 and at 64,000, then continued seamlessly to its end",
         _words(r"\b(very|really|extremely|super)[ -]+long\b"),
         _play_very_long,
     ),
     Scenario(
         "a long reply",
-        "A reply cut once",
-        "about 10,000 tokens: cut at 8,000, then asked for again with more room",
+        "A reply truncated once",
+        "about 10,000 tokens: truncated at 8,000, then requested again with a larger limit",
         _words(r"\blong\b.*\b(reply|answer|text|guide|story|essay|output)\b"),
         _play_long,
     ),
     Scenario(
         "overthink it",
-        "Thinking without end",
+        "Endless thinking",
         "thinking fills the output cap twice, then the model is asked to answer",
         _words(r"\bover.?think|\bthink\w*\b.*\b(too long|too much|forever|without end)\b"),
         _play_overthinking,
@@ -493,21 +497,21 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "think about something",
         "Thinking",
-        "thinking as a folded block, then the answer",
+        "a collapsed thinking block, then the answer",
         _words(r"\b(think|thinking|reason|reasoning|ponder)\b"),
         _play_thinking,
     ),
     Scenario(
         "read a missing file",
-        "A tool that fails",
-        "a call that fails, and how the model learns of it",
+        "A failing tool",
+        "a failed call, and the error that the model gets",
         _words(r"\b(missing|fail|fails|failing|failure|nonexistent)\b|not exist|n't exist|not there"),
         _play_failure,
     ),
     Scenario(
         "add a docstring to hello.py",
         "An edit",
-        "reading, then a change shown as a diff for your approval; a file that is not there is written",
+        "reads a file, then shows the change as a diff for your approval; creates a missing file",
         _words(
             r"\bdocstring\b|\b(add|edit|change|fix|insert|rename|replace|refactor|update|modify|write|create)\b"
             r".*(\bfile\b|\w\.[a-z]\w{0,7}\b)"
@@ -516,7 +520,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "list the folder",
-        "A look around",
+        "A folder listing",
         "a read-only call that needs no approval",
         _words(r"\b(list|show|what|which|see)\b.*\b(folder|files|directory|dir|here|workspace)\b|^\W*(ls|dir)\W*$"),
         _play_list,

@@ -242,7 +242,7 @@ def failed(step: Step) -> Script:
     """Return what to say about a call that failed or was denied, nothing where it did not."""
     if not step.result.is_error:
         return ()
-    return say(f"The `{step.call.name}` call came to nothing. Its result says:\n\n{fenced(step.result.content)}\n")
+    return say(f"The `{step.call.name}` call failed. Its result says:\n\n{fenced(step.result.content)}\n")
 
 
 def fenced(text: str) -> str:

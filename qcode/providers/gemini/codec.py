@@ -282,7 +282,7 @@ class Decoder(Ending):
 
     def finish(self) -> list[ReplyEvent]:
         if not self.is_complete or not self._has_started:
-            raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply did")
+            raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply was complete")
         raw = self._raw_stop or ""
         stop = StopReason.REFUSAL if self._is_blocked else normalise_stop(STOPS, raw, has_calls=self._calls > 0)
         return [*self._blocks.end_all(), *self._searches.events(), ReplyEnded(stop, raw, self._detail)]

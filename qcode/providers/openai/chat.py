@@ -325,7 +325,7 @@ class Decoder(Ending):
 
     def finish(self) -> list[ReplyEvent]:
         if not self.is_complete or not self._has_started:
-            raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply did")
+            raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply was complete")
         raw = self._raw_stop or ""
         stop = normalise_stop(STOPS, raw, has_calls=bool(self._calls))
         if self._refusal and stop is StopReason.END_TURN:
@@ -378,7 +378,7 @@ class Decoder(Ending):
         if not raw or raw == "null":
             return
         if raw in FAILURES:
-            raise ProviderError(FAILURES[raw], f"the server gave up on the reply: {raw}", code=raw)
+            raise ProviderError(FAILURES[raw], f"the server aborted the reply: {raw}", code=raw)
         if raw.lower() not in STOPS:
             _log.info("unknown finish_reason %r", raw)
         self._raw_stop = raw

@@ -307,7 +307,7 @@ class Decoder:
 
     def finish(self) -> list[ReplyEvent]:
         if self._raw_stop is None or not self._has_started:
-            raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply did")
+            raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply was complete")
         stop = normalise_stop(STOPS, self._raw_stop, has_calls=self._calls > 0)
         if self._refusal and stop is StopReason.END_TURN:
             stop = StopReason.REFUSAL

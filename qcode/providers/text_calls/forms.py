@@ -210,7 +210,7 @@ def as_json(value: Json) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):
-        raise UnreadableError("it holds a value that JSON cannot hold") from None
+        raise UnreadableError("it contains a value that JSON cannot represent") from None
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -221,7 +221,7 @@ def as_json(value: Json) -> str:
 def _listed(value: Json) -> list[Json]:
     if isinstance(value, list):
         if not value:
-            raise UnreadableError("it holds no call", is_attempt=False)
+            raise UnreadableError("it contains no call", is_attempt=False)
         return value
     return [value]
 
@@ -235,7 +235,7 @@ def _call(value: Json, tools: Mapping[str, ToolSpec], *, needs_arguments: bool =
     key = "arguments" if "arguments" in value else "parameters"
     name = value.get("name")
     if not isinstance(name, str) or (needs_arguments and key not in value):
-        raise UnreadableError("it names no tool, or no arguments", is_attempt=not needs_arguments)
+        raise UnreadableError("it has no tool name or no arguments", is_attempt=not needs_arguments)
     return read_function(name, value.get(key), tools)
 
 

@@ -202,7 +202,7 @@ class CallEvents:
             if self._minted and self._is_last_complete:
                 event = replace(event, stop=StopReason.TOOL_USE)
             elif self._calls.ends_rejected and not self._minted:
-                reason = self._calls.rejected[-1].reason if self._calls.rejected else "it cannot be read"
+                reason = self._calls.rejected[-1].reason if self._calls.rejected else "it is malformed"
                 event = replace(event, stop=StopReason.MALFORMED_CALL, detail=f"a call written as text: {reason}")
         return [*events, event]
 

@@ -35,8 +35,8 @@ MAX_REJECTED = 100
 _EXCERPT_CHARS = 200
 _REASONS = {
     "open": f"it is longer than {MAX_CALL_CHARS} characters",
-    "broken": "what it holds cannot be read as a call",
-    "strange": "no call follows its mark",
+    "broken": "its content is not a valid call",
+    "strange": "no call follows its marker",
 }
 _THINK, _END_THINK = "<think>", "</think>"
 _MAX_SPACE_BEFORE_THINKING = 256

@@ -81,7 +81,7 @@ def test_what_cannot_be_kept_first_is_not_overwritten(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Blobs, "put", lambda self, data: False)
     report = desk.undo(overwrite=["a.txt"])
     assert desk.files == {"a.txt": b"mine again"}
-    assert "could not be kept first" in report.problems[0]
+    assert "could not be saved first" in report.problems[0]
 
 
 def test_on_a_full_disk_a_change_still_happens_and_one_notice_says_it_stays(tmp_path: Path) -> None:
@@ -92,10 +92,10 @@ def test_on_a_full_disk_a_change_still_happens_and_one_notice_says_it_stays(tmp_
     desk.turn("one", a_txt=b"1", b_txt=b"2")
     assert desk.files == {"a.txt": b"1", "b.txt": b"2"}
     (warning,) = desk.recorder.take_warnings()
-    assert "could not be kept" in warning
+    assert "could not be saved" in warning
     report = desk.undo(overwrite=["a.txt", "b.txt"])
     assert desk.files == {"a.txt": b"1", "b.txt": b"2"}
-    assert [problem.split(" ", 1)[1] for problem in report.problems] == ["was not kept, so it cannot be put back"] * 2
+    assert [problem.split(" ", 1)[1] for problem in report.problems] == ["was not saved, so it cannot be restored"] * 2
 
 
 def test_a_content_that_was_damaged_is_not_put_back(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def test_undo_takes_back_files_and_conversation_of_the_last_turn(tmp_path: Path)
     assert desk.files == {"a.txt": b"first"}
     assert desk.said == ["one", "did one"]
     assert report.prompt == "two"
-    assert report.text == "Undone: 2 messages taken out, 2 files put back. /redo takes this back."
+    assert report.text == "Undone: 2 messages removed, 2 files restored. /redo reverts this."
     desk.undo()
     assert desk.files == {"a.txt": b"mine\r\n\xff"}
     assert desk.said == []
@@ -125,7 +125,7 @@ def test_an_edit_of_the_person_between_two_turns_is_asked_about(tmp_path: Path) 
     desk.path("a.txt").write_bytes(b"first, and my words")
     desk.turn("two", a_txt=b"second")
     (file,) = desk.rewinder.plan_rewind(number, "both").files
-    assert file.doubt == "was also changed by somebody else in between"
+    assert file.doubt == "was also changed outside qcode in between"
     desk.undo()
     assert desk.files == {"a.txt": b"first, and my words"}
 
@@ -188,7 +188,7 @@ def test_a_plan_is_good_for_one_moment_only(tmp_path: Path) -> None:
     desk.turn("one", a_txt=b"a")
     plan = desk.rewinder.plan_undo()
     desk.turn("two")
-    with pytest.raises(NothingToDo, match="moved on"):
+    with pytest.raises(NothingToDo, match="has changed since"):
         desk.do(plan)
 
 

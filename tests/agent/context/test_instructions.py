@@ -90,7 +90,7 @@ def test_imports_go_only_so_deep(project: Project) -> None:
         write(project.root / f"{depth}.md", f"@{depth + 1}.md")
     found = project.load()
     assert shown(found)[-1] == "5.md"
-    assert found.notices == ("@6.md in 5.md was not read: imports go 5 levels deep",)
+    assert found.notices == ("@6.md in 5.md was not read: imports are limited to 5 levels",)
 
 
 def test_nothing_outside_the_project_is_imported(project: Project, tmp_path: Path) -> None:
@@ -102,14 +102,14 @@ def test_nothing_outside_the_project_is_imported(project: Project, tmp_path: Pat
     write(project.root / "AGENTS.md", "\n".join(f"@{name}" for name in names))
     found = project.load()
     assert "canary" not in found.text
-    assert found.notices == tuple(f"@{name} in AGENTS.md leads out of the project and was not read" for name in names)
+    assert found.notices == tuple(f"@{name} in AGENTS.md leads outside the project and was not read" for name in names)
 
 
 def test_an_instruction_file_that_leads_out_is_not_read(project: Project, tmp_path: Path) -> None:
     (project.root / "AGENTS.md").symlink_to(write(tmp_path / "secret", "canary"))
     found = project.load()
     assert (found.text, found.files) == ("", ())
-    assert found.notices == ("AGENTS.md leads out of the project and was not read",)
+    assert found.notices == ("AGENTS.md leads outside the project and was not read",)
 
 
 def test_a_link_within_the_project_is_read_once(project: Project) -> None:
@@ -157,7 +157,7 @@ def test_what_is_cut_says_so(project: Project) -> None:
     assert (first.is_cut, second.is_cut, third.is_cut) == (False, True, False)
     assert (second.used, second.size, third.used) == (101, 505, 6)
     assert "[cut here: a/AGENTS.md has 505 bytes, and all instructions together may have 65536]" in found.text
-    assert found.notices[0] == "a/AGENTS.md was cut: 101 of 505 bytes fit into the 65536 for instructions"
+    assert found.notices[0] == "a/AGENTS.md was truncated: 101 of 505 bytes fit into the 65536 for instructions"
     assert sum(one.used for one in found.files) <= LIMIT
 
 
@@ -185,7 +185,7 @@ def test_what_is_no_text_file_is_passed_over(project: Project) -> None:
     (project.root / "docs").mkdir()
     found = project.load()
     assert shown(found) == ["AGENTS.md"]
-    assert found.notices == ("logo.png is no text and was not read", "@./missing.md in AGENTS.md does not exist")
+    assert found.notices == ("logo.png is not text and was not read", "@./missing.md in AGENTS.md does not exist")
 
 
 def test_code_and_addresses_import_nothing() -> None:

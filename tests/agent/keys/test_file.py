@@ -76,7 +76,7 @@ def test_something_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     file = put(tmp_path)
     file.path.unlink()
     os.mkfifo(file.path)
-    with pytest.raises(CredentialError, match="no plain file"):
+    with pytest.raises(CredentialError, match="not a regular file"):
         file.read()
 
 
@@ -87,7 +87,7 @@ def test_something_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
 def test_a_damaged_file_is_said_so_and_can_be_replaced(content: bytes, tmp_path: Path) -> None:
     file = put(tmp_path)
     file.path.write_bytes(content)
-    with pytest.raises(CredentialError, match="damaged"):
+    with pytest.raises(CredentialError, match="corrupted"):
         file.read()
     put(tmp_path, "gemini")
     assert list(file.read()) == ["gemini"]

@@ -93,7 +93,7 @@ def test_a_key_that_vanished_from_the_keyring_is_said_so(tmp_path: Path, use_key
     store(tmp_path).put("openai", KEY)
     for path in folder.iterdir():
         path.unlink()
-    with pytest.raises(KeyringError, match="any more"):
+    with pytest.raises(KeyringError, match="no longer has"):
         store(tmp_path).get("openai")
 
 

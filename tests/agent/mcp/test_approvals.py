@@ -54,7 +54,7 @@ def test_a_project_s_server_runs_only_once_exactly_it_was_approved(bench: Bench)
     other = replace(spec, config=replace(spec.config, args=(*spec.config.args, "--more")))
     state, question = asyncio.run(later(other))
     assert state == "waiting"
-    assert "another one of that name was approved before" in question
+    assert "a different server with this name was approved before" in question
     assert bench.begun() == 2
 
 
@@ -101,7 +101,7 @@ def test_a_script_that_was_rewritten_is_asked_about_before_it_runs(bench: Bench,
     assert found == ["waiting"]
     assert bench.begun() == begun
     assert not (bench.work / "stolen").exists()
-    assert "files that it starts have changed" in shown or "starts have changed since it last ran" in shown
+    assert "files that it runs have changed" in shown or "runs have changed since its last start" in shown
     assert "+os.system('touch stolen \\u202e')" in shown
     assert "starts:   server.py" in shown
     (bench.work / "server.py").write_text(SCRIPT + "# reviewed\n")
@@ -146,7 +146,7 @@ def test_an_approval_from_before_files_were_looked_at_asks_again(bench: Bench) -
     spec = with_script(bench)
     bench.pins._change(spec.key, {"approved": spec.fingerprint})
     found, shown = asyncio.run(states(bench, spec))
-    assert (found, "before qcode looked at the files" in shown) == (["waiting"], True)
+    assert (found, "that did not check the files" in shown) == (["waiting"], True)
 
 
 def test_other_arguments_of_the_users_own_server_are_the_users(bench: Bench) -> None:
@@ -207,7 +207,7 @@ def test_nothing_runs_in_a_folder_that_is_not_trusted(bench: Bench) -> None:
         async with open_servers(bench.servers(bench.spec(), flagged, is_trusted=False), is_attended=False) as servers:
             assert {status.state for status in servers.statuses()} == {"restricted"}
             assert texts(servers) == (
-                "tool servers: flagged is not started: this folder is not trusted (--trust trusts it)"
+                "tool servers: flagged was not started: this folder is not trusted (use --trust to trust it)"
             )
             assert bench.begun() == 0
             servers.trust()
@@ -243,7 +243,7 @@ def test_a_pin_is_of_everything_a_server_says_of_a_tool() -> None:
     known = {"s__t": pin_of(offered("s", [base])[0])}
     assert changes_of(known, offered("s", [base])) == ()
     (change,) = changes_of(known, offered("s", [others[2]]))
-    assert "in a part that is not shown" in change.shown()
+    assert "in a part that the model does not see" in change.shown()
 
 
 def test_a_project_gets_no_variable_and_its_fingerprint_holds_its_values(bench: Bench) -> None:

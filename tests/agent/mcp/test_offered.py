@@ -72,11 +72,11 @@ def test_descriptions_are_cleaned_capped_and_named_as_the_server_s_own() -> None
     ("schema", "problem"),
     [
         ({"properties": {"a": {"description": "x" * MAX_SCHEMA}}}, "more than"),
-        ({"type": "array"}, "no object"),
-        ({"properties": [1]}, "no object"),
+        ({"type": "array"}, "not a JSON Schema object"),
+        ({"properties": [1]}, "not a JSON Schema object"),
         ({"properties": {"odd name": {}}}, "odd name"),
         ({"properties": {"a": json.loads("[" * 60 + "]" * 60)}}, "nested too deeply"),
-        ({"properties": {"a": {"maximum": float("inf")}}}, "number that is none"),
+        ({"properties": {"a": {"maximum": float("inf")}}}, "invalid number"),
     ],
 )
 def test_a_schema_that_would_spoil_a_request_is_not_offered(schema: Any, problem: str) -> None:

@@ -29,7 +29,7 @@ def test_tools_are_listed_and_called(bench: Bench, tmp_path: Path) -> None:
             assert failed.is_error
             assert "no such thing" in failed.content
             unknown = await call(servers, "fake__nothing")
-            assert (unknown.is_error, unknown.content) == (True, "the tool fake__nothing is not offered now")
+            assert (unknown.is_error, unknown.content) == (True, "the tool fake__nothing is not available now")
             drawn = await call(servers, "fake__draw")
             assert [image.media_type for image in drawn.images] == ["image/png"]
             found = await call(servers, "fake__resource")

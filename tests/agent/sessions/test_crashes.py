@@ -55,7 +55,7 @@ def test_a_torn_tail_is_only_reported_while_reading(tmp_path: Path) -> None:
     before = file.read_bytes()
     loaded = store.load(file.stem)
     assert loaded.messages == (PROMPT,)
-    assert loaded.notices == ("the last record of this session is incomplete and was left out",)
+    assert loaded.notices == ("the last record of this session is incomplete and was skipped",)
     assert file.read_bytes() == before
 
 
@@ -92,7 +92,7 @@ def test_a_bad_line_in_the_middle_is_skipped_and_counted(tmp_path: Path, line: b
     session, loaded = store.resume(file.stem)
     session.close()
     assert loaded.messages == CONVERSATION
-    assert loaded.notices == ("1 part was left out of this session, unreadable or out of place",)
+    assert loaded.notices == ("1 part was skipped in this session: unreadable or misplaced",)
 
 
 def test_a_record_of_a_newer_version_is_counted_apart(tmp_path: Path) -> None:
@@ -100,7 +100,10 @@ def test_a_record_of_a_newer_version_is_counted_apart(tmp_path: Path) -> None:
     file = stored(store, PROMPT)
     file.write_bytes(file.read_bytes() + b'{"kind":"hologram"}\n')
     loaded = store.load(file.stem)
-    assert (loaded.messages, loaded.notices) == ((PROMPT,), ("1 record was left out, written by a newer qcode",))
+    assert (loaded.messages, loaded.notices) == (
+        (PROMPT,),
+        ("1 record was skipped, written by a newer version of qcode",),
+    )
 
 
 @pytest.mark.parametrize("missing", range(len(CONVERSATION)))
@@ -131,7 +134,7 @@ def test_a_call_that_was_running_reads_as_interrupted_and_one_that_was_not_as_ne
     )
     assert INTERRUPTED.startswith("interrupted, outcome unknown")
     assert loaded.messages == (*CONVERSATION[:2], results)
-    assert loaded.notices == ("1 call was interrupted: the outcome is unknown, nothing is run again",)
+    assert loaded.notices == ("1 call was interrupted: the outcome is unknown, nothing was run again",)
     resumed.append(LAST)
     resumed.close()
     assert store.load(session.session_id).messages == (*CONVERSATION[:2], results, LAST)

@@ -14,8 +14,8 @@ from qcode.agent.sessions.store import SessionStore
 from tests.agent.sessions.conversations import CONVERSATION, PROMPT, Clock, begin, make_store, stored
 
 REAL_WRITE = os.write
-UNSAVED = "this session cannot be saved ({}); it goes on in memory"
-SAVED_AGAIN = "this session is being saved again, with everything that was missing"
+UNSAVED = "this session cannot be saved ({}); it continues in memory"
+SAVED_AGAIN = "this session is saved again, including everything that was missing"
 
 
 class Disk:
@@ -91,7 +91,7 @@ def test_a_half_record_that_cannot_be_taken_back_does_not_join_the_next(
     session.close()
     loaded = store.load(session.session_id)
     assert loaded.messages == CONVERSATION
-    assert loaded.notices == ("1 part was left out of this session, unreadable or out of place",)
+    assert loaded.notices == ("1 part was skipped in this session: unreadable or misplaced",)
 
 
 LIMITED = """
@@ -144,7 +144,7 @@ def test_a_read_only_disk_still_shows_the_session(tmp_path: Path, monkeypatch: p
     session.sync()
     session.close()
     assert loaded.messages == CONVERSATION
-    assert loaded.notices == ("the last record of this session is incomplete and was left out",)
+    assert loaded.notices == ("the last record of this session is incomplete and was skipped",)
     assert session.take_warnings() == (UNSAVED.format("Read-only file system"),)
     assert file.read_bytes() == before
 

@@ -143,7 +143,7 @@ def test_each_project_sees_its_own_sessions(tmp_path: Path) -> None:
 
 def test_an_unknown_id_names_what_there_is(tmp_path: Path) -> None:
     store = make_store(tmp_path)
-    with pytest.raises(SessionNotFound, match=r'no session "x": this folder has none yet'):
+    with pytest.raises(SessionNotFound, match=r'no session "x": this folder has no sessions yet'):
         store.load("x")
     file = stored(store, PROMPT)
     almost = file.stem[:-1] + ("0" if file.stem[-1] != "0" else "1")

@@ -125,7 +125,7 @@ def test_refused_credentials_come_with_what_to_check() -> None:
     error = refused("AccessDeniedException", "You don't have access to the model.", 403)
     assert error.message == (
         "bedrock refused the credentials: You don't have access to the model; check AWS_PROFILE or AWS_ACCESS_KEY_ID, "
-        "and that the account may use the model"
+        "and that your account has access to the model"
     )
 
 

@@ -40,22 +40,22 @@ def test_what_the_table_says_to_type_plays_that_row(scenario: Scenario) -> None:
 @pytest.mark.parametrize(
     ("wish", "title"),
     [
-        ("What files are here?", "A look around"),
-        ("ls", "A look around"),
-        ("Please show me the files in this folder", "A look around"),
+        ("What files are here?", "A folder listing"),
+        ("ls", "A folder listing"),
+        ("Please show me the files in this folder", "A folder listing"),
         ("Can you read pyproject.toml for me?", "Reading a file"),
         ("what does the readme say", "Reading a file"),
         ("Fix the bug in src/app.py", "An edit"),
         ("could you run `git status`?", "A shell command"),
         ("Please execute pytest -x", "A shell command"),
-        ("Give me a long answer about parsers", "A reply cut once"),
-        ("write a really long story", "A reply cut twice"),
-        ("read a file that does not exist", "A tool that fails"),
+        ("Give me a long answer about parsers", "A reply truncated once"),
+        ("write a really long story", "A reply truncated twice"),
+        ("read a file that does not exist", "A failing tool"),
         ("Show me how you think", "Thinking"),
-        ("Write an enormous file called big.md", "A cut file write"),
+        ("Write an enormous file called big.md", "A truncated file write"),
         ("run into a 429", "A rate limit"),
-        ("some piped context about long answers\n\nlist the folder", "A look around"),
-        ("list the folder\n\n# contents of an attached file\n\nx = 1", "A look around"),
+        ("some piped context about long answers\n\nlist the folder", "A folder listing"),
+        ("list the folder\n\n# contents of an attached file\n\nx = 1", "A folder listing"),
     ],
 )
 def test_plain_words_find_their_scenario(wish: str, title: str) -> None:
@@ -139,7 +139,7 @@ def test_nothing_to_change_is_said() -> None:
 
 def test_a_failing_tool_is_explained() -> None:
     assert "As expected" in _after("read a missing file", "No such file", is_error=True).text
-    assert "worked after all" in _after("read a missing file", "     1\thello").text
+    assert "That worked" in _after("read a missing file", "     1\thello").text
 
 
 def test_results_are_shown_in_short() -> None:

@@ -51,8 +51,8 @@ def test_a_body_that_is_cut_off_is_an_error(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["gzip", "deflate"])
-def test_a_damaged_body_is_an_error(name: str) -> None:
-    with pytest.raises(ValueError, match="damaged"):
+def test_a_corrupted_body_is_an_error(name: str) -> None:
+    with pytest.raises(ValueError, match="corrupted"):
         undone(name, [b"plain text and nothing else"])
 
 

@@ -158,7 +158,7 @@ def test_what_goes_on_inside_a_code_block_is_in_that_block() -> None:
         ('<tool_call>{"name": "reed", "arguments": {}}</tool_call>', "no tool `reed`"),
         ('<tool_call>{"name": "read", "arguments": [1]}</tool_call>', "not a JSON object"),
         ('<tool_call>{"name": "read", "arguments": "path"}</tool_call>', "JSON is not valid"),
-        ('<tool_call>{"arguments": {}}</tool_call>', "names no tool"),
+        ('<tool_call>{"arguments": {}}</tool_call>', "has no tool name"),
         ("<tool_call>[1]</tool_call>", "not a JSON object"),
         ("<tool_call>[]</tool_call>", ""),
         ('<tool_call>{"name": "read", "arguments": {"limit": 1e999}}</tool_call>', "cannot hold"),

@@ -85,7 +85,7 @@ def test_a_command_of_the_project_attaches_no_file_that_the_model_may_not_read(p
     assert f"{MARK}-" not in told
     assert "<file" not in told
     assert "<folder" not in told
-    assert any("which a file of the project names" in text for text in warnings) == (prompt != "{{args}}")
+    assert any("mentioned in a file of the project" in text for text in warnings) == (prompt != "{{args}}")
 
 
 def test_a_command_of_the_project_attaches_files_of_the_workspace(ground: Ground) -> None:
@@ -124,7 +124,7 @@ def test_pipe_mode_attaches_nothing_that_a_command_of_the_project_may_not_read(p
     assert done.code == 0
     assert "see @" in told
     assert f"{MARK}-" not in told
-    assert "which a file of the project names" in done.err
+    assert "mentioned in a file of the project" in done.err
 
 
 AGENTS = (

@@ -79,7 +79,7 @@ def test_permissions(snap_compare: Compare, tmp_path: Path, changes: dict[str, A
     seen: list[str] = []
     app = make_app(ScriptedConversation(), project=project, **changes)
     assert snap_compare(app, run_before=_doing(seen, "/permissions", "down", "down", "down"), terminal_size=size)
-    assert "kept for this folder, added, 2025-06-15" in " ".join(seen)
+    assert "saved for this folder, added, 2025-06-15" in " ".join(seen)
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)

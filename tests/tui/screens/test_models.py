@@ -229,9 +229,11 @@ def test_an_effort_chosen_with_a_model_that_does_not_think_is_kept_and_not_sent(
 def test_what_stands_against_the_choice_at_the_next_start_is_said() -> None:
     async def test(run: Running) -> None:
         await run.send("/model demo/other")
-        assert "The next start takes openai/x again" in run.text
+        assert "The next start uses openai/x again" in run.text
 
-    drive(test, models=ScriptedOffering(*FULL, hindrance="The next start takes openai/x again: a.toml:1 names it."))
+    drive(
+        test, models=ScriptedOffering(*FULL, hindrance="The next start uses openai/x again, because a.toml:1 sets it.")
+    )
 
 
 def test_a_model_that_is_in_no_list_is_still_the_marked_one() -> None:

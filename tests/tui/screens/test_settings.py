@@ -134,7 +134,7 @@ def test_what_goes_before_the_file_is_said(file: Path) -> None:
     async def test(run: Running, screen: SettingsScreen) -> None:
         await run.pilot.press("right")
         await run.pilot.pause()
-        assert '--theme goes before your file: ui.theme is still "light"' in about(screen)
+        assert '--theme takes precedence over your file: ui.theme is still "light"' in about(screen)
         assert "theme = " in file.read_text()
 
     play(test, configuring(file, "--theme", "light"), "ui.theme")
@@ -184,7 +184,7 @@ def test_a_project_file_is_shown_and_never_written(file: Path) -> None:
         await run.pilot.pause()
         assert project.read_text() == "[ui]\nmouse = false\n"
         assert "mouse = true" in file.read_text()
-        assert "goes before your file" in about(screen)
+        assert "takes precedence over your file" in about(screen)
 
     play(test, configuring(file), "ui.mouse")
 
