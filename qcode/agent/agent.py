@@ -1,7 +1,7 @@
 """The agent as one object: a conversation with its model, tools, rules, sessions and servers, opened for one run.
 
-A front end opens an `Agent` and talks to its `conversation`. Opening reads files and sends nothing; it never writes to
-stdout. What keeps it from opening is a `QcodeError`.
+A front end opens an `Agent` and talks to its `conversation`. Opening reads files, sends nothing, and never writes to
+stdout. If it fails, it raises `QcodeError`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 
 
 class Agent:
-    """Owns its conversation and everything that belongs to it until `close` or `release`."""
+    """A conversation and everything that it needs, owned until `close` or `release`."""
 
     def __init__(self, context: RunContext, selection: Selection) -> None:
         """Raise `QcodeError`, or `ProviderError` if the model cannot be connected."""
@@ -77,7 +77,7 @@ class Agent:
             self._may_import,
         )
         self.prompts = self._prompts()
-        clients = Clients(context, self.prompts, self._secrets, self._debug_log())
+        self._clients = clients = Clients(context, self.prompts, self._secrets, self._debug_log())
         client = clients.connect(selection)
         clients.check_budget(client)
         self.provider = client.provider
@@ -92,9 +92,9 @@ class Agent:
 
     @classmethod
     def begin(cls, options: Options | RunContext, selection: Selection | None = None) -> Agent:
-        """Open an agent on the model of `selection`, or else the one that the options and settings choose.
+        """Open an agent on the model of `selection`, by default the one that the options and settings choose.
 
-        Raise `QcodeError`. It blocks: on a running loop use `open`.
+        Raise `QcodeError`. This blocks: use `open` in a running event loop.
         """
         context = options if isinstance(options, RunContext) else RunContext.read(options, dict(os.environ))
         with provider_failures(context.keys):
@@ -135,9 +135,12 @@ class Agent:
             context.root, context.paths.state_dir, lambda: conversation.policy.is_trusted, conversation.trust_folder
         )
 
-    @property
+    @cached_property
     def sessions(self) -> Library:
-        return self.conversation.library
+        from qcode.agent.sessions.library import Library  # loads with the first look at other sessions
+
+        store = self._store if self.context.options.keeps_session else None
+        return Library(self.conversation, store, self.context.folder, self._clients)
 
     @property
     def servers(self) -> Servers | None:
@@ -208,11 +211,11 @@ class Agent:
         return report_crash(failure, self.context.env)
 
     async def close(self) -> None:
-        """End the servers, and release the session file and every connection."""
+        """Stop the tool servers, and release the session file and every connection."""
         await self.conversation.close()
 
     def release(self) -> None:
-        """Let go of all files, for a process that ends now; safe to call twice."""
+        """Release all files, for a process that exits now; safe to call twice."""
         self.conversation.release()
 
     def _prompts(self) -> Prompts:
@@ -234,12 +237,12 @@ class Agent:
         )
 
     def _may_import(self, path: Path) -> bool:
-        """Whether an instruction file of the project may hold `path`, or lead to it: the model may read it unasked."""
+        """Return whether a project's instruction file may be or import `path`: the model may read it without asking."""
         policy = self.permissions.policy
         verdict = policy.judge_file(str(path), "read")
         if path.is_relative_to(policy.root.resolve()):
             return verdict.is_allowed
-        # Instruction files lie in the whole project, also above the folder that the session works in.
+        # Instruction files may be anywhere in the project, also above the folder that the session works in.
         project = replace(policy, root=self.context.root)
         return verdict.verdict != "deny" and project.judge_file(str(path), "read").is_allowed
 
@@ -250,7 +253,7 @@ class Agent:
         search: tuple[SearchService, str] | None,
         kinds: tuple[Kind, ...],
     ) -> Toolbox:
-        """Return the tools. They ask for the rules at each call: a mode that is left must not continue in them."""
+        """Return the tools. They ask for the policy at each call, so that a change of mode applies at once."""
         context, permissions = self.context, self.permissions
         gate = FetchGate(lambda: permissions.policy)
         return Toolbox(
@@ -270,7 +273,7 @@ class Agent:
         )
 
     def _searching(self, policy: Policy, search: tuple[SearchService, str] | None) -> Policy:
-        """Return the policy as it judges searches with this service, whose key is a secret from now on."""
+        """Return the policy for searches with this service, and register the key of the service as a secret."""
         if search is None:
             return policy
         service, key = search
@@ -278,7 +281,7 @@ class Agent:
         return replace(policy, search_url=service.url)
 
     def _servers(self) -> Servers | None:
-        """Return the tool servers of this run, none of them started; None where there is nothing to say about any."""
+        """Return the tool servers of this run, not started; None if there are neither servers nor complaints."""
         context = self.context
         files = context.options.mcp_configs
         in_project = context.is_trusted and may_exist(context.root / MCP_FILE)
@@ -302,7 +305,7 @@ class Agent:
         )
 
     def _prune(self, open_id: str) -> None:
-        """Remove sessions that are older than the person wants to keep."""
+        """Remove sessions that are older than the user wants to keep."""
         days = self.context.settings.sessions.retention_days
         if days and self.context.options.keeps_session:
             self._store.prune(datetime.now(UTC) - timedelta(days=days), (open_id,))
@@ -364,7 +367,7 @@ def _header_secrets(settings: Settings) -> set[str]:
 
 
 def _web_search(search: tuple[SearchService, str], gate: FetchGate) -> WebSearch:
-    from qcode.tools.web_search import WebSearch  # few have a key for one
+    from qcode.tools.web_search import WebSearch  # few users have a key for a search service
 
     return WebSearch(*search, gate)
 
@@ -376,7 +379,7 @@ def _git_overrides() -> dict[str, str]:
 
 
 def kinds_of(context: RunContext) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
-    """Return the kinds there are, and a line for each file that cannot be used."""
+    """Return the kinds of sub-agents, and a line for each file that cannot be used."""
     if not context.settings.tools.agents:
         return (), ()
     folders = (context.paths.config_dir, *((context.root / PROJECT_FOLDER,) if context.is_trusted else ()))

@@ -1,9 +1,9 @@
 """The schema of `--json-schema`: the answer is one JSON value that is valid under it. Pure; nothing is ever fetched.
 
-A reference has to lead to a place in the schema itself or to a published metaschema. References are followed before
-anything is validated: one that leads out cannot be followed, and one that comes back to its start without going down
-into the value would be followed forever. The validator is imported when a schema is given; nothing else imports this
-module at the start.
+A reference must point into the schema itself or to a published metaschema. References are checked before anything is
+validated: one that points elsewhere cannot be resolved, and a cycle that does not descend into the value, such as
+`{"$ref": "#"}`, would be followed forever. The validator is imported when a schema is given; nothing else imports this
+module at startup.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ _TOO_DEEP = f"it nests more than {_LEVELS} levels deep"
 
 
 class SchemaError(Exception):
-    """A schema that cannot be used; the text is one line for a person."""
+    """A schema that cannot be used; the text is one line for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class StructuredAnswer:
-    """An answer that fits: its JSON text, and what that stands for."""
+    """A valid answer: its JSON text, and the parsed value."""
 
     text: str
     value: Json
 
 
 class AnswerSchema:
-    """A JSON Schema, Draft 2020-12 where it does not name another; raises `SchemaError` for one that is none."""
+    """A JSON Schema, Draft 2020-12 unless it names another; raises `SchemaError` if it is invalid."""
 
     def __init__(self, text: str) -> None:
         try:
@@ -65,12 +65,12 @@ class AnswerSchema:
         self.instructions = _INSTRUCTIONS.format(schema=json.dumps(schema, ensure_ascii=False))
 
     def read(self, answer: str) -> StructuredAnswer | None:
-        """Return what an answer holds, None where it does not fit."""
+        """Return the value of an answer, None if it is invalid."""
         found = self._read(answer)
         return found if isinstance(found, StructuredAnswer) else None
 
     def complaint(self, answer: str) -> Complaint | None:
-        """Return what is wrong with an answer, None where it fits."""
+        """Return why an answer is invalid, None if it is valid."""
         found = self._read(answer)
         if isinstance(found, StructuredAnswer):
             return None
@@ -94,7 +94,7 @@ class AnswerSchema:
 
 
 def _strictly(text: str) -> Json:
-    """Read JSON as the standard has it: no NaN, no Infinity, and no number that would become one."""
+    """Parse standard JSON: no NaN, no Infinity, and no number that would become one."""
     try:
         value: Json = json.loads(text, parse_constant=_refused, parse_float=_finite)
     except RecursionError:
@@ -135,14 +135,14 @@ def _validator(schema: Json) -> Validator:
         raise SchemaError(f"is no valid JSON Schema: {_line(error)}") from None
     if fault:
         raise SchemaError(fault)
-    # A registry of our own: the default one would fetch what it does not know.
+    # The default registry would fetch unknown references.
     validator: Validator = dialect(schema, registry=REGISTRY)
     return validator
 
 
 @contextmanager
 def _room() -> Iterator[None]:
-    """Let the validator go as deep as `_LEVELS` may need: running out in its compiled part is no plain exception."""
+    """Raise the recursion limit for `_LEVELS`: an overflow in compiled code of the validator cannot be caught."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, _FRAMES))
     try:
@@ -164,7 +164,7 @@ def _parts(value: Json) -> Iterable[Json]:
 
 
 def _described(error: ValidationError) -> str:
-    """Return what says most of an error, which may lie below it: of no way of several that fits, the closest."""
+    """Return the most useful message for an error: under `anyOf` or `oneOf`, that of the closest alternative."""
     from jsonschema.exceptions import best_match
 
     return _line(best_match([error]) or error)
@@ -173,7 +173,7 @@ def _described(error: ValidationError) -> str:
 def _line(error: ValidationError | InvalidSchema) -> str:
     message = " ".join(error.message.split())
     if len(message) > _ERROR_CHARS:
-        # The value comes first and the complaint last.
+        # The message begins with the value and ends with the complaint.
         half = _ERROR_CHARS // 2
         message = f"{message[:half]} ... {message[-half:]}"
     return f"{error.json_path}: {message}"
@@ -195,7 +195,7 @@ Send the whole answer again, corrected: one JSON value that is valid under the J
 else."""
 
 
-# Keywords whose schemas look at the same value as the schema they stand in.
+# Keywords whose subschemas apply to the same value as the schema that contains them.
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _ONE = ("not", "if", "then", "else")
 _SEVERAL = ("allOf", "anyOf", "oneOf")
@@ -203,9 +203,9 @@ _NAMED = ("dependentSchemas", "dependencies")
 
 
 def fault_of(schema: Json, specification: Specification[Any], check: Callable[[Any], None]) -> str:
-    """Return what is wrong with the references of a schema, empty where nothing is.
+    """Return what is wrong with the references of a schema, empty if nothing is.
 
-    `check` raises for what is no schema: a reference may lead to a place that is none by its keyword.
+    `check` raises for an invalid schema: a reference may point to a value that no keyword declares to be a schema.
     """
     from jsonschema_specifications import REGISTRY
     from referencing.exceptions import Unresolvable
@@ -246,7 +246,7 @@ def _in_place(contents: JsonObject) -> Iterator[Json]:
 
 
 def read_schema(given: str) -> AnswerSchema:
-    """Return what `JSON` or `@FILE` says; raise `QcodeError` for what is no schema."""
+    """Return the schema given as `JSON` or `@FILE`; raise `QcodeError` if it is invalid."""
     text, name = given, "--json-schema"
     if given.startswith("@"):
         name = f"{name} {given}"

@@ -1,7 +1,7 @@
-"""Choices the user made in the app and expects to find again: theme, model, effort, recent commands, the first start.
+"""Choices that the app keeps between runs: theme, model, effort, recent commands, and whether setup is done.
 
-One small file of the state folder; if it cannot be read or written, the app asks again. The configuration wins.
-Apart from `settings`: the first paint needs it.
+They are in one small file of the state folder; if it cannot be read or written, the app asks again. The configuration
+takes precedence. Separate from `settings` because the first paint needs it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_RECENT = 12
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Every call reads the file: another process may have changed it."""
+    """The file of choices. Every call reads it, because another process may have changed it."""
 
     state_dir: Path
 
@@ -30,31 +30,31 @@ class Choices:
 
     @property
     def theme(self) -> str:
-        """The theme that was chosen last, empty for none."""
+        """The theme chosen last, empty if there is none."""
         theme = self._stored().get("theme")
         return theme if isinstance(theme, str) else ""
 
     @property
     def model(self) -> str:
-        """The model (`provider/model`) that was switched to last, empty for none."""
+        """The model (`provider/model`) chosen last, empty if there is none."""
         model = self._stored().get("model")
         return model if isinstance(model, str) else ""
 
     @property
     def effort(self) -> Effort | None:
-        """The effort that was chosen last, None for the model's own."""
+        """The effort chosen last, None for the model's default."""
         effort = self._stored().get("effort")
         return next((one for one in EFFORTS if one == effort), None)
 
     @property
     def recent(self) -> tuple[str, ...]:
-        """The ids of the commands that were used last, the latest first."""
+        """The ids of recently used commands, the latest first."""
         recent = self._stored().get("recent")
         return tuple(one for one in recent if isinstance(one, str)) if isinstance(recent, list) else ()
 
     @property
     def is_acquainted(self) -> bool:
-        """Whether the first start is over, finished or skipped."""
+        """Whether the setup of the first start was finished or skipped."""
         return self._stored().get("acquainted") is True
 
     def keep_theme(self, name: str) -> None:
@@ -67,7 +67,7 @@ class Choices:
         self._keep("effort", effort or "")
 
     def keep_recent(self, command_id: str) -> None:
-        """Put a command before those that were used earlier."""
+        """Put a command first in the list of recent ones."""
         recent: list[Json] = [command_id, *(one for one in self.recent if one != command_id)]
         self._keep("recent", recent[:_MAX_RECENT])
 

@@ -1,8 +1,8 @@
 """One session with one model: a front end submits to it, answers, steers and cancels.
 
-Keeps the session file, the rules and what the host taught; each turn gets a fresh engine and driver.
-`SessionTranscript` is the order of the messages as they are sent, and where each is in the session's file.
-`Waiting` holds attachments and steering until the next request.
+It keeps the session file, the rules and the limits learned from the host; each turn gets a new engine and driver.
+`SessionTranscript` holds the messages in the order they are sent, with the position of each in the session file.
+`PendingAttachments` holds attachments and steering until the next request.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from qcode.agent.approvals import PendingCalls
@@ -59,7 +59,6 @@ from qcode.tools.subagent import NAME as AGENT
 from qcode.tools.subagent import Agent as AgentTool
 
 if TYPE_CHECKING:
-    from qcode.agent.sessions.library import Library
     from qcode.agent.subagents import Agents
     from qcode.agent.telemetry import Watching
 
@@ -69,7 +68,7 @@ MAX_TURNS_UNATTENDED = 100
 class Conversation:
     """One session with one model, one turn at a time. Owns its session file and provider until `close`.
 
-    `effort` is how much the model is asked to think from the next turn on; None: the model's default.
+    `effort` is the reasoning effort from the next turn on; None: the model's default.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class Conversation:
         messages: Sequence[Message] = (),
         kinds: tuple[Kind, ...] = KINDS,
     ) -> None:
-        """`messages` are those known of a session whose file does not have them; `kinds` are of sub-agents."""
+        """`messages` are the history of a session without a file; `kinds` are those of sub-agents."""
         self.permissions = permissions
         self.effort = context.options.effort
         self.background = Background(toolbox)
@@ -99,7 +98,7 @@ class Conversation:
         self._driver: Driver | None = None
         self._agents: Agents | None = None
         self._turn: Turn | None = None
-        self._waiting = Waiting(self._mentioned)
+        self._waiting = PendingAttachments(self._mentioned)
         self._watching: Watching | None = None
         if clients.log is not None:
             from qcode.agent.telemetry import Watching
@@ -113,19 +112,12 @@ class Conversation:
         self._begin(session, tuple(messages))
 
     def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
-        """Continue with a session; `messages` are those known of one whose file does not have them."""
+        """Continue with a session; `messages` are the history if the session has no file."""
         self._transcript = SessionTranscript(session, messages)
         self._counter = self._client.counter()
         self._turns = 0
         ever = (stored.paid for _, stored in sorted(session.line.stored.items()))
         self._usage = earlier_usage(ever, self.model, self._client.price)
-
-    @cached_property
-    def library(self) -> Library:
-        from qcode.agent.sessions.library import Library  # loads with the first look at other sessions
-
-        kept = self._store if self._context.options.keeps_session else None
-        return Library(self, kept, self._context.folder, self._clients, lambda used: self._usage.append(used))
 
     @property
     def session_id(self) -> str:
@@ -142,7 +134,7 @@ class Conversation:
 
     @property
     def policy(self) -> Policy:
-        """The rules as they are now, with the mode and the answers of the person."""
+        """The current rules, with the mode and the approvals of the user."""
         return self.permissions.policy
 
     @property
@@ -151,17 +143,17 @@ class Conversation:
         return tuple(self._transcript.messages)
 
     def attach(self, blocks: tuple[Block, ...]) -> None:
-        """Put these blocks (files, images) before the next prompt."""
+        """Attach these blocks (files, images) to the next prompt."""
         self._waiting.attach(blocks)
 
     @property
     def takes_images(self) -> bool:
-        """Whether images may be sent: False if the model is known to take none."""
+        """Whether images may be sent: False if the model is known not to support them."""
         return self._client.model.facts.images is not False
 
     @property
     def thinks(self) -> bool:
-        """Whether the model is known to think."""
+        """Whether the model is known to support reasoning."""
         return self._client.model.facts.thinking
 
     async def submit(
@@ -187,7 +179,7 @@ class Conversation:
                 yield event
 
     async def compact(self, focus: str = "") -> AsyncGenerator[TurnEvent, None]:
-        """Shorten what is sent of the conversation; the last event is `TurnEnded` as for a turn."""
+        """Compact the conversation; the last event is `TurnEnded`, as for a turn."""
         async with aclosing(self._run(CompactRequested(focus), "/compact")) as events:
             async for event in events:
                 yield event
@@ -236,7 +228,7 @@ class Conversation:
             self._transcript.session.sync()
 
     def _seen(self, event: TurnEvent) -> TurnEvent:
-        """Log an event, if that is wanted, and return it."""
+        """Pass an event to the debug log, if there is one, and return it."""
         return event if self._watching is None else self._watching.seen(event)
 
     def answer(self, approval_id: str, decision: Decision) -> None:
@@ -254,14 +246,14 @@ class Conversation:
             self._driver.give(SteerQueued(text, self._waiting.steered(text, attached)))
 
     def unsteer(self, text: str) -> bool:
-        """Take back the last `steer` with this text; False if the turn has it already."""
+        """Withdraw the last `steer` with this text; return False if the turn has already taken it."""
         is_back = self._driver is not None and self._driver.withdraw(text) is not None
         if is_back:
             self._waiting.withdraw(text)
         return is_back
 
     def cancel(self) -> None:
-        """End the running turn; what was shown stays. No request is sent after this."""
+        """Cancel the running turn; the output shown so far is kept. No request is sent after this."""
         if self._driver is not None:
             if self._agents is not None:
                 self._agents.halt()
@@ -279,16 +271,13 @@ class Conversation:
         return self._checkpoints
 
     @property
-    def reports(self) -> Conversation:
-        return self
-
-    @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """Every tool the model is offered now: in plan mode also the one that ends it, where somebody can answer."""
+        """Every tool the model is offered now; in plan mode also the one that ends it, if a user can answer."""
         tools = self._client.tools(self._toolbox, self.policy)
         return (*tools, ExitPlanMode.spec) if self.mode == "plan" and self._context.is_attended else tools
 
     def context(self) -> ContextReport:
+        """Return what the next prompt consists of."""
         client = self._client
         return context_report(
             client.known(),
@@ -301,7 +290,12 @@ class Conversation:
         )
 
     def usage(self) -> tuple[TurnUsage, ...]:
+        """Return what each turn of the session used, the first one first; turns of an earlier run as far as known."""
         return tuple(self._usage)
+
+    def count(self, used: TurnUsage) -> None:
+        """Add what was used beside the turns, such as for a title."""
+        self._usage.append(used)
 
     @property
     def session(self) -> Session:
@@ -313,7 +307,7 @@ class Conversation:
         return self._driver is not None
 
     def open_session(self, session: Session, *, is_copy: bool = False) -> None:
-        """Leave the session that is open and go on with another one; in a copy what was answered still holds."""
+        """Switch to another session. In a copy of this one, approvals still apply."""
         if not is_copy:
             self.permissions.forget_session()
         self._transcript.session.close()
@@ -321,12 +315,12 @@ class Conversation:
         self._begin(session)
 
     def _moved(self) -> None:
-        """The session is at another point now: hold the messages it consists of there."""
+        """Reload the messages after the head of the session moved."""
         self._transcript.read_again()
         self._counter.context_tokens = size_messages(self._transcript.messages)
 
     def set_model(self, name: str) -> None:
-        """Switch to `provider/model` for the next turn; raise `ValueError` with one line if that cannot be."""
+        """Switch to `provider/model` for the next turn; raise `ValueError` with one line if that is not possible."""
         client = self._clients.named(name)
         if self._own is not None:
             self._own = client
@@ -334,7 +328,7 @@ class Conversation:
             self._use(client)
 
     def trust_folder(self) -> None:
-        """Let rules and modes hold from the next call on: the person trusts the folder."""
+        """Apply rules and modes from the next call on, because the user now trusts the folder."""
         self.permissions.trust_folder()
         self._toolbox.trust_folder()
 
@@ -343,7 +337,7 @@ class Conversation:
         self._tell_mode()
 
     def _tell_mode(self) -> None:
-        """Let a running turn tell the model the mode from its next step on, and drop questions it does not allow."""
+        """Pass the mode to the running turn, which names it in its next request and drops approvals it rules out."""
         if self._turn is not None and self._driver is not None:
             system = self._client.system(self.mode)
             self._turn.settings = replace(self._turn.settings, system=system, tools=self.tools)
@@ -358,7 +352,7 @@ class Conversation:
         await self._clients.close()
 
     def release(self) -> None:
-        """Let go of all files, for a program that ends now and takes its connections with it; safe to call twice."""
+        """Release all files, for a process that exits now and closes its connections; safe to call twice."""
         self._transcript.session.close()
         self._checkpoints.close()
         self._toolbox.close()
@@ -393,7 +387,7 @@ class Conversation:
         return await self._client.explain(error)
 
     def _mentioned(self, typed: str, foreign: Spans) -> tuple[tuple[Block, ...], tuple[str, ...]]:
-        """Attach the files that a prompt names. An unattended prompt holds piped text and is not searched."""
+        """Return the files that a prompt mentions. An unattended prompt may hold piped text and is not searched."""
         if not self._context.is_attended:
             return (), ()
         from qcode.agent.context.attachments import mentions
@@ -401,7 +395,7 @@ class Conversation:
         return mentions(typed, self._context.folder, foreign, lambda path: why_not_read(self.policy, path))
 
     def _sub_agents(self, tool: AgentTool) -> Agents:
-        """Return the sub-agents of the turn that runs."""
+        """Return the sub-agents of the running turn."""
         if self._agents is None:
             from qcode.agent.subagents import Agents, Parent  # loads with the first of them
 
@@ -422,7 +416,7 @@ class Conversation:
         return self._agents
 
     async def _prepare(self, turn: Turn, first: UserSubmitted | CompactRequested) -> tuple[str, ...]:
-        """Find out what the first request of a turn has to fit into; return warnings for the person."""
+        """Find the context window that the first request of a turn must fit into; return warnings for the user."""
         preparation, client = self._preparation, self._client
         warning = await preparation.ask(client)
         await preparation.settle(self._toolbox.settle())
@@ -435,7 +429,7 @@ class Conversation:
         return (warning,) if warning else ()
 
     def _use(self, client: ModelClient) -> None:
-        """Continue with another model, and say so in the session; nothing happens if it is the one in use."""
+        """Switch to another model and record that in the session; do nothing if it is the current one."""
         if client is self._client:
             return
         self._client = client
@@ -460,7 +454,7 @@ class Conversation:
 
 
 class SessionTranscript:
-    """The messages of one session. `known` are those of a session whose file does not have them."""
+    """The messages of one session. `known` are the history of a session without a file."""
 
     def __init__(self, session: Session, known: tuple[Message, ...] = ()) -> None:
         self.session = session
@@ -472,39 +466,39 @@ class SessionTranscript:
 
     @property
     def messages(self) -> list[Message]:
-        """The messages of now; the list is replaced, or grows, with what comes next."""
+        """The current messages. The list may grow, or be replaced by another one."""
         return self._messages
 
     def read_again(self) -> None:
-        """Hold what the session consists of at the point where it is now."""
+        """Load the messages up to the current head of the session."""
         entries = self.session.entries()
         self._messages = [entry.message for entry in entries]
         self._numbers = [entry.numbers for entry in entries]
 
     def append(self, effect: Append, *, is_own: bool) -> None:
-        """Store and hold a message; `is_own`: the person typed it."""
+        """Append a message and store it; `is_own`: the user typed it."""
         number = self.session.append(effect.message, effect.attempts, effect.mark, is_own=is_own)
         self._messages.append(effect.message)
         self._numbers.append((number,))
 
     def compact(self, effect: Compact) -> None:
-        """Go on with the parts of a compaction: messages by their place, or new ones."""
+        """Continue with the parts of a compaction: messages by their position, or new ones."""
         parts = [self._numbers[part] if isinstance(part, int) else part for part in effect.parts]
         self._numbers = self.session.compact(parts)
         self._messages = [self._messages[part] if isinstance(part, int) else part for part in effect.parts]
 
     def keep_result(self, finished: ToolFinished) -> None:
-        """Have the result of a call on the disk while other calls of its step are still to run."""
+        """Store the result of a call at once, while other calls of its step have yet to run."""
         call, outcome = finished.call, finished.outcome
         result = ToolResult(call.call_id, call.name, outcome.content, outcome.is_error, outcome.images)
         self.session.record_result(result)
 
 
-class Waiting:
-    """Blocks that wait for the next words.
+class PendingAttachments:
+    """Attachments that wait for the next prompt or steering message.
 
-    `mentioned` gives the files that a text names, and a line for each that is not attached; its second argument are
-    the parts of the text that a file of the project wrote.
+    `mentioned` returns the files that a text mentions, and a line for each that is not attached. Its second argument is
+    the spans of the text that come from a file of the project.
     """
 
     def __init__(self, mentioned: Callable[[str, Spans], tuple[tuple[Block, ...], tuple[str, ...]]]) -> None:
@@ -514,34 +508,34 @@ class Waiting:
         self.complaints: list[str] = []
 
     def attach(self, blocks: tuple[Block, ...]) -> None:
-        """Keep blocks for the next words."""
+        """Hold blocks for the next prompt."""
         self._attached = (*self._attached, *blocks)
 
     def taken(self, text: str, attached: tuple[Block, ...], foreign: Spans = ()) -> tuple[Block, ...]:
-        """Return what goes before `text`: what was kept for it, its images, and the files it names."""
+        """Return the blocks to put before `text`: the held ones, its images, and the files it mentions."""
         mentioned, complaints = self._mentioned(text, foreign)
         self.complaints += complaints
         kept, self._attached = self._attached, ()
         return (*kept, *attached, *mentioned)
 
     def steered(self, text: str, attached: tuple[Block, ...]) -> tuple[Block, ...]:
-        """`taken` for words to a running turn, which may be withdrawn until it has taken them."""
+        """Return the same as `taken` for a steering message, which can be withdrawn until the turn takes it."""
         self._steered.append((text, self._attached))
         return self.taken(text, attached)
 
     def arrived(self, text: str) -> tuple[Block, ...]:
-        """Words to a running turn wait no longer; return what had been kept for them."""
+        """Return the blocks of a steering message that the turn now takes."""
         for index in range(len(self._steered) - 1, -1, -1):
             if self._steered[index][0] == text:
                 return self._steered.pop(index)[1]
         return ()
 
     def withdraw(self, text: str) -> None:
-        """The person took words back: what had been kept for them waits again."""
+        """Hold the blocks of a withdrawn steering message for the next prompt."""
         self._attached = (*self.arrived(text), *self._attached)
 
     def turn_over(self) -> None:
-        """What a turn did not take waits for the next one."""
+        """Hold the blocks of steering messages that the turn did not take for the next turn."""
         self.complaints.clear()
         self._attached = (*(block for _, kept in self._steered for block in kept), *self._attached)
         self._steered.clear()

@@ -1,6 +1,6 @@
-"""The last resort: an unforeseen error becomes one line, and its details go to a private file without secrets.
+"""Crash reports: an unexpected error becomes one line, and its details go to a private file without secrets.
 
-Apart from `telemetry`: this loads at every start and must work when the rest does not.
+Separate from `telemetry` because this is imported at every start and must work if everything else fails.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _kept_out: set[Secret] = set()
 
 
 def keep_out(key: Secret) -> None:
-    """Let no crash report of this process hold `key`; those of the environment need no mention."""
+    """Remove `key` from every crash report of this process; keys of the environment are always removed."""
     _kept_out.add(key)
 
 
 def describe_crash(error: BaseException, env: Mapping[str, str]) -> str:
-    """Return the line for a person, after writing the details where it says. Raises nothing."""
+    """Write the details to a file and return one line for the user that names it. Never raises."""
     return f"internal error: {report_crash(error, env)}"
 
 
 def report_crash(error: BaseException, env: Mapping[str, str]) -> str:
-    """Return what an error was and where its details are now, in one line without secrets. Raises nothing."""
+    """Write a report and return one line without secrets: the error and the path of the report. Never raises."""
     named = [value for name, value in env.items() if _SECRET_NAMES.search(name)]
     from qcode.safety.redaction import Redactor
 
@@ -49,13 +49,13 @@ def report_crash(error: BaseException, env: Mapping[str, str]) -> str:
 
 def _written(text: str, env: Mapping[str, str]) -> Path | None:
     """Write a file that only its owner can read, and remove all but the newest few."""
-    # Whatever is broken, this is the place that must not break as well.
+    # A failure here must not hide the error that is reported.
     with suppress(Exception):
         from qcode.config.paths import ConfigPaths
 
         folder = ConfigPaths.from_env(env).state_dir / FOLDER
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Names sort by time; two within a microsecond, of two processes, differ by their last part.
+        # Names sort by time; the last part keeps two processes apart that crash in the same microsecond.
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
         path = folder / f"crash-{now}-{os.getpid()}.txt"
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

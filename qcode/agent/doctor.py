@@ -1,6 +1,6 @@
 """Findings about this machine, terminal and folder, for `qcode doctor` and `/doctor`. Changes nothing, sends nothing.
 
-What a terminal can do is told by its environment: nothing is asked of it.
+The abilities of a terminal are derived from environment variables; the terminal itself is not queried.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PROGRAMS = {
 
 
 def report(context: RunContext, *, is_in_app: bool = False, is_trusted: bool | None = None) -> list[str]:
-    """Return the report as lines, titles at the margin; `is_trusted` where that has changed since the start."""
+    """Return the lines of the report, titles without indent; `is_trusted` if trust has changed since the start."""
     if is_trusted is not None:
         context = replace(context, is_trusted=is_trusted)
     sections: dict[str, Iterator[str]] = {
@@ -57,7 +57,7 @@ def _itself() -> Iterator[str]:
 
 
 def _terminal(context: RunContext, is_in_app: bool) -> Iterator[str]:
-    # The app has put its own streams in the place of the terminal's.
+    # The app has replaced the streams of the terminal with its own.
     output = sys.__stdout__ if is_in_app else sys.stdout
     is_terminal = is_in_app or (output is not None and output.isatty())
     if not is_terminal:
@@ -144,7 +144,7 @@ _ENHANCED_KEYS = {
     "kitty": "kitty", "ghostty": "Ghostty", "wezterm": "WezTerm", "foot": "foot", "alacritty": "Alacritty",
     "iterm.app": "iTerm2", "rio": "Rio", "konsole": "Konsole", "warpterminal": "Warp", "contour": "Contour",
 }  # fmt: skip
-"""Terminals that speak the keyboard protocol of Kitty: sw.kovidgoyal.net/kitty/keyboard-protocol lists them."""
+"""Terminals that support the Kitty keyboard protocol, as sw.kovidgoyal.net/kitty/keyboard-protocol lists them."""
 
 _CLIPBOARD = _ENHANCED_KEYS.keys() | {"xterm", "mintty", "windows terminal", "vscode"}
 _LINKS = _ENHANCED_KEYS.keys() | {"vte", "windows terminal", "vscode", "mintty", "tmux"}
@@ -154,7 +154,7 @@ _MAX_PLAIN_COLORS = 256
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """`size` is columns and rows, None where it is not known; `is_mouse_on` what the settings say."""
+    """The terminal of a run. `size` is columns and rows, None if unknown; `is_mouse_on` is the setting of the mouse."""
 
     env: Mapping[str, str]
     encoding: str = "utf-8"
@@ -163,7 +163,7 @@ class Terminal:
 
 
 def terminal_lines(terminal: Terminal) -> Iterator[str]:
-    """Yield findings for a person, what does not work with what helps."""
+    """Yield findings for the user, each problem with its remedy."""
     env = terminal.env
     term = env.get("TERM", "")
     name = program_of(env)
@@ -180,7 +180,7 @@ def terminal_lines(terminal: Terminal) -> Iterator[str]:
 
 
 def program_of(env: Mapping[str, str]) -> str:
-    """Return the terminal's program by what it says of itself, in lower case; empty where it says nothing."""
+    """Return the name of the terminal program from the environment, in lower case; empty if it is unknown."""
     if env.get("TMUX"):
         return "tmux"
     said = env.get("TERM_PROGRAM", "").strip().lower()

@@ -1,6 +1,6 @@
-"""The tools as they are offered to the model now: the origin of each, what a call of it does in this mode, its cost.
+"""The tools that the model is currently offered: their origin, the effect of a call in this mode, and their cost.
 
-Apart from `toolbox`: it loads with `/tools` only.
+Separate from `toolbox` because only `/tools` imports it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
-    """A tool as the model is offered it now. `origin` is for a person, `server` the tool server it comes from.
+    """A tool that the model is currently offered. `origin` is text for the user, `server` its tool server.
 
-    `standing` says in a few words what a call of it does in this mode. `tokens` is what its description costs with
-    each request, as an estimate. Description and parameters may be foreign text.
+    `standing` describes in a few words the effect of a call in this mode. `tokens` estimates the cost of its
+    description in each request. Description and parameters may be foreign text.
     """
 
     name: str
@@ -33,7 +33,7 @@ class OfferedTool:
 
 
 _PROBE = "qcode-probe"
-"""Stands for any file or program: no rule that means something else names it."""
+"""A placeholder for any file or program, which no rule names."""
 
 _WORDS = {"allow": "runs", "ask": "asks first", "deny": "denied"}
 _SHELL_WORDS = {
@@ -44,7 +44,7 @@ _SHELL_WORDS = {
 
 
 def offered_tools(specs: Sequence[ToolSpec], policy: Policy, servers: Mapping[str, str]) -> tuple[OfferedTool, ...]:
-    """Return the tools in the order the model sees them; `servers` maps names of tools to that of their server."""
+    """Return the tools in the order of the request; `servers` maps the name of a tool to that of its server."""
     return tuple(_tool(spec, policy, servers.get(spec.name, "")) for spec in specs)
 
 
@@ -55,7 +55,7 @@ def _tool(spec: ToolSpec, policy: Policy, server: str) -> OfferedTool:
 
 
 def _standing(spec: ToolSpec, policy: Policy) -> str:
-    """Say what a call does that no special rule is about."""
+    """Return the effect of a call that no specific rule matches."""
     if spec.is_one_way:
         return "recorded"
     if spec.asks_person:
@@ -72,7 +72,7 @@ def _standing(spec: ToolSpec, policy: Policy) -> str:
 
 
 def _parameters(spec: ToolSpec) -> tuple[tuple[str, str], ...]:
-    """Return the names of the parameters with what is said about each."""
+    """Return the names of the parameters, each with its description."""
     properties = spec.parameters.get("properties")
     rows = properties.items() if isinstance(properties, dict) else ()
     return tuple((f"{name}{'' if name in spec.required else '?'}", _about(value)) for name, value in rows)

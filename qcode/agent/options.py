@@ -1,6 +1,7 @@
-"""Options of a run, and what is read for it before anything heavy loads: the folder, its trust, the settings, the keys.
+"""Options of a run, and its context: the folder, its trust, the settings and the keys.
 
-Holds no client and no session. Also one-way tools from a file (offered to the model, recorded as signals, never run).
+They are read before anything heavy is imported; there is no client and no session yet. Also one-way tools from a file:
+they are offered to the model, and their calls are recorded as signals and never run.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ InputFormat: TypeAlias = Literal["text", "stream-json"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of a run: what flags can say, each with its default.
+    """Options of a run: one field for each flag, with its default.
 
     `prompt` is None if none was typed. `resume` is an id, `LATEST` for the newest session, None for a new one. `cwd` is
     the folder to work in, None for the current one.
@@ -95,7 +96,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """The folder that a run works in, and the options, settings and keys that hold there."""
+    """The folder that a run works in, and the options, settings and keys that apply there."""
 
     options: Options
     env: Mapping[str, str]
@@ -121,8 +122,8 @@ class RunContext:
     ) -> RunContext:
         """Return the context of a run; raise `QcodeError` for an option, a setting or a file that cannot be used.
 
-        `judge_trust` says whether a folder (given with its project and the state folder) is trusted: it may ask the
-        user. Without it only a trusted folder of an earlier run is. `on_wait` is called if the keyring takes long.
+        `judge_trust` returns whether a folder (given with its project and the state folder) is trusted: it may ask the
+        user. Without it, only folders trusted in an earlier run are. `on_wait` is called if the keyring takes long.
         """
         schema = None
         if options.json_schema is not None:
@@ -148,7 +149,7 @@ class RunContext:
 
 
 def _check_flags(options: Options) -> None:
-    """Raise `QcodeError` for a flag whose value cannot be: that is wrong usage, the same in a file is bad config."""
+    """Raise `QcodeError` for a flag with an invalid value: a usage error, unlike the same value in a config file."""
     given = (*options.allowed, *options.disallowed)
     if given:
         from qcode.safety.rules import parse_rule
@@ -165,7 +166,7 @@ def _check_flags(options: Options) -> None:
 
 
 def _added(path: Path) -> Path:
-    """Return an added folder as a full path."""
+    """Return the full path of an added folder."""
     try:
         real = path.expanduser().absolute()
     except RuntimeError as error:
@@ -176,12 +177,12 @@ def _added(path: Path) -> Path:
     return real
 
 
-# What every provider takes as the name of a function.
+# The function names that every provider accepts.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 def read_exit_tools(path: Path | None) -> tuple[ToolSpec, ...]:
-    """Read a JSON list of `{"name", "description", "parameters"}`; raise `QcodeError` for what is none."""
+    """Read a JSON list of `{"name", "description", "parameters"}`; raise `QcodeError` if it is not one."""
     if path is None:
         return ()
     try:

@@ -139,7 +139,7 @@ def denial_line(asked: int, flags: str, hopeless: int) -> str:
     """
     if not asked:
         return ""
-    calls = "1 call needed" if asked == 1 else f"{asked} calls needed"
+    calls = f"{count_text(asked, 'call')} needed"
     line = f"{calls} an approval that nobody could give here and did not run"
     if not flags:
         return f"{line}; no flag allows {'it' if asked == 1 else 'them'}, only a person in the app"
@@ -183,7 +183,7 @@ def _denied(ended: TurnEnded) -> str:
 
 def _limit(ended: TurnEnded) -> str:
     flag, _ = _LIMITS[ended.limit or Limit.TURNS]
-    replies = "1 model reply" if ended.replies == 1 else f"{ended.replies} model replies"
+    replies = count_text(ended.replies, "model reply", "model replies")
     return f"stopped after {replies}: the limit of {flag} was reached"
 
 
@@ -228,7 +228,7 @@ def _requests(calls: ApiCalls) -> str:
         count_text(calls.escalations, "escalation") if calls.escalations else "",
         count_text(calls.continuations, "continuation") if calls.continuations else "",
         count_text(calls.repairs, "repair") if calls.repairs else "",
-        f"{calls.retries} {'retry' if calls.retries == 1 else 'retries'}" if calls.retries else "",
+        count_text(calls.retries, "retry", "retries") if calls.retries else "",
     )
     causes = " + ".join(filter(None, parts))
     return count_text(calls.total, "API call") + (f" ({causes})" if causes else "")

@@ -1,4 +1,4 @@
-"""What a conversation says about itself: the parts of its context window, and the turns it paid for."""
+"""Reports on a conversation: the parts of its context window, and the usage of its turns."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ContextReport:
-    """Tokens by what they are for. `is_counted`: the provider counted the prompt; otherwise all of it is an estimate.
+    """The tokens of a context window by use. `is_counted`: the provider counted the prompt; otherwise estimated.
 
-    `reserve` is what the next reply may take at first. What is left is free.
+    `reserve` is the initial output limit of the next reply. The rest is free.
     """
 
     model: str
@@ -50,7 +50,7 @@ class ContextReport:
 
 @dataclass(frozen=True, slots=True)
 class TurnUsage:
-    """What one turn used. `cost` None: the price is not known."""
+    """The usage of one turn. `cost` is None if the price is unknown."""
 
     prompt: str
     model: str
@@ -69,9 +69,9 @@ def context_report(
     counter: PromptCounter,
     output: OutputSettings,
 ) -> ContextReport:
-    """Break the next prompt down. Parts are estimated, and fitted to the whole where the provider counted that.
+    """Break down the next prompt. Parts are estimates, scaled to the total if the provider counted it.
 
-    `instructions` is how many characters of `system` come from instruction files.
+    `instructions` is the number of characters of `system` that come from instruction files.
     """
     history = prepared(messages)
     results = sum(size_block(one) for message in history for one in message.blocks if isinstance(one, ToolResult))
@@ -109,9 +109,9 @@ def turn_usage(prompt: str, model: str, ended: TurnEnded) -> TurnUsage:
 
 
 def earlier_usage(entries: Iterable[Entry], model: str, price: Price | None) -> list[TurnUsage]:
-    """Return what the turns of a session that was read back used, as far as their attempts tell.
+    """Return the usage of the turns of a resumed session, as far as it was recorded.
 
-    The price is that of `model` now; of a session that changed models no cost is claimed.
+    The price is the current price of `model`; a session that changed models gets no cost.
     """
     turns: list[tuple[str, list[AttemptRecord]]] = []
     for entry in entries:

@@ -1,6 +1,6 @@
-"""The sandbox of a session: found when it is first needed, and around each command that needs it.
+"""The sandbox of a session: detected when first needed, and applied to each command that needs it.
 
-`safety.sandbox` loads with the first of these questions, not with the session.
+`safety.sandbox` is imported on first use, not with the session.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _VIEW_S = 10.0
 
 
 class SessionSandbox:
-    """Confines the commands of one session. Safe from any thread.
+    """The sandbox of the commands of one session. Thread-safe.
 
-    `wanted` is the setting `tools.sandbox`. Looking for a sandbox runs a few short processes, once. `find` does it, the
-    kinds of `safety.sandbox.detection` if it is None.
+    `wanted` is the setting `tools.sandbox`. Detection runs a few short processes, once. `find` detects a sandbox; None
+    tries the kinds of `safety.sandbox.detection`.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class SessionSandbox:
 
     @property
     def sandbox(self) -> Sandbox | None:
-        """The sandbox that works here; None if none does, or the user wants none."""
+        """The sandbox that works here; None if none works or the user disabled it."""
         with self._lock:
             if not self._has_looked:
                 from qcode.safety.sandbox.detection import find_sandbox
@@ -63,7 +63,7 @@ class SessionSandbox:
 
     @property
     def index(self) -> WorkspaceIndex:
-        """The names in the folders of the session that matter to its safety."""
+        """The index of security-relevant names in the folders of the session."""
         with self._lock:
             if self._index is None:
                 from qcode.safety.sandbox.index import WorkspaceIndex
@@ -73,18 +73,18 @@ class SessionSandbox:
 
     @property
     def support(self) -> SandboxSupport:
-        """What the sandbox can do; no level if there is none."""
+        """The abilities of the sandbox; without a sandbox there are no levels."""
         sandbox = self.sandbox
         return SandboxSupport() if sandbox is None else sandbox.support
 
     def levels(self) -> tuple[Level, ...]:
-        """Return the levels it can give."""
+        """Return the levels that the sandbox supports."""
         return self.support.levels
 
     def launch(self, level: Level | None, argv: Sequence[str], *, keeps_git_config: bool = True) -> Launch:
-        """Return how `argv` starts at a level; None: without confinement.
+        """Return how to start `argv` at a level; None: without confinement.
 
-        Raise `RuntimeError` if the sandbox that a verdict counted on is gone. `keeps_git_config` as in
+        Raise `RuntimeError` if the sandbox that a verdict relied on is gone. `keeps_git_config` as in
         `confinement_for`.
         """
         if level is None:
@@ -108,7 +108,7 @@ class SessionSandbox:
         """Return the names of the files that read as empty at the level `read-only`."""
         if not self.support.masks:
             return frozenset()
-        # `config` would be found in any text; git without its remotes says enough.
+        # `config` would match almost any text; git's errors without remotes are clear enough.
         secrets = (path for path in self.index.look().secrets if not path.endswith("/.git/config"))
         return frozenset(path.rpartition("/")[2] for path in secrets)
 
@@ -122,7 +122,7 @@ class SessionSandbox:
         return self._view
 
     def begin(self, level: Level, confinement: Confinement) -> Guard:
-        """Watch the names that a level protects, until `end`."""
+        """Begin to watch the names that a level protects, until `end`."""
         from qcode.safety.sandbox.guard import Guard, is_as_git_makes_it
 
         found = partial(self._protected, level)
@@ -132,7 +132,7 @@ class SessionSandbox:
         return guard
 
     def end(self, guard: Guard) -> tuple[str, ...]:
-        """Put back what changed, and return a line for each change."""
+        """Restore changed files, and return a line for each change."""
         with self._lock:
             self._guards.discard(guard)
         lines = guard.check()
@@ -141,7 +141,7 @@ class SessionSandbox:
         return lines
 
     def _protected(self, level: Level) -> tuple[tuple[str, ...], bool]:
-        """Return what exists now under the names that a level protects, and whether everything was looked at."""
+        """Return the existing paths that a level protects, and whether the index is complete."""
         from qcode.safety.sandbox.confinement import protected_outside
 
         contents = self.index.look(is_forced=True)
@@ -150,7 +150,7 @@ class SessionSandbox:
         return (*contents.git_steering, *protected_outside(self._scope)), contents.is_complete
 
     def _check_running(self) -> None:
-        """Put back what commands that still run have changed so far."""
+        """Restore protected files that running commands have changed so far."""
         with self._lock:
             guards = tuple(self._guards)
         for guard in guards:
@@ -160,7 +160,7 @@ class SessionSandbox:
 
     @contextmanager
     def approved(self, paths: Collection[str]) -> Iterator[None]:
-        """Let these files change, with the user's approval, while commands run: that is not put back."""
+        """Accept changes of these files, which the user approved, while commands run: they are not restored."""
         with self._lock:
             guards = tuple(self._guards)
         for guard in guards:
@@ -172,14 +172,14 @@ class SessionSandbox:
                 guard.renew(paths)
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Return what was put back since the last time, one line each."""
+        """Return one line for each file restored since the last call."""
         with self._lock:
             lines, self._lines = tuple(self._lines), []
         return lines
 
 
 class _Watch:
-    """The guard of one launch: it begins when the program starts, so a launch that is never started has none."""
+    """The guard of one launch. It begins when the program starts, so that an unused launch has none."""
 
     def __init__(
         self, session: SessionSandbox, level: Level, confinement: Confinement, restrict: Callable[[], None] | None

@@ -1,6 +1,6 @@
 """Settings as a front end shows and changes them: value, origin, and why one cannot be changed.
 
-Only the user's own file is ever changed. `outcome_text` says what came of a change, and what overrides it.
+Only the user's file is ever changed. `outcome_text` describes the result of a change, and what overrides it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
 
 AT_ONCE = frozenset({"ui.theme", "ui.bell", "ui.title", "ui.show_thinking", "permissions.mode"})
-"""The settings that hold at once when they are changed in the app; all others hold from the next start on."""
+"""Settings that apply at once if they are changed in the app; all others apply from the next start on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting as it is now.
+    """A setting and its current value.
 
-    `shown` is its value as TOML writes it, `value` the value itself; `own` what the person's file says, as it would be
-    typed, empty where it says nothing. `origin` is where the value comes from, in full; `whose` in one word.
-    `choices` are the only values there are, where that is so. `fixed` says why it cannot be changed here, empty where
-    it can. `above` is what goes before the person's file, empty where nothing does.
+    `shown` is the value in TOML, `value` the value itself; `own` is the value in the user's file as it would be typed,
+    empty if it is not set there. `origin` is the source of the value in full, `whose` in one word. `choices` are the
+    allowed values if they can be listed. `fixed` says why it cannot be changed here, empty if it can. `above` is the
+    source that overrides the user's file, empty if there is none.
     """
 
     name: str
@@ -45,14 +45,17 @@ class Setting:
 
 
 def outcome_text(setting: Setting, *, is_now: bool) -> str:
-    """Return what came of a change, and what stands against it."""
+    """Return the result of a change, and what overrides it."""
     if setting.above:
         return f"Written, but {setting.above} goes before your file: {setting.name} is still {setting.shown}."
     return f"{setting.name} = {setting.shown}, {'now' if is_now else 'from the next start on'}."
 
 
 class SettingsService:
-    """Reads every file anew each time: somebody else may have changed it. `choices` are remembered beside them."""
+    """The settings of a run, and the remembered `choices`.
+
+    Every call reads the files, because another program may have changed them.
+    """
 
     def __init__(self, context: RunContext) -> None:
         self.choices = Choices(context.paths.state_dir)
@@ -61,14 +64,14 @@ class SettingsService:
 
     @property
     def file(self) -> str:
-        """The file that is changed, as it is shown."""
+        """The path of the user's file as it is shown."""
         try:
             return f"~/{self._file.relative_to(Path.home())}"
         except (ValueError, RuntimeError):
             return str(self._file)
 
     def settings(self) -> tuple[Setting, ...]:
-        """Return all of them as they are now; raise `ValueError` with one line where a file cannot be read."""
+        """Return all settings; raise `ValueError` with one line if a file cannot be read."""
         try:
             settings, own = self._read()
         except ConfigError as error:
@@ -76,9 +79,9 @@ class SettingsService:
         return tuple(self._setting(row, settings, own) for row in show(settings))
 
     def change(self, name: str, typed: str | None) -> Setting:
-        """Put what was typed into the person's file, or take it out; return the setting as it is now.
+        """Set the typed value in the user's file, or remove it if None; return the new setting.
 
-        Raise `ValueError` with one line where it is no value for this setting or cannot be written.
+        Raise `ValueError` with one line if the value is invalid or cannot be written.
         """
         from qcode.config.edit import change, is_changeable, read_typed
 

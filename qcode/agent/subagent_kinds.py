@@ -1,6 +1,6 @@
-"""The kinds of sub-agents: the purpose of each, the tools it is offered, its prompt; and the tool that starts them.
+"""The kinds of sub-agents, each with its purpose, tools and prompt; and the tool that starts them.
 
-Apart from `subagents`, which needs a turn and a client: the agent lists kinds without either.
+Separate from `subagents`, which needs a turn and a client: the agent lists kinds without either.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ MAX_STEPS = 60
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of sub-agent. `purpose` is for the model that chooses, `role` for the sub-agent.
+    """A kind of sub-agent. `purpose` tells the model when to choose it, `role` is the prompt of the sub-agent.
 
-    `only_reads`: it has the rights of plan mode. `tools` are the only ones it is offered, if not empty. `model` is the
-    default for its calls: `same`, or `small` if there is one.
+    `only_reads`: it has the permissions of plan mode. `tools` are the only ones it is offered, if not empty. `model` is
+    the default for its calls: `same`, or `small` if there is one.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Kind:
     model: str = SAME
 
     def offered(self, specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        """Return the tools of the conversation that it is offered: none that ask the user or end the run."""
+        """Return the tools of the conversation that it is offered, without those that ask the user or end the run."""
         return tuple(
             spec
             for spec in specs
@@ -37,7 +37,7 @@ class Kind:
         )
 
     def limited(self, policy: Policy) -> Policy:
-        """Return what it may do while `policy` holds for the conversation: the same, or less."""
+        """Return its policy, given that of the conversation: the same, or stricter."""
         return policy.limited_by(policy.with_mode("plan")) if self.only_reads else policy
 
 
@@ -54,7 +54,7 @@ _COMMON = (
 
 
 def own_kind(name: str, purpose: str, prompt: str, *, only_reads: bool, tools: tuple[str, ...], model: str) -> Kind:
-    """Return a kind that the user defined; its prompt follows the prompt of every sub-agent."""
+    """Return a kind that the user defined; its prompt is appended to the prompt of every sub-agent."""
     return Kind(name, purpose, f"{_COMMON}\n\n{prompt.strip()}", only_reads, frozenset(tools), model)
 
 
@@ -79,7 +79,7 @@ KINDS: tuple[Kind, ...] = (
 
 
 def offered_agent(kinds: tuple[Kind, ...], *, has_small: bool) -> Agent | None:
-    """Return the tool that starts sub-agents of these kinds, None if there are none."""
+    """Return the tool that starts sub-agents of these kinds, None without kinds."""
     if not kinds:
         return None
     readers = tuple(kind.name for kind in kinds if kind.only_reads)

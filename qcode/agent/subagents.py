@@ -47,6 +47,7 @@ from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.protocol.tools import Refused, ToolOutcome
 from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
+from qcode.text.numbers import count_text
 from qcode.tools.output import Collector
 from qcode.tools.subagent import SMALL, Agent, Task
 from qcode.tools.tool import failed
@@ -273,6 +274,6 @@ def outcome_of(ended: TurnEnded, *, most: int, folder: Callable[[], Path]) -> To
 
 def summary_of(ended: TurnEnded) -> str:
     """Return the steps and tokens that it took, in a few words."""
-    steps = "1 step" if ended.replies == 1 else f"{ended.replies} steps"
+    steps = count_text(ended.replies, "step")
     tokens = (ended.usage.input or 0) + (ended.usage.output or 0)
     return f"{steps}, {tokens:,} tokens" if tokens else steps

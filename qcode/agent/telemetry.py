@@ -1,8 +1,7 @@
-"""The debug log, and counts of how recovery from output limits went, both fed by the events of the turns.
+"""The debug log, and metrics of the recovery from output limits, both fed by the events of the turns.
 
-The log is JSON lines of requests, events and decisions, written on request; it holds no key, and the first failure to
-write ends it without disturbing the work. `RecoveryMetrics` holds counts and histograms only, no text. Crash reports
-are in `crash`.
+The log is optional: JSON lines of requests, events and decisions. It contains no key, and the first write error ends
+it without disturbing the turn. `RecoveryMetrics` holds counts and histograms, no text. Crash reports are in `crash`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from qcode.values import dataclass
 
 
 class DebugLog:
-    """Appends to `path`, which is made readable by its owner only. Raises `OSError` where it cannot be opened."""
+    """A log appended to `path`, which only its owner can read. Raises `OSError` if it cannot be opened."""
 
     def __init__(self, path: Path, redact: Callable[[str], str]) -> None:
         path.touch(mode=0o600, exist_ok=True)
@@ -38,11 +37,11 @@ class DebugLog:
         self._write({"event": type(event).__name__, **_fields(event)})
 
     def metrics(self, sums: dict[str, object]) -> None:
-        """Log what recovery came to over the conversation so far."""
+        """Log the recovery metrics of the conversation so far."""
         self._write({"metrics": sums})
 
     def request(self, provider: str, request: ModelRequest) -> None:
-        """Log what is asked for: sizes and settings, and the messages themselves."""
+        """Log a request: sizes, settings, and the messages themselves."""
         self._write(
             {
                 "request": provider,
@@ -59,7 +58,7 @@ class DebugLog:
     def close(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            # Closing writes what is left, and what cannot be written is lost either way.
+            # Closing flushes the buffer; data that cannot be written is lost either way.
             with contextlib.suppress(OSError):
                 file.close()
 
@@ -99,17 +98,17 @@ def _fields(value: object) -> dict[str, object]:
 
 
 LATENCY_BOUNDS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""Upper bounds, inclusive, of the buckets of a latency; one more holds what is longer."""
+"""Inclusive upper bounds of the latency buckets; one more bucket holds everything above."""
 
 
 @dataclass(slots=True)
 class RecoveryMetrics:
-    """The sums of one conversation; `observe` is given every event of every turn, in order.
+    """The metrics of one conversation; `observe` is given every event of every turn, in order.
 
-    continuations                       requests that went on with a cut text, by `provider/model`
-    truncations_without_continuation    replies that a limit cut and that were not gone on with, by `provider/model`
-    attempts_per_turn                   how many turns took this many requests
-    continued_turn_seconds              how many turns with a continuation took so long, by `LATENCY_BOUNDS_S`
+    continuations                       requests that continued a truncated text, by `provider/model`
+    truncations_without_continuation    truncated replies that were not continued, by `provider/model`
+    attempts_per_turn                   number of turns by the number of their requests
+    continued_turn_seconds              number of turns with a continuation by their duration, see `LATENCY_BOUNDS_S`
     """
 
     continuations: Counter[str] = field(default_factory=Counter)
@@ -120,7 +119,7 @@ class RecoveryMetrics:
     _is_continued: bool = False
 
     def observe(self, event: TurnEvent, model: str, now: float) -> None:
-        """Take one event of a turn with `model` (`provider/model`); `now` is in seconds of any clock."""
+        """Count one event of a turn with `model` (`provider/model`); `now` is in seconds of any clock."""
         match event:
             case TurnStarted():
                 self._began, self._is_continued = now, False
@@ -138,7 +137,7 @@ class RecoveryMetrics:
                 return
 
     def as_json(self) -> dict[str, object]:
-        """Return the sums as JSON values; buckets are named by their upper bound, the last one `more`."""
+        """Return the metrics as JSON values; buckets are named by their upper bound, the last one `more`."""
         bounds = (*(f"{bound:g}" for bound in LATENCY_BOUNDS_S), "more")
         return {
             "continuations": dict(self.continuations),
@@ -149,7 +148,7 @@ class RecoveryMetrics:
 
 
 def _is_cut(reply: ReplyFinished) -> bool:
-    """Whether a limit cut any attempt; a cut is also known by what it led to, whatever reason the host gave."""
+    """Return whether a limit truncated any attempt, by its stop reason or by the recovery that followed."""
     if reply.stop is StopReason.MAX_TOKENS:
         return True
     return any(
@@ -159,7 +158,7 @@ def _is_cut(reply: ReplyFinished) -> bool:
 
 
 class Watching:
-    """Feeds `log` and the counts; `model` gives the name of the model in use. It changes nothing that passes."""
+    """An observer of events that feeds `log` and the metrics; `model` returns the name of the current model."""
 
     def __init__(self, log: DebugLog, model: Callable[[], str]) -> None:
         self.metrics = RecoveryMetrics()

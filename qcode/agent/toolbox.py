@@ -1,9 +1,8 @@
-"""The tools of a session over its workspace, by name, as a conversation uses them.
+"""The tools of a session over its workspace, by name.
 
-Also here: which searches of the web there are (none, by the model's host, by a search service), where `fetch` may go
-(the rules are asked again at every redirect), the private folder for output that is too long to show, and the running
-calls that the user may move to the background. The sandbox is in `sandbox`, the tools as the user sees them in
-`offered_tools`.
+Also here: the choice of web search (none, by the model's host, by a search service), the gate of `fetch` (the rules are
+checked again at every redirect), the private folder for output that is too long to show, and the running calls that the
+user may move to the background. The sandbox is in `sandbox`, the list of tools for the user in `offered_tools`.
 """
 
 from __future__ import annotations
@@ -57,12 +56,12 @@ _NO_SETTINGS_OF_HOME = {"GIT_CONFIG_GLOBAL": "/dev/null", "XDG_CONFIG_HOME": "/n
 
 
 class Toolbox:
-    """Owns the workspace, and `scratch` where one is given, until `close`.
+    """The tools of a session. Owns the workspace, and `scratch` if one is given, until `close`.
 
-    `one_way` are tools that are offered and never run, `servers` the tool servers of the session.
-    `shell_settings` says which further variables a command gets in its environment. `gate` says where `fetch` may go;
-    without one there is no such tool. `agent` is the tool that starts sub-agents; the conversation runs them.
-    `search` asks a search service.
+    `one_way` are tools that are offered and never run, `servers` the tool servers of the session. `shell_settings` add
+    variables to the environment of commands. `gate` decides which addresses `fetch` may open; without it there is no
+    `fetch` tool. `agent` is the tool that starts sub-agents; the conversation runs them. `search` queries a search
+    service.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class Toolbox:
         self._shell_settings = shell_settings
 
     def specs(self, model: str) -> tuple[ToolSpec, ...]:
-        """Every tool `model` is offered, always in the same order: a stable prefix keeps prompt caches warm."""
+        """Return every tool that `model` is offered, in a fixed order: a stable prefix keeps prompt caches warm."""
         own = (*registry.specs(model), *(tool.spec for tool in self._further), *self._one_way)
         if self.servers is None:
             return own
@@ -109,48 +108,48 @@ class Toolbox:
         return (*own, *(spec for spec in self.servers.specs() if spec.name not in taken))
 
     def spec(self, name: str) -> ToolSpec:
-        """Return what is known of a tool for sure: nothing but the name of a tool of a server, or of one unknown."""
+        """Return the trusted description of a tool: only the name if it is unknown or comes from a server."""
         if name not in self._tools or (self.servers is not None and self.servers.has(name)):
             return ToolSpec(name, "", {})
         return self._tools[name].spec
 
     def beside(self, judge: PathJudge) -> Toolbox:
-        """Return the same tools for a sub-agent, which has read none of the files yet. It is never closed."""
+        """Return the same tools for a sub-agent, which has read no files yet. The result need not be closed."""
         other = copy(self)
         other.workspace = self.workspace.beside(judge)
         return other
 
     @property
     def max_output_chars(self) -> int:
-        """How much of the output of a tool a model is shown."""
+        """The maximum length of a tool's output for the model."""
         return self._settings.max_output_chars or DEFAULT_MAX_OUTPUT_CHARS
 
     async def settle(self) -> None:
-        """Wait, for a bounded time, until `specs` is what the session will have."""
+        """Wait, for a bounded time, until tool servers have started and `specs` is complete."""
         if self.servers is not None:
             await self.servers.settle()
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Return what was put back after commands, and what happened to tool servers, since the last time."""
+        """Return warnings since the last call: files restored after commands, and events of tool servers."""
         put_back = () if self._sandbox is None else self._sandbox.take_warnings()
         notices = () if self.servers is None else self.servers.take_notices()
         return (*put_back, *(notice.text for notice in notices))
 
     def trust_folder(self) -> None:
-        """Start what only the missing trust kept from starting."""
+        """Start the tool servers that were held back because the folder was not trusted."""
         if self.servers is not None:
             self.servers.trust()
 
     def asks_person(self, name: str) -> bool:
-        """Return whether the result of this tool is what the person answers."""
+        """Return whether the result of this tool is an answer of the user."""
         return self.spec(name).asks_person
 
     def only_reads(self, name: str, arguments: JsonObject) -> bool:
-        """Return whether a call changes nothing, as its tool says; a tool of a server is not believed."""
+        """Return whether a call changes nothing, according to its tool; tools of servers are not trusted in this."""
         return self.spec(name).only_reads(arguments)
 
     def has_sandbox(self) -> bool:
-        """Return whether commands can be confined here; the first time this runs a few short processes."""
+        """Return whether commands can be sandboxed here; the first call runs a few short processes."""
         return self._sandbox is not None and self._sandbox.sandbox is not None
 
     def is_backgroundable(self, name: str) -> bool:
@@ -158,28 +157,28 @@ class Toolbox:
         return self.spec(name).is_backgroundable
 
     def check_room_for_job(self) -> None:
-        """Raise `Refused` where no more commands may run in the background."""
+        """Raise `Refused` if no more commands may run in the background."""
         self._jobs.check_room()
 
     async def spelled_out(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
-        """Return the call that this one stands for: itself, or the shell command it is a short way to write."""
+        """Return the call itself, or the shell command that it abbreviates."""
         tool = self._tools.get(name)
         if not isinstance(tool, Diagnostics):
             return name, arguments
         try:
             return Shell.spec.name, await asyncio.to_thread(tool.spelled_out, arguments, self.workspace)
         except Refused:
-            return name, arguments  # running it says why
+            return name, arguments  # the run reports the reason
 
     async def preview(self, name: str, arguments: JsonObject) -> Preview:
-        """Return what the call would do; it reads files, so it runs in a thread."""
+        """Return a preview of the call, read from files in a thread."""
         if self.servers is not None and self.servers.has(name):
             return self.servers.preview(name, arguments)
         tool = self._tools[name]
         return await asyncio.to_thread(tool.preview, arguments, self.workspace)
 
     def targets(self, name: str, arguments: JsonObject) -> frozenset[str]:
-        """Return what the paths of a call to a file tool lead to now; it looks at the disk."""
+        """Return the real paths, on disk now, that a call to a file tool refers to."""
         safety = self.spec(name).safety
         paths = safety.paths_of(arguments) if isinstance(safety, Files) else ()
         named = () if isinstance(paths, str) else filter(None, paths)
@@ -195,7 +194,7 @@ class Toolbox:
         *,
         background_requested: asyncio.Event | None = None,
     ) -> ToolOutcome:
-        """Run a call, as confined as `level` says. Past the time set for a tool it is stopped, as its result says.
+        """Run a call, sandboxed at `level`. After the timeout of the tool it is stopped, and the result says so.
 
         `granted` as in `Workspace.granting`. When `background_requested` is set, a command continues in the background
         and the call ends.
@@ -226,7 +225,7 @@ class Toolbox:
         return frozenset() if self._sandbox is None else self._sandbox.masked_names()
 
     def _settings_without_home(self, command: str) -> Mapping[str, str]:
-        """Return the variables of a command that cannot read the home folder: git fails if its files are denied."""
+        """Return variables that keep git from reading files in a home folder it cannot access, where it would fail."""
         return {**self._shell_settings(command), **_NO_SETTINGS_OF_HOME}
 
     def _approved(self, targets: frozenset[str]) -> AbstractContextManager[None]:
@@ -252,20 +251,20 @@ class Toolbox:
         return await self._tools[name].run(arguments, self.workspace, context)
 
     async def run_line(self, line: str, output: Callable[[str], None]) -> ToolOutcome:
-        """Run what the person typed as the shell tool would, in the same environment, but for as long as it takes.
+        """Run a command line that the user typed, in the environment of the shell tool, without a timeout.
 
-        Nobody is asked: it is the person who runs it.
+        It needs no approval, because the user runs it.
         """
         context = ToolContext(output, MAX_COMMAND_S, self.max_output_chars, self._env)
         return await Shell().run({"command": line}, self.workspace, context)
 
     async def end_servers(self) -> None:
-        """Have the tool servers end in order; `close` ends what is left of them at once."""
+        """Stop the tool servers gracefully; `close` kills those that are left."""
         if self.servers is not None:
             await self.servers.close()
 
     def close(self) -> None:
-        """End what runs in the background and remove what was kept for this session only."""
+        """Stop background jobs and remove the temporary files of this session."""
         self._jobs.end_all()
         if self.servers is not None:
             self.servers.kill()
@@ -275,7 +274,7 @@ class Toolbox:
 
 
 class FetchGate:
-    """`policy` gives the rules as they are now."""
+    """The gate of `fetch`: which URLs and addresses may be opened. `policy` returns the current rules."""
 
     def __init__(self, policy: Callable[[], Policy]) -> None:
         self._policy = policy
@@ -291,7 +290,7 @@ class FetchGate:
         return "" if verdict.is_allowed else verdict.reason
 
     def accepts(self, target: Target, address: str) -> bool:
-        """Public addresses; one of this machine only where the URL itself named this machine, which a rule allowed."""
+        """Return whether an address is public, or is this machine and the URL, which a rule allowed, names it."""
         from qcode.safety.addresses import is_global, read_url
 
         try:
@@ -305,19 +304,19 @@ class FetchGate:
 
 
 class Scratch:
-    """A folder that only this user can enter. It goes with `close`, or with the program, whichever comes first."""
+    """A private temporary folder. It is removed by `close`, or when the program exits."""
 
     def __init__(self) -> None:
         self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix="qcode-")))  # mkdtemp makes it 0700
         self._remove = weakref.finalize(self, shutil.rmtree, self.path, True)
 
     def close(self) -> None:
-        """Remove the folder and all that is in it; safe to call twice."""
+        """Remove the folder and its contents; safe to call twice."""
         self._remove()
 
 
 class Background:
-    """The running calls that need not be waited for."""
+    """The running calls that can be moved to the background."""
 
     def __init__(self, toolbox: Toolbox) -> None:
         self._toolbox = toolbox
@@ -325,13 +324,13 @@ class Background:
 
     @property
     def calls(self) -> tuple[str, ...]:
-        """Ids of the calls that could continue in the background, in the order they began."""
+        """Return the ids of the calls that could continue in the background, in the order they began."""
         return tuple(call_id for call_id, asked in self._asked.items() if not asked.is_set())
 
     def move(self, call_id: str) -> None:
-        """Let a call end now with its output so far; what it runs continues as a job of the session.
+        """End a call now with its output so far; its command continues as a job of the session.
 
-        Raise `ValueError` with one line if it cannot; a call that is over is ignored.
+        Raise `ValueError` with one line if that is not possible; a finished call is ignored.
         """
         asked = self._asked.get(call_id)
         if asked is None:
@@ -345,7 +344,7 @@ class Background:
 
     @contextmanager
     def running(self, call_id: str, name: str) -> Iterator[asyncio.Event | None]:
-        """Give what is set where a call of this tool is to go on; None where it cannot."""
+        """Yield the event that moves this call to the background, None if its tool does not support that."""
         if not self._toolbox.is_backgroundable(name):
             yield None
             return
@@ -357,15 +356,15 @@ class Background:
 
 
 _SEARCHING = frozenset({"anthropic", "openai-responses"})
-# Google's models before the third generation take either a search or functions in a request, never both.
+# Gemini models before version 3 accept either a search or functions in a request, not both.
 _GEMINI = re.compile(r"gemini-([3-9]|\d\d)")
 
 
 def search_key(settings: Settings, env: Mapping[str, str]) -> tuple[SearchService, str] | None:
-    """Return the service that was chosen and its key; raise `QcodeError` where the key is missing."""
+    """Return the configured search service and its key; raise `QcodeError` if the key is missing."""
     if settings.tools.web_search in ("off", "host"):
         return None
-    from qcode.tools.web_search import SERVICES  # few have a key for one
+    from qcode.tools.web_search import SERVICES  # few users have a key for a search service
 
     service = SERVICES[settings.tools.web_search]
     key = env.get(service.key_variable, "").strip()
@@ -384,9 +383,9 @@ def search_key(settings: Settings, env: Mapping[str, str]) -> tuple[SearchServic
 
 
 def hosted_tools(settings: Settings, protocol: str, host: str, model: str, facts: ModelFacts) -> tuple[ToolSpec, ...]:
-    """Return the tools that the host of a model runs itself, as far as the person switched them on.
+    """Return the tools that the host of a model runs itself, if the user enabled them.
 
-    What `[models]` says of a model decides; else it is the protocol's own host that is known to search.
+    `[models]` decides if it mentions the model; otherwise only the official host of a protocol is known to search.
     """
     if settings.tools.web_search != "host" or facts.text_tool_calls:
         return ()

@@ -1,10 +1,10 @@
-"""Trusted folders: which ones, what was in them when they were trusted, and what has changed since.
+"""Trusted folders, the files they contained when they were trusted, and the changes since.
 
-A folder is known by its real path with device and inode: what is put in its place later is not trusted, and trust in
-a folder says nothing about a repository inside it. Pinned is everything of `.qcode/` that a trusted run would use
-(settings, commands, ...); if it changes, the folder is restricted until the user has seen the difference. Not pinned:
-tool servers, each approved by itself (`mcp.pins`), and instructions, obeyed only through calls that are judged.
-Runs nothing of the folder.
+A folder is identified by real path, device and inode: a folder that replaces it later is not trusted, and trust in a
+folder does not extend to a repository inside it. Every file of `.qcode/` that a trusted run would use (settings,
+commands, ...) is pinned by its hash; if one changes, the folder is restricted until the user has seen the difference.
+Not pinned: tool servers, each with its own approval (`mcp.pins`), and instructions, which act only through calls that
+are judged. Nothing in the folder is executed.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ _VERSION = 2
 _UNPINNED_VERSION = 1
 _IDENTITY = frozenset({"path", "device", "inode"})
 _MAX_DIFF_LINES = 200
-"""Lines of one difference that are shown."""
+"""The lines shown of one difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A piece that is not as it was pinned: `before` is None where it is new, `now` where it is gone."""
+    """A file that differs from its pin: `before` is None for a new file, `now` for a deleted one."""
 
     name: str
     before: Piece | None
     now: Piece | None
 
     def shown(self) -> str:
-        """Return the difference in words and as rows in which nothing is invisible."""
-        from difflib import unified_diff  # takes a while to load, and is seldom needed
+        """Return a headline and a diff with invisible characters made visible."""
+        from difflib import unified_diff  # slow to import and seldom needed
 
         name = visible(self.name)
         if self.now is None:
@@ -64,11 +64,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How it is with a folder now.
+    """The current trust status of a folder.
 
-    `unknown`: nobody trusted it; `trusted`; `changed`: it brings something else than what was trusted, see `changes`;
-    `unpinned`: it was trusted before qcode kept what a folder brings; `unpinnable`: it brings more than can be kept,
-    `problem` says what. `pieces` are what it brings now: the value to remember where the person says yes to it.
+    `unknown`: never trusted; `trusted`; `changed`: its files differ from the trusted ones, see `changes`; `unpinned`:
+    it was trusted by a version of qcode that did not pin files; `unpinnable`: its files exceed a limit, see `problem`.
+    `pieces` are its current files, which are stored if the user trusts it.
     """
 
     kind: Literal["unknown", "trusted", "changed", "unpinned", "unpinnable"]
@@ -81,13 +81,13 @@ class Standing:
         return self.kind == "trusted"
 
     def differences(self) -> str:
-        """Return all changes for a person."""
+        """Return all changes as text for the user."""
         return "\n\n".join(change.shown() for change in self.changes)
 
 
 @dataclass(frozen=True, slots=True)
 class TrustStore:
-    """The trusted folders. What cannot be read, or could have been written by others, trusts nothing."""
+    """The trusted folders. A file that cannot be read, or that other users could have written, counts as empty."""
 
     state_dir: Path
 
@@ -96,7 +96,7 @@ class TrustStore:
         return self.state_dir / FILE_NAME
 
     def look(self, root: Path) -> Standing:
-        """Return how it is with this folder: exactly this one, and as it is now."""
+        """Return the current trust status of `root` itself (not of its parents)."""
         row = self._row(root)
         try:
             pieces = pieces_of(root, self.state_dir)
@@ -106,19 +106,19 @@ class TrustStore:
             return Standing("unknown", pieces)
         pinned = read_pieces(row.get("pieces"))
         if pinned is None:
-            # Where there is nothing to keep there is nothing to ask about either.
+            # Without files to pin there is nothing to ask about either.
             return Standing("unpinned" if pieces else "trusted", pieces)
         changes = changes_between(pinned, pieces)
         return Standing("changed" if changes else "trusted", pieces, changes)
 
     def is_trusted(self, root: Path) -> bool:
-        """Return whether the person trusted exactly this folder, and it still is what they trusted."""
+        """Return whether the user trusted this folder itself and its pinned files are unchanged."""
         return self.look(root).is_trusted
 
     def remember(self, root: Path, pieces: Mapping[str, Piece] | None = None) -> None:
-        """Trust this folder from now on with these pieces, by default as it is now.
+        """Trust this folder from now on with these files, by default the current ones.
 
-        Raise `OSError` where that cannot be kept, and `Unpinnable` where it brings too much.
+        Raise `OSError` if that cannot be stored, and `Unpinnable` if the files exceed a limit.
         """
         identity = _identity(root)
         if identity is None:
@@ -127,7 +127,7 @@ class TrustStore:
         self._write([*self._others(identity), {**identity, "pieces": stored_pieces(kept)}])
 
     def forget(self, root: Path) -> bool:
-        """Take trust back, whatever is at this path by now; return whether there was any. Raise `OSError`."""
+        """Revoke trust in this path, even if the folder was replaced; return whether there was any. Raise `OSError`."""
         path = str(root.resolve())
         rows = self._folders()
         left = [row for row in rows if row["path"] != path]
@@ -136,14 +136,14 @@ class TrustStore:
         return len(left) < len(rows)
 
     def folders(self) -> list[Path]:
-        """Return the paths that are kept, whether they are still the same folders or not."""
+        """Return the stored paths, including those of folders that were replaced."""
         return [Path(str(row["path"])) for row in self._folders()]
 
     @contextmanager
     def accepting(self, root: Path, targets: frozenset[str]) -> Iterator[None]:
-        """Pin what becomes of these files inside: a change that the person approved after seeing all of it.
+        """Pin the new contents of these files after the block: the user saw and approved the whole change.
 
-        Only for a folder that is trusted with what it brings, and only files that were until then as they were pinned.
+        Only for a folder whose files are pinned, and only for files that matched their pins before.
         """
         names = {name for name in (_inside(root, target) for target in targets) if name}
         before = self.look(root) if names else Standing("unknown")
@@ -160,7 +160,7 @@ class TrustStore:
             if kept != pinned and eligible:
                 self.remember(root, kept)
         except (OSError, Unpinnable):
-            return  # it is asked about at the next start
+            return  # qcode asks about it at the next start
 
     def _row(self, root: Path) -> JsonObject | None:
         identity = _identity(root)
@@ -193,13 +193,13 @@ def _identity(root: Path) -> JsonObject | None:
 
 
 def _inside(root: Path, target: str) -> str:
-    """Return the name of a file that may be a piece, empty for any other."""
+    """Return the path in the project of a file that may be pinned, empty for any other."""
     path, folder = Path(target), root.resolve() / PROJECT_FOLDER
     return path.relative_to(root.resolve()).as_posix() if path.is_relative_to(folder) else ""
 
 
 def changes_between(before: Mapping[str, Piece], now: Mapping[str, Piece]) -> tuple[Change, ...]:
-    """Return what is not as it was, in the order of its names."""
+    """Return the changed, new and deleted files in the order of their names."""
     names = sorted({*before, *now})
     changes = (Change(name, before.get(name), now.get(name)) for name in names)
     return tuple(change for change in changes if _hash(change.before) != _hash(change.now))
@@ -221,7 +221,7 @@ def _bounded(rows: list[str]) -> list[str]:
 
 SETTINGS = f"{PROJECT_FOLDER}/config.toml"
 MAX_FILE_BYTES = 1024 * 1024
-"""Bytes of a piece."""
+"""The largest file that can be pinned."""
 
 MAX_PINNED_FILES = 1_000
 _MAX_TEXT = 32 * 1024
@@ -232,21 +232,21 @@ _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A file as it was: the hash of all of it, and its text for a person to compare, empty where it is too long."""
+    """A pinned file: the hash of its whole content, and its text to compare later, empty if it is too long."""
 
     hash: str
     text: str
 
 
 class Unpinnable(Exception):  # noqa: N818  # a state of the folder, not a failure
-    """The folder brings more than can be kept. The text says what, in one line."""
+    """The files of a folder exceed a limit. The text says which, in one line."""
 
 
 def pieces_of(root: Path, own: Path) -> dict[str, Piece]:
-    """Return the pieces of the project at `root` by their path in it; raise `Unpinnable`.
+    """Return the files to pin of the project at `root` by their path in it; raise `Unpinnable`.
 
-    A `.qcode` that holds `own`, the state of qcode, is the person's and brings nothing. Names that begin with a dot or
-    end with `~` are left out, as nothing reads them.
+    A `.qcode` that contains `own`, the state folder of qcode, belongs to the user and has none. Names that begin with a
+    dot or end with `~` are left out, because qcode never reads them.
     """
     folder = root / PROJECT_FOLDER
     if _real(own).is_relative_to(_real(folder)):
@@ -266,12 +266,12 @@ def pieces_of(root: Path, own: Path) -> dict[str, Piece]:
 
 
 def stored_pieces(pieces: Mapping[str, Piece]) -> JsonObject:
-    """Return pieces as they are kept in a file of qcode."""
+    """Return files as JSON for a state file."""
     return {name: {"hash": piece.hash, "text": piece.text} for name, piece in pieces.items()}
 
 
 def read_pieces(value: Json) -> dict[str, Piece] | None:
-    """Return what `stored_pieces` made; None if there is nothing, or nothing in a form that is known."""
+    """Read the result of `stored_pieces`; return None for anything else."""
     if not isinstance(value, dict):
         return None
     found: dict[str, Piece] = {}
@@ -284,7 +284,7 @@ def read_pieces(value: Json) -> dict[str, Piece] | None:
 
 
 def _files(folder: Path, root: Path) -> Iterator[Path]:
-    """Yield what is no folder in and below `folder`, in order; links to folders are followed inside the project."""
+    """Yield the files in and below `folder`, sorted; links to folders are followed inside the project."""
     pending, seen = [(folder, 0)], {_real(folder)}
     while pending:
         current, depth = pending.pop()
@@ -306,12 +306,12 @@ def _files(folder: Path, root: Path) -> Iterator[Path]:
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link in a circle, too long, or to a place that may not be looked into
+    except OSError:  # a circular link, a name that is too long, or a target without permission
         return False
 
 
 def _real(path: Path) -> Path:
-    """Return `path` with its links followed as far as they lead; unlike `Path.resolve` it takes links in a circle."""
+    """Return `path` with its links resolved as far as possible; unlike `Path.resolve` it accepts circular links."""
     return Path(os.path.realpath(path))
 
 
@@ -329,7 +329,7 @@ def _piece(name: str, path: Path, root: Path) -> Piece:
         return Piece("unreadable", "[cannot be read]")
     if name == SETTINGS:
         data = _settings(data)
-    import hashlib  # loads OpenSSL, which a folder without pieces has no use for
+    import hashlib  # loads OpenSSL, which a folder without files to pin does not need
 
     digest = hashlib.sha256(data).hexdigest()
     if not _real(path).is_relative_to(_real(root)):
@@ -355,7 +355,7 @@ def _read(name: str, path: Path) -> bytes | None:
 
 
 def _settings(data: bytes) -> bytes:
-    """Return what settings say, in order and without comments and tool servers; as they are where they say nothing."""
+    """Return settings sorted, without comments and tool servers; unchanged if they cannot be parsed."""
     try:
         table = tomllib.loads(data.decode("utf-8"))
         table.pop("mcp_servers", None)
@@ -382,7 +382,7 @@ _OTHERS = (
 
 
 def brought(folder: Path, root: Path, standing: Standing) -> Iterator[tuple[str, str]]:
-    """Yield what a trusted run would use as name and kind, from the root down to the folder."""
+    """Yield the name and the kind of each file that a trusted run would use, from the root down to the folder."""
     real = folder.resolve()
     places = [place for place in (real, *real.parents) if place == root or root in place.parents]
     for place in reversed(places):
@@ -405,7 +405,7 @@ def _kind_of(name: str) -> str:
 
 
 def remember(root: Path, state_dir: Path, pieces: Mapping[str, Piece] | None = None) -> str:
-    """Trust the project at `root` from now on; return what a person should know where that cannot be kept."""
+    """Trust the project at `root` from now on; return a line for the user if that cannot be stored, else empty."""
     store = TrustStore(state_dir)
     try:
         store.remember(root, pieces)
@@ -417,7 +417,7 @@ def remember(root: Path, state_dir: Path, pieces: Mapping[str, Piece] | None = N
 
 
 def why_restricted(standing: Standing) -> str:
-    """Return in one line why a folder that was trusted is not any more, empty where it never was."""
+    """Return in one line why a folder is no longer trusted, empty if it never was."""
     if standing.kind == "changed":
         names = ", ".join(visible(change.name) for change in standing.changes[:5])
         more = f" and {len(standing.changes) - 5} more" if len(standing.changes) > 5 else ""
@@ -436,7 +436,7 @@ _RESTRICTED = "This folder is restricted: everything but reading asks, whatever 
 
 
 class TrustService:
-    """Trust in the folder of a session. A difference has to be seen before it is trusted."""
+    """Trust in the folder of a session. A difference must be shown before it can be trusted."""
 
     def __init__(
         self, root: Path, state_dir: Path, is_trusted: Callable[[], bool], trust_folder: Callable[[], None]
@@ -464,7 +464,7 @@ class TrustService:
         return (Notice("warning", f"{why[:1].upper()}{why[1:]}. /trust shows more."),)
 
     def accept(self) -> str:
-        """Trust the folder, or show first what has changed in it; return what to tell the user."""
+        """Trust the folder, or first show its changes; return the message for the user."""
         standing = TrustStore(self._state_dir).look(self._root)
         if standing.kind in ("changed", "unpinned") and standing != self._shown:
             self._shown = standing

@@ -1,9 +1,8 @@
-"""The command line as a value: what was typed, checked as far as that can be done without looking anywhere else."""
+"""Parses the command line into `Options` and checks it, without reading any file or setting."""
 
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -18,14 +17,14 @@ _CHOSEN = "\0"
 
 
 class CommandLineError(UsageError):
-    """The command line is wrong: `--help` would have told."""
+    """The command line is invalid. The message is followed by a pointer to `--help`."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Takes `flags` and one kind of positional argument. A flag that was not given has no attribute in the result."""
+    """A parser of `flags`. A flag that was not given has no attribute in the result."""
 
     def __init__(self, flags: Iterable[Flag], usage: str = "") -> None:
-        # The help is a text of its own; without a width argparse would measure the terminal for each flag.
+        # Without a width argparse would measure the terminal for each flag. It prints no help: `flags` does.
         super().__init__(
             add_help=False, allow_abbrev=False, formatter_class=_formatter, argument_default=argparse.SUPPRESS
         )
@@ -46,13 +45,15 @@ class _Parser(argparse.ArgumentParser):
             return f'more than one prompt was given ("{unknown}"): put the prompt in quotes'
         if not unknown.startswith("--") and len(unknown) > 2:
             return f'there is no flag {unknown}; a prompt that begins with "-" goes behind --, as the last argument'
-        nearest = difflib.get_close_matches(unknown, [name for flag in FLAGS for name in flag.names], n=1, cutoff=0.5)
-        hint = f"; did you mean {nearest[0]}?" if nearest else ""
+        from qcode.text.match import nearest
+
+        close = nearest(unknown, [name for flag in FLAGS for name in flag.names])
+        hint = f"; did you mean {close}?" if close else ""
         return f"there is no flag {unknown}{hint}"
 
 
 def parse(argv: Sequence[str]) -> Options:
-    """Return what `argv` (without the program's name) says, or raise `CommandLineError`."""
+    """Return the options in `argv` (without the name of the program); raise `CommandLineError`."""
     before, after = _split_at_dashes(argv)
     parser = _Parser(FLAGS)
     parser.add_argument("prompt", nargs="?", default=None, type=_as_text)
@@ -75,7 +76,7 @@ def parse(argv: Sequence[str]) -> Options:
 
 
 def parse_subcommand(name: str, rest: Sequence[str], usage: str) -> tuple[Options, list[str], dict[str, Any]]:
-    """Return the options of a run that a subcommand was given, its words, and all its flags that were, by their names.
+    """Return the options of a run, the words and all flags that a subcommand was given; flags by their key.
 
     Raise `CommandLineError`, whose text ends with `usage`.
     """
@@ -88,7 +89,7 @@ def parse_subcommand(name: str, rest: Sequence[str], usage: str) -> tuple[Option
 
 
 def pipe_flags(options: Options) -> tuple[str, ...]:
-    """Return the flags that were given and mean nothing in the app."""
+    """Return the given flags that have no effect in the app."""
     default = Options()
     return tuple(
         flag.names[0]
@@ -137,7 +138,7 @@ def _refuse_unfit_formats(options: Options) -> None:
 
 
 def wanted_format(argv: Sequence[str]) -> OutputFormat:
-    """Return the output format that a command line asks for, also one that is wrong otherwise."""
+    """Return the output format that a command line requests, even if the rest of it is invalid."""
     before, _ = _split_at_dashes(argv)
     found: OutputFormat = "text"
     for flag, value in zip(before, [*before[1:], ""], strict=True):
@@ -149,12 +150,12 @@ def wanted_format(argv: Sequence[str]) -> OutputFormat:
 
 
 def _as_text(given: str) -> str:
-    """Read as UTF-8 what the locale could not decode; bytes that are no UTF-8 become U+FFFD, not an error later."""
+    """Decode bytes that the locale could not decode as UTF-8; invalid bytes become U+FFFD."""
     return given.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _split_at_dashes(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What stands behind `--` is a prompt, whatever it begins with."""
+    """Split at `--`: everything after it is a prompt, even if it begins with `-`."""
     if "--" not in argv:
         return list(argv), []
     at = list(argv).index("--")
@@ -230,4 +231,4 @@ _ACTIONS: Mapping[str, Mapping[str, Any]] = {
     "natural": {"type": _natural},
     "money": {"type": _money},
 }
-"""What argparse is told of each kind of flag."""
+"""The arguments of `add_argument` for each kind of flag."""

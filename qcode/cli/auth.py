@@ -21,6 +21,7 @@ from qcode.protocol.errors import CredentialError, ExitCode, KeyringError, Qcode
 from qcode.providers import registry
 from qcode.providers.registry import ProviderSpec
 from qcode.safety.secret import Secret
+from qcode.text.match import nearest
 from qcode.values import dataclass
 
 USAGE = (
@@ -35,7 +36,7 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """What each of the commands works with."""
+    """The settings and keys that each command works with."""
 
     settings: Settings
     keys: Keys
@@ -51,7 +52,7 @@ def run_auth(rest: Sequence[str], paths: ConfigPaths, settings: Settings) -> int
     try:
         _, (command, *words), given = parse_subcommand("auth", rest or [""], USAGE)
     except CommandLineError:
-        raise CommandLineError(USAGE) from None  # what is no flag may be a key
+        raise CommandLineError(USAGE) from None  # an unknown flag may be a key
     if command not in _FLAGS or len(words) > 1 or not _FLAGS[command].issuperset(given):
         hint = "; the key goes to standard input, never on the command line" if command == "login" and words[1:] else ""
         raise CommandLineError(USAGE + hint)
@@ -84,15 +85,15 @@ def _spec(desk: Desk, name: str | None, command: str) -> ProviderSpec:
         name = _asked_provider(desk, command)
     if name in specs:
         return specs[name]
-    # What is no name may be a key in the wrong place.
+    # An unknown name may be a key in the wrong place.
     shown = f' "{name}"' if len(name) <= _MAX_NAME and name.replace("-", "").replace("_", "").isalnum() else ""
-    nearest = registry.nearest(name, specs) if shown else None
-    hint = f"; did you mean {nearest}?" if nearest else f"; known are {', '.join(sorted(specs))}"
+    close = nearest(name, specs) if shown else ""
+    hint = f"; did you mean {close}?" if close else f"; known are {', '.join(sorted(specs))}"
     raise UsageError(f"there is no provider{shown}{hint}")
 
 
 def _asked_provider(desk: Desk, command: str) -> str:
-    """Let the person choose, where there is one."""
+    """Ask which provider is meant, if a user is at the terminal."""
     names = [name for name, spec in desk.specs.items() if registry.takes_key(spec)]
     if command == "logout":
         names = sorted(desk.keys.stored_names())
@@ -135,7 +136,7 @@ def _refuse_without_key(spec: ProviderSpec) -> None:
 
 
 def _given_key(spec: ProviderSpec, address: str, *, is_needed: bool) -> Secret:
-    """Return the key, empty where the person gave none and none is needed; at a terminal a wrong one is asked again."""
+    """Return the key, empty if none was given and none is needed; at a terminal ask again for an invalid one."""
     tries = _TRIES if os.isatty(0) else 1
     while True:
         tries -= 1
@@ -151,7 +152,7 @@ def _given_key(spec: ProviderSpec, address: str, *, is_needed: bool) -> Secret:
 
 
 def _pasted(spec: ProviderSpec, *, is_needed: bool) -> str:
-    """Return what the person typed or piped, without showing it."""
+    """Return the text that was typed or piped, without showing it."""
     if os.isatty(0):
         hint = "" if is_needed else " (it needs none; Enter leaves it so)"
         return ask_unseen(f"Key for {spec.name}{hint}, it is not shown: ")

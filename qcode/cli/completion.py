@@ -16,7 +16,7 @@ from qcode.values import dataclass
 
 
 def key_takers(environ: Mapping[str, str]) -> list[str]:
-    """Return the providers a key can be stored for, those of the person's configuration included if it can be read."""
+    """Return the providers that take a key, including those of the configuration if it is valid."""
     try:
         specs = known_specs(load(ConfigPaths.from_env(environ), environ, {}, Path.cwd(), is_trusted=False))
     except (ConfigError, OSError):
@@ -34,7 +34,7 @@ def script(shell: str, takers: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What can follow: the flags, and words that go by the word before, the first of those being the command's name."""
+    """The flags of a command, and the words that may follow a word; the first of those is the command's name."""
 
     flags: tuple[Flag, ...]
     after: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -22,6 +22,7 @@ from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
 from qcode.protocol.errors import InputError
 from qcode.text.clean import clean, single_spaced
+from qcode.text.numbers import count_text
 
 _SESSIONS = "use: qcode sessions list [WORDS], show ID, export ID, or delete ID"
 _EXPORT = "use: qcode sessions export ID [--format md|json|html] [-o FILE]"
@@ -107,8 +108,7 @@ def _models(rest: Sequence[str]) -> int:
     limits = LimitStore(_paths().state_dir)
     match list(rest):
         case ["forget"]:
-            count = limits.forget()
-            return _out(f"forgot the limits learned about {count} model{'' if count == 1 else 's'}")
+            return _out(f"forgot the limits learned about {count_text(limits.forget(), 'model')}")
         case [] | [_]:
             wanted = rest[0] if rest else ""
             rows = [
@@ -190,7 +190,7 @@ def _themes(rest: Sequence[str]) -> int:
 
 
 def _export(store: SessionStore, wanted: str, asked: ExportForm | None, path: Path | None) -> int:
-    """Export a session that may be open elsewhere; the form is the one asked for, else that of the file's ending."""
+    """Export a session that may be open elsewhere; the form is `asked`, otherwise that of the file's ending."""
     ending = path.suffix[1:].lower() if path is not None else ""
     by_ending: ExportForm = next((one for one in EXPORT_FORMS if one == ending), EXPORT_FORMS[0])
     loaded = store.load(wanted)

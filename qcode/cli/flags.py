@@ -1,7 +1,7 @@
 """The flags and subcommands of the command line, each declared once, and the text of `--help`.
 
-The parser (`arguments`), the completion scripts, the flags that pipe mode alone takes and the tests of the pages all
-read this table. `--help` prints from here before anything else is loaded, so this imports nothing.
+The parser (`arguments`), the completion scripts, the check for flags of pipe mode and the generated reference page
+read this table. It imports nothing, so that `--help` answers before anything else is loaded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from qcode import __version__
 VERSION = f"qcode {__version__}"
 
 KEY_TAKERS = ("PROVIDER",)
-"""What follows an action that takes a provider; the completion scripts put the names there."""
+"""A placeholder for an action that takes a provider; the completion scripts replace it with the names."""
 
 _VALUES = ("text", "path", "paths", "rules", "positive", "natural", "money", "choice")
 _COLUMN = 34

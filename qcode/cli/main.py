@@ -51,7 +51,7 @@ def _guarded(given: list[str]) -> int:
         return failure.exit_code
     except OutputLost:
         raise
-    except Exception as error:  # noqa: BLE001 - the program's edge: a person gets a line and a file, no traceback
+    except Exception as error:  # noqa: BLE001 - the program's edge: the user gets a line and a file, no traceback
         from qcode.agent.crash import describe_crash
 
         say(describe_crash(error, os.environ))
@@ -107,7 +107,7 @@ def _run(options: Options, *, is_pipe: bool) -> int:
             return run_pipe(options, release)
         finally:
             release()
-    # Until the first screen is painted nobody looks for garbage.
+    # No garbage collection until the first screen is painted.
     gc.disable()
     try:
         from qcode.cli.app import run_app
@@ -136,7 +136,7 @@ def _is_terminal(descriptor: int) -> bool:
 
 
 class Stopped(KeyboardInterrupt):
-    """The program was told to end by SIGTERM or SIGHUP; it ends as with Ctrl+C, but for the exit code."""
+    """SIGTERM or SIGHUP arrived. The program ends as after Ctrl+C, with another exit code."""
 
 
 _ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -154,7 +154,7 @@ def release() -> None:
 
 @contextmanager
 def stopping() -> Iterator[None]:
-    """Raise `Stopped` on SIGTERM and SIGHUP inside. What is ignored or watched already stays so."""
+    """Raise `Stopped` on SIGTERM and SIGHUP inside. A signal that is ignored or handled already is left alone."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,8 +1,7 @@
-"""`qcode mcp list|show|approve`: the tool servers of this folder and what waits for the person. Starts none of them."""
+"""`qcode mcp list|show|approve`: the tool servers of this folder and what waits for approval. Starts none of them."""
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping, Sequence
 
@@ -18,6 +17,7 @@ from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import QcodeError, UsageError
 from qcode.text.clean import single_spaced, visible
+from qcode.text.match import nearest
 
 _USE = "use: qcode mcp list, show NAME, or approve NAME; with -C DIR, --trust, --mcp-config FILE"
 
@@ -86,8 +86,8 @@ def _state(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> str:
 def _named(specs: Sequence[ServerSpec], wanted: str) -> ServerSpec:
     names = {spec.name: spec for spec in specs}
     if wanted not in names:
-        near = difflib.get_close_matches(wanted, list(names), n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]}?" if near else "; qcode mcp list shows them"
+        near = nearest(wanted, names)
+        hint = f"; did you mean {near}?" if near else "; qcode mcp list shows them"
         raise UsageError(f'there is no tool server "{single_spaced(wanted)}"{hint}')
     return names[wanted]
 

@@ -101,10 +101,10 @@ def listed(permissions: Permissions) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Answers one question after the other.
+    """Judges calls of one run.
 
-    Where nobody chose a mode, a path is judged by what holds in every one: that edits ask in default mode says nothing
-    about the path.
+    If no mode was chosen, a path gets the verdict that holds in every mode: default mode asks before every edit,
+    which says nothing about the path.
     """
 
     policy: Policy
@@ -134,5 +134,5 @@ def _answer(judge: Judge, line: bytes) -> JsonObject:
 
 
 def _as_text(given: str) -> str:
-    """Return a word of the command line as text; bytes that are no UTF-8 become U+FFFD."""
+    """Return a word of the command line as text; invalid UTF-8 becomes U+FFFD."""
     return os.fsencode(given).decode("utf-8", "replace")

@@ -59,7 +59,7 @@ def report_usage(error: CommandLineError, wanted: OutputFormat) -> None:
 
 @contextmanager
 def _reported(wanted: OutputFormat, options: Options) -> Iterator[None]:
-    """Write a result where what is inside fails, and let the failure go on to the one line for a person."""
+    """Write a result if the body fails, and raise the failure again for the line on stderr."""
     try:
         yield
     except KeyboardInterrupt:

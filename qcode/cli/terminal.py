@@ -31,7 +31,7 @@ def put(data: str | bytes) -> None:
         sys.stdout.buffer.write(raw)
         sys.stdout.buffer.flush()
     except OSError as error:
-        # The interpreter flushes once more at exit; it must find somebody who listens.
+        # The interpreter flushes once more at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         raise OutputLost(error) from error
 
@@ -45,8 +45,8 @@ def say(text: str) -> None:
         return
 
 
-class Left(Exception):  # noqa: N818  # a wish of the person, not an error
-    """The person ended the input (Ctrl+D) instead of answering."""
+class Left(Exception):  # noqa: N818  # a wish of the user, not an error
+    """The user ended the input (Ctrl+D) instead of answering."""
 
 
 def ask(text: str) -> str:
@@ -62,11 +62,11 @@ def ask(text: str) -> str:
 def ask_unseen(text: str) -> str:
     """Show `text` on the terminal and return the line that is typed or pasted, which is not shown; raise `Left`.
 
-    What was pasted beyond the line is thrown away: the shell must not get it.
+    Text that was pasted after the line is discarded: the shell must not run it.
     """
     try:
         with warnings.catch_warnings():
-            # Where echo cannot be switched off there is no terminal to show it on.
+            # If echo cannot be switched off, there is no terminal.
             warnings.simplefilter("error", getpass.GetPassWarning)
             return getpass.getpass(text)
     except EOFError:
@@ -87,7 +87,7 @@ def working_folder(cwd: Path | None) -> Path:
 
 
 def short(folder: Path) -> str:
-    """Return a folder as a person writes it, from `~` where it is in the home."""
+    """Return a folder with `~` for the home folder."""
     try:
         return f"~/{folder.relative_to(Path.home())}".removesuffix("/.")
     except (ValueError, RuntimeError):

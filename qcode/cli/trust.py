@@ -1,8 +1,8 @@
-"""Whether a folder is trusted, on the terminal: the question before the app opens, and `qcode trust`.
+"""Trust in a folder on the terminal: the question before the app opens, and `qcode trust`.
 
-Asked only if the folder brings something that a trusted run would use; else it stays restricted until `/trust`.
-Nothing of the folder is obeyed or run to find out. What it brings is told by name, and if it was trusted before, as
-the difference to what it brought then.
+The question is asked only if the folder has files that a trusted run would use; otherwise the folder stays restricted
+until `/trust`. No file of the folder is obeyed or run for it. The question lists the files by name, or the changes
+since the folder was trusted.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _forget(store: TrustStore, folder: Path) -> int:
 
 
 def is_trusted(folder: Path, root: Path, state_dir: Path, *, by_flag: bool, is_attended: bool) -> bool:
-    """Decide for the project at `root`; only `is_attended` asks. Raise `Left` where the person left instead."""
+    """Return whether the project at `root` is trusted; ask if `is_attended`. Raise `Left` if the user quits."""
     if by_flag:
         return True
     standing = TrustStore(state_dir).look(root)
@@ -166,7 +166,7 @@ def note_for_pipes(root: Path, state_dir: Path, arguments: Sequence[str]) -> str
 
 
 def _text(folder: Path, root: Path, standing: Standing) -> str:
-    """Return the question, empty where there is nothing to ask about."""
+    """Return the question; empty if there is nothing to ask."""
     shown = visible(str(root))
     if standing.kind == "changed":
         return _CHANGE.format(folder=shown, changes=indented(standing.differences()))

@@ -22,6 +22,7 @@ from qcode.config.paths import AGENTS_FOLDER, PROJECT_FOLDER
 from qcode.config.schema import find_key
 from qcode.config.settings import McpServer, Origin
 from qcode.protocol.errors import ConfigError
+from qcode.text.match import most_alike
 from qcode.values import dataclass
 
 COMMANDS_FOLDER = "commands"
@@ -170,7 +171,7 @@ def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
 
     for key in table:
         if key not in _COMMAND_KEYS:
-            raise fail((key,), f"unknown key {key}; the nearest is {nearest_name(key, _COMMAND_KEYS)}")
+            raise fail((key,), f"unknown key {key}; the nearest is {most_alike(key, _COMMAND_KEYS)}")
     output = table.get("output", {})
     if not isinstance(output, dict):
         raise fail(("output",), "output must be a table of the keys of [output]")
@@ -179,7 +180,7 @@ def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
         known = find_key(("output", key))
         if known is None:
             raise fail(
-                ("output", key), f"unknown key output.{key}; the nearest is output.{nearest_name(key, _outputs())}"
+                ("output", key), f"unknown key output.{key}; the nearest is output.{most_alike(key, _outputs())}"
             )
         try:
             given[key] = checked(known, ("output", key), value)
@@ -207,13 +208,6 @@ def _outputs() -> tuple[str, ...]:
     from qcode.config.schema import KEYS
 
     return tuple(key.path[1] for key in KEYS if key.path[0] == "output")
-
-
-def nearest_name(name: str, names: Sequence[str]) -> str:
-    """Return the most similar of `names`."""
-    from difflib import SequenceMatcher
-
-    return max(names, key=lambda one: SequenceMatcher(None, name, one).ratio())
 
 
 def is_same_folder(left: Path, right: Path) -> bool:
@@ -283,7 +277,7 @@ def _read_agent(name: str, file: Path) -> CustomAgent:
 
     for key in table:
         if key not in _AGENT_KEYS:
-            raise fail(key, f"unknown key {key}; the nearest is {nearest_name(key, _AGENT_KEYS)}")
+            raise fail(key, f"unknown key {key}; the nearest is {most_alike(key, _AGENT_KEYS)}")
     description = table.get("description")
     if not isinstance(description, str) or not description.strip() or not description.isprintable():
         raise fail("description", "description must be one line of text: when the model is to use it")

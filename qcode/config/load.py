@@ -283,10 +283,10 @@ def checked(key: Key, path: KeyPath, value: object, subject: str = "") -> object
         pass
     hint = f", not {type_words(value)}"
     if key.kind.choices and isinstance(value, str):
-        from difflib import get_close_matches
+        from qcode.text.match import nearest as nearest_of
 
-        close = get_close_matches(value, key.kind.choices, n=1)
-        hint = f'; did you mean "{close[0]}"?' if close else ""
+        close = nearest_of(value, key.kind.choices)
+        hint = f'; did you mean "{close}"?' if close else ""
     elif key.kind.words.startswith(type_words(value)):
         hint = ""
     raise ConfigError(f"{subject or dotted(path)} must be {key.kind.words}{hint}")

@@ -7,7 +7,6 @@ detects a model that keeps making the same call and keeps getting the same resul
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -279,8 +278,10 @@ class CallRound:
 
 
 def _unknown_tool_text(name: str, tools: Mapping[str, ToolSpec]) -> str:
-    nearest = difflib.get_close_matches(name, list(tools), n=1, cutoff=0.4)
-    hint = f" Did you mean `{nearest[0]}`?" if nearest else ""
+    from qcode.text.match import nearest
+
+    close = nearest(name, tools)
+    hint = f" Did you mean `{close}`?" if close else ""
     return f"There is no tool `{name}`.{hint} The tools are: {', '.join(sorted(tools))}."
 
 

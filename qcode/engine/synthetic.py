@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import re
 
+from qcode.text.numbers import count_text
+
 RESUME_TAIL_CHARS = 1_200
 CALL_TAIL_CHARS = 2_000
 MARKER_KEY = "_qcode_truncated"
@@ -107,7 +109,7 @@ def _progress(raw: str) -> str:
         return f"It got as far as {len(raw)} characters of arguments."
     last = _unescaped(lines[-2])[-160:].strip()
     shown = f"; the last complete one was: {last}" if last else ""
-    return f"It got as far as {len(lines) - 1} complete lines ({len(raw)} characters){shown}\n"
+    return f"It got as far as {count_text(len(lines) - 1, 'complete line')} ({len(raw)} characters){shown}\n"
 
 
 def _unescaped(piece: str) -> str:

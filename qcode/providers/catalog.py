@@ -98,10 +98,10 @@ def resolve(name: str, providers: Collection[str] = BUILT_IN) -> str | tuple[str
 
 def nearest(provider: str, name: str, candidates: Iterable[str] = ()) -> tuple[str, ...]:
     """Return up to three names closest to `name`, best first, from `candidates`, or from the table if it is empty."""
-    from qcode.providers.registry import suggestions
+    from qcode.text.match import similar
 
     host = canonical_provider(provider)
-    return suggestions(exact_name(host, name), list(candidates) or list(_rows(host)))
+    return similar(exact_name(host, name), list(candidates) or list(_rows(host)))
 
 
 def models() -> Iterator[tuple[str, ModelFacts]]:

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers.connection import Origin, is_command, key_words
+from qcode.text.clean import single_spaced
 from qcode.text.json import Json, JsonObject, object_in, objects_in, text_in
 from qcode.values import dataclass
 
@@ -246,7 +247,7 @@ def _is_quota(body: ErrorBody) -> bool:
 
 
 def _compose(origin: Origin, kind: ErrorKind, message: str, status: int | None) -> str:
-    text = redact(one_line(message), origin.key) or "no reason given"
+    text = redact(single_spaced(message, MAX_MESSAGE), origin.key) or "no reason given"
     match kind:
         case ErrorKind.AUTH:
             if not origin.key and origin.sign_in:
@@ -307,7 +308,7 @@ def read_body(status: int, content: bytes) -> ErrorBody:
         sent = next(iter(objects_in(sent)), None)
     if isinstance(sent, dict):
         return read_object(sent, status)
-    return ErrorBody((one_line(sent) if isinstance(sent, str) else "") or _status_line(status))
+    return ErrorBody((single_spaced(sent, MAX_MESSAGE) if isinstance(sent, str) else "") or _status_line(status))
 
 
 def read_object(sent: JsonObject, status: int | None = None) -> ErrorBody:
@@ -328,7 +329,7 @@ def read_object(sent: JsonObject, status: int | None = None) -> ErrorBody:
     code = error.get("code")
     named = next((text_in(detail.get("error_code")) for detail in details if detail.get("error_code")), "")
     return ErrorBody(
-        one_line(message) or _status_line(status or _number(code)),
+        single_spaced(message, MAX_MESSAGE) or _status_line(status or _number(code)),
         type=text_in(error.get("type")) or text_in(error.get("status")) or _shape_name(error.get("__type")),
         code=named or next((text_in(d.get("reason")) for d in details if d.get("reason")), "") or _word(code),
         param=text_in(error.get("param")),
@@ -339,12 +340,6 @@ def read_object(sent: JsonObject, status: int | None = None) -> ErrorBody:
     )
 
 
-def one_line(text: str) -> str:
-    """Return `text` on one line, without control characters, of at most `MAX_MESSAGE` characters."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[: MAX_MESSAGE * 8]).split())
-    return line if len(line) <= MAX_MESSAGE else line[: MAX_MESSAGE - 1] + "…"
-
-
 def page_title(text: str) -> str:
     """Return the title or first heading of an HTML page, empty if it has none."""
     # Imported here because it loads a table of thousands of names.
@@ -352,7 +347,7 @@ def page_title(text: str) -> str:
 
     for pattern in (_TITLE, _HEADING):
         found = pattern.search(text)
-        if found and (title := one_line(unescape(_TAG.sub(" ", found.group(1))))):
+        if found and (title := single_spaced(unescape(_TAG.sub(" ", found.group(1))), MAX_MESSAGE)):
             return title
     return ""
 
@@ -364,7 +359,7 @@ def is_page(text: str) -> bool:
 
 def _text_line(status: int, text: str) -> str:
     if not is_page(text):
-        return one_line(text)
+        return single_spaced(text, MAX_MESSAGE)
     title = page_title(text)
     return f"a web page instead of an answer: {title}" if title else f"a web page instead of an answer, {status}"
 

@@ -6,9 +6,8 @@ A provider from the config file is a `ProviderSpec` like the built-in ones (`cus
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Literal, TypeAlias, get_args
 
@@ -119,18 +118,6 @@ PROVIDERS: Mapping[str, ProviderSpec] = {
                      ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_BASE_URL")),
     )
 }  # fmt: skip
-
-
-def nearest(name: str, names: Iterable[str] = PROVIDERS) -> str | None:
-    """Return the name most similar to `name`, or None if none is similar."""
-    return next(iter(suggestions(name, names, limit=1)), None)
-
-
-def suggestions(name: str, names: Iterable[str], *, limit: int = 3) -> tuple[str, ...]:
-    """Return up to `limit` names similar to `name`, best first, to suggest for an unknown provider or model."""
-    by_folded = {candidate.lower(): candidate for candidate in names}
-    found = difflib.get_close_matches(name.lower(), by_folded, n=limit, cutoff=0.5)
-    return tuple(by_folded[folded] for folded in found)
 
 
 def custom(

@@ -159,9 +159,12 @@ def one_line(text: str, limit: int = 400) -> str:
     return cut(clean(text.strip()).translate(_BREAK_MARKS), limit)
 
 
-def single_spaced(text: str) -> str:
-    """Return cleaned `text` on one line, each run of white space as one space."""
-    return " ".join(clean(text).split())
+def single_spaced(text: str, limit: int | None = None) -> str:
+    """Return cleaned `text` on one line, of at most `limit` characters, each run of white space as one space."""
+    if limit is None:
+        return " ".join(clean(text).split())
+    # A long text is cleaned as far as it may be shown: an error can be a page of megabytes.
+    return cut(single_spaced(text[: 8 * limit]), limit)
 
 
 def shown_line(text: str, limit: int = 400) -> str:

@@ -1,4 +1,4 @@
-"""Fuzzy search: `rank` for rows of text, `Catalogue` and `Search` for the paths of a large tree. Pure.
+"""Fuzzy search: `rank` for rows, `nearest` for a misspelt name, `Catalogue` and `Search` for the paths of a tree. Pure.
 
 In a row, each typed word must occur as a whole or as letters in order; the cost is linear in the text. Paths are ranked
 in this order, fast enough for 100,000 files: a match at the start of the file name, at the start of a word in it,
@@ -338,3 +338,27 @@ def _latest_places(word: str, text: str) -> list[int] | None:
 
 def _is_word_start(text: str, index: int) -> bool:
     return index == 0 or (text[index].isalnum() and not text[index - 1].isalnum())
+
+
+LEAST_ALIKE = 0.6
+"""From 0 to 1: what is less like a misspelt name is not what was meant."""
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return the one of `names` that a misspelt `name` may stand for, whatever its case; "" if none is similar."""
+    return next(iter(similar(name, names, 1)), "")
+
+
+def similar(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
+    """Return up to `limit` of `names` that a misspelt `name` may stand for, best first."""
+    from difflib import get_close_matches
+
+    by_folded = {candidate.lower(): candidate for candidate in names}
+    return tuple(by_folded[folded] for folded in get_close_matches(name.lower(), by_folded, limit, LEAST_ALIKE))
+
+
+def most_alike(name: str, names: Iterable[str]) -> str:
+    """Return the one of `names`, of which there is at least one, that is most like `name`, however little that is."""
+    from difflib import SequenceMatcher
+
+    return max(names, key=lambda one: SequenceMatcher(None, name, one).ratio())

@@ -49,6 +49,6 @@ def age_text(seconds: float) -> str:
     return f"{whole // 3_600} h" if whole < 2 * 86_400 else f"{whole // 86_400} days"
 
 
-def count_text(count: int, noun: str) -> str:
-    """Format a count with its noun: `1 line`, `12 lines`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def count_text(count: int, noun: str, plural: str = "") -> str:
+    """Format a count with its noun: `1 line`, `12 lines`; `plural` is given if it does not end in `noun` and an s."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"

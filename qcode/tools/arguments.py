@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from difflib import get_close_matches
 
 from qcode.protocol.tools import Refused, ToolSpec
 from qcode.text.json import Json, JsonObject
@@ -80,8 +79,10 @@ def _object(tool: str, inside: str, given: JsonObject, schema: Mapping[str, Json
     for name, value in given.items():
         described = properties.get(name)
         if not isinstance(described, dict):
-            near = get_close_matches(name, properties, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            from qcode.text.match import nearest
+
+            near = nearest(name, properties)
+            hint = f"; did you mean {near!r}?" if near else ""
             raise Refused(f"{tool}: unknown argument {inside + name!r}{hint} {_expected(required, properties)}")
         if value is None and name not in required:
             continue

@@ -211,7 +211,7 @@ class QcodeApp(DressedApp, inherit_bindings=False):
             say=lambda level, text: self.host.say(level, text),
             changed=self._note_files,
         )
-        self.session_name = SessionName(agent.conversation, self.announcer.name, parts.status.add_turn)
+        self.session_name = SessionName(agent.sessions, self.announcer.name, parts.status.add_turn)
         self.turns = Turns(agent, parts, clock, spawn=self._spawn, announce=self._announce)
         self.shell = ShellLines(agent, parts.transcript, spawn=self._spawn_shell)
         self.server_watch = ServerWatch(agent.servers, parts, self.turns)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +210,9 @@ def _refuse_unknown(
 ) -> None:
     for key in data:
         if key not in known:
-            close = next(iter(get_close_matches(key, known, n=1, cutoff=0.6)), "")
+            from qcode.text.match import nearest
+
+            close = nearest(key, known)
             hint = (
                 f"did you mean {prefix}{close}?"
                 if close

@@ -23,6 +23,7 @@ from qcode.protocol.approvals import ApprovalMode, TurnOptions
 from qcode.protocol.events import Level
 from qcode.protocol.messages import Image
 from qcode.protocol.model import Effort
+from qcode.text.match import nearest
 from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
 from qcode.tui.commands.command import (
@@ -34,15 +35,13 @@ from qcode.tui.commands.command import (
     choices_for,
     find,
     key_names,
-    nearest,
     split_command,
     unknown_command,
 )
 from qcode.tui.commands.help import keymap
-from qcode.tui.commands.models import ModelUse, model_names, shown_effort
+from qcode.tui.commands.models import ModelUse, shown_effort
 from qcode.tui.commands.sessions import SessionName
 from qcode.tui.commands.table import COMMANDS, by_id
-from qcode.tui.commands.view import open_palette
 from qcode.tui.failures import Failures
 from qcode.tui.layout import Widgets
 from qcode.tui.panels.servers import ServerWatch
@@ -135,15 +134,6 @@ class Host:
     def theme_name(self) -> str:
         return self._app.theme
 
-    @property
-    def model_names(self) -> tuple[str, ...]:
-        """Every model of the providers that can be used, as it is typed."""
-        return model_names(self.agent)
-
-    @property
-    def provider_names(self) -> tuple[str, ...]:
-        return tuple(choice.name for choice in self.agent.keys.choices())
-
     def choices(self, text: str) -> tuple[Choice, ...]:
         """Return the rows of the menu for what is typed so far."""
         return choices_for(text, self)
@@ -226,7 +216,7 @@ class Host:
         self._widgets.todos.become(todos_in(self.agent.conversation.messages))
         self._session_name.refresh()
         transcript.scroll_end(animate=False)
-        context = self.agent.conversation.reports.context()
+        context = self.agent.conversation.context()
         self._widgets.status.change(context_tokens=context.used, context_window=context.window)
 
     def put_in_prompt(self, text: str) -> None:
@@ -257,7 +247,7 @@ class Host:
 
     def connect(self, provider: str) -> None:
         """Open the connect screen, at the key of `provider` where that is a name."""
-        names = self.provider_names
+        names = self.agent.keys.names()
         if provider and provider not in names:
             close = nearest(provider, names)
             hint = f" Did you mean {close}?" if close else " /connect lists them."
@@ -384,13 +374,6 @@ class Host:
 
     def paste(self) -> None:
         self.run_later(self._outside.paste())
-
-    def open_palette(self) -> None:
-        open_palette(self)
-
-    @property
-    def recent_commands(self) -> tuple[str, ...]:
-        return self.agent.settings.choices.recent
 
     def run_command(self, command: Command, argument: str) -> None:
         if command.names:

@@ -88,7 +88,7 @@ def test_a_compaction_is_kept_and_taken_back_and_an_export_shows_all(tmp_path: P
         short = it.conversation.messages
         assert len(short) < len(before)
         assert it.store.load(it.conversation.session_id).messages == short, "a resume goes on with the short one"
-        text = it.conversation.library.export("md")
+        text = it.sessions.export("md")
         assert text.startswith("# one\n")
         assert text.count(long.strip()) == 2
         rewinds = it.conversation.rewinds
@@ -104,7 +104,7 @@ def test_a_compaction_is_kept_and_taken_back_and_an_export_shows_all(tmp_path: P
 
 def test_other_sessions_are_resumed_renamed_and_deleted_inside_the_app(tmp_path: Path) -> None:
     it = talk(tmp_path, text_reply("First."), text_reply("Second."), text_reply("Third."))
-    library = it.conversation.library
+    library = it.sessions
 
     async def run() -> None:
         await it.play("find the needle")

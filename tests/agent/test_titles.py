@@ -59,8 +59,8 @@ def make(it: Talk, between: Callable[[], None] = lambda: None) -> TurnUsage | No
     async def play() -> TurnUsage | None:
         await it.play("Fix the dates in parse.py, please")
         between()
-        used = await it.conversation.library.make_title()
-        assert await it.conversation.library.make_title() is None
+        used = await it.sessions.make_title()
+        assert await it.sessions.make_title() is None
         await it.conversation.close()
         return used
 
@@ -75,7 +75,7 @@ def stored_title(it: Talk) -> str:
 def test_the_small_model_names_the_session_and_its_cost_is_counted(tmp_path: Path) -> None:
     it, small = named_by(tmp_path, text_reply("Dates in the parser", usage=Usage(100, 10)))
     used = make(it)
-    assert it.conversation.library.title == "Dates in the parser"
+    assert it.sessions.title == "Dates in the parser"
     assert stored_title(it) == "Dates in the parser"
     assert used is not None
     assert (used.model, used.usage, used.cost) == ("tiny/m", Usage(100, 10), Decimal("0.0002"))
@@ -88,8 +88,8 @@ def test_the_small_model_names_the_session_and_its_cost_is_counted(tmp_path: Pat
 
 def test_what_the_person_called_it_stays(tmp_path: Path) -> None:
     it, small = named_by(tmp_path, text_reply("Dates in the parser"))
-    assert make(it, lambda: it.conversation.library.rename(it.conversation.session_id, "Mine")) is None
-    assert it.conversation.library.title == "Mine"
+    assert make(it, lambda: it.sessions.rename(it.conversation.session_id, "Mine")) is None
+    assert it.sessions.title == "Mine"
     assert small.requests == []
 
 
@@ -99,12 +99,12 @@ def test_a_name_given_while_the_model_thinks_stays(tmp_path: Path) -> None:
 
     async def play() -> None:
         await it.play("Fix the dates")
-        making = asyncio.ensure_future(it.conversation.library.make_title())
+        making = asyncio.ensure_future(it.sessions.make_title())
         await hang.reached.wait()
-        it.conversation.library.rename(it.conversation.session_id, "Mine")
+        it.sessions.rename(it.conversation.session_id, "Mine")
         hang.go.set()
         assert await making is not None
-        assert it.conversation.library.title == "Mine"
+        assert it.sessions.title == "Mine"
         await it.conversation.close()
 
     asyncio.run(play())
@@ -116,12 +116,12 @@ def test_a_session_that_was_left_meanwhile_gets_no_name_and_nor_does_the_next(tm
 
     async def play() -> None:
         await it.play("Fix the dates")
-        making = asyncio.ensure_future(it.conversation.library.make_title())
+        making = asyncio.ensure_future(it.sessions.make_title())
         await hang.reached.wait()
         it.conversation.clear()
         hang.go.set()
         await making
-        assert it.conversation.library.title == ""
+        assert it.sessions.title == ""
         await it.conversation.close()
 
     asyncio.run(play())
@@ -140,7 +140,7 @@ def test_a_session_that_was_left_meanwhile_gets_no_name_and_nor_does_the_next(tm
 def test_without_a_name_the_first_words_stand(reply: object, tmp_path: Path) -> None:
     it, small = named_by(tmp_path, reply)
     assert make(it) is not None
-    assert it.conversation.library.title == "Fix the dates in parse.py, please"
+    assert it.sessions.title == "Fix the dates in parse.py, please"
     assert len(small.requests) == 1
 
 

@@ -14,6 +14,7 @@ from qcode.agent.models.client import Clients, ModelClient
 from qcode.agent.models.limits import LimitStore
 from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import Origins, Permissions
+from qcode.agent.sessions.library import Library
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.toolbox import FetchGate, Scratch, Toolbox
 from qcode.config.settings import Tools
@@ -42,6 +43,7 @@ class Stage(Generic[P]):
     store: SessionStore
     limits: LimitStore
     work: Path
+    sessions: Library
 
     async def play(self, prompt: str, on_event: Callable[[TurnEvent], None] = lambda event: None) -> list[TurnEvent]:
         events = []
@@ -170,7 +172,8 @@ def stage(
     else:
         session, messages = store.create(client.name, work), ()
     conversation = Conversation(context, clients, client, toolbox, permissions, store, session, messages)
-    return Stage(conversation, provider, store, limits, work)
+    sessions = Library(conversation, store if options.keeps_session else None, work, clients)
+    return Stage(conversation, provider, store, limits, work, sessions)
 
 
 def talk(base: Path, *replies: Sequence[object], max_retries: int = 5, model: Model | None = None, **more: Any) -> Talk:

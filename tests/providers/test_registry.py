@@ -20,10 +20,9 @@ from qcode.providers.registry import (
     credential_of,
     custom,
     key_of,
-    nearest,
     quirks_of,
-    suggestions,
 )
+from qcode.text.match import nearest, similar
 
 SDKS = ("openai", "anthropic", "google.genai", "botocore", "boto3", "httpx2", "pydantic")
 LOCAL = ("ollama", "lmstudio", "llamacpp", "vllm", "sglang")
@@ -156,16 +155,16 @@ def test_the_address_comes_from_its_variable_or_is_the_built_in_one() -> None:
 
 @pytest.mark.parametrize(
     ("typed", "expected"),
-    [("antropic", "anthropic"), ("OpenAI", "openai"), ("olama", "ollama"), ("lm-studio", "lmstudio"), ("zzzz", None)],
+    [("antropic", "anthropic"), ("OpenAI", "openai"), ("olama", "ollama"), ("lm-studio", "lmstudio"), ("zzzz", "")],
 )
-def test_the_nearest_name_is_offered(typed: str, expected: str | None) -> None:
-    assert nearest(typed) == expected
+def test_the_nearest_name_is_offered(typed: str, expected: str) -> None:
+    assert nearest(typed, PROVIDERS) == expected
 
 
 def test_models_are_suggested_by_likeness() -> None:
     names = ("claude-sonnet-4-5", "claude-haiku-4-5", "claude-opus-4-6")
-    assert suggestions("claude-sonet-4.5", names)[0] == "claude-sonnet-4-5"
-    assert suggestions("llama", names) == ()
+    assert similar("claude-sonet-4.5", names)[0] == "claude-sonnet-4-5"
+    assert similar("llama", names) == ()
 
 
 def test_the_field_for_the_cap_follows_the_address_unless_it_is_set() -> None:

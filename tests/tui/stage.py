@@ -34,12 +34,14 @@ from qcode.tui.welcome import Welcome
 from tests.safety.judging import NO_SANDBOX
 from tests.tui.connecting import ScriptedConnecting
 from tests.tui.offering import ScriptedOffering
+from tests.tui.scripted import ScriptedConversation, ScriptedLibrary
 
 if TYPE_CHECKING:
     from qcode.agent.context.clipboard import Clip
     from qcode.agent.context.pictures import Picture
     from qcode.agent.conversation import Conversation
     from qcode.agent.offered_tools import OfferedTool
+    from qcode.agent.sessions.library import Library
     from tests.tui.controlling import Project
 
 NOWHERE = Path("/proc/nowhere")
@@ -151,6 +153,7 @@ class Services:
     warm_up: Callable[[], None] = lambda: None
     commands: tuple[CustomCommand, ...] = ()
     notices: tuple[Notice, ...] = ()
+    sessions: Library | None = None
 
 
 class StagedAgent(Agent):
@@ -160,6 +163,8 @@ class StagedAgent(Agent):
         self.context = context
         self.services = services
         self.conversation = conversation
+        scripted = conversation.library if isinstance(conversation, ScriptedConversation) else ScriptedLibrary()
+        self.sessions = services.sessions or scripted
         self.models = services.models or ScriptedOffering()
         self.keys = services.connect or ScriptedConnecting()
         self.settings = services.settings or SettingsService(context)

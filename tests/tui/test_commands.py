@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from qcode.protocol.messages import Reasoning, Text, ToolResult, assistant, user
-from qcode.tui.commands.command import key_names, nearest, split_command
+from qcode.text.match import nearest
+from qcode.tui.commands.command import key_names, split_command
 from qcode.tui.commands.table import COMMANDS
 from qcode.tui.widgets import HangingText
 from tests.tui.harness import Running, drive

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from qcode.agent.sessions.history import Change, FileState
 from qcode.agent.sessions.session import Session
 from qcode.protocol.tools import ToolOutcome
+from qcode.text.numbers import count_text
 from qcode.tools.disk import Loaded
 from qcode.tools.tool import off_loop
 from qcode.tools.workspace import UNRECORDED, Workspace
@@ -148,7 +149,7 @@ def _record(watch: Watch, recorder: Recorder) -> int:
 def _with_count(outcome: ToolOutcome, changed: int) -> ToolOutcome:
     if not changed:
         return outcome
-    files = "1 file changed" if changed == 1 else f"{changed:,} files changed"
+    files = f"{count_text(changed, 'file')} changed"
     return replace(outcome, summary=f"{outcome.summary}, {files}" if outcome.summary else files)
 
 

@@ -21,6 +21,7 @@ from qcode.agent.sessions.history import Change, FileMove, FileState, Line, Move
 from qcode.agent.sessions.session import Session
 from qcode.protocol.messages import typed_text
 from qcode.protocol.tools import Refused
+from qcode.text.numbers import count_text
 from qcode.tools import disk, text_file
 from qcode.tools.disk import Loaded, explain
 from qcode.values import dataclass
@@ -250,29 +251,25 @@ def _is_there(step: FileStep) -> bool:
 
 def _summary(why: Why, messages: int, files: Sequence[FilePlan], finishes: Move | None) -> str:
     if finishes is not None:
-        return f"Finish putting back {_count(len(files), 'file')}"
+        return f"Finish putting back {count_text(len(files), 'file')}"
     verb = {"undo": "Undo", "redo": "Redo", "rewind": "Rewind"}[why]
     parts = []
     if messages:
-        parts.append(f"{_count(abs(messages), 'message')} {'leave' if messages > 0 else 'come back'}")
+        parts.append(f"{count_text(abs(messages), 'message')} {'leave' if messages > 0 else 'come back'}")
     if files:
-        parts.append(f"{_count(len(files), 'file')} put back")
+        parts.append(f"{count_text(len(files), 'file')} put back")
     return f"{verb}: {', '.join(parts) or 'nothing changes'}"
 
 
 def _report(planned: _Planned, done: int) -> str:
     if planned.finishes is not None:
-        return f"Finished: {_count(done, 'file')} put back."
+        return f"Finished: {count_text(done, 'file')} put back."
     verb = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[planned.why]
     messages = planned.plan.messages
-    parts = [f"{_count(abs(messages), 'message')} {'taken out' if messages > 0 else 'back'}"] if messages else []
-    parts += [f"{_count(done, 'file')} put back"] if done else []
+    parts = [f"{count_text(abs(messages), 'message')} {'taken out' if messages > 0 else 'back'}"] if messages else []
+    parts += [f"{count_text(done, 'file')} put back"] if done else []
     way = "/undo takes this back." if planned.why == "redo" else "/redo takes this back."
     return f"{verb}: {', '.join(parts) or 'nothing had to change'}. {way}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"1 {what}" if number == 1 else f"{number:,} {what}s"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""What the model is told before the user speaks: system prompt, environment, instruction files, attachments.
+"""The context sent before the user's prompt: system prompt, environment, instruction files, attachments.
 
-Start at `system_prompt.build_system_prompt`. Decides nothing about trust: that is passed in, and nothing of a folder
-that is not trusted is run or read beyond the name of its branch.
+Start at `system_prompt.build_system_prompt`. Trust is decided elsewhere and passed in. Of an untrusted folder nothing
+is executed, and only the name of its branch is read.
 """

@@ -1,7 +1,7 @@
-"""Files beside a prompt: named by a flag, or as `@path` in typed text or in a command from a file.
+"""Files attached to a prompt: named by a flag, or as `@path` in typed text or in a command from a file.
 
-Piped text may come from anywhere and attaches nothing. The user may name any file; text of a project's file acts with
-the rights of the model.
+Piped text may come from anywhere and attaches nothing. The user may name any file; text from a project's file has only
+the permissions of the model.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _ATTACHED = re.compile(
 def attachments(files: Iterable[Path], typed: str, folder: Path, foreign: Spans = ()) -> tuple[Block, ...]:
     """Return the files named by flags and by `@path` in the typed prompt as blocks; raise `InputError` for a bad one.
 
-    An `@word` that is no file stays a word. A path with spaces is written `@"a b"` or `@a\\ b`; `@a:10-20` are lines
-    of a file, `@a/` is what lies in a folder. What is named in `foreign` parts is left to `foreign_mentions`.
+    An `@word` that does not name a file is plain text. A path with spaces is written `@"a b"` or `@a\\ b`; `@a:10-20`
+    are lines of a file, `@a/` lists a folder. Mentions in `foreign` spans are left to `foreign_mentions`.
     """
     named = [_block(folder / path, str(path), takes_pipes=True) for path in files]
     found = _mentioned(typed, folder, foreign)
@@ -56,10 +56,10 @@ def attachments(files: Iterable[Path], typed: str, folder: Path, foreign: Spans 
 def mentions(
     typed: str, folder: Path, foreign: Spans = (), why_not_read: Callable[[Path], str] = lambda path: UNJUDGED
 ) -> tuple[tuple[Block, ...], tuple[str, ...]]:
-    """Return what `@path` in the prompt attaches, and a line for each file that is not attached.
+    """Return the blocks that `@path` in the prompt attaches, and a line for each file that is not attached.
 
-    `foreign` are the parts of the prompt that a file of the project wrote. A mention that touches one of them is not
-    the user's: `why_not_read` says why the model may not read its path without asking, empty if it may.
+    `foreign` are the spans of the prompt that come from a file of the project. A mention that overlaps one is not the
+    user's: `why_not_read` returns why the model may not read its path without asking, empty if it may.
     """
     return _attached(_mentioned(typed, folder, foreign), why_not_read)
 
@@ -67,7 +67,7 @@ def mentions(
 def foreign_mentions(
     typed: str, folder: Path, foreign: Spans, why_not_read: Callable[[Path], str]
 ) -> tuple[tuple[Block, ...], tuple[str, ...]]:
-    """`mentions`, without those of the user."""
+    """Return the same as `mentions`, without the mentions of the user."""
     found = _mentioned(typed, folder, foreign)
     return _attached((mention for mention in found if mention.is_foreign), why_not_read)
 
@@ -91,9 +91,9 @@ def _attached(
 
 @dataclass(frozen=True, slots=True)
 class _Mention:
-    """A file or folder that is there, the name it was typed by, and the lines that were asked for.
+    """An existing file or folder, its name as typed, and the requested lines.
 
-    `is_foreign`: at least a part of the mention is not the user's. Its `path` has no links then.
+    `is_foreign`: a part of the mention is not the user's. Its `path` is then free of links.
     """
 
     path: Path
@@ -103,14 +103,14 @@ class _Mention:
 
 
 def shell_block(line: str, outcome: ToolOutcome) -> Text:
-    """Return what a person's own command printed as a block for the model; the output is bounded already."""
+    """Return the (already bounded) output of a command that the user ran as a block for the model."""
     head = f'<shell line="{_attribute(line)}" result="{_attribute(outcome.summary)}">'
     return Text(f"{head}\n{_TAG.sub('&lt;/', outcome.content)}\n</shell>")
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """A block that was attached: `kind` is `file`, `folder` or `shell`; `result` is that of a line of the shell."""
+    """An attached block: `kind` is `file`, `folder` or `shell`; `result` is the outcome of a shell command."""
 
     kind: str
     name: str
@@ -119,13 +119,13 @@ class Attached:
 
 
 def split_attached(text: str) -> Attached | None:
-    """Return the parts of a block that was attached; None for typed text."""
+    """Parse an attached block; return None for typed text."""
     match = _ATTACHED.fullmatch(text)
     return Attached(match["kind"], match["name"], match["content"], match["result"] or "") if match else None
 
 
 def _mentioned(typed: str, folder: Path, foreign: Spans) -> list[_Mention]:
-    """Return what is there, each once; what the user names as well is the user's."""
+    """Return each mentioned file that exists once; it counts as the user's if any mention of it is."""
     found: dict[tuple[Path, tuple[int, int] | None], _Mention] = {}
     for match in _MENTION.finditer(typed):
         word = (match[1] or _ESCAPED.sub(r"\1", match[2])) + (match[3] or "")
@@ -135,7 +135,7 @@ def _mentioned(typed: str, folder: Path, foreign: Spans) -> list[_Mention]:
             if mention is None:
                 continue
             if is_foreign:
-                # What is judged is what is read, wherever a link on the way leads by then.
+                # The path that is judged must be the one that is read, even if a link changes in between.
                 mention = replace(mention, path=Path(os.path.realpath(mention.path)), is_foreign=True)
             known = found.get((mention.path, mention.lines))
             if known is None or known.is_foreign:
@@ -157,7 +157,7 @@ def _mention_at(name: str, folder: Path) -> _Mention | None:
 
 
 def _path_at(name: str, folder: Path) -> Path | None:
-    """Return the file of this name, or the folder where the name ends in a slash."""
+    """Return the file of this name, or the folder if the name ends in a slash."""
     try:
         path = folder / Path(name).expanduser()
         return path if name and (path.is_dir() if name.endswith("/") else path.is_file()) else None
@@ -172,7 +172,7 @@ def _mention_block(mention: _Mention) -> Block:
 
 
 def _folder_block(path: Path, shown: str) -> Text:
-    """List a folder, its folders with a slash; what is in them is for the tools."""
+    """List a folder, its subfolders with a slash; tools can list those."""
     try:
         with os.scandir(path) as entries:
             names = sorted(f"{entry.name}/" if Path(entry).is_dir() else entry.name for entry in entries)
@@ -192,7 +192,7 @@ def _attribute(text: str) -> str:
 
 
 def _block(path: Path, shown: str, *, takes_pipes: bool = False, lines: tuple[int, int] | None = None) -> Block:
-    """Read a file, or, where a flag named it, a pipe such as `<(git diff)`."""
+    """Read a file, or a pipe such as `<(git diff)` if a flag named it."""
     is_image_by_name = path.suffix.lower() in _IMAGE_NAMES
     limit = MAX_IMAGE_BYTES if is_image_by_name else MAX_TEXT_BYTES
     data = _read(path, shown, limit, takes_pipes)
@@ -208,7 +208,7 @@ def _block(path: Path, shown: str, *, takes_pipes: bool = False, lines: tuple[in
 
 
 def _cut_out(text: str, lines: tuple[int, int], shown: str) -> str:
-    """Return some lines of a text, counted from 1; raise `InputError` where it is not that long."""
+    """Return a range of lines of a text, counted from 1; raise `InputError` if the text is too short."""
     all_lines = text.split("\n")
     count = len(all_lines) - (not all_lines[-1])
     if lines[0] > count:
@@ -217,7 +217,7 @@ def _cut_out(text: str, lines: tuple[int, int], shown: str) -> str:
 
 
 def read_image(path: Path, shown: str) -> bytes:
-    """Return the bytes of a plain file that is small enough for an image; raise `InputError` where there is none."""
+    """Return the bytes of an image file; raise `InputError` if it is not a regular file or too large."""
     return _read(path, shown, MAX_IMAGE_BYTES, takes_pipes=False)
 
 
@@ -239,7 +239,7 @@ def _read(path: Path, shown: str, limit: int, takes_pipes: bool) -> bytes:
 
 
 def decoded(data: bytes, what: str) -> str:
-    """Return `data` as text without its byte order mark; raise `InputError` naming `what` where it is none."""
+    """Return `data` as text without its byte order mark; raise `InputError` naming `what` if it is not text."""
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
         text = data.decode(encoding)

@@ -1,6 +1,6 @@
-"""Reads the system's clipboard through the programs that systems have for it: an image, or else text.
+"""Reads an image or text from the system clipboard through its command-line programs (`wl-paste`, `pngpaste`, ...).
 
-Terminals pass on text only, so an image has to be fetched. Programs come from PATH, never from the folder.
+Terminals paste only text, so an image must be read this way. Programs come from PATH, never from the folder.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WINDOWS_IMAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """What the clipboard holds. `problem` says in one line why nothing could be read; empty where it just is empty."""
+    """The content of the clipboard. `problem` says in one line why it could not be read, empty otherwise."""
 
     image: bytes = b""
     text: str = ""
@@ -37,9 +37,9 @@ class Clip:
 
 
 def read_clipboard(env: Mapping[str, str], outside: Path, *, system: str) -> Clip:
-    """Return the image of the clipboard, or its text where it holds none. Blocks for seconds at worst.
+    """Return the image in the clipboard, otherwise its text. May block for a few seconds.
 
-    `outside` is the folder whose programs are not run; `system` is as `sys.platform` has it.
+    `outside` is the folder whose programs are not run; `system` is a value of `sys.platform`.
     """
     programs = _Programs(env, outside)
     readers = [
@@ -66,7 +66,7 @@ class _Programs:
         return find_program(name, self._env.get("PATH", ""), self._outside)
 
     def run(self, *argv: str) -> bytes:
-        """Return what a program prints; nothing where it fails, takes too long or prints too much."""
+        """Return the output of a program; empty if it fails, takes too long or prints too much."""
         try:
             code, output = run(argv, self._env, _SECONDS)
         except Unavailable:
@@ -94,7 +94,7 @@ def _read_x11(programs: _Programs) -> Clip:
 
 
 def _offered(types: bytes, image: Callable[[str], bytes], text: Callable[[], bytes]) -> Clip:
-    """Return the image in the best type that is offered, or the text."""
+    """Return the image in the best of the offered types, otherwise the text."""
     offered = types.decode("utf-8", "replace").split()
     kind = next((kind for kind in _IMAGE_TYPES if kind in offered), None)
     data = image(kind) if kind is not None else b""

@@ -1,8 +1,8 @@
-"""Where the model works, in a few lines: folder, system, shell, date, and the state of version control.
+"""The environment section of the system prompt: folder, system, shell, date, and the state of version control.
 
-Foreign text in them (paths, branch names) is put on one line without control characters. The branch comes from a
-file. git itself is asked only in a trusted folder, and only after its configuration was listed (which runs nothing)
-and holds no setting of the repository that could start a program.
+Foreign text (paths, branch names) is reduced to one line without control characters. The branch is read from a file.
+git is run only in a trusted folder, and only after listing its configuration (which starts nothing) showed no setting
+of the repository that could start a program.
 Facts: https://git-scm.com/docs/git-config, https://git-scm.com/docs/git-status.
 """
 
@@ -17,6 +17,7 @@ from datetime import date
 from pathlib import Path
 
 from qcode.agent.context.project import GitState, read_head
+from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+")
@@ -25,7 +26,7 @@ _MAX_LINE = 400
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """`system` is the operating system with its release, `shell` what runs commands, `today` the local date."""
+    """The environment of a session. `system` includes the release, `shell` runs commands, `today` is the local date."""
 
     folder: Path
     project_root: Path
@@ -46,7 +47,7 @@ def read_environment(
     shell: str = "bash",
     added_folders: tuple[Path, ...] = (),
 ) -> Environment:
-    """Look at the system and at version control. May block for a second; runs git only in a trusted folder."""
+    """Return the environment. May block for a second; runs git only in a trusted folder."""
     system = os.uname()
     return Environment(
         folder,
@@ -60,7 +61,7 @@ def read_environment(
 
 
 def describe(environment: Environment, model: str) -> str:
-    """Return the environment as the part of a prompt; `model` is the name the person knows it by."""
+    """Return the environment as a section of the prompt; `model` is the name shown to the user."""
     lines = ["# Environment", f"- Folder: {_one_line(environment.folder)}"]
     if environment.project_root != environment.folder:
         lines.append(f"- Project root: {_one_line(environment.project_root)}")
@@ -88,9 +89,7 @@ def _git(state: GitState) -> str:
         return where
     if state.changed == 0:
         return f"{where}, no uncommitted changes"
-    return (
-        f"{where}, {state.changed} uncommitted {'change' if state.changed == 1 else 'changes'} when the session began"
-    )
+    return f"{where}, {count_text(state.changed, 'uncommitted change')} when the session began"
 
 
 def _one_line(value: object) -> str:
@@ -105,11 +104,11 @@ _NO_DIFF = (("diff.external", ""),)
 
 
 class _Unknown(Exception):  # noqa: N818  # control flow inside this module, never seen outside
-    """The state cannot be told; the text says why."""
+    """The state of the repository is unknown; the text says why."""
 
 
 def read_git(root: Path, env: Mapping[str, str], *, is_trusted: bool, timeout: float = TIMEOUT_S) -> GitState:
-    """Return what can be told of the repository at `root` within `timeout` seconds, never raising."""
+    """Return the state of the repository at `root`, as far as it is known within `timeout` seconds. Never raises."""
     head = read_head(root)
     if not head.is_repository:
         return head
@@ -122,9 +121,9 @@ def read_git(root: Path, env: Mapping[str, str], *, is_trusted: bool, timeout: f
 
 
 def list_files(root: Path, folder: Path, env: Mapping[str, str], timeout: float) -> tuple[str, ...] | None:
-    """Return the files of a trusted repository in and below `folder`, relative to it: what git does not ignore.
+    """Return the files of a trusted repository that git does not ignore, in and below `folder` and relative to it.
 
-    A submodule or a nested repository is a folder, its name ends in `/`. None where git cannot or may not be asked.
+    A submodule or nested repository is listed as a folder with a final `/`. None if git cannot or may not be run.
     """
     try:
         git = _Git(root, env, timeout, folder)
@@ -144,7 +143,7 @@ def list_files(root: Path, folder: Path, env: Mapping[str, str], timeout: float)
 
 
 class _Git:
-    """Asks the git program about one repository, all within one time limit."""
+    """Runs git for one repository, with one time limit for all commands."""
 
     def __init__(self, root: Path, env: Mapping[str, str], timeout: float, folder: Path | None = None) -> None:
         path = env.get("PATH", "")
@@ -159,7 +158,7 @@ class _Git:
         self._deadline = time.monotonic() + timeout
 
     def check(self) -> None:
-        """Raise `_Unknown` where the repository sets anything that is not known to be harmless."""
+        """Raise `_Unknown` if the repository has a setting that is not known to be harmless."""
         listed = self.run("config", "--list", "--show-scope", "--show-origin", "--name-only", "-z")
         from qcode.safety.git_repository import risky
 
@@ -185,7 +184,7 @@ class _Git:
 
 
 def _count(fields: Sequence[bytes]) -> int:
-    """Count the entries of `git status --porcelain -z`; a rename or copy has its old name as a field of its own."""
+    """Count the entries of `git status --porcelain -z`; the old name of a rename or copy is a separate field."""
     count, is_old_name = 0, False
     for one in fields:
         if is_old_name or not one:

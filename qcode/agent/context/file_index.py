@@ -1,7 +1,7 @@
-"""The files of the folder, for completing `@path`: listed in a thread, searched at any time, fresh when needed.
+"""An index of the files of the folder, to complete `@path`: built in a thread, and searchable while it is built.
 
-In a trusted repository git lists them, else a walk that honours `.gitignore`. Nothing outside the folder is listed, and
-no link is followed.
+In a trusted repository git lists the files, otherwise a walk that respects `.gitignore`. Nothing outside the folder is
+listed, and no link is followed.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found. `is_complete` False: the folder is still being listed, and there may be more."""
+    """The matches of a search. `is_complete` is False while the folder is still being listed."""
 
     matches: tuple[FileMatch, ...] = ()
     is_complete: bool = True
 
 
 class FileIndex:
-    """One for a folder. `root` is the project it belongs to; `is_trusted` is asked whenever it is listed.
+    """The index of a folder. `root` is its project; `is_trusted` is called before each listing.
 
-    `find` never waits. It is for one thread, the listing is in another.
+    `find` never blocks. Call it from one thread; the listing runs in another.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class FileIndex:
         self._is_closed = threading.Event()
 
     def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> Found:
-        """Return the best matches among what is known so far; `recent` are paths that come first, absolute or not."""
+        """Return the best matches among the files listed so far; `recent` paths, absolute or relative, come first."""
         return Found(self._search.find(query, tuple(map(self._relative, recent)), limit), self._is_listed)
 
     def refresh(self, changed: Callable[[], None]) -> None:
-        """List the folder again unless that was done just now; `changed` is called, in a thread, when more is known."""
+        """List the folder again unless the index is fresh; `changed` is called in a thread after each update."""
         with self._lock:
             fresh = max(_FRESH_SECONDS, _FRESH_FACTOR * self._took)
             is_fresh = self._is_listed and self._clock() - self._listed_at < fresh
@@ -75,7 +75,7 @@ class FileIndex:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listing; what is known can still be searched."""
+        """Stop listing; the files listed so far can still be searched."""
         self._is_closed.set()
 
     def _list(self, changed: Callable[[], None]) -> None:
@@ -100,7 +100,7 @@ class FileIndex:
         changed()
 
     def _names(self) -> Iterator[str]:
-        """Yield the names that can be written in a prompt: none with line breaks, controls or undecodable bytes."""
+        """Yield the names that fit in a prompt: no line breaks, control characters or undecodable bytes."""
         return (name for name in self._raw_names() if _UNWRITABLE.search(name) is None)
 
     def _raw_names(self) -> Iterable[str]:
@@ -124,7 +124,7 @@ class FileIndex:
             return
 
     def _relative(self, path: str) -> str:
-        """Return a path as the catalogue writes it; what lies elsewhere is nowhere in it."""
+        """Return a path relative to the folder; a path outside is returned unchanged and matches nothing."""
         if not path.startswith("/"):
             return path.removeprefix("./")
         try:

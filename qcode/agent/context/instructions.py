@@ -1,8 +1,8 @@
-"""Instruction files: the user's own, then those of a trusted project from its root down to the folder.
+"""Instruction files: the user's file, then those of a trusted project from its root down to the folder.
 
-In each folder the first name that exists counts. A file is quoted whole and marked with its name; its `@path` imports
-follow it, except files that are never read for an import (secrets, keys). 64 KiB in all; the cut is visible.
-Apart from `memory`: the first paint needs it.
+In each folder the first existing name is used. A file is quoted in full with its name; its `@path` imports follow it,
+except secrets and keys. The limit is 64 KiB in all; the truncation is marked. Separate from `memory` because the first
+paint needs it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _TAG = re.compile(r"<(?=/?instructions\b)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class InstructionFile:
-    """A file that was loaded. `size` is its size in bytes, `used` how many of them are in the prompt.
+    """A loaded instruction file. `size` is its size in bytes, `used` how many of them are in the prompt.
 
-    `shown` is its path as a person knows it, `imported_by` the shown path of the file that asked for it.
+    `shown` is its path for display, `imported_by` the displayed path of the file that imports it.
     """
 
     path: Path
@@ -48,7 +48,7 @@ class InstructionFile:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """The part of the prompt, the files it was made from, and lines for a person about what was left out."""
+    """The instructions section of the prompt, its files, and lines for the user about omitted files."""
 
     text: str = ""
     files: tuple[InstructionFile, ...] = ()
@@ -63,11 +63,11 @@ def load_instructions(
     is_trusted: bool,
     may_read: Callable[[Path], bool] = lambda path: True,
 ) -> Instructions:
-    """Read all instruction files that hold for `folder`. A project's are read only if it `is_trusted`.
+    """Read all instruction files that apply to `folder`. A project's files are read only if it `is_trusted`.
 
-    A project's file is read, and imports, only what lies in the project and what the model may read there without
-    asking: the path layer judges each real path, and so does `may_read`, with the rules of the session. The user's own
-    file imports what lies beside it.
+    The files and imports of a project must be in the project, and the model must be allowed to read them without
+    asking: the path layer judges each real path, and so does `may_read`, with the rules of the session. The user's file
+    can import files of its folder.
     """
     loader = _Loader()
     loader.load_own(config_dir / NAMES[0])
@@ -101,7 +101,7 @@ class _Loader:
     seen: set[Path] = field(default_factory=set)
 
     def load_own(self, path: Path) -> None:
-        """Load the person's own file, wherever its links lead; it may import what lies beside it."""
+        """Load the user's file, following links anywhere; it may import files of its folder."""
         if os.path.lexists(path):
             real = _real(path)
             self._load(real, str(path), real.parent, imported_by="", depth=0)
@@ -144,7 +144,7 @@ class _Loader:
             self._import(name, real, shown, within, depth + 1)
 
     def _import(self, name: str, importer: Path, importer_shown: str, within: Path, depth: int) -> None:
-        """Load what `@name` stands for. Only what looks like a file is missed when there is none."""
+        """Load the file that `@name` imports. A missing file is reported only if the name looks like one."""
         wanted = importer.parent / name
         try:
             real = wanted.resolve()
@@ -172,7 +172,7 @@ class _Loader:
 
 
 def _real(path: Path) -> Path:
-    """Return `path` with its links followed as far as they lead; unlike `Path.resolve` it takes links in a circle."""
+    """Return `path` with its links resolved as far as possible; unlike `Path.resolve` it accepts circular links."""
     return Path(os.path.realpath(path))
 
 
@@ -181,7 +181,7 @@ def _shown(path: Path, within: Path) -> str:
 
 
 def _read(real: Path, room: int) -> tuple[bytes, int] | None:
-    """Return as much of a regular file as fits, cut at the end of a line, and its size. Follows no link."""
+    """Return at most `room` bytes of a regular file, truncated at a line end, and its size. Follows no link."""
     try:
         handle = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -213,7 +213,7 @@ _PUBLIC_NAMES = (".env.example", ".env.sample", ".env.template")
 
 
 def find_imports(text: str) -> tuple[str, ...]:
-    """Return the paths that `text` imports, in order and each once. Code, in fences or in a line, imports nothing."""
+    """Return the paths that `text` imports, in order and without duplicates. Code spans and fences are ignored."""
     found: dict[str, None] = {}
     for line in _lines_outside_fences(text):
         for match in _IMPORT.finditer(_without_code_spans(line)):
@@ -224,7 +224,7 @@ def find_imports(text: str) -> tuple[str, ...]:
 
 
 def is_secret(path: Path) -> bool:
-    """Say whether a file by its name holds keys or belongs to git's own folder, whatever an instruction says."""
+    """Return whether a file, by its name, holds keys or belongs to git's folder; it is never imported."""
     name = path.name.casefold()
     if ".git" in (part.casefold() for part in path.parts):
         return True
@@ -234,7 +234,7 @@ def is_secret(path: Path) -> bool:
 
 
 def _without_code_spans(line: str) -> str:
-    """Return `line` without what stands between two runs of equally many backticks (CommonMark 0.31, section 6.1)."""
+    """Return `line` without its code spans (CommonMark 0.31, section 6.1)."""
     parts = _BACKTICKS.split(line)
     last = {run: index for index, run in enumerate(parts) if index % 2}
     kept: list[str] = []
@@ -249,7 +249,7 @@ def _without_code_spans(line: str) -> str:
 
 
 def _lines_outside_fences(text: str) -> Iterator[str]:
-    """Yield the lines that are in no fenced block (CommonMark 0.31, section 4.5), whatever list it stands in."""
+    """Yield the lines outside fenced code blocks (CommonMark 0.31, section 4.5), also of fences inside lists."""
     fence = ""
     for line in text.split("\n"):
         match = _FENCE.match(line)

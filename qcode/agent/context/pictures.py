@@ -1,4 +1,4 @@
-"""Images a person puts into a prompt: from a path or from the clipboard, with what the app shows of them."""
+"""Images that the user adds to a prompt, from a path or the clipboard, with their size for display."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """`size` is width and height in pixels, None where the file does not say. `path` is empty for the clipboard's."""
+    """An image. `size` is width and height in pixels, None if unknown. `path` is empty for the clipboard."""
 
     image: Image
     name: str
@@ -27,7 +27,7 @@ class Picture:
 
 
 def picture_at(path: str, folder: Path) -> Picture:
-    """Return the image of this path or `file://` address; raise `InputError` with one line where it is none."""
+    """Return the image at this path or `file://` URL; raise `InputError` with one line if it is not an image."""
     if path.startswith("file://"):
         path = unquote(urlsplit(path).path)
     try:
@@ -38,7 +38,7 @@ def picture_at(path: str, folder: Path) -> Picture:
 
 
 def picture_of(data: bytes, name: str, path: str = "") -> Picture:
-    """Return an image from its bytes, made smaller where that is needed; raise `InputError` where it cannot be used."""
+    """Return an image from its bytes, scaled down if needed; raise `InputError` if it cannot be used."""
     media_type = image_type(data)
     if not media_type:
         raise InputError(f"{name} is no PNG, JPEG, GIF or WebP image")
@@ -50,7 +50,7 @@ def picture_of(data: bytes, name: str, path: str = "") -> Picture:
 
 
 def size_of(data: bytes) -> tuple[int, int] | None:
-    """Return width and height as the headers say: PNG, GIF, JPEG (ITU T.81) and WebP (RFC 9649)."""
+    """Return width and height from the header of a PNG, GIF, JPEG (ITU T.81) or WebP (RFC 9649) image."""
     try:
         if data.startswith(b"\x89PNG"):
             return _pair(">II", data, 16)

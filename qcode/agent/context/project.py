@@ -1,6 +1,6 @@
-"""The root of the project a folder belongs to, and the branch and commit of its repository. Runs nothing.
+"""The project root of a folder, and the branch and commit of its repository. Starts no process.
 
-Apart from `environment`: the first paint needs it.
+Separate from `environment` because the first paint needs it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _POINTER = "gitdir:"
 
 
 def find_project_root(folder: Path) -> Path:
-    """Return the nearest ancestor (or `folder` itself) that holds a real `.git`, else `folder`; both resolved."""
+    """Return `folder` or its nearest ancestor with a valid `.git`, by default `folder`; with links resolved."""
     real = folder.resolve()
     return next((one for one in (real, *real.parents) if git_folder(one) is not None), real)
 
@@ -25,8 +25,8 @@ def find_project_root(folder: Path) -> Path:
 def git_folder(root: Path) -> Path | None:
     """Return the folder of the repository whose work tree is `root`, or None if there is none.
 
-    `.git` counts when it has what git itself asks for (`HEAD`, `objects`, `refs`), or is a file that points to such a
-    folder, as in a linked work tree or a submodule: https://git-scm.com/docs/gitrepository-layout.
+    `.git` is valid if it has the entries that git requires (`HEAD`, `objects`, `refs`), or is a file that points to
+    such a folder, as in a linked work tree or a submodule: https://git-scm.com/docs/gitrepository-layout.
     """
     place = root / ".git"
     pointer = read_small(place)
@@ -42,7 +42,7 @@ def git_folder(root: Path) -> Path | None:
 
 
 def read_small(path: Path) -> str | None:
-    """Return the text of a small regular file, or None for anything else; follows no link and never waits."""
+    """Return the text of a small regular file, or None for anything else; follows no link and never blocks."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
@@ -70,9 +70,9 @@ _COMMIT = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64})\n?")
 
 @dataclass(frozen=True, slots=True)
 class GitState:
-    """`changed` counts uncommitted changes, untracked files included; None where it was not or could not be asked.
+    """The state of a repository. `changed` counts uncommitted and untracked files, None if that is unknown.
 
-    `why` says in words for a person why `changed` is None in a repository.
+    `why` tells the user why `changed` is None in a repository.
     """
 
     is_repository: bool = False
@@ -83,7 +83,7 @@ class GitState:
 
 
 def read_head(root: Path) -> GitState:
-    """Return branch and commit of the repository at `root`, never raising."""
+    """Return branch and commit of the repository at `root`. Never raises."""
     place = git_folder(root)
     if place is None:
         return GitState()

@@ -1,7 +1,6 @@
 """Builds the system prompt: stable parts first, so that provider caches stay warm.
 
-The texts are our own and lie beside this module in `text/`; `docs/prompt.md` explains them. Trust is not decided
-here.
+The texts are in `text/` beside this module; `docs/prompt.md` explains them. Trust is not decided here.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ _UNATTENDED = (
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """What a prompt is built from. `model` is `provider/model`.
+    """The inputs of a system prompt. `model` is `provider/model`.
 
-    `replacement` stands in for everything else where the person gave a prompt of their own; `addition` comes last in
-    either case. `is_attended`: a person can answer and approve.
+    `replacement` is a prompt of the user that replaces all other parts; `addition` comes last in either case.
+    `is_attended`: a user can answer and approve.
     """
 
     model: str
@@ -77,7 +76,7 @@ class Prompts:
         self._addition = addition
 
     def system(self, model: str, mode: ApprovalMode) -> str:
-        """Return the prompt of the conversation with `provider/model` in this mode."""
+        """Return the prompt of the conversation with `model` (`provider/model`) in this mode."""
         return build_system_prompt(
             Briefing(
                 model,
@@ -96,7 +95,7 @@ class Prompts:
 
     @property
     def instruction_chars(self) -> int:
-        """How much of a system prompt comes from instruction files."""
+        """The number of characters of a system prompt that come from instruction files."""
         return len(self._memory.read().text)
 
 
@@ -118,7 +117,7 @@ def build_system_prompt(briefing: Briefing) -> str:
 
 
 def build_agent_prompt(briefing: Briefing, role: str) -> str:
-    """Return the system prompt of a sub-agent: its role in the place of what the conversation is told of itself."""
+    """Return the system prompt of a sub-agent, with its role instead of the base text of the conversation."""
     parts = [
         role,
         _text(model_family(briefing.model)),
@@ -129,7 +128,7 @@ def build_agent_prompt(briefing: Briefing, role: str) -> str:
 
 
 def model_family(model: str) -> Family:
-    """Return whose habits a model has, by its name alone; `open` for every name that says nothing."""
+    """Return the family of a model by its name; `open` for every unknown name."""
     name = model.lower().rpartition("/")[2]
     if "claude" in model.lower():
         return "claude"

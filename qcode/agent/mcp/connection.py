@@ -18,7 +18,7 @@ from qcode.agent.mcp.tools import Listed
 from qcode.agent.mcp.transports import Log, Program, program_path, reaching, running
 from qcode.config.settings import McpServer
 from qcode.providers.sdk import quiet
-from qcode.text.clean import clean
+from qcode.text.clean import single_spaced
 from qcode.text.json import JsonObject
 from qcode.tools.processes import passed_on
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 _PROBE_S = 3.0
 _MAX_PAGES = 50
 _MAX_LISTED = 1_000
+MAX_REASON = 300
 _BETWEEN_LISTS_S = 1.0
 _AFTER_CANCEL_S = 0.3
-_MAX_REASON = 300
 
 
 class Connection:
@@ -124,7 +124,9 @@ class Connection:
                 raise ServerError("the server ended during the call") from None
             if error.message == "Session terminated":
                 self._lost.set()
-            raise ServerError(f"the server answered with an error: {one_line(error.message)}") from None
+            raise ServerError(
+                f"the server answered with an error: {single_spaced(error.message, MAX_REASON)}"
+            ) from None
         except _failures() as error:
             raise ServerError(_why(error)) from None
         if not isinstance(result, types.CallToolResult):
@@ -184,14 +186,8 @@ class Connection:
 
     def _explained(self, why: str) -> str:
         """Return why something failed with the last that the server said about it."""
-        last = one_line(self.log.last_line)
+        last = single_spaced(self.log.last_line, MAX_REASON)
         return f"{why} ({last})" if last and last not in why else why
-
-
-def one_line(text: str) -> str:
-    """Return foreign text as one clean line of a bounded length."""
-    line = " ".join(clean(text[: 4 * _MAX_REASON]).split())
-    return line if len(line) <= _MAX_REASON else f"{line[: _MAX_REASON - 1]}…"
 
 
 def _load() -> None:
@@ -220,7 +216,7 @@ def _why(error: BaseException) -> str:
 
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    said = one_line(str(error))
+    said = single_spaced(str(error), MAX_REASON)
     match error:
         case MCPError():
             return f"it answered with an error: {said}"

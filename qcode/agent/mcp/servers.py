@@ -15,7 +15,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from qcode.agent.mcp.connection import Connection, one_line
+from qcode.agent.mcp.connection import MAX_REASON, Connection
 from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, Place
 from qcode.agent.mcp.pins import Change, Pins, changes_of, detail_of, key_of, pin_of
 from qcode.agent.mcp.spec import ServerError, ServerSpec
@@ -24,8 +24,9 @@ from qcode.agent.trust import Piece
 from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, misfit
 from qcode.protocol.events import Level, Notice
 from qcode.protocol.tools import ToolOutcome, ToolSpec
-from qcode.text.clean import visible, visible_json
+from qcode.text.clean import single_spaced, visible, visible_json
 from qcode.text.json import JsonObject
+from qcode.text.numbers import count_text
 from qcode.tools.tool import Preview
 from qcode.values import dataclass
 
@@ -105,7 +106,7 @@ class Servers:
         self._place = place
         self._is_trusted = is_trusted
         self._is_attended = False
-        self._notices = [Notice("warning", one_line(text)) for text in complaints]
+        self._notices = [Notice("warning", single_spaced(text, MAX_REASON)) for text in complaints]
         self._said: set[str] = set()
         self._is_started = False
         self._settled = asyncio.Event()
@@ -318,7 +319,7 @@ class Servers:
             self._wait_for_approval(server, error.files)
             return
         why = str(error) if isinstance(error, ServerError) else f"internal error ({type(error).__name__}: {error})"
-        server.state, server.problem, server.tools = "failed", one_line(why), ()
+        server.state, server.problem, server.tools = "failed", single_spaced(why, MAX_REASON), ()
         how = f"; /mcp restart {server.spec.name} starts it again" if self._is_attended else ""
         self._notice("warning", f"{server.spec.name} failed: {server.problem}{how}")
         self._changed()
@@ -338,8 +339,8 @@ class Servers:
             self._keep(lambda: self._pins.wait(spec, server.changes))
             self._notice(
                 "warning",
-                f"{_counted(len(server.changes))} of {spec.name} changed since you approved them and are not offered: "
-                f"see them with: qcode mcp show {spec.name}; approve them with: qcode mcp approve {spec.name}",
+                f"{count_text(len(server.changes), 'tool')} of {spec.name} changed since you approved them and are not "
+                f"offered: see them with: qcode mcp show {spec.name}; approve them with: qcode mcp approve {spec.name}",
                 is_unattended=True,
             )
         for tool in server.tools:
@@ -390,7 +391,7 @@ class Servers:
                 f"{_why_asked(spec, self._pins)} Start it, now and later?",
                 detail_of(spec, self._pins, server.files),
             )
-        text = f"{_counted(len(server.changes))} of the server {spec.name} changed. Offer them to models?"
+        text = f"{count_text(len(server.changes), 'tool')} of the server {spec.name} changed. Offer them to models?"
         detail = "\n\n".join(change.shown() for change in server.changes)
         return ServerApproval(key_of(spec, "tools", server.changes), spec.name, text, detail)
 
@@ -421,10 +422,6 @@ def _why_asked(spec: ServerSpec, pins: Pins) -> str:
 
 def _waits(server: _Server) -> bool:
     return not server.is_refused and (server.state == "waiting" or bool(server.changes))
-
-
-def _counted(count: int) -> str:
-    return f"{count} tool{'' if count == 1 else 's'}"
 
 
 def _failed(text: str, summary: str) -> ToolOutcome:

@@ -23,6 +23,7 @@ from qcode.protocol.messages import Image
 from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import clean
 from qcode.text.json import Json, JsonObject
+from qcode.text.numbers import count_text
 from qcode.tools.files.pictures import image_type, picture
 from qcode.tools.output import Collector
 from qcode.values import dataclass
@@ -216,8 +217,8 @@ def bounded_text(text: str, limit: int, folder: Callable[[], Path]) -> str:
 
 def _summary(text: str, images: int) -> str:
     lines = text.count("\n") + 1
-    words = [f"{lines} line{'' if lines == 1 else 's'}"] if text else []
-    words += [f"{images} image{'' if images == 1 else 's'}"] if images else []
+    words = [count_text(lines, "line")] if text else []
+    words += [count_text(images, "image")] if images else []
     return ", ".join(words)
 
 

@@ -8,7 +8,6 @@ the window of a local model and the size of the prompt before the first request,
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import cache
@@ -138,10 +137,12 @@ async def with_nearest_models(error: ProviderError, provider: Provider, model: s
             names = await provider.model_names()
     except (ProviderError, TimeoutError):
         return error
-    nearest = difflib.get_close_matches(model, names, n=MAX_NAMES, cutoff=0.3) or list(names[:MAX_NAMES])
-    if not nearest:
+    from qcode.text.match import similar
+
+    near = similar(model, names, MAX_NAMES) or names[:MAX_NAMES]
+    if not near:
         return error
-    found = ", ".join(f"{provider.name}/{name}" for name in nearest)
+    found = ", ".join(f"{provider.name}/{name}" for name in near)
     return ProviderError(
         error.kind,
         f"{error.message.rstrip('. ')}; nearest: {found}",

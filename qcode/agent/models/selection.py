@@ -82,8 +82,10 @@ def named(name: str, settings: Settings, note: str) -> Selection:
             f'provider "{provider}" has the type "{kind}", which this version cannot speak', ExitCode.BAD_CONFIG
         )
     if slash:
-        nearest = registry.nearest(provider, specs)
-        hint = f"; did you mean {nearest}?" if nearest else f"; known are {', '.join(sorted(specs))}"
+        from qcode.text.match import nearest
+
+        close = nearest(provider, specs)
+        hint = f"; did you mean {close}?" if close else f"; known are {', '.join(sorted(specs))}"
         raise UsageError(f'there is no provider "{provider}"{hint}')
     if provider in specs and provider not in ("demo",):
         return default_of(specs[provider], settings, note)

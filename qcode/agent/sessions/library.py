@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from qcode.agent.models.client import Clients
 from qcode.agent.reports import TurnUsage
@@ -30,6 +30,7 @@ from qcode.text.clean import clean
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
+    from qcode.agent.conversation import Conversation
     from qcode.agent.sessions.export import ExportForm
 
 _DEMO = "demo"
@@ -47,55 +48,36 @@ class SessionInfo:
     is_open: bool = False
 
 
-class Opener(Protocol):
-    """The conversation, as far as this needs it."""
-
-    @property
-    def session(self) -> Session: ...
-
-    @property
-    def model(self) -> str: ...
-
-    @property
-    def is_busy(self) -> bool: ...
-
-    def open_session(self, session: Session, *, is_copy: bool = False) -> None:
-        """Leave the session that is open and go on with this one; `is_copy`: with all that it holds."""
-        ...
-
-
 class Library:
-    """The sessions of a folder. `store` None: no sessions are kept in this run.
+    """The sessions of a folder, one of them open in a conversation. `store` None: no sessions are kept in this run.
 
     Methods raise `ValueError` with one line for the user. Only `make_title` may be called while a turn runs.
-    `clients` has the model that makes titles; `count` is told what it used.
+    `clients` has the model that makes titles.
     """
 
     def __init__(
         self,
-        opener: Opener,
+        conversation: Conversation,
         store: SessionStore | None,
         folder: Path,
         clients: Clients,
-        count: Callable[[TurnUsage], None],
     ) -> None:
-        self._opener = opener
+        self._conversation = conversation
         self._known = store
         self._folder = folder
         self._clients = clients
-        self._count = count
         self._tried: set[str] = set()
 
     @property
     def title(self) -> str:
         """The title of the open session: its given name, or the first words in it, or empty."""
-        session = self._opener.session
+        session = self._conversation.session
         return session.title or first_words(entry.message for entry in self._history())
 
     def sessions(self) -> tuple[SessionInfo, ...]:
         """Return the sessions of this folder, the most recently written one first. Reads files."""
         found = self._known.summaries() if self._known is not None else ()
-        return tuple(_info(one, one.session_id == self._opener.session.session_id) for one in found)
+        return tuple(_info(one, one.session_id == self._conversation.session.session_id) for one in found)
 
     def preview(self, session_id: str) -> tuple[Message, ...]:
         """Return the messages of a session without opening it."""
@@ -110,8 +92,8 @@ class Library:
         title = " ".join(title.split())
         if not title:
             raise ValueError("A name is needed: /rename NAME.")
-        if session_id == self._opener.session.session_id:
-            self._opener.session.set_title(title)
+        if session_id == self._conversation.session.session_id:
+            self._conversation.session.set_title(title)
             return
         with _one_line():
             self._store.rename(session_id, title)
@@ -122,28 +104,28 @@ class Library:
         Return the usage, None if no request was sent. The title stays unchanged if the model fails, or if the user
         names the session meanwhile.
         """
-        session = self._opener.session
+        session = self._conversation.session
         messages = [entry.message for entry in self._history()] if self._is_to_be_named(session) else []
         small = self._clients.small() if is_worth_a_title(messages) else None
         if small is None or small.provider.name == _DEMO:
             return None
         self._tried.add(session.session_id)
         naming = await ask_for_title(small.logged, small.model.name, small.model.output_limit, messages)
-        if naming.title and not session.title and session is self._opener.session:
+        if naming.title and not session.title and session is self._conversation.session:
             session.set_title(naming.title)
         cost = cost_of(naming.usage, small.price)
         used = TurnUsage("(a name for the session)", small.name, naming.usage, cost, ApiCalls(initial=1))
-        self._count(used)
+        self._conversation.count(used)
         return used
 
     def _is_to_be_named(self, session: Session) -> bool:
         """Return whether the session needs a title: it is kept, and sending its text to the small model is allowed."""
-        is_demo = self._opener.model.partition("/")[0] == _DEMO
+        is_demo = self._conversation.model.partition("/")[0] == _DEMO
         return self._known is not None and not is_demo and not session.title and session.session_id not in self._tried
 
     def delete(self, session_id: str) -> None:
         """Delete a session and its stored file contents; the open session is refused."""
-        if session_id == self._opener.session.session_id:
+        if session_id == self._conversation.session.session_id:
             raise ValueError("This session is open here; /clear begins another one first.")
         with _one_line():
             self._store.delete(session_id)
@@ -151,30 +133,30 @@ class Library:
     def resume(self, session_id: str) -> tuple[str, ...]:
         """Continue the conversation with another session; return lines for the user about its file."""
         self._check_idle()
-        if session_id == self._opener.session.session_id:
+        if session_id == self._conversation.session.session_id:
             return ()
         with _one_line():
             session, loaded = self._store.resume(session_id)
-        self._opener.open_session(session)
+        self._conversation.open_session(session)
         return loaded.notices
 
     def fork(self) -> str:
         """Continue the conversation in a copy of its session; return the id of the copy."""
         self._check_idle()
         with _one_line():
-            session, _ = self._store.fork(self._opener.session.session_id, cwd=self._folder)
-        self._opener.open_session(session, is_copy=True)
+            session, _ = self._store.fork(self._conversation.session.session_id, cwd=self._folder)
+        self._conversation.open_session(session, is_copy=True)
         return session.session_id
 
     def export(self, form: ExportForm) -> str:
         """Return the complete open session, including messages that a compaction replaced."""
         from qcode.agent.sessions.export import About, exported
 
-        about = About(self._opener.session.session_id, self.title, self._opener.model)
+        about = About(self._conversation.session.session_id, self.title, self._conversation.model)
         return exported(self._history(), about, form)
 
     def _history(self) -> tuple[Entry, ...]:
-        line = self._opener.session.line
+        line = self._conversation.session.line
         return assemble(line, line.history()).entries
 
     @property
@@ -184,7 +166,7 @@ class Library:
         return self._known
 
     def _check_idle(self) -> None:
-        if self._opener.is_busy:
+        if self._conversation.is_busy:
             raise ValueError("A turn is running. Press Esc to interrupt it first.")
 
 

@@ -23,6 +23,7 @@ from qcode.agent.sessions.records import (
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
 from qcode.protocol.reply import StopReason
 from qcode.text.json import JsonObject
+from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
 __all__ = ["Entry", "LoadedSession", "rebuild"]
@@ -281,4 +282,4 @@ def _is_paused(entry: Entry) -> bool:
 
 
 def _count(number: int, what: str) -> str:
-    return f"1 {what} was" if number == 1 else f"{number} {what}s were"
+    return f"{count_text(number, what)} {'was' if number == 1 else 'were'}"

@@ -237,9 +237,9 @@ def _not_found(text: str, matches: list[str], known: tuple[str, ...]) -> str:
         return f'"{text}" fits {len(matches)} sessions: {", ".join(matches[:_SHOWN])}; type more of the id'
     if not known:
         return f'no session "{text}": this folder has none yet'
-    from difflib import get_close_matches
+    from qcode.text.match import similar
 
-    near = get_close_matches(text, known, n=_SHOWN, cutoff=0.7)
+    near = similar(text, known, _SHOWN)
     what = "the nearest" if near else "the latest"
     return f'no session "{text}" in this folder; {what}: {", ".join(near or known[:_SHOWN])}'
 

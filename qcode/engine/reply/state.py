@@ -40,6 +40,7 @@ from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import Limit, StopReason
 from qcode.protocol.usage import Usage
+from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
 
@@ -327,8 +328,7 @@ def describe_no_room(prompt_tokens: int, window: int | None) -> str:
 def describe_cut(attempts: Sequence[AttemptRecord], why: str, error: str = "") -> str:
     """Return the message for a reply that stays truncated: the requests made, the reason, and what to do."""
     caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
-    count = len(attempts)
-    requests = "1 request" if count == 1 else f"{count} requests"
+    requests = count_text(len(attempts), "request")
     reason = {
         "no_progress": "the last continuation added nothing",
         "budget_exhausted": "the output budget is used up (max_total_completion_tokens, max_total_output_chars)",

@@ -15,6 +15,7 @@ from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible
 from qcode.text.diff import count_changes
 from qcode.text.json import JsonObject
+from qcode.text.numbers import count_text
 from qcode.tools import text_file
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.disk import Loaded
@@ -181,7 +182,7 @@ class Write(ChangeTool):
         place = workspace.resolve(arguments.text("path"), "write")
         content = arguments.text("content")
         lines = content.count("\n") + (not content.endswith("\n") and content != "")
-        size = f"{lines:,} line{'s' if lines != 1 else ''}"
+        size = count_text(lines, "line")
         if not workspace.exists(place):
             document = text_file.from_text(content)
             return creation(place, text_file.encode(document), document, f"Created {place.shown} ({size}).")
@@ -252,7 +253,7 @@ class MultiEdit(ChangeTool):
         data = text_file.encode(new)
         if data == loaded.data:
             raise Refused(f"{place.shown} already reads like this; nothing was changed")
-        report = "\n".join([f"Made {len(edits)} edit{'s' if len(edits) != 1 else ''} in {place.shown}.", *reports])
+        report = "\n".join([f"Made {count_text(len(edits), 'edit')} in {place.shown}.", *reports])
         return replacement(place, loaded, old, new, data, report)
 
 

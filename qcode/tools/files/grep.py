@@ -22,6 +22,7 @@ from typing import IO
 from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible
 from qcode.text.json import JsonObject
+from qcode.text.numbers import count_text
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.processes import MINIMAL_ENVIRONMENT, find_program
 from qcode.tools.tool import READS_PATH, Preview, ToolContext, answered
@@ -397,15 +398,14 @@ class _Report:
             return ToolOutcome("\n".join(["[no matches]", *notes]), summary="no matches")
         if self._is_full:
             notes = ["[there are more; narrow the pattern, path or glob]", *notes]
-        plural = "s" if files != 1 else ""
         if self._output == "files":
-            return ToolOutcome("\n".join([*self._counts, *notes]), summary=f"{files} file{plural}")
+            return ToolOutcome("\n".join([*self._counts, *notes]), summary=count_text(files, "file"))
         if self._output == "count":
             lines = [f"{count:>6}\t{shown}" for shown, count in self._counts.items()]
         else:
             lines = self._lines
-        matches = f"{self._matches} match{'es' if self._matches != 1 else ''}"
-        return ToolOutcome("\n".join([*lines, *notes]), summary=f"{matches} in {files} file{plural}")
+        matches = count_text(self._matches, "match", "matches")
+        return ToolOutcome("\n".join([*lines, *notes]), summary=f"{matches} in {count_text(files, 'file')}")
 
 
 def _shortened(line: Line) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible
 from qcode.text.json import JsonObject
+from qcode.text.numbers import count_text
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.tool import READS_PATH, Preview, ToolContext, answered
 from qcode.tools.workspace import Place, Workspace, printable
@@ -85,7 +86,7 @@ def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> 
         deeper = _matches(place.base, start, f"**/{rest}", stop)[0] if "**" not in rest else []
         hint = f"; {len(deeper):,} below match {fixed + '/' if fixed else ''}**/{rest}" if deeper else ""
         return ToolOutcome("\n".join([f"[no file matches {pattern}{hint}]", *notes]), summary="no files")
-    return ToolOutcome("\n".join([*shown, *notes]), summary=f"{len(found):,} file{'s' if len(found) != 1 else ''}")
+    return ToolOutcome("\n".join([*shown, *notes]), summary=count_text(len(found), "file"))
 
 
 def folder_at(workspace: Workspace, path: str) -> Place:
@@ -187,10 +188,9 @@ def _list(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
         notes.append(f"[{listing.ignored:,} ignored by git left out; all shows them]")
     if not listing.lines:
         notes.insert(0, f"[{_shown(place)} is empty]")
-    count = len(listing.lines)
     return ToolOutcome(
         "\n".join([f"{_shown(place)}/", *listing.lines, *notes]),
-        summary=f"{count:,} entr{'ies' if count != 1 else 'y'}",
+        summary=count_text(len(listing.lines), "entry", "entries"),
     )
 
 
@@ -223,8 +223,7 @@ def _fill(
 
 
 def _count(folder: walk.Folder) -> str:
-    count = folder.size()
-    return f"  ({count:,} entr{'ies' if count != 1 else 'y'})"
+    return f"  ({count_text(folder.size(), 'entry', 'entries')})"
 
 
 def _shown(place: Place) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-from difflib import get_close_matches
 from pathlib import Path
 
 from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible
 from qcode.text.json import JsonObject
+from qcode.text.numbers import count_text
 from qcode.tools import text_file
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.disk import MAX_FILE_BYTES
@@ -114,7 +114,7 @@ def _lines(content: str, first: int, limit: int, place: Place, notes: list[str])
     if first > 1 or last < len(lines):
         rest = f"; read on with offset {last + 1}" if last < len(lines) else ""
         notes = [f"[lines {first}-{last} of {len(lines)}{rest}]", *notes]
-    return ToolOutcome("\n".join([*shown, *notes]), summary=f"{len(shown):,} line{'s' if len(shown) != 1 else ''}")
+    return ToolOutcome("\n".join([*shown, *notes]), summary=count_text(len(shown), "line"))
 
 
 def _numbered(lines: list[str], first: int) -> list[str]:
@@ -158,7 +158,7 @@ def _cells(notebook: JsonObject, first: int, limit: int, place: Place) -> ToolOu
     if first > 1 or last < len(cells):
         rest = f"; read on with offset {last + 1}" if last < len(cells) else ""
         content += f"\n[cells {first}-{last} of {len(cells)}{rest}]"
-    return ToolOutcome(content, summary=f"{count} cell{'s' if count != 1 else ''}", images=images)
+    return ToolOutcome(content, summary=count_text(count, "cell"), images=images)
 
 
 def _neighbours(place: Place, workspace: Workspace) -> str:
@@ -167,7 +167,9 @@ def _neighbours(place: Place, workspace: Workspace) -> str:
         names = sorted(entry.name for entry in place.path.parent.iterdir())
     except OSError:
         return ""
-    near = get_close_matches(place.path.name, names, n=3)
+    from qcode.text.match import similar
+
+    near = similar(place.path.name, names)
     return f"; did you mean {' or '.join(workspace.show(place.path.parent / name) for name in near)}?" if near else ""
 
 

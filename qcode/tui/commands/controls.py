@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from qcode.protocol.approvals import NO_OPTIONS
 from qcode.text.clean import one_line
-from qcode.tui.commands.command import Command, CommandHost, nearest
+from qcode.text.match import nearest
+from qcode.tui.commands.command import Command, CommandHost
 from qcode.tui.panels.servers import details, listing
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from textual.binding import Binding, BindingsMap
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys, _character_to_key, key_to_character
 
+from qcode.text.match import nearest
 from qcode.tui.commands.command import (
     Command,
     CommandHost,
     find,
     is_prompt_empty,
     key_names,
-    nearest,
     table_text,
     typed_names,
 )

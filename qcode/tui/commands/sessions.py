@@ -21,8 +21,8 @@ from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:
     from qcode.agent.checkpoints.rewind import OwnMessage, RewindPlan, What
-    from qcode.agent.conversation import Conversation
     from qcode.agent.reports import ContextReport, TurnUsage
+    from qcode.agent.sessions.library import Library
 
 _RUNNING = "A turn is running. Press Esc to interrupt it first."
 
@@ -140,13 +140,13 @@ def _resume(host: CommandHost, wanted: str) -> None:
     else:
         from qcode.tui.screens.sessions import SessionPicker
 
-        picker = SessionPicker(host.agent.conversation.library, time.time)
+        picker = SessionPicker(host.agent.sessions, time.time)
         host.open_screen(picker, lambda chosen: _open(host, chosen) if chosen is not None else None)
 
 
 def _open(host: CommandHost, session_id: str) -> None:
     try:
-        notices = host.agent.conversation.library.resume(session_id)
+        notices = host.agent.sessions.resume(session_id)
     except ValueError as refusal:
         host.say("warning", str(refusal))
         return
@@ -157,7 +157,7 @@ def _open(host: CommandHost, session_id: str) -> None:
 
 def _fork(host: CommandHost, _argument: str) -> None:
     try:
-        copy = host.agent.conversation.library.fork()
+        copy = host.agent.sessions.fork()
     except ValueError as refusal:
         host.say("warning", str(refusal))
         return
@@ -165,7 +165,7 @@ def _fork(host: CommandHost, _argument: str) -> None:
 
 
 def _rename(host: CommandHost, title: str) -> None:
-    library = host.agent.conversation.library
+    library = host.agent.sessions
     try:
         library.rename(host.agent.conversation.session_id, title)
     except ValueError as refusal:
@@ -215,14 +215,14 @@ SESSIONS: tuple[Command, ...] = (
         "context",
         "Show the context window",
         "Show what fills the context window.",
-        lambda host, _: host.show_panel("Context", context_text(host.agent.conversation.reports.context())),
+        lambda host, _: host.show_panel("Context", context_text(host.agent.conversation.context())),
         ("context",),
     ),
     Command(
         "cost",
         "Show usage and cost",
         "Show tokens, API calls and cost of this session.",
-        lambda host, _: host.show_panel("Usage", cost_text_of(host.agent.conversation.reports.usage())),
+        lambda host, _: host.show_panel("Usage", cost_text_of(host.agent.conversation.usage())),
         ("cost", "usage", "stats"),
     ),
     Command(
@@ -253,21 +253,21 @@ class SessionName:
 
     def __init__(
         self,
-        conversation: Conversation,
+        sessions: Library,
         show: Callable[[str], None],
         count: Callable[[Usage, Decimal | None], None],
     ) -> None:
-        self._conversation = conversation
+        self._sessions = sessions
         self._show = show
         self._count = count
 
     def refresh(self) -> None:
-        self._show(self._conversation.library.title)
+        self._show(self._sessions.title)
 
     async def make(self) -> None:
         """Have a name made where one is due, beside whatever else goes on."""
         self.refresh()
-        used = await self._conversation.library.make_title()
+        used = await self._sessions.make_title()
         if used is not None:
             self._count(used.usage, used.cost)
             self.refresh()

@@ -37,7 +37,7 @@ from qcode.protocol.approvals import (
     ToolApproval,
 )
 from qcode.text.clean import LINE_BREAK, cut, ensure_visible, visible
-from qcode.text.diff import HUNK_HEADER
+from qcode.text.diff import HUNK_HEADER, diff_lines
 from qcode.text.numbers import count_text
 from qcode.tui.messages import ApprovalDecided
 from qcode.tui.transcript.diff import Row, parse_diff
@@ -339,6 +339,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
 
 _DIFF_STARTS = ("--- ", "diff ", "@@ ", "rename from ")
+_DIFF_STYLES = {"outside": "bold", "hunk": "$text-primary", "note": "$muted"}
 _DIFF_COLORS = {"+": "success", "-": "error"}
 
 
@@ -364,24 +365,14 @@ def _command_lines(text: str) -> Iterator[Content]:
 def _diff_lines(text: str) -> Iterator[Content]:
     """Add line numbers and mark the words that changed."""
     changed = iter([row for row in parse_diff(text) if row.kind in ("add", "remove")])
-    lines = text.split("\n")
-    width = len(
-        str(len(lines) + max((int(hunk[at]) for hunk in HUNK_HEADER.finditer(text) for at in (1, 3)), default=0))
-    )
-    old = new = 0
-    is_inside = False
+    lines = list(diff_lines(text.split("\n")))
+    width = len(str(max(line.number for line in lines)))
     for line in lines:
-        sign, hunk = line[:1], HUNK_HEADER.match(line)
-        if hunk is not None:
-            old, new, is_inside = int(hunk[1]), int(hunk[3]), True
-            yield Content.styled(line, "$text-primary")
-        elif not is_inside or sign not in ("+", "-", " "):
-            yield Content.styled(line, "bold" if not is_inside else "$muted")
-        else:
-            number = old if sign == "-" else new
-            old, new = old + (sign != "+"), new + (sign != "-")
-            row = next(changed, None) if sign != " " else None
-            yield Content.assemble((f"{number:>{width}} ", "$muted"), _changed_line(line, row))
+        if line.kind in _DIFF_STYLES:
+            yield Content.styled(line.text, _DIFF_STYLES[line.kind])
+            continue
+        row = None if line.kind == "same" else next(changed, None)
+        yield Content.assemble((f"{line.number:>{width}} ", "$muted"), _changed_line(line.text, row))
 
 
 def _changed_line(line: str, row: Row | None) -> Content:

@@ -80,7 +80,7 @@ def stage(base: Path, scripts: Mapping[str, Sequence[Reply]], **more: Any) -> Ag
     """Return a conversation that may start sub-agents; `more` as in `tests.fakes.conversation.stage`."""
     tool = Agent(tuple((kind.name, kind.purpose) for kind in KINDS), has_small="small" in more)
     found = conversation.stage(base, ByPrompt(scripts), Model(facts=FACTS), agent=tool, **more)
-    return AgentStage(found.conversation, found.provider, found.store, found.limits, found.work)
+    return AgentStage(found.conversation, found.provider, found.store, found.limits, found.work, found.sessions)
 
 
 def resumed(one: AgentStage) -> AgentStage:

@@ -29,7 +29,7 @@ def played(base: Path, test: Callable[[Running, Talk], Awaitable[None]], size: t
     it = talk(base, writes, text_reply("Written."), text_reply("Second."), text_reply("Third."), mode="bypass")
 
     async def body() -> None:
-        async with running(it.conversation, size=size, folder=base) as run:
+        async with running(it.conversation, size=size, folder=base, sessions=it.sessions) as run:
             await run.send("write it")
             await run.until_idle()
             await test(run, it)
@@ -144,7 +144,7 @@ def test_context_and_cost_open_as_panels(tmp_path: Path) -> None:
         await run.pilot.press("escape")
         await run.send("/cost")
         assert run.app.parts.help.heading == "Usage"
-        assert "compact" in context_text(it.conversation.reports.context())
+        assert "compact" in context_text(it.conversation.context())
 
     played(tmp_path, test)
 
