@@ -5,10 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.e2e.running import NO_KEYRING
+from tests.fakes.demo import hurry
 
 # The first text Hypothesis makes in a fresh checkout takes seconds, for it builds its table of characters then, and two
 # busy cores are slow at any time. Neither says anything about the program.
@@ -30,3 +33,9 @@ def pytest_collection_finish() -> None:
     """Look no more for garbage in what the collection made: SDKs and test items stay to the end."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def demo_without_pauses() -> Iterator[None]:
+    with hurry():
+        yield

@@ -48,7 +48,10 @@ QUEUED_EVENTS = 512
 
 
 class Services(Protocol):
-    """The effects that a driver has performed for it. All but `judge` and `run_tool` must return at once."""
+    """The effects that a driver has performed for it, by the conversation or by a sub-agent.
+
+    All but `judge` and `run_tool` must return at once.
+    """
 
     async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
         """Return the verdict of the rules, or the approval to ask for; `repeats` as in `AskApproval`."""

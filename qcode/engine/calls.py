@@ -58,8 +58,8 @@ CallEnding: TypeAlias = Literal["done", "failed", "denied", "rejected", "cancell
 MAX_SAME_REJECTIONS = 5
 OpenState: TypeAlias = Literal["asked", "repeating", "running"]
 _PATH = re.compile(r'"(?:file_?|notebook_?)?path"\s*:\s*"(?:[^"\\]|\\.)*"|\*\*\* \w+ File: (?:[^"\\]|\\[^n])*')
-CANCELLED_TEXT = "Cancelled by the person before it finished; it may have been done in part."
-NOT_RUN_TEXT = "Cancelled by the person; it was not run."
+CANCELLED_TEXT = "Cancelled by the user while it ran; it may have been partly done."
+NOT_RUN_TEXT = "Cancelled by the user; it was not run."
 RECORDED_TEXT = "Recorded."
 
 
@@ -100,7 +100,9 @@ class CallLimits:
         self.rejected = key
         if self.rejections >= MAX_SAME_REJECTIONS:
             self.end = "cut"
-            self.note = f"The model sent the same cut `{name}` call {self.rejections} times; qcode stopped it."
+            self.note = (
+                f"The model sent the same truncated `{name}` call {self.rejections} times, so qcode stopped the turn."
+            )
         return self.rejections
 
     def needs_repair(self, name: str, *, is_cut: bool) -> bool:
@@ -109,8 +111,8 @@ class CallLimits:
         if self.repairs <= self.max_repairs:
             return True
         self.end = "cut" if is_cut else "malformed"
-        what = "was cut by the output limit" if is_cut else "had arguments that are not valid JSON"
-        self.note = f"The model's `{name}` call {what} {self.repairs} times in a row; qcode stopped it."
+        what = "was truncated by the output limit" if is_cut else "had arguments that are not valid JSON"
+        self.note = f"The model's `{name}` call {what} {self.repairs} times in a row, so qcode stopped the turn."
         return False
 
     def ran(self, *, wrote: bool) -> None:
@@ -185,7 +187,7 @@ class CallRound:
             is_backgroundable = spec is not None and spec.is_backgroundable
             return [Emit(ToolStarted(judged.call, is_backgroundable)), RunTool(judged.call, arguments)]
         self.denials.append(Denial(judged.call, answer.reason))
-        text = f"Denied: {answer.reason}" if answer.reason else "Denied by the person."
+        text = f"Denied: {answer.reason}" if answer.reason else "Denied by the user."
         settled = self._settle(index, ToolOutcome(text, is_error=True, summary="denied"), "denied")
         return [*settled, *self.advance(elapsed)]
 
@@ -226,10 +228,10 @@ class CallRound:
         missing = [name for name in spec.required if name not in arguments]
         if missing:
             names = ", ".join(f"`{name}`" for name in missing)
-            text = f"The `{call.name}` call lacks {names}; it was not run. Send it again complete."
+            text = f"The `{call.name}` call is missing {names}; it was not run. Send the complete call again."
             return self._reject(index, text)
         if not self.limits.takes_call():
-            return self._reject(index, "Not run: the budget of tool calls for this prompt is exhausted.")
+            return self._reject(index, "Not run: the limit of tool calls for this prompt is reached.")
         repeats = self.limits.same.repeats_of(call)
         self._open[index] = "repeating" if repeats else "asked"
         return [AskApproval(call, arguments, repeats)]

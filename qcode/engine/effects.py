@@ -209,14 +209,14 @@ class Review:
     @property
     def notice(self) -> str:
         reason = self.complaint.reason if self.complaint else ""
-        return f"the answer does not do: {reason}; asking again, try {self.tries + 1} of {MAX_ANSWER_TRIES}"
+        return f"The answer did not match ({reason}). Retrying ({self.tries + 1} of {MAX_ANSWER_TRIES})."
 
     @property
     def error(self) -> ErrorInfo | None:
         """The error with which the turn ends, None if its last answer is valid."""
         if self.complaint is None:
             return None
-        text = f"no answer did in {MAX_ANSWER_TRIES} tries; the last one: {self.complaint.reason}"
+        text = f"No valid answer after {MAX_ANSWER_TRIES} attempts. Last error: {self.complaint.reason}"
         return ErrorInfo(ErrorKind.STRUCTURED_OUTPUT, text)
 
 

@@ -42,12 +42,12 @@ def broken_stream_text(text_so_far: str) -> str:
 
 
 ANSWER_NOW = (
-    "Your thinking used up the whole output limit twice before any answer was written. Do not think further: write the "
-    "answer now, as briefly as it can be said, or make one complete tool call."
+    "Your thinking used up the whole output limit twice before any answer was written. Do not think further: write "
+    "the answer now, as briefly as possible, or make one complete tool call."
 )
 
 ONE_WELL_FORMED_CALL = (
-    "Your last tool call could not be read. Make one complete, well-formed call, or answer in plain text."
+    "Your last tool call could not be parsed. Make one complete, well-formed call, or answer in plain text."
 )
 
 
@@ -80,8 +80,8 @@ def split_guidance(name: str, raw: str, cap: int, rejections: int, adds_by: str 
     )
     if rejections >= 3:
         text += (
-            f" It was rejected {rejections} times in a row: stop and change the approach. Make much smaller calls, or "
-            "tell the person what is in the way."
+            f" It was rejected {rejections} times in a row: stop and change the approach. Make much smaller calls, "
+            "or tell the user what blocks you."
         )
     return text
 

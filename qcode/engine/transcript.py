@@ -18,7 +18,7 @@ from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
 
-INTERRUPTED_RESULT = "Interrupted before it finished: the outcome is unknown. Check before you do it again."
+INTERRUPTED_RESULT = "Interrupted before it finished: the outcome is unknown. Check the state before you repeat it."
 
 
 def prepared(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -178,7 +178,7 @@ def _without_images(block: Block) -> Block:
 
 
 def _stand_in(image: Image) -> str:
-    return f"[An image ({image.media_type}) stood here. This model cannot see images: say so if you would need it.]"
+    return f"[An image ({image.media_type}) was here. This model cannot see images; say so if you need it.]"
 
 
 def _without_mark(block: Block) -> Block:

@@ -211,7 +211,7 @@ class Turn:
         self._started_at = self._now
         effects = [self._append(message), Emit(TurnStarted(typed_text(message)))]
         if not self.model.sees_images and has_images([message]):
-            text = f"{self.model.name} cannot see images: it is told that one was there"
+            text = f"{self.model.name} cannot see images. The model gets a note instead of the image."
             effects.append(Emit(Notice("warning", text)))
         limit = self.tally.exceeded() if self.tally.is_inside else None
         if limit is not None:

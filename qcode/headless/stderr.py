@@ -150,7 +150,7 @@ def _cause(retry: ev.Retry) -> str:
     """Only the output limit cuts a reply; a stream that broke, or thinking that left no room, is something else."""
     match retry.reason:
         case "max_tokens":
-            return "the reply was cut by the output limit"
+            return "the reply was truncated by the output limit"
         case "transport":
             return "the connection broke"
         case "thinking":

@@ -185,7 +185,7 @@ def _refuse_text(path: str) -> str:
     if not path.strip():
         return "the path is empty"
     if "\0" in path:
-        return "the path holds a NUL character"
+        return "the path contains a NUL character"
     if _ESCAPE.search(path):
         return "the path holds a terminal escape sequence"
     if _URL.match(path):

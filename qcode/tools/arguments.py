@@ -109,7 +109,7 @@ def _checked(tool: str, name: str, value: Json, schema: JsonObject) -> Json:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         _check_range(tool, name, value, schema)
     if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
-        raise Refused(f"{tool}: argument {name!r} holds half of a character (a lone surrogate); send it again")
+        raise Refused(f"{tool}: argument {name!r} contains half of a character (a lone surrogate); send it again")
     if isinstance(value, list):
         return _items(tool, name, value, schema)
     if isinstance(value, dict):
@@ -128,9 +128,9 @@ def _check_range(tool: str, name: str, value: float, schema: JsonObject) -> None
 def _items(tool: str, name: str, values: list[Json], schema: JsonObject) -> Json:
     least, most = schema.get("minItems"), schema.get("maxItems")
     if isinstance(least, int) and len(values) < least:
-        raise Refused(f"{tool}: argument {name!r} must hold at least {least}, not {len(values)}")
+        raise Refused(f"{tool}: argument {name!r} must have at least {least} items, not {len(values)}")
     if isinstance(most, int) and len(values) > most:
-        raise Refused(f"{tool}: argument {name!r} must hold at most {most}, not {len(values)}")
+        raise Refused(f"{tool}: argument {name!r} must have at most {most} items, not {len(values)}")
     described = schema.get("items")
     assert isinstance(described, dict)
     return [_checked(tool, f"{name}[{index}]", value, described) for index, value in enumerate(values)]

@@ -26,10 +26,10 @@ class AskPerson:
     spec = ToolSpec(
         name="ask_person",
         description=(
-            "Ask the person a question and wait for the answer, where the task cannot go on well without it: a choice "
-            "between ways that differ in result, or something only the person knows. Not for permission to use a "
-            "tool, which is asked for anyway, and not for what can be found out. With choices the person picks one, or "
-            "writes another answer. One question a call."
+            "Ask the user a question and wait for the answer. Use it only if you cannot continue well without the "
+            "answer: for a choice between options with different results, or for something only the user knows. Do "
+            "not use it to get permission for a tool (that is asked automatically), or for anything you can find "
+            "out. With choices the user picks one, or writes another answer. One question per call."
         ),
         parameters={
             "type": "object",
@@ -43,7 +43,7 @@ class AskPerson:
                         "type": "object",
                         "properties": {
                             "label": {"type": "string", "description": "The answer in a few words."},
-                            "detail": {"type": "string", "description": "What choosing it means."},
+                            "detail": {"type": "string", "description": "The consequence of this choice."},
                         },
                         "required": ["label"],
                         "additionalProperties": False,
@@ -79,7 +79,7 @@ class AskPerson:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
         refusal = self.preview(arguments, workspace).refusal
-        return failed(refusal or "Nobody answered.")
+        return failed(refusal or "No answer was given.")
 
 
 EXIT_PLAN_MODE = "exit_plan_mode"
@@ -91,9 +91,9 @@ class ExitPlanMode:
     spec = ToolSpec(
         name=EXIT_PLAN_MODE,
         description=(
-            "Hand in your plan when it is ready and wait for the person's decision. They read it and either let you "
-            "carry it out, which ends plan mode, or say what to change. For tasks that change something; a question "
-            "is answered without a plan. Do not ask in words whether the plan is fine: this call asks."
+            "Present your plan when it is ready and wait for the user's decision: they approve it, which ends plan "
+            "mode, or say what to change. Use it for tasks that change something; answer a question without a plan. "
+            "Do not ask in text whether the plan is fine: this call asks."
         ),
         parameters={
             "type": "object",
@@ -121,11 +121,11 @@ class ExitPlanMode:
                 raise Refused(f"{EXIT_PLAN_MODE}: the plan is empty")
         except Refused as refused:
             return Preview("A plan", "", str(refused))
-        return Preview("The model's plan. Go on with it?", visible_rows(plan), is_plan=True)
+        return Preview("Carry out this plan?", visible_rows(plan), is_plan=True)
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
         refusal = self.preview(arguments, workspace).refusal
-        return failed(refusal or "Nobody answered; plan mode goes on.")
+        return failed(refusal or "No answer was given; plan mode stays on.")
 
 
 State: TypeAlias = Literal["pending", "in_progress", "done"]
@@ -143,9 +143,9 @@ class Todo:
     spec = ToolSpec(
         name="todo",
         description=(
-            "Keep a list of what is to do, for work of three steps or more: the person sees it. Send the whole list "
-            "each time, in order; it takes the place of the one before. Set one item to in_progress when you begin it "
-            "and to done at once when it is finished, not several together at the end."
+            "Keep a to-do list for work of three steps or more; the user sees it. Send the whole list each time, in "
+            "order; it replaces the previous one. Set one item to in_progress when you start it, and to done as soon "
+            "as it is finished, not several together at the end."
         ),
         parameters={
             "type": "object",
@@ -157,11 +157,11 @@ class Todo:
                     "items": {
                         "type": "object",
                         "properties": {
-                            "task": {"type": "string", "description": "What is to be done, in one line."},
+                            "task": {"type": "string", "description": "The task in one line."},
                             "state": {
                                 "type": "string",
                                 "enum": ["pending", "in_progress", "done"],
-                                "description": "How far it is.",
+                                "description": "The state of the task.",
                             },
                         },
                         "required": ["task", "state"],
@@ -195,7 +195,7 @@ class Todo:
         under_way = sum(item.state == "in_progress" for item in items)
         notes = ["[more than one item is in progress; work on one at a time]"] if under_way > 1 else []
         if not under_way and done < len(items):
-            notes.append("[nothing is in progress; set the item you begin with to in_progress]")
+            notes.append("[no item is in progress; set the item you start with to in_progress]")
         return ToolOutcome("\n".join([_listed_todos(items), *notes]), summary=f"{done} of {len(items)} done")
 
 

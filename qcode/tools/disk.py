@@ -287,7 +287,7 @@ def explain(error: OSError, shown: str) -> str:
     """Return a one-line message for a failed system call on the file shown as `shown`."""
     known = {
         errno.ENOENT: "does not exist",
-        errno.ENOTDIR: "goes through something that is not a folder",
+        errno.ENOTDIR: "contains a component that is not a folder",
         errno.EISDIR: "is a folder",
         errno.EACCES: "is not accessible (permission denied)",
         errno.EPERM: "may not be changed (operation not permitted)",
@@ -295,8 +295,8 @@ def explain(error: OSError, shown: str) -> str:
         errno.ENOSPC: "could not be written: the disk is full",
         errno.EDQUOT: "could not be written: the disk quota is used up",
         errno.EFBIG: "could not be written: it would be larger than this system allows (file size limit)",
-        errno.ETXTBSY: "is a program that runs now",
-        errno.ELOOP: "leads through a link that changed or loops",
+        errno.ETXTBSY: "is a program that is running",
+        errno.ELOOP: "contains a link that changed or loops",
         errno.ENAMETOOLONG: "has a name that is too long",
         errno.EXDEV: "is on another device",
     }

@@ -80,7 +80,7 @@ class Job:
         if self.is_running:
             self.changed.clear()
         where = f"; all of it is in {self.path}" if self.path is not None else ""
-        return f"[... {dropped:,} characters left out{where} ...]\n{text}" if dropped else text
+        return f"[... {dropped:,} characters omitted{where} ...]\n{text}" if dropped else text
 
     def go_on(self, whole: bytes, half: bytes) -> None:
         """Continue the output of a call: `whole` was read already, except for the incomplete character `half`."""

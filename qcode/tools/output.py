@@ -66,9 +66,13 @@ class Collector:
         if self._head is None:
             return self._text
         self._cut()
-        stored = "all of it" if self._stored <= MAX_STORED_BYTES else f"its first {MAX_STORED_BYTES:,} bytes"
-        where = f"; {stored} in {self._path}" if self._path else ""
-        return f"{self._head}\n[... {self._dropped:,} characters left out{where} ...]\n{self._text}"
+        is_whole = self._stored <= MAX_STORED_BYTES
+        where = (
+            f"; {'all of it' if is_whole else f'its first {MAX_STORED_BYTES:,} bytes'} in {self._path}"
+            if self._path
+            else ""
+        )
+        return f"{self._head}\n[... {self._dropped:,} characters omitted{where} ...]\n{self._text}"
 
     def _cut(self) -> None:
         excess = len(self._text) - self._half

@@ -50,31 +50,32 @@ class Shell:
     spec = ToolSpec(
         name="shell",
         description=(
-            "Run a command with bash in the workspace folder and return its output, errors included, and its exit "
-            "code. Every call starts afresh: cd and variables do not last. There is no terminal and no input, and "
-            "pagers are off. Long output is shortened in the middle. Processes left behind with & are ended when the "
-            "command returns: for a server or a watcher set background, and look after it with jobs. Use read, edit, "
-            "glob and grep rather than cat, sed, find and grep where they do."
+            "Run a command with bash in the workspace folder and return its output, including errors, and its exit "
+            "code. Every call starts a new shell: cd and variables do not persist. There is no terminal and no "
+            "input, and pagers are off. Long output is shortened in the middle. Processes left running with & are "
+            "killed when the command returns: for a server or a watcher set background, and use jobs to read or stop "
+            "it. Prefer read, edit, glob and grep over cat, sed, find and grep."
         ),
         parameters={
             "type": "object",
             "properties": {
-                "command": {"type": "string", "description": "The command, as one would type it into bash."},
+                "command": {"type": "string", "description": "The command, as typed in bash."},
                 "timeout_s": {
                     "type": "number",
                     "minimum": 1,
                     "maximum": MAX_COMMAND_S,
-                    "description": "Seconds after which the command is ended. Default 120.",
+                    "description": "Seconds after which the command is killed. Default 120.",
                 },
                 "unconfined": {
                     "type": "boolean",
                     "description": (
-                        "Ask the person to run it outside the sandbox, where a result says that the sandbox stopped it."
+                        "Ask the user to run it outside the sandbox. Set it only after a result says that the "
+                        "sandbox blocked the command."
                     ),
                 },
                 "background": {
                     "type": "boolean",
-                    "description": "Return at once and let the command go on, until the session ends at the latest.",
+                    "description": "Return at once and keep the command running, at most until the session ends.",
                 },
             },
             "required": ["command"],
@@ -128,13 +129,13 @@ def _command_of(arguments: Arguments) -> str:
     if not command.strip():
         raise Refused("shell: the command is empty")
     if "\0" in command:
-        raise Refused("shell: the command holds a NUL character")
+        raise Refused("shell: the command contains a NUL character")
     return command
 
 
 def _check_jobs(context: ToolContext) -> Jobs:
     if context.jobs is None:
-        raise Refused("shell: nothing can go on in the background here; run it without background")
+        raise Refused("shell: background commands are not available here; run it without background")
     context.jobs.check_room()
     return context.jobs
 
@@ -196,7 +197,7 @@ def _outcome(
     if ended.had_leftovers:
         notes.append("[processes it left in the background were ended]")
     if ended.is_timed_out:
-        summary = f"ended after {timeout_s:g} s"
+        summary = f"timed out after {timeout_s:g} s"
         notes.append(f"[timed out: it and everything it started were ended after {timeout_s:g} s]")
     elif ended.exit_code < 0:
         summary = f"ended by signal {-ended.exit_code}"
@@ -207,7 +208,7 @@ def _outcome(
     if (ended.is_timed_out or ended.exit_code != 0) and _WANTS_TERMINAL.search(text):
         notes.append(_NO_TERMINAL)
     if confinement and ended.exit_code != 0 and _STOPPED_BY_SANDBOX.search(text):
-        hint = "If that stopped it, call shell again with unconfined: true"
+        hint = "If the sandbox blocked it, call shell again with unconfined: true"
         notes.append(f"[it ran in a sandbox ({confinement}). {hint}]")
     body = text.removesuffix("\n") if text.strip() else "[no output]"
     is_error = ended.is_timed_out or ended.exit_code != 0
@@ -309,19 +310,19 @@ class JobsTool:
     spec = ToolSpec(
         name="jobs",
         description=(
-            "Look after commands that shell started in the background: list them, read the output of one since it "
-            "was last read, waiting a while for more, or stop one."
+            "Manage background commands started by shell: list them, read the new output of one (waiting for more if "
+            "wanted), or stop one."
         ),
         parameters={
             "type": "object",
             "properties": {
-                "action": {"type": "string", "enum": ["list", "read", "stop"], "description": "What to do."},
+                "action": {"type": "string", "enum": ["list", "read", "stop"], "description": "The action."},
                 "job": {"type": "integer", "description": "The number of the job, for read and stop."},
                 "wait_s": {
                     "type": "number",
                     "minimum": 0,
                     "maximum": MAX_WAIT_S,
-                    "description": "For read: seconds to wait at most for output or the end. Default 0.",
+                    "description": "For read: maximum seconds to wait for output or the end. Default 0.",
                 },
             },
             "required": ["action"],
@@ -335,10 +336,8 @@ class JobsTool:
         try:
             checked = check(self.spec, arguments)
         except Refused as refused:
-            return Preview("Look after background jobs?", "", str(refused))
-        return Preview(
-            "Look after background jobs?", f"{checked.text('action')} {checked.integer('job', 0) or ''}".strip()
-        )
+            return Preview("Manage background jobs?", "", str(refused))
+        return Preview("Manage background jobs?", f"{checked.text('action')} {checked.integer('job', 0) or ''}".strip())
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
         jobs = context.jobs
@@ -396,8 +395,8 @@ def left_behind(job: Job, text: str) -> ToolOutcome:
     """Return the result of a call whose command the user moved to the background, with its output so far."""
     where = f" All of it is kept in {job.path}." if job.path is not None else ""
     note = (
-        f"[the person moved it to the background, where it goes on as job {job.number}. This is its output so far; "
-        f"read what comes with jobs (read, {job.number}).{where}]"
+        f"[the user moved it to the background as job {job.number}. This is its output so far; read more with jobs "
+        f"(read, {job.number}).{where}]"
     )
     body = text.removesuffix("\n") if text.strip() else "[no output so far]"
-    return ToolOutcome(f"{body}\n{note}", summary=f"goes on in the background as job {job.number}")
+    return ToolOutcome(f"{body}\n{note}", summary=f"running in the background (job {job.number})")

@@ -1,4 +1,4 @@
-"""The `agent` tool as the model sees it: a task for a sub-agent with a context of its own.
+"""The `agent` tool as the model sees it: a task for a sub-agent with a separate context.
 
 This module only reads what a call says. Running a sub-agent takes a turn, which is not the job of this room: `run`
 is for a session that has no sub-agents, and says so.
@@ -22,7 +22,7 @@ _MAX_DESCRIPTION = 80
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a sub-agent is to do. `description` is a few words on one line, for people; `model` may be empty."""
+    """The task of a sub-agent. `description` is a few words on one line, for the user; `model` may be empty."""
 
     description: str
     prompt: str
@@ -64,12 +64,12 @@ class Agent:
 
 def _spec(kinds: tuple[tuple[str, str], ...], readers: tuple[str, ...], *, has_small: bool) -> ToolSpec:
     properties: dict[str, Json] = {
-        "description": {"type": "string", "description": "The task in three to six words; the person sees it."},
+        "description": {"type": "string", "description": "The task in three to six words; the user sees it."},
         "prompt": {
             "type": "string",
             "description": (
-                "The whole task. The sub-agent knows nothing of this conversation: name files and folders, say what is "
-                "known already, and say exactly what its answer has to contain."
+                "The whole task. The sub-agent does not see this conversation: name files and folders, say what is "
+                "known already, and say exactly what its answer must contain."
             ),
         },
         "kind": {
@@ -82,16 +82,16 @@ def _spec(kinds: tuple[tuple[str, str], ...], readers: tuple[str, ...], *, has_s
         properties["model"] = {
             "type": "string",
             "enum": [SAME, SMALL],
-            "description": "small: a cheaper, quicker model, for plain lookups. The same as yours unless given.",
+            "description": "small: a cheaper, faster model, for simple lookups. Default: the same model as yours.",
         }
     return ToolSpec(
         name=NAME,
         description=(
-            "Hand a task to a sub-agent, which works through it with tools of its own and returns one answer. Use it "
-            "where much has to be read to learn little (finding out how something works across many files), or for a "
-            "part of the work that stands alone, so that this conversation keeps only the answer. Several explore "
-            "calls in one reply run side by side. Not for what one or two calls of your own would show. The person "
-            "does not see its answer: say what matters of it yourself, and check what you rely on."
+            "Give a task to a sub-agent, which works on it with separate tools and context and returns one answer. "
+            "Use it if much must be read to learn little (for example, how something works across many files), or "
+            "for an independent part of the work, so that this conversation contains only the answer. Several "
+            "explore calls in one reply run in parallel. Do not use it for what one or two calls would show. The "
+            "user does not see its answer: repeat what matters, and check what you rely on."
         ),
         parameters={
             "type": "object",

@@ -75,12 +75,13 @@ class Fetch:
     spec = ToolSpec(
         name="fetch",
         description=(
-            "Fetch a URL (http or https) and return its text; HTML comes as Markdown. It sees public pages only: no "
-            "login, no cookies, no script is run. Long pages are shortened in the middle, the whole is in a file."
+            "Fetch a URL (http or https) and return its text; HTML is converted to Markdown. Only public pages: no "
+            "login, no cookies, no scripts. Long pages are shortened in the middle; the full text is stored in a "
+            "file."
         ),
         parameters={
             "type": "object",
-            "properties": {"url": {"type": "string", "description": "The whole URL, with https://."}},
+            "properties": {"url": {"type": "string", "description": "The complete URL, with https://."}},
             "required": ["url"],
             "additionalProperties": False,
         },
@@ -109,7 +110,7 @@ class Fetch:
         except Refused as refused:
             return failed(f"fetch: {refused}")
         except TimeoutError:
-            return failed(f"fetch: no whole answer within {MAX_FETCH_S:g} s")
+            return failed(f"fetch: no complete response within {MAX_FETCH_S:g} s")
         collector = Collector(context.max_output_chars, lambda: workspace.scratch)
         collector.feed(text.encode("utf-8", "replace"))
         body = collector.close()
@@ -135,7 +136,7 @@ class Fetch:
             try:
                 url = urljoin(url, page.location)
             except ValueError:
-                raise Refused(f"{url} redirects to something that is no address") from None
+                raise Refused(f"{url} redirects to an invalid address") from None
         raise Refused(f"more than {MAX_REDIRECTS} redirects")
 
     async def visit(
@@ -217,7 +218,7 @@ async def _read(url: str, response: httpx2.Response) -> Page:
         raise Refused(f"{url} is {kind or 'of no type'}, not text")
     coding = response.headers.get("content-encoding", "identity").strip().casefold()
     if coding != "identity" and coding not in _CODINGS:
-        raise Refused(f"{url} is compressed in a way that was not asked for ({coding})")
+        raise Refused(f"{url} uses an unsupported compression ({coding})")
     unpacking = zlib.decompressobj(_CODINGS[coding]) if coding in _CODINGS else None
     data = bytearray()
     try:
@@ -226,7 +227,7 @@ async def _read(url: str, response: httpx2.Response) -> Page:
             if len(data) > MAX_BYTES or (unpacking is not None and unpacking.unconsumed_tail):
                 raise Refused(f"{url} is larger than {MAX_BYTES // 1024**2} MB")
     except zlib.error:
-        raise Refused(f"{url} is compressed in a way that cannot be read") from None
+        raise Refused(f"{url} has invalid compressed data") from None
     return Page(url, response.status_code, kind, "", bytes(data), charset)
 
 

@@ -157,7 +157,7 @@ class Workspace:
         if not path.strip():
             raise Refused("the path is empty")
         if "\0" in path:
-            raise Refused(f"{shown} holds a NUL character")
+            raise Refused(f"{shown} contains a NUL character")
         real = Path(os.path.realpath(self._anchored(path)))
         place = self._place(real)
         if place is None or (access == "write" and place.base == self._scratch):
@@ -191,7 +191,9 @@ class Workspace:
         if verdict.verdict == "deny":
             raise Refused(f"{shown} cannot be used: {verdict.reason}")
         if verdict.verdict != "allow" and granted is not None and str(real) not in granted:
-            raise Refused(f"{shown} leads elsewhere than when it was judged ({verdict.reason}); call again to ask")
+            raise Refused(
+                f"{shown} now leads to a different file than when it was judged ({verdict.reason}); call again to ask"
+            )
 
     def is_open(self, path: Path) -> bool:
         """Return whether a search may show the content of `path`, although no call named it."""
@@ -285,7 +287,7 @@ class Workspace:
             except BaseException as failure:
                 left = [one.place.shown for one in reversed(done) if not self._take_back(one)]
                 if isinstance(failure, OSError):
-                    told = "Nothing was changed" if not left else f"Not taken back: {', '.join(left)}"
+                    told = "Nothing was changed" if not left else f"Not undone: {', '.join(left)}"
                     raise Refused(f"{explain(failure, steps[len(done)].place.shown)}. {told}") from None
                 raise
 
@@ -411,4 +413,4 @@ def _difference(packed: bytes | None, now: bytes, shown: str) -> str:
     if not lines:
         return ". Only line endings or the encoding differ"
     more = f"\n[{len(lines) - _SHOWN_DIFF} more lines]" if len(lines) > _SHOWN_DIFF else ""
-    return ". What changed:\n" + "\n".join(line[:300] for line in lines[:_SHOWN_DIFF]) + more
+    return ". Changes:\n" + "\n".join(line[:300] for line in lines[:_SHOWN_DIFF]) + more

@@ -33,7 +33,7 @@ from qcode.protocol.model import Effort
 from qcode.text.clean import ensure_visible
 from qcode.tools.dialog import TodoItem
 from qcode.tui.commands.command import MODES, Command, CommandHost, find, split_command, unknown_command
-from qcode.tui.commands.models import ModelUse, model_names
+from qcode.tui.commands.models import ModelUse
 from qcode.tui.commands.table import COMMANDS, is_custom
 from qcode.tui.failures import Failures, what_happened
 from qcode.tui.linear_view import LinearView
@@ -77,10 +77,6 @@ class LinearHost:
     @property
     def commands(self) -> tuple[Command, ...]:
         return tuple(command for command in self._app.commands if command.id in _COMMANDS or is_custom(command))
-
-    @property
-    def model_names(self) -> tuple[str, ...]:
-        return model_names(self.agent)
 
     @property
     def effort(self) -> Effort | None:

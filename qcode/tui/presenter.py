@@ -349,7 +349,7 @@ _Silent: TypeAlias = (
 
 
 def _compacted(event: Compacted) -> str:
-    what = "older messages became a summary" if event.kind == "summary" else "old tool output was left out"
+    what = "older messages became a summary" if event.kind == "summary" else "old tool output was removed instead"
     sizes = f"{tokens_text(event.before_tokens)} → {tokens_text(event.after_tokens)} tokens"
     return f"Compacted: {what} ({sizes}). /undo takes it back with its turn; nothing is lost from the session."
 

@@ -39,10 +39,9 @@ from qcode.tui.commands.command import (
     unknown_command,
 )
 from qcode.tui.commands.help import keymap
-from qcode.tui.commands.models import ModelUse, model_names, shown_effort
+from qcode.tui.commands.models import ModelUse, shown_effort
 from qcode.tui.commands.sessions import SessionName
 from qcode.tui.commands.table import COMMANDS, by_id
-from qcode.tui.commands.view import open_palette
 from qcode.tui.failures import Failures
 from qcode.tui.layout import Widgets
 from qcode.tui.panels.servers import ServerWatch
@@ -134,15 +133,6 @@ class Host:
     @property
     def theme_name(self) -> str:
         return self._app.theme
-
-    @property
-    def model_names(self) -> tuple[str, ...]:
-        """Every model of the providers that can be used, as it is typed."""
-        return model_names(self.agent)
-
-    @property
-    def provider_names(self) -> tuple[str, ...]:
-        return tuple(choice.name for choice in self.agent.keys.choices())
 
     def choices(self, text: str) -> tuple[Choice, ...]:
         """Return the rows of the menu for what is typed so far."""
@@ -257,7 +247,7 @@ class Host:
 
     def connect(self, provider: str) -> None:
         """Open the connect screen, at the key of `provider` where that is a name."""
-        names = self.provider_names
+        names = self.agent.keys.names()
         if provider and provider not in names:
             close = nearest(provider, names)
             hint = f" Did you mean {close}?" if close else " /connect lists them."
@@ -384,13 +374,6 @@ class Host:
 
     def paste(self) -> None:
         self.run_later(self._outside.paste())
-
-    def open_palette(self) -> None:
-        open_palette(self)
-
-    @property
-    def recent_commands(self) -> tuple[str, ...]:
-        return self.agent.settings.choices.recent
 
     def run_command(self, command: Command, argument: str) -> None:
         if command.names:

@@ -53,7 +53,7 @@ def test_the_call_ends_with_its_output_so_far_and_the_job_goes_on(tmp_path: Path
     events = play(it)
     assert [event.is_backgroundable for event in events if isinstance(event, ToolStarted)] == [True, False]
     first, second = (event.outcome for event in events if isinstance(event, ToolFinished))
-    assert first.content.startswith("begun\n[the person moved it")
+    assert first.content.startswith("begun\n[the user moved it")
     assert not first.is_error
     assert second.content.startswith("done\n")
     assert ended(events).outcome is Outcome.END_TURN

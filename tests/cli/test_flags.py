@@ -13,7 +13,7 @@ from qcode.agent.options import Options
 from qcode.agent.sessions.export import EXPORT_FORMS
 from qcode.cli.arguments import parse
 from qcode.cli.flags import FLAGS, SUBCOMMANDS, Flag, help_text
-from qcode.config.schema import KEYS
+from qcode.config.schema import KEYS, Key
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
@@ -79,6 +79,15 @@ def test_the_help_names_every_flag_and_no_other() -> None:
 
 def test_the_flags_that_the_configuration_names_exist() -> None:
     assert {key.meta.flag for key in KEYS if key.meta.flag} <= NAMES
+
+
+@pytest.mark.parametrize(
+    "key", [key for key in KEYS if key.meta.flag and "*" not in key.path], ids=lambda key: key.meta.flag
+)
+def test_a_flag_sets_the_key_that_names_it(key: Key) -> None:
+    flag = next(flag for flag in FLAGS if key.meta.flag in flag.names)
+    value = [flag.choices[0] if flag.choices else VALUES[flag.kind]] if flag.takes_value else []
+    assert list(parse([key.meta.flag, *value]).flags()) == [key.name]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -56,5 +56,5 @@ def test_runs_know_nothing_of_each_other(place: Place) -> None:
 
 def test_a_run_that_does_not_end_is_ended(place: Place) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
-        place.run("-p", "a very long reply", "-m", "demo/demo", timeout=0.2)
+        place.run("-p", "rate limit", "-m", "demo/demo", timeout=0.2)
     assert place.run("--version").code == 0

@@ -1,7 +1,8 @@
 """Runs qcode in a process of its own without loading it again: a warm interpreter forks for each run.
 
-What differs from a start is the loading alone: the process, its streams, its folder, its environment and how it ends
-are real. `tests/e2e/test_warm.py` compares both ways; how a start itself goes is for tests that start for real.
+What differs from a start is the loading, and that the demo model makes no pauses: the process, its streams, its
+folder, its environment and how it ends are real. `tests/e2e/test_warm.py` compares both ways; how a start itself goes
+is for tests that start for real.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from tests.fakes.demo import hurry
 
 ROOT = Path(__file__).parents[2]
 _MAX_BYTES = 2**20
@@ -133,6 +136,7 @@ def _load() -> None:
             importlib.import_module(module.name)
     for name in _LOADED_LATE:
         importlib.import_module(name)
+    hurry().__enter__()
     # A child that looked for garbage here would copy all of it.
     gc.collect()
     gc.freeze()

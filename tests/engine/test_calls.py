@@ -46,7 +46,7 @@ def test_the_budget_of_repairs_is_the_one_that_was_set(attempts: int) -> None:
     played = play(*[cut_call("shell", '{"command": "ec')] * (attempts + 1), output=output)
     assert played.end.outcome is Outcome.MAX_TOKENS
     assert len(played.requests) == attempts + 1
-    assert any(isinstance(event, Notice) and "cut by the output limit" in event.text for event in played.events)
+    assert any(isinstance(event, Notice) and "truncated by the output limit" in event.text for event in played.events)
 
 
 def test_a_cut_call_whose_name_was_cut_as_well_counts_as_a_repair() -> None:
@@ -173,14 +173,14 @@ def test_a_cancel_reaches_every_call_that_runs_beside_others() -> None:
     player.give(CancelRequested())
     assert states(player.played) == ["cancelled"] * 3
     told = [result.content for result in results_of(player.played.messages[2])]
-    assert ["may have been done" in text for text in told] == [True, False, True]
+    assert ["partly done" in text for text in told] == [True, False, True]
 
 
 def test_the_budget_of_calls_counts_those_that_run_together() -> None:
     settings = TurnSettings("s", TOOLS, max_tool_calls=2)
     played = play(calls(READ, READ, READ), settings=settings)
     assert sorted(states(played)) == ["done", "done", "rejected"]
-    assert "exhausted" in results_of(played.messages[2])[2].content
+    assert "limit of tool calls" in results_of(played.messages[2])[2].content
 
 
 def test_the_same_call_with_the_same_result_three_times_in_a_row_is_asked_about() -> None:

@@ -52,7 +52,7 @@ def test_old_tool_output_goes_first_without_asking_a_model() -> None:
     assert kinds(played) == ["output"]
     (request,) = played.requests
     results = [block for message in request.messages for block in message.blocks if isinstance(block, ToolResult)]
-    assert "left out to save room" in results[0].content
+    assert "removed to save space" in results[0].content
     assert results[-1].content == "x" * 8_000, "the last turns stay word for word"
     assert [call.call_id for message in request.messages for call in message.calls] == [f"h{n}" for n in range(8)]
 
@@ -91,7 +91,7 @@ def test_a_summary_that_is_no_shorter_is_asked_for_twice_and_then_given_up() -> 
     assert kinds(played) == []
     assert len(played.requests) == 3
     (notice,) = [event for event in played.events if isinstance(event, Notice)]
-    assert "no shorter" in notice.text
+    assert "not shorter" in notice.text
     assert played.requests[-1].messages[:-1] == tuple(long_talk(16)), "nothing was changed"
     assert played.end.text == "Fine."
 

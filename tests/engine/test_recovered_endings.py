@@ -81,7 +81,7 @@ def malformed(*events: ReplyEvent) -> Script:
 
 def test_an_unreadable_call_is_asked_for_once_more() -> None:
     played = play(malformed(TextDelta(0, "Reading.")), calls(("read", '{"path": "a"}')), text("Done."))
-    assert "could not be read" in played.requests[1].messages[-1].text
+    assert "could not be parsed" in played.requests[1].messages[-1].text
     assert played.of(ev.ToolPayloadRepair) == [ev.ToolPayloadRepair("malformed_call", attempted=True, succeeded=True)]
     assert len(played.ran) == 1
     assert played.end.text == "Done."

@@ -99,7 +99,7 @@ def test_a_reply_that_repeats_is_stopped_and_its_text_kept() -> None:
     played = player.played
     assert played.end.outcome is Outcome.ERROR
     assert played.end.error is not None
-    assert "repeated itself" in played.end.error.message
+    assert "kept repeating itself" in played.end.error.message
     assert played.end.text == played.shown
     assert played.end.text.startswith("Well. " + LINE * 39)
     assert len(played.end.text) < 43 * len(LINE)

@@ -277,7 +277,7 @@ def test_calls_beyond_the_budget_are_answered_and_end_the_turn() -> None:
     played = play(calls(("read", '{"path": "a"}'), ("read", '{"path": "b"}')), settings=settings)
     assert len(played.ran) == 1
     assert played.end.limit is Limit.TOOL_CALLS
-    assert "exhausted" in results_of(played.messages[-1])[1].content
+    assert "limit of tool calls" in results_of(played.messages[-1])[1].content
 
 
 def test_one_way_calls_are_recorded_and_cost_no_round_trip() -> None:

@@ -57,7 +57,7 @@ from tests.engine.rounds import check_may_be_beside_others, check_repeats, ran_o
 from tests.engine.summaries import check_compaction, check_summary_request, merged, note_summary, total, true_size
 from tests.engine.wires import Wire
 
-SYNTHETIC = ("<text_so_far>", "<json_so_far>", "Your thinking used up", "Your last tool call could not be read")
+SYNTHETIC = ("<text_so_far>", "<json_so_far>", "Your thinking used up", "Your last tool call could not be parsed")
 
 
 class World:

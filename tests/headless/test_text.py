@@ -129,8 +129,8 @@ def test_v_tells_what_happened_and_what_it_took() -> None:
     lines = run(conversation, is_verbose=True).stderr.splitlines()
     assert lines == [
         "qcode: model demo/scripted, permission mode default",
-        "qcode: the reply was cut by the output limit: starting over with up to 64,000 tokens",
-        "qcode: the reply was cut by the output limit: continuing, attempt 1",
+        "qcode: the reply was truncated by the output limit: starting over with up to 64,000 tokens",
+        "qcode: the reply was truncated by the output limit: continuing, attempt 1",
         "qcode: waiting 2.0 s before retry 1: rate limit",
         "qcode: shell: done, 3 passed",
         "qcode: 5 API calls (1 initial + 1 escalation + 3 continuations), 120 tokens in, 30 tokens out "

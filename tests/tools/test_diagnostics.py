@@ -61,13 +61,13 @@ def test_without_paths_the_changed_files_are_checked(bench: Bench) -> None:
     assert bench.preview("diagnostics").detail == command
     paths: Json = ["c.py", "a.py"]
     assert Diagnostics().spelled_out({"paths": paths}, bench.workspace) == {"command": f"{command} c.py"}
-    assert "set up no linter" in bench.run("diagnostics", paths=["a.txt"]).content
+    assert "no supported linter" in bench.run("diagnostics", paths=["a.txt"]).content
     assert "outside the workspace" in bench.run("diagnostics", paths=["../a.py"]).content
 
 
 def test_it_never_runs_by_itself(bench: Bench) -> None:
     bench.add("ruff.toml", "")
-    assert "must run as the shell command" in bench.run("diagnostics", paths=["a.py"]).content
+    assert "must run as its shell command" in bench.run("diagnostics", paths=["a.py"]).content
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")

@@ -225,4 +225,4 @@ def test_what_was_seen_of_many_files_is_kept_within_bounds(bench: Bench, monkeyp
     last.write_text("theirs\n")
     told = [bench.run("edit", path=name, old_text="x", new_text="y").content for name in ("a.txt", "b.txt")]
     assert all("was changed since it was read" in text for text in told)
-    assert ["What changed" in text for text in told] == [False, True]
+    assert ["Changes:" in text for text in told] == [False, True]

@@ -100,7 +100,7 @@ def test_a_file_that_changed_since_it_was_read_is_refused(bench: Bench) -> None:
     assert "changed since it was read (4 bytes when it was read, 13 now)" in outcome.content
     assert target.read_text() == "one\nand more\n"
     assert bench.preview("edit", path="a.txt", old_text="one", new_text="1").refusal == outcome.content
-    assert "What changed:\n--- as read\n+++ now\n@@ -1,2 +1,3 @@\n one\n+and more\n" in outcome.content
+    assert "Changes:\n--- as read\n+++ now\n@@ -1,2 +1,3 @@\n one\n+and more\n" in outcome.content
     target.write_text("eno\n")  # as many bytes as were read
     assert "changed since it was read" in bench.run("edit", path="a.txt", old_text="eno", new_text="1").content
     target.write_bytes(b"one\r\n")

@@ -105,7 +105,7 @@ def test_much_output_is_bounded_in_memory_and_whole_in_a_private_file(bench: Ben
             await background.jobs.all[0].changed.wait()
             await asyncio.sleep(0)
         seen = (await background("read", job=1)).content
-        assert "characters left out" in seen
+        assert "characters omitted" in seen
         assert len(seen) < 1_500
         path = background.jobs.all[0].path
         assert path is not None
@@ -199,7 +199,7 @@ def test_a_command_that_runs_goes_on_in_the_background(bench: Bench) -> None:
         call.background_requested.set()
         done = await call.task
         assert not done.is_error
-        assert done.content.startswith("one\n[the person moved it to the background")
+        assert done.content.startswith("one\n[the user moved it to the background")
         assert "job 1" in done.summary
         assert "job 1: running: echo one" in (await background("list")).content
         (bench.root / "go").touch()
@@ -256,7 +256,7 @@ def test_a_character_in_two_pieces_survives_the_move(bench: Bench) -> None:
         call = Foreground(background, script)
         await call.has_printed.wait()
         call.background_requested.set()
-        assert (await call.task).content.startswith("a\n[the person")
+        assert (await call.task).content.startswith("a\n[the user")
         (bench.root / "go").touch()
         assert "\u00e4b" in await background.read_until(1, "exit 0")
 
@@ -270,7 +270,7 @@ def test_long_output_before_the_move_is_whole_in_the_file_of_the_job(bench: Benc
             call.has_printed.clear()
             await call.has_printed.wait()
         call.background_requested.set()
-        assert "characters left out" in (await call.task).content
+        assert "characters omitted" in (await call.task).content
         (bench.root / "go").touch()
         await background.read_until(1, "exit 0")
         (job,) = background.jobs.all

@@ -130,7 +130,7 @@ def test_a_pdf_that_gives_nothing_says_why(bench: Bench, monkeypatch: pytest.Mon
     bench.add("broken.pdf", document("x")[:40])
     assert "is a PDF that cannot be read: " in bench.run("read", path="broken.pdf").content
     bench.add("blank.pdf", document(""))
-    assert "the pages may be pictures" in bench.run("read", path="blank.pdf").content
+    assert "the pages may be images" in bench.run("read", path="blank.pdf").content
     monkeypatch.setattr(read, "LIMIT_S", 0.001)
     assert "it took longer than 0.001 s" in bench.run("read", path="blank.pdf").content
 
@@ -182,14 +182,14 @@ def test_long_output_of_a_cell_is_shortened(bench: Bench) -> None:
     whole["cells"][1]["outputs"][0]["text"] = "z" * 50_000
     bench.add("a.ipynb", json.dumps(whole))
     content = bench.run("read", path="a.ipynb").content
-    assert "46,000 characters left out" in content
+    assert "46,000 characters omitted" in content
     assert len(content) < 6_000
 
 
 def test_what_is_no_notebook_is_shown_as_text(bench: Bench) -> None:
     bench.add("a.ipynb", '{"cells": 5}\n')
     assert "shown as text" in bench.run("read", path="a.ipynb").content
-    assert "is no notebook" in bench.run("notebook_edit", path="a.ipynb", cell="1", source="x").content
+    assert "is not a notebook" in bench.run("notebook_edit", path="a.ipynb", cell="1", source="x").content
 
 
 @pytest.mark.parametrize("indent", [1, 2, None])

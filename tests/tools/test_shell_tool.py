@@ -82,7 +82,7 @@ def test_long_output_keeps_both_ends_and_all_of_it_in_a_private_file(bench: Benc
     assert len(outcome.content) < 1_300
     assert outcome.content.startswith("1\n2\n")
     assert "\n20000\n[exit code 0]" in outcome.content
-    found = re.search(r"\[\.\.\. ([\d,]+) characters left out; all of it in (\S+) \.\.\.\]", outcome.content)
+    found = re.search(r"\[\.\.\. ([\d,]+) characters omitted; all of it in (\S+) \.\.\.\]", outcome.content)
     assert found is not None
     path = Path(found[2])
     assert path.read_text() == "".join(f"{n}\n" for n in range(1, 20_001))

@@ -24,7 +24,7 @@ def test_the_list_comes_back_as_it_stands(bench: Bench) -> None:
 
 def test_a_list_that_is_badly_kept_says_how(bench: Bench) -> None:
     assert "work on one at a time" in bench.run("todo", items=[item("a", "in_progress")] * 2).content
-    assert "nothing is in progress" in bench.run("todo", items=[item("a", "pending")]).content
+    assert "no item is in progress" in bench.run("todo", items=[item("a", "pending")]).content
     assert "nothing" not in bench.run("todo", items=[item("a", "done")]).content
 
 

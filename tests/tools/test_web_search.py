@@ -85,7 +85,7 @@ def test_what_goes_wrong_is_one_line_without_the_key(
 
 def test_nothing_found_a_bad_query_and_a_private_address_are_said(site: Site, tmp_path: Path) -> None:
     site.pages["/search?q=q+x&count=5"] = answer("{}", "application/json")
-    assert run(site, "brave", tmp_path).content == "Nothing was found."
+    assert run(site, "brave", tmp_path).content == "No results."
     assert "empty" in run(site, "brave", tmp_path, query=" ").content
     assert "not a public address" in run(site, "brave", tmp_path, gate=Open(accepted=())).content
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from qcode.agent.reports import TurnUsage
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.usage import Usage
-from qcode.tui.terminal.driver import Announcer
+from qcode.tui.terminal.driver import RESTORE_TITLE, SAVE_TITLE, Announcer
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation, ended, says
 
@@ -47,3 +47,16 @@ def test_the_title_names_session_and_folder_cleaned_and_bounded() -> None:
         "\x1b]0;? Dates in the parser · project\x07",
     ]
     assert written[5] == f"\x1b]0;? {'x' * 49}… · project\x07"
+
+
+def test_the_title_is_given_back_when_it_is_switched_off_and_shown_again_when_on() -> None:
+    written: list[str] = []
+    announcer = Announcer("~/project", written.append, lambda why: None, has_title=True, has_bell=False)
+    announcer.begin()
+    announcer.use_title(False)
+    announcer.announce("working")
+    assert written[-1] == RESTORE_TITLE
+    announcer.use_title(True)
+    assert written[-2:] == [SAVE_TITLE, "\x1b]0;… qcode · project\x07"]
+    announcer.use_title(True)
+    assert len(written) == 5

@@ -338,6 +338,10 @@ class KeysService:
     def choices(self) -> tuple[ProviderChoice, ...]:
         return tuple(self._choice(spec) for name, spec in known_specs(self._context.settings).items() if name != "demo")
 
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the providers that can be connected."""
+        return tuple(choice.name for choice in self.choices())
+
     async def check(self, name: str, typed: str) -> CheckedKey:
         """Ask the host of provider `name` about what was typed or pasted; raise `ValueError` with one line."""
         settings, keys, spec = self._context.settings, self._context.keys, self._spec(name)

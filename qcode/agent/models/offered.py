@@ -63,6 +63,10 @@ class ModelsService:
         offered = [self._offered(spec, learned) for spec in known_specs(self._context.settings).values()]
         return tuple(sorted(offered, key=lambda one: one.name == "demo"))
 
+    def names(self) -> tuple[str, ...]:
+        """Return every model of the providers that can be used, as `provider/model`."""
+        return tuple(f"{one.name}/{model.name}" for one in self.providers() if one.is_ready for model in one.models)
+
     async def served(self, provider: str) -> tuple[OfferedModel, ...]:
         """Ask the host what it serves; nothing where it does not say, or not soon. Never raises but for cancelling."""
         settings, keys = self._context.settings, self._context.keys

@@ -221,7 +221,7 @@ def _resend_without(state: ReplyState, attempt: Attempt, error: ProviderError, p
     else:
         if is_lasting(error):
             effects.append(state.learn(Learn("refuses_images")))
-        text = f"{state.model.name} refused an image ({error.message}); the model is told that one was there"
+        text = f"{state.model.name} rejected an image ({error.message}). The model gets a note instead of the image."
         effects.append(Emit(Notice("warning", text)))
     state.plan = replace(state.plan, messages=without_part(state.plan.messages, part))
     request = replace(attempt.request, messages=without_part(attempt.request.messages, part))
@@ -267,7 +267,7 @@ def finish_stopped(state: ReplyState, decision: Done, attempt: Attempt, shape: R
     ended = attempt.assembler.ended
     detail = f": {ended.detail}" if ended and ended.detail else ""
     if shape.stop is StopReason.REFUSAL:
-        note = f"The provider refused or filtered the reply ({shape.raw_stop}){detail}. What came before is kept."
+        note = f"The provider refused or filtered the reply ({shape.raw_stop}){detail}. The text before that is kept."
         return state.finish("refused", shape.stop, shape.raw_stop, why=decision.why, note=note)
     note = "The context window is full, so the reply stops here. Start a new session or shorten the conversation."
     return ask_for_room(state, KeepTruncated(shape.stop, shape.raw_stop, decision.why, note))

@@ -385,7 +385,7 @@ class Reply:
         effects: list[Effect] = []
         if shape.stop is StopReason.UNKNOWN:
             reason = f'"{shape.raw_stop}"' if shape.raw_stop else "none"
-            text = f"The reply ended with a stop reason qcode does not know ({reason}); its text is kept."
+            text = f"The reply ended with an unknown stop reason ({reason}); its text is kept."
             effects.append(Emit(Notice("warning", text)))
         return effects + state.finish("done", shape.stop, shape.raw_stop)
 
@@ -402,7 +402,7 @@ class Reply:
             return state.finish("cut", StopReason.MAX_TOKENS, shape.raw_stop, why="no_progress", note=note)
         raw = shape.raw_stop or "none given"
         text = (
-            f"The model's tool call could not be read twice ({raw}). Try again, or put the request in other words."
+            f"The model sent an unreadable tool call twice ({raw}). Try again, or rephrase the request."
             if decision.why == "malformed"
             else f"The reply was empty and ended for an unknown reason ({raw}). Try again, or try another model."
         )

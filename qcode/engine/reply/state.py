@@ -311,8 +311,8 @@ def _one_text(first: Draft, second: Draft) -> Draft:
 
 
 REPEATS = (
-    "The model repeated itself without end, so qcode stopped it; the text so far is kept. "
-    "Ask again in other words, or try another model."
+    "The model kept repeating itself, so qcode stopped it; the text so far is kept. Rephrase the request, or try "
+    "another model."
 )
 
 
@@ -332,9 +332,9 @@ def describe_cut(attempts: Sequence[AttemptRecord], why: str, error: str = "") -
     reason = {
         "no_progress": "the last continuation added nothing",
         "budget_exhausted": "the output budget is used up (max_total_completion_tokens, max_total_output_chars)",
-        "repetition": "the last continuation repeated itself without end and was stopped",
-        "error": f"going on failed: {error}" if error else "going on failed",
-    }.get(why, "the output limit cut it each time")
+        "repetition": "the last continuation kept repeating itself and was stopped",
+        "error": f"continuing failed: {error}" if error else "continuing failed",
+    }.get(why, "each request reached its output limit")
     return (
         f"The reply is incomplete after {requests} (output caps {caps}): {reason}. "
         "Ask to continue, or set a higher --max-output-tokens."
@@ -345,8 +345,8 @@ def describe_overspent(attempts: Sequence[AttemptRecord], limit: Decimal) -> str
     """Return the message for a truncated reply that is not continued because of the cost limit."""
     caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
     return (
-        f"The reply is incomplete (output caps {caps}): going on would cost more than --max-budget-usd {limit}. "
-        "Ask to continue, or allow more."
+        f"The reply is incomplete (output caps {caps}): continuing would exceed --max-budget-usd {limit}. Ask to "
+        "continue, or raise the budget."
     )
 
 
@@ -361,6 +361,6 @@ def describe_thinking_only(attempts: Sequence[AttemptRecord], thinking_chars: in
 def describe_empty(attempts: Sequence[AttemptRecord]) -> str:
     caps = ", ".join(f"{attempt.max_tokens:,}" for attempt in attempts)
     return (
-        f"The reply was cut before any text or tool call arrived (output caps {caps}). "
-        "Ask for less at once, or set a higher --max-output-tokens."
+        f"The reply was truncated before any text or tool call arrived (output caps {caps}). Ask for less at once, "
+        "or set a higher --max-output-tokens."
     )

@@ -141,9 +141,9 @@ class Diagnostics:
     spec = ToolSpec(
         name="diagnostics",
         description=(
-            "Check files with the linters and type checkers that the project has set up "
-            f"({', '.join(checker.name for checker in CHECKERS)}) and return what they say. Without paths it checks "
-            "the files that were changed in this session. Use it after changing code."
+            "Check files with the linters and type checkers that the project has configured "
+            f"({', '.join(checker.name for checker in CHECKERS)}) and return their output. Without paths it checks "
+            "the files changed in this session. Use it after changing code."
         ),
         parameters={
             "type": "object",
@@ -152,7 +152,7 @@ class Diagnostics:
                     "type": "array",
                     "items": {"type": "string"},
                     "maxItems": 200,
-                    "description": "Files to check. Default: those that were changed.",
+                    "description": "Files to check. Default: the changed files.",
                 },
             },
             "required": [],
@@ -170,7 +170,7 @@ class Diagnostics:
             raise Refused("diagnostics: no file was changed in this session; name the files to check with paths")
         command = check_command(workspace.root, [file for file in files if file.is_relative_to(workspace.root)])
         if not command:
-            raise Refused("diagnostics: the project has set up no linter or type checker that is known here for them")
+            raise Refused("diagnostics: the project has no supported linter or type checker configured for these files")
         return {"command": command}
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
@@ -181,4 +181,4 @@ class Diagnostics:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
         refusal = self.preview(arguments, workspace).refusal
-        return failed(refusal or "diagnostics: it was not run, because it must run as the shell command it stands for")
+        return failed(refusal or "diagnostics: it was not run, because it must run as its shell command")

@@ -94,17 +94,17 @@ class Edit(ChangeTool):
     spec = ToolSpec(
         name="edit",
         description=(
-            "Replace a passage of a file. The file must have been read before. old_text must be the passage exactly as "
-            "it is in the file, without the line numbers that read puts before lines, and long enough to be there only "
-            "once; with replace_all every occurrence is replaced. Everything else in the file stays as it is. An empty "
-            "old_text makes a new file, or fills an empty one. For several changes in one file use multi_edit."
+            "Replace a passage of a file. Read the file first. old_text must match the file exactly, including "
+            "indentation, without the line numbers that read adds, and must occur only once; with replace_all every "
+            "occurrence is replaced. An empty old_text creates a file, or fills an empty one. For several changes in "
+            "one file use multi_edit."
         ),
         parameters={
             "type": "object",
             "properties": {
                 "path": {"type": "string", "description": "File to change, relative to the workspace or absolute."},
                 "old_text": {"type": "string", "description": "The passage to replace, with its indentation."},
-                "new_text": {"type": "string", "description": "What stands there instead; empty to delete it."},
+                "new_text": {"type": "string", "description": "The replacement; empty to delete the passage."},
                 "replace_all": {"type": "boolean", "description": "Replace every occurrence. Default false."},
             },
             "required": ["path", "old_text", "new_text"],
@@ -127,7 +127,7 @@ class Edit(ChangeTool):
         new = text_file.with_text(old, edited.text)
         data = text_file.encode(new)
         if data == loaded.data:
-            raise Refused(f"{place.shown} already reads like this; nothing was changed")
+            raise Refused(f"{place.shown} already contains this text; no change made")
         report = f"Edited {place.shown} {where(edited)}.{f' {edited.note}' if edited.note else ''}"
         return replacement(place, loaded, old, new, data, report)
 
@@ -162,9 +162,9 @@ class Write(ChangeTool):
     spec = ToolSpec(
         name="write",
         description=(
-            "Create a file, or replace the whole content of one. An existing file must have been read before. Missing "
-            "folders are created. Line endings and encoding of an existing file are kept. To change a part of a file "
-            "edit it instead. For a long file, write a skeleton first and add to it piece by piece."
+            "Create a file, or replace the whole content of a file. Read an existing file first. Missing folders are "
+            "created. Line endings and encoding of an existing file are kept. To change part of a file use edit "
+            "instead. For a long file, write a skeleton first and add to it in small steps."
         ),
         parameters={
             "type": "object",
@@ -191,7 +191,7 @@ class Write(ChangeTool):
         new = _in_place_of(old, content)
         data = text_file.encode(new)
         if data == loaded.data:
-            raise Refused(f"{place.shown} already has exactly this content; nothing was changed")
+            raise Refused(f"{place.shown} already has exactly this content; no change made")
         return replacement(place, loaded, old, new, data, f"Wrote {place.shown} ({size}).")
 
 
@@ -207,9 +207,9 @@ class MultiEdit(ChangeTool):
     spec = ToolSpec(
         name="multi_edit",
         description=(
-            "Make several edits in one file, in order, each on the result of the one before: all are made, or none. "
-            "The rules for each are those of edit: the file must have been read, and each old_text must be there "
-            "exactly and only once, unless replace_all is set."
+            "Make several edits in one file, in order; each applies to the result of the previous one. Either all "
+            "are made or none. The rules of edit apply: read the file first; each old_text must match exactly and "
+            "occur only once, unless replace_all is set."
         ),
         parameters={
             "type": "object",
@@ -223,7 +223,7 @@ class MultiEdit(ChangeTool):
                         "type": "object",
                         "properties": {
                             "old_text": {"type": "string", "description": "The passage to replace."},
-                            "new_text": {"type": "string", "description": "What stands there instead."},
+                            "new_text": {"type": "string", "description": "The replacement."},
                             "replace_all": {"type": "boolean", "description": "Replace every occurrence."},
                         },
                         "required": ["old_text", "new_text"],
@@ -252,7 +252,7 @@ class MultiEdit(ChangeTool):
         new = text_file.with_text(old, content)
         data = text_file.encode(new)
         if data == loaded.data:
-            raise Refused(f"{place.shown} already reads like this; nothing was changed")
+            raise Refused(f"{place.shown} already contains this text; no change made")
         report = "\n".join([f"Made {count_text(len(edits), 'edit')} in {place.shown}.", *reports])
         return replacement(place, loaded, old, new, data, report)
 

@@ -43,7 +43,7 @@ def describe_nearest(text: str, old: str, new: str, shown: str, name: str = "old
     )
     return (
         f"{name} is not in {shown}. Nothing was changed. The nearest passage is at {where}:\n{numbered}\n"
-        f"What was asked for (-) and what is there (+):\n{shown_diff}{hints}"
+        f"Expected (-) and actual (+):\n{shown_diff}{hints}"
     )
 
 

@@ -255,7 +255,7 @@ class Grep:
                     "CRLF). Default false.",
                 },
                 "path": {"type": "string", "description": "File or folder to search. Default: the workspace."},
-                "glob": {"type": "string", "description": "Only files like this, such as *.py or src/**/*.ts."},
+                "glob": {"type": "string", "description": "Search only matching files, such as *.py or src/**/*.ts."},
                 "ignore_case": {"type": "boolean", "description": "Ignore upper and lower case. Default false."},
                 "context": {
                     "type": "integer",
@@ -266,7 +266,7 @@ class Grep:
                 "output": {
                     "type": "string",
                     "enum": ["content", "files", "count"],
-                    "description": "What to return. Default content.",
+                    "description": "The form of the result. Default content.",
                 },
             },
             "required": ["pattern"],

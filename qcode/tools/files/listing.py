@@ -30,15 +30,15 @@ class Glob:
     spec = ToolSpec(
         name="glob",
         description=(
-            "Find files by a pattern of their path, such as **/*.py, src/*.ts or docs/**/{a,b}*.md. ** is any number "
-            "of folders; without it a pattern looks only where it says. Files that git ignores are left out unless "
-            f"the path names their folder. Newest first, at most {MAX_FILES}."
+            f"Find files by path pattern, such as **/*.py, src/*.ts or docs/**/{{a,b}}*.md. ** matches any number of "
+            "folders; without it the pattern matches only at the given level. Files ignored by git are skipped, "
+            f"unless path names their folder. Newest first, at most {MAX_FILES}."
         ),
         parameters={
             "type": "object",
             "properties": {
                 "pattern": {"type": "string", "description": "Pattern, relative to path."},
-                "path": {"type": "string", "description": "Folder to look in. Default: the workspace."},
+                "path": {"type": "string", "description": "Folder to search. Default: the workspace."},
             },
             "required": ["pattern"],
             "additionalProperties": False,
@@ -65,7 +65,7 @@ def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> 
 
     pattern = arguments.text("pattern")
     if not pattern.strip() or ".." in pattern.split("/"):
-        raise Refused("the pattern is empty or holds '..'; name the folder with path instead")
+        raise Refused("the pattern is empty or contains '..'; use path to name the folder")
     fixed, rest = split_fixed(pattern)
     folder = arguments.text("path", ".")
     if pattern.startswith(("/", "~/")):
@@ -125,8 +125,9 @@ class Ls:
     spec = ToolSpec(
         name="ls",
         description=(
-            "List a folder as a tree: folders end with /, sizes of files are in bytes. Files that git ignores are left "
-            f"out unless all is set; .git always is. At most {MAX_ENTRIES} entries. To find files by name use glob."
+            "List a folder as a tree: folders end with /, file sizes are in bytes. Files ignored by git are skipped "
+            f"unless all is set; .git is always skipped. At most {MAX_ENTRIES} entries. To find files by name use "
+            "glob."
         ),
         parameters={
             "type": "object",
@@ -136,9 +137,9 @@ class Ls:
                     "type": "integer",
                     "minimum": 1,
                     "maximum": MAX_DEPTH,
-                    "description": "How many levels of folders to show. Default 2.",
+                    "description": "Number of folder levels to show. Default 2.",
                 },
-                "all": {"type": "boolean", "description": "Also show what git ignores. Default false."},
+                "all": {"type": "boolean", "description": "Also show files ignored by git. Default false."},
             },
             "required": [],
             "additionalProperties": False,

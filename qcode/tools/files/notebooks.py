@@ -83,7 +83,7 @@ def _output(output: JsonObject, images: list[Image]) -> str:
         picture = _joined(data.get(media_type)).replace("\n", "")
         if picture:
             if len(images) >= MAX_IMAGES or len(picture) > _MAX_IMAGE_CHARS:
-                return f"[output: an {media_type} that is left out]"
+                return f"[output: {media_type}, not shown]"
             images.append(Image(media_type, picture))
             return f"[output: {media_type}, image {len(images)} below]"
     text = _joined(data.get("text/plain"))
@@ -95,7 +95,7 @@ def _short(text: str) -> str:
     if len(plain) <= MAX_OUTPUT_CHARS:
         return plain
     half = MAX_OUTPUT_CHARS // 2
-    return f"{plain[:half]}\n[... {len(plain) - 2 * half:,} characters left out ...]\n{plain[-half:]}"
+    return f"{plain[:half]}\n[... {len(plain) - 2 * half:,} characters omitted ...]\n{plain[-half:]}"
 
 
 def _joined(value: Json) -> str:
@@ -172,8 +172,9 @@ class NotebookEdit(ChangeTool):
     spec = ToolSpec(
         name="notebook_edit",
         description=(
-            "Change one cell of a Jupyter notebook (.ipynb) that was read: replace its source, insert a cell behind "
-            "it, or delete it. Outputs of a cell whose source is replaced are cleared; other cells stay as they are."
+            "Change one cell of a Jupyter notebook (.ipynb): replace its source, insert a cell after it, or delete "
+            "it. Read the notebook first. If a source is replaced, the outputs of the cell are cleared; other cells "
+            "are not changed."
         ),
         parameters={
             "type": "object",
@@ -186,13 +187,13 @@ class NotebookEdit(ChangeTool):
                 "mode": {
                     "type": "string",
                     "enum": ["replace", "insert", "delete"],
-                    "description": "What to do. Default replace.",
+                    "description": "The change to make. Default replace.",
                 },
                 "source": {"type": "string", "description": "The whole new source; not for delete."},
                 "cell_type": {
                     "type": "string",
                     "enum": ["code", "markdown", "raw"],
-                    "description": "Kind of the cell. Default: the one it has, or code for a new one.",
+                    "description": "Type of the cell. Default: its current type, or code for a new cell.",
                 },
             },
             "required": ["path", "cell"],
@@ -212,13 +213,13 @@ class NotebookEdit(ChangeTool):
         old = text_file.decode(loaded.data, place.shown)
         notebook = parse_notebook(old.text)
         if notebook is None:
-            raise Refused(f"{place.shown} is no notebook of format 4; change its text with edit. Nothing was changed")
+            raise Refused(f"{place.shown} is not a notebook of format 4; change its text with edit. No change made")
         cells, done = _changed(notebook, arguments, mode, place.shown)
         changed: JsonObject = {**notebook, "cells": list(cells)}
         new = text_file.with_text(old, spell(changed, notebook, old.text))
         data = text_file.encode(new)
         if data == loaded.data:
-            raise Refused(f"{place.shown} already reads like this; nothing was changed")
+            raise Refused(f"{place.shown} already contains this text; no change made")
         return replacement(place, loaded, old, new, data, f"{done} in {place.shown}.")
 
 

@@ -31,10 +31,10 @@ class Read:
     spec = ToolSpec(
         name="read",
         description=(
-            "Read a file of the workspace: text, an image (PNG, JPEG, GIF, WebP), a PDF or a Jupyter notebook. Each "
-            "line of a text comes with its number and a tab before it, which are not part of the file. Without a limit "
-            f"the first {MAX_LINES:,} lines are returned; the end of the result says how to get the rest. A file must "
-            "be read before it can be changed. Folders are listed with ls, not read."
+            "Read a file: text, an image (PNG, JPEG, GIF, WebP), a PDF or a Jupyter notebook. Each line of text "
+            "starts with its number and a tab, which are not part of the file. Without a limit the first "
+            f"{MAX_LINES:,} lines are returned; the end of the result says how to get the rest. Read a file before "
+            "you change it. Use ls for folders."
         ),
         parameters={
             "type": "object",
@@ -43,12 +43,12 @@ class Read:
                 "offset": {
                     "type": "integer",
                     "minimum": 1,
-                    "description": "First line to return, of a notebook the first cell, counted from 1.",
+                    "description": "First line (or notebook cell) to return, counted from 1.",
                 },
                 "limit": {
                     "type": "integer",
                     "minimum": 1,
-                    "description": f"Number of lines or cells to return, {MAX_LINES:,} unless given and at most.",
+                    "description": f"Number of lines or cells to return. Default and maximum {MAX_LINES:,}.",
                 },
                 "pages": {"type": "string", "description": "Pages of a PDF, such as 3 or 3-7. Default: the first 20."},
             },
@@ -97,7 +97,7 @@ def _read(arguments: Arguments, workspace: Workspace, process: SideProcess) -> T
         notebook = notebooks.parse_notebook(read.document.text)
         if notebook is not None:
             return _cells(notebook, first, limit, place)
-        notes.append("[this is no notebook of format 4, so it is shown as text]")
+        notes.append("[not a notebook of format 4, so it is shown as text]")
     return _lines(read.document.text, first, limit, place, notes)
 
 
@@ -215,5 +215,5 @@ def read_pdf(data: bytes, shown: str, pages: tuple[int, int], process: SideProce
     if printed.failure:
         notes.append(f"[page {end + 1} cannot be read: {printed.failure}]")
     if not any(text.strip() for _, text in texts):
-        notes.append("[there is no text to take out: the pages may be pictures]")
+        notes.append("[no text found: the pages may be images]")
     return ToolOutcome("\n".join([*parts, *notes]), summary=f"{len(texts)} of {count} pages")

@@ -59,7 +59,7 @@ CHAT: tuple[Command, ...] = (
         lambda host, name: host.connect(name),
         ("connect",),
         "[provider]",
-        lambda host: host.provider_names,
+        lambda host: host.agent.keys.names(),
     ),
     Command(
         "mode",

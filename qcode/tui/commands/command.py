@@ -23,7 +23,7 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
-    from qcode.agent.mcp.servers import ServerStatus
+    from qcode.tui.panels.servers import ServerWatch
 
 Result = TypeVar("Result")
 Scroll: TypeAlias = Literal["page_up", "page_down", "home", "end"]
@@ -34,19 +34,6 @@ MODES: dict[ApprovalMode, str] = {
     "accept-edits": "edits inside the folder run without asking",
 }
 """The modes a person can reach inside the app, in the order Shift+Tab goes. `auto` and `bypass` are flags."""
-
-
-class Servers(Protocol):
-    """The tool servers as the app shows them."""
-
-    @property
-    def statuses(self) -> tuple[ServerStatus, ...]: ...
-
-    def restart(self, name: str) -> None: ...
-
-    def ask_again(self) -> None:
-        """Put the questions that wait, those that were put off too."""
-        ...
 
 
 class CommandHost(Protocol):
@@ -83,9 +70,6 @@ class CommandHost(Protocol):
     def theme_name(self) -> str: ...
 
     @property
-    def model_names(self) -> tuple[str, ...]: ...
-
-    @property
     def effort(self) -> Effort | None:
         """How much the person wants the model to think; None: as much as it likes."""
         ...
@@ -96,10 +80,7 @@ class CommandHost(Protocol):
         ...
 
     @property
-    def provider_names(self) -> tuple[str, ...]: ...
-
-    @property
-    def servers(self) -> Servers: ...
+    def servers(self) -> ServerWatch: ...
 
     @property
     def todos(self) -> Sequence[TodoItem]:
@@ -169,12 +150,6 @@ class CommandHost(Protocol):
 
     def redraw(self) -> None: ...
     def scroll_transcript(self, to: Scroll) -> None: ...
-    def open_palette(self) -> None: ...
-
-    @property
-    def recent_commands(self) -> tuple[str, ...]:
-        """The ids of the commands that were used last, the latest first."""
-        ...
 
     def run_command(self, command: Command, argument: str) -> None:
         """Run a command and remember that it was used."""

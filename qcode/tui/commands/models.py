@@ -41,7 +41,7 @@ def _model(host: CommandHost, name: str) -> None:
         picker = ModelPicker(host.agent.models, host.agent.conversation.model, host.effort)
         host.open_screen(picker, lambda chosen: _take(host, chosen))
     else:
-        others = [other for other in host.model_names if other != host.agent.conversation.model]
+        others = [other for other in host.agent.models.names() if other != host.agent.conversation.model]
         lines = [f"Model: {host.agent.conversation.model}", *(f"  {other}" for other in others[:_MAX_LINES])]
         if len(others) > _MAX_LINES:
             lines.append(f"  and {len(others) - _MAX_LINES} more: qcode models lists them all")
@@ -88,7 +88,7 @@ MODELS: tuple[Command, ...] = (
         _model,
         ("model", "models"),
         "[name]",
-        lambda host: host.model_names,
+        lambda host: host.agent.models.names(),
         has_screen=True,
     ),
     Command(
@@ -102,11 +102,6 @@ MODELS: tuple[Command, ...] = (
         has_screen=True,
     ),
 )
-
-
-def model_names(agent: Agent) -> tuple[str, ...]:
-    """Return every model of the providers that can be used, as it is typed."""
-    return tuple(f"{one.name}/{model.name}" for one in agent.models.providers() if one.is_ready for model in one.models)
 
 
 def shown_effort(conversation: Conversation) -> str:

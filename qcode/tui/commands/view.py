@@ -96,7 +96,7 @@ VIEW: tuple[Command, ...] = (
     ),
     Command("redraw", "Redraw", "Draw the screen again.", lambda host, _: host.redraw(), keys=("ctrl+l",)),
     Command(
-        "palette", "Command palette", "Find a command by name.", lambda host, _: host.open_palette(), keys=("ctrl+p",)
+        "palette", "Command palette", "Find a command by name.", lambda host, _: open_palette(host), keys=("ctrl+p",)
     ),
 )
 
@@ -168,7 +168,7 @@ def open_palette(host: CommandHost) -> None:
         if command is not None:
             _run_picked(host, command)
 
-    host.open_screen(PalettePicker(host, host.recent_commands), picked)
+    host.open_screen(PalettePicker(host, host.agent.settings.choices.recent), picked)
 
 
 def _run_picked(host: CommandHost, command: Command) -> None:

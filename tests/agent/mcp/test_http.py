@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,7 +13,9 @@ from qcode.agent.mcp import transports
 from qcode.agent.mcp.spec import ServerSpec
 from qcode.config.settings import McpServer
 from tests.agent.mcp.serving import Bench, call, names, open_servers, texts, until
-from tests.fakes.sdk_tool_server import HttpToolServer
+
+if TYPE_CHECKING:
+    from tests.fakes.sdk_tool_server import HttpToolServer
 
 
 @pytest.fixture
@@ -45,6 +48,8 @@ def test_tools_are_listed_and_called_with_the_person_s_headers(
             large = await call(servers, "web__flood", {"size": 400_000})
             assert large.is_error
 
+    from tests.fakes.sdk_tool_server import HttpToolServer  # a second; no other test needs it
+
     with HttpToolServer(is_json=is_json) as server:
         asyncio.run(body(server))
         assert server.asked
@@ -70,6 +75,8 @@ def test_an_address_that_cannot_be_used_is_named_with_its_reason(bench: Bench) -
             assert "closed failed: it cannot be reached" in said
             assert "odd failed: the header Authorization holds characters" in said
             assert "canary" not in said
+
+    from tests.fakes.sdk_tool_server import HttpToolServer
 
     with HttpToolServer(refuses=401) as server:
         asyncio.run(body(server))

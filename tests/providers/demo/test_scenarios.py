@@ -181,7 +181,7 @@ def test_init_keeps_what_is_there_and_adds_what_is_missing() -> None:
 
 
 def test_a_denied_agents_file_is_said_to_be_denied() -> None:
-    reply = _after(init_prompt(""), "/work/p/\n  a.py  1\n", "Denied by the person.", is_error=True)
+    reply = _after(init_prompt(""), "/work/p/\n  a.py  1\n", "Denied by the user.", is_error=True)
     assert "came to nothing" in reply.text
 
 

@@ -129,7 +129,7 @@ def test_findings(snap_compare: Compare, tmp_path: Path, changes: dict[str, Any]
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
 def test_plan(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
     asks = call("exit_plan_mode", '{"plan": "# Cache the index"}')
-    request = ApprovalRequested(PlanApproval(asks, "The model's plan. Go on with it?", PLAN))
+    request = ApprovalRequested(PlanApproval(asks, "Carry out this plan?", PLAN))
     script: Script = [StepStarted(1), TextDelta(0, "I have a plan."), reply("", asks), request, UntilAnswered("c1")]
     app = make_app(ScriptedConversation(script, mode="plan"), prompt="make it faster", **changes)
 

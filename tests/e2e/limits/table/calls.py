@@ -209,7 +209,7 @@ _CLOSED = (
     ),
     Row(
         "call without a required argument below the cap", "first", (call("write", path="big.py"), done()),
-        asked=(FIRST, FIRST), api=api(2), stored=TWO_DONE, told=("lacks `content`",),
+        asked=(FIRST, FIRST), api=api(2), stored=TWO_DONE, told=("is missing `content`",),
     ),
 )  # fmt: skip
 

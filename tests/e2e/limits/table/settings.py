@@ -205,7 +205,7 @@ _PREFILL = (
 _OUTPUT_PRICE = ModelFacts(price=Price(Decimal(0), Decimal(1)))
 """One millionth of a dollar for each token that comes out: 8,000 of them are $0.008."""
 _OVERSPENT: Ends = (Outcome.MAX_TURN_REQUESTS, StopReason.MAX_TOKENS, ExitCode.LIMIT_REACHED)
-_NO_MORE = "going on would cost more than --max-budget-usd"
+_NO_MORE = "continuing would exceed --max-budget-usd"
 
 _MONEY = (
     Row(

@@ -1,0 +1,47 @@
+"""A pilot waits until the event loop of the app has nothing to do, and paints what is due at once.
+
+Textual's own way takes an app for idle once the process has used little time for 20 ms. That costs 20 ms and more for
+each pause and each key, and on a busy machine an app that only waits for its turn looks idle too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from textual._context import active_app
+from textual.screen import Screen
+
+TICK_S = 0.001
+"""How long threads and files get before the loop counts as idle."""
+
+
+async def wait_for_idle(min_sleep: float = 0, max_sleep: float = 1) -> None:
+    """Wait until nothing is ready to run, twice in a row with time for threads between."""
+    loop: Any = asyncio.get_running_loop()  # no public name says whether it has something to do
+    end = loop.time() + max_sleep
+    calm = 0
+    while calm < 3 and loop.time() < end:
+        await asyncio.sleep(TICK_S if calm else 0)
+        if not loop._ready:
+            paint()
+        calm = 0 if loop._ready else calm + 1
+
+
+def paint() -> None:
+    """Do now what the screen would do with its next frame, as `Pilot.pause` does at its end."""
+    with suppress(LookupError):
+        for screen in active_app.get().screen_stack[-1:]:
+            assert isinstance(screen, Screen)
+            screen._on_timer_update()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def exact_pilot() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("textual.app.wait_for_idle", wait_for_idle)
+        patch.setattr("textual.pilot.wait_for_idle", wait_for_idle)
+        yield
