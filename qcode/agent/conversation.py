@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from qcode.agent.approvals import PendingCalls
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.driver import Driver
-from qcode.agent.models.client import Clients, ModelClient, Preparation, refused_turn
+from qcode.agent.models.client import Clients, ContextSizing, ModelClient, refused_turn
 from qcode.agent.options import RunContext
 from qcode.agent.permissions import Permissions, why_not_read
 from qcode.agent.reports import ContextReport, TurnUsage, context_report, earlier_usage, turn_usage
@@ -104,7 +104,7 @@ class Conversation:
             from qcode.agent.telemetry import Watching
 
             self._watching = Watching(clients.log, lambda: self.model)
-        self._preparation = Preparation()
+        self._sizing = ContextSizing()
         self._is_opening = False
         self._checkpoints = Checkpoints(toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy)
         self._approved = partial(TrustStore(context.paths.state_dir).accepting, context.root)
@@ -258,7 +258,7 @@ class Conversation:
             if self._agents is not None:
                 self._agents.halt()
             self._driver.give(CancelRequested())
-            self._preparation.cancel()
+            self._sizing.cancel()
 
     def clear(self) -> None:
         """Begin a new session in the same folder with the same model."""
@@ -417,15 +417,15 @@ class Conversation:
 
     async def _prepare(self, turn: Turn, first: UserSubmitted | CompactRequested) -> tuple[str, ...]:
         """Find the context window that the first request of a turn must fit into; return warnings for the user."""
-        preparation, client = self._preparation, self._client
-        warning = await preparation.ask(client)
-        await preparation.settle(self._toolbox.settle())
+        sizing, client = self._sizing, self._client
+        warning = await sizing.ask(client)
+        await sizing.settle(self._toolbox.settle())
         turn.settings = settings = replace(turn.settings, tools=self.tools)
         turn.model = model = client.known()
         cap = caps_for(settings.output, model.output_limit).first
         said = (first.message,) if isinstance(first, UserSubmitted) else ()
         request = ModelRequest(model.name, settings.system, (*self._transcript.messages, *said), settings.tools, cap)
-        await preparation.count(request, model.window, self._counter, client.tokens)
+        await sizing.count(request, model.window, self._counter, client.tokens)
         return (warning,) if warning else ()
 
     def _use(self, client: ModelClient) -> None:

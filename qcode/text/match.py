@@ -340,7 +340,7 @@ def _is_word_start(text: str, index: int) -> bool:
     return index == 0 or (text[index].isalnum() and not text[index - 1].isalnum())
 
 
-LEAST_ALIKE = 0.6
+MIN_ALIKE = 0.6
 """From 0 to 1: what is less like a misspelt name is not what was meant."""
 
 
@@ -354,7 +354,7 @@ def similar(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
     from difflib import get_close_matches
 
     by_folded = {candidate.lower(): candidate for candidate in names}
-    return tuple(by_folded[folded] for folded in get_close_matches(name.lower(), by_folded, limit, LEAST_ALIKE))
+    return tuple(by_folded[folded] for folded in get_close_matches(name.lower(), by_folded, limit, MIN_ALIKE))
 
 
 def most_alike(name: str, names: Iterable[str]) -> str:

@@ -1,1 +1,1 @@
-"""Keys that the user stored: in the keyring of the system, or else in a private file. Start at `keys`."""
+"""API keys that the user stored in the system keyring, or in a private file if no keyring works. Start at `keys`."""

@@ -1,8 +1,8 @@
 """Connecting to a provider: check a key, store it, and the source of the credential of each provider.
 
-`read_key` reads a key as people paste it: it takes off what came along and refuses what cannot be a key, with a
-`ValueError` whose text never holds what was pasted. `check_key` asks the host with one small request: its list of
-models, or something only a valid key gets. No row, text or report holds any part of a key.
+`read_key` cleans up a pasted key: it strips quotes, `export NAME=` and other wrapping, and rejects text that cannot be
+a key with a `ValueError` that never contains the pasted text. `check_key` validates a key with one small request, for
+the list of models or for a path that needs a valid key. No row, text or report contains any part of a key.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ Source: TypeAlias = Literal["environment", "keyring", "file", "config", "aws", "
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One provider. `name` is the variable, setting or command behind the source; `shadowed` what it goes before."""
+    """The credential of a provider. `name` is the variable, setting or command of the source.
+
+    `shadowed` is the place of a stored key that this source overrides.
+    """
 
     provider: str
     source: Source
@@ -70,12 +73,12 @@ class Row:
 
 
 def rows_of(settings: Settings, keys: Keys) -> list[Row]:
-    """Return a row for every provider, those of the configuration last; the demo needs none."""
+    """Return a row for every provider except the demo, those of the configuration last."""
     return [row_of(spec, settings, keys) for name, spec in known_specs(settings).items() if name != "demo"]
 
 
 def row_of(spec: ProviderSpec, settings: Settings, keys: Keys) -> Row:
-    """Return what supplies the credential of one provider. A key in the keyring is read, to tell that it is there."""
+    """Return the row of one provider. A key in the keyring is read, to know that it exists."""
     variable = registry.credential_of(spec, keys.env)
     stored = keys.place_of(spec)
     if variable:
@@ -99,9 +102,9 @@ def row_of(spec: ProviderSpec, settings: Settings, keys: Keys) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class ProviderChoice:
-    """A provider as it is offered. `state` says what is there, empty where nothing is.
+    """A provider that can be chosen. `state` describes its credential, empty if there is none.
 
-    `takes_key`: one can be typed. `is_ready`: it works without typing one.
+    `takes_key`: a key can be entered. `is_ready`: it works without entering one.
     """
 
     name: str
@@ -112,9 +115,9 @@ class ProviderChoice:
 
 @dataclass(frozen=True, slots=True)
 class CheckedKey:
-    """A key the host did not refuse; None: the one that is there already.
+    """A key that the host did not reject; None stands for the current one.
 
-    `is_accepted` False: the host did not say. `note` is one line about it, empty where all is well.
+    `is_accepted` is False if the host gave no clear answer. `note` is one line about that, empty if the key is valid.
     """
 
     key: Secret | None
@@ -125,7 +128,7 @@ class CheckedKey:
 
 SHORTEST = 8
 
-# What a terminal puts around a paste, with and without the escape character, which some programs swallow.
+# The brackets of a bracketed paste, with and without the escape character, which some programs drop.
 _BRACKETS = re.compile(r"\x1b?\[20[01]~")
 _INVISIBLE = "".join(map(chr, (0x00A0, 0x00AD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF)))
 _AROUND = _INVISIBLE + " \t\r\n\v\f,;"
@@ -147,11 +150,11 @@ _SIGNS: Mapping[str, tuple[str, ...]] = {
     "groq": ("gsk_",),
     "xai": ("xai-",),
 }
-"""How the keys of a host begin, as the hosts document it; only beginnings that no other host uses."""
+"""Documented key prefixes by host; only prefixes that no other host uses."""
 
 
 def read_key(pasted: str, spec: ProviderSpec, address: str = "") -> str:
-    """Return the key in `pasted`, meant for `spec` at `address` (its own where empty); raise `ValueError`."""
+    """Return the key in `pasted` for `spec` at `address` (empty: its default address); raise `ValueError`."""
     address = address or spec.base_url
     key, name = _unwrapped(pasted)
     owner = _owner_of_variable(name)
@@ -182,7 +185,7 @@ def read_key(pasted: str, spec: ProviderSpec, address: str = "") -> str:
 
 
 def _unwrapped(pasted: str) -> tuple[str, str]:
-    """Return the first line that holds something, without what is around the key, and the variable it was set to."""
+    """Return the first line with content, without the wrapping of the key, and the variable it was assigned to."""
     text, name = _BRACKETS.sub("", pasted), ""
     text = next((line for line in text.splitlines() if line.strip(_AROUND)), "")
     while True:
@@ -198,7 +201,7 @@ def _unwrapped(pasted: str) -> tuple[str, str]:
 
 
 def _is_assignment(found: re.Match[str]) -> bool:
-    """Tell an assignment from a key with a sign of equality in it, as Base64 ends in them."""
+    """Return whether this is an assignment, not a key that contains `=`, such as Base64 padding."""
     is_padding = not found["value"].strip("= ")
     return not is_padding and (found["word"] is not None or _KEY_NAME.search(found["name"]) is not None)
 
@@ -232,9 +235,9 @@ _TAKEN = (ErrorKind.QUOTA, ErrorKind.RATE_LIMIT)
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """`unknown`: the host could not be asked, or did not say. `models` are the names it listed.
+    """The result of a check. `unknown`: the host could not be reached, or gave no clear answer.
 
-    `note` is one line without the key, empty where all is well.
+    `models` are the names it listed. `note` is one line without the key, empty if the key is valid.
     """
 
     verdict: Literal["accepted", "refused", "unknown"]
@@ -243,7 +246,7 @@ class Checked:
 
 
 async def check_key(provider: Provider, key_path: str = "", limit_s: float = LIMIT_S) -> Checked:
-    """Ask within `limit_s` seconds, connecting included; never raises but for a cancellation. Closes the provider.
+    """Check the key of `provider` within `limit_s` seconds, and close the provider. Raises only if cancelled.
 
     `key_path`: see `ProviderSpec`.
     """
@@ -257,7 +260,7 @@ async def check_key(provider: Provider, key_path: str = "", limit_s: float = LIM
     except ProviderError as error:
         return _of_error(error)
     except (AttributeError, TypeError, ValueError):
-        # An SDK that trips over an answer of another form: there was one, but it says nothing about the key.
+        # The SDK failed on an unexpected response body, which says nothing about the key.
         return Checked("unknown", f"{provider.name} gave an answer that is no list of models")
     finally:
         await provider.close()
@@ -265,7 +268,7 @@ async def check_key(provider: Provider, key_path: str = "", limit_s: float = LIM
 
 def _of_error(error: ProviderError) -> Checked:
     if error.kind in (ErrorKind.AUTH, ErrorKind.NO_CREDENTIAL):
-        # A key may be restricted to requests that are not this one.
+        # The key may be valid but restricted to other requests.
         if error.status == 403 and _LACKS_SCOPE.search(error.message):
             return Checked("accepted", "the key may not list models; that is no hindrance")
         return Checked("refused", error.message)
@@ -278,7 +281,7 @@ _CONNECT_S = 5.0
 
 
 def login_lines(keys: Keys, spec: ProviderSpec, stored: Stored, note: str, *, is_accepted: bool) -> tuple[str, ...]:
-    """Return what to say of a key that was stored: whether it works, where it is, what goes before it."""
+    """Return the messages about a stored key: whether it is valid, where it is, what overrides it."""
     unchecked = "the key could not be checked" if note else "the key was not checked"
     first = f"{spec.name} accepted the key" if is_accepted else unchecked
     where = f"the keyring ({stored.where})" if stored.place == "keyring" else f"{stored.where}, which only you can read"
@@ -292,7 +295,7 @@ def login_lines(keys: Keys, spec: ProviderSpec, stored: Stored, note: str, *, is
 
 
 async def check(settings: Settings, keys: Keys, spec: ProviderSpec, key: Secret | None) -> Checked:
-    """Ask the host of `spec` whether it takes `key`; None: the key it would get anyway, if it needs one."""
+    """Check `key` with the host of `spec`; None checks the current credential, if the host needs one."""
     address, source = address_of(spec, settings, keys.env)
     value, key_source = (key.reveal(), "") if key is not None else keys.key_of(spec)
     timeouts = Timeouts(connect=min(_CONNECT_S, settings.network_for(spec.name).connect_timeout_s))
@@ -306,7 +309,7 @@ async def check(settings: Settings, keys: Keys, spec: ProviderSpec, key: Secret 
 
 
 def store(keys: Keys, spec: ProviderSpec, key: Secret) -> Stored:
-    """Store the key; raise `CredentialError` where it can be kept nowhere."""
+    """Store the key; raise `CredentialError` if neither the keyring nor the file works."""
     if keys.store is None:
         raise CredentialError("keys cannot be stored here")
     return keys.store.put(registry.key_name(spec), key)
@@ -316,7 +319,7 @@ _AWS_CHAIN = "credentials come from the AWS chain (AWS_PROFILE, aws sso login, a
 
 
 class KeysService:
-    """Connects for one app. A provider's address, headers and time limits are those of its settings."""
+    """The key setup of the app. A provider's address, headers and time limits come from the settings."""
 
     def __init__(self, context: RunContext, selection: Selection) -> None:
         self._context = context
@@ -327,12 +330,12 @@ class KeysService:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the first start of somebody who has no key: the screen then opens by itself."""
+        """Whether this is a first start without a key: the setup screen then opens automatically."""
         return self._is_first
 
     @property
     def wants_theme(self) -> bool:
-        """Whether the person has not chosen a theme yet."""
+        """Whether the user has not chosen a theme yet."""
         return not self._context.settings.ui.theme and not self._choices.theme
 
     def choices(self) -> tuple[ProviderChoice, ...]:
@@ -343,7 +346,7 @@ class KeysService:
         return tuple(choice.name for choice in self.choices())
 
     async def check(self, name: str, typed: str) -> CheckedKey:
-        """Ask the host of provider `name` about what was typed or pasted; raise `ValueError` with one line."""
+        """Check the typed or pasted key with the host of provider `name`; raise `ValueError` with one line."""
         settings, keys, spec = self._context.settings, self._context.keys, self._spec(name)
         key: Secret | None = None
         if typed.strip() or not self._choice(spec).is_ready:
@@ -357,7 +360,7 @@ class KeysService:
         return CheckedKey(key, checked.verdict == "accepted", checked.note, models)
 
     async def keep(self, name: str, checked: CheckedKey) -> tuple[str, ...]:
-        """Store a new key; return what to tell the person. Raise `ValueError` with one line."""
+        """Store a new key and return messages for the user. Raise `ValueError` with one line."""
         keys, spec, key = self._context.keys, self._spec(name), checked.key
         if key is None:
             return ()
@@ -368,7 +371,7 @@ class KeysService:
         return login_lines(keys, spec, stored, checked.note, is_accepted=checked.is_accepted)
 
     def model_of(self, name: str, listed: tuple[str, ...]) -> str:
-        """Return the model to switch to (`provider/model`), empty where the person has to choose among `listed`."""
+        """Return the model to switch to (`provider/model`), empty if the user must choose among `listed`."""
         try:
             chosen = default_of(self._spec(name), self._context.settings, "")
         except QcodeError:
@@ -377,9 +380,9 @@ class KeysService:
         return chosen.name if is_there else ""
 
     def finish(self, model: str) -> None:
-        """The person was through with it, or left: the screen does not open by itself again.
+        """Record that the setup was finished or skipped: its screen does not open automatically again.
 
-        `model` was chosen, and is where the next start begins; empty for none.
+        `model` is the chosen model and the default of the next start; empty for none.
         """
         self._is_first = False
         self._choices.keep_acquainted()

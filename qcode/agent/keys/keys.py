@@ -1,4 +1,4 @@
-"""Which key a provider gets and where it came from: the environment, then what `qcode auth login` stored."""
+"""The key of each provider and its source: the environment, then the keys that `qcode auth login` stored."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ UNATTENDED_S = 5.0
 
 
 class Keys:
-    """The credentials of this run. `open_store` is called with the first question that the environment leaves open.
+    """The credentials of this run. `open_store` is called on the first request that the environment cannot satisfy.
 
-    Without it there is only the environment. `complaints` are lines for a person: stored keys that could not be read,
-    each once.
+    If it is None, only the environment is used. `complaints` are lines for the user, one for each stored key that could
+    not be read.
     """
 
     def __init__(self, env: Mapping[str, str], open_store: Callable[[], KeyStore] | None = None) -> None:
@@ -35,7 +35,7 @@ class Keys:
 
     @cached_property
     def store(self) -> KeyStore | None:
-        """The stored keys; None where none can be."""
+        """The stored keys; None without a store."""
         store = None if self._open_store is None else self._open_store()
         if store is not None and self._is_brief:
             store.keyring.be_brief()
@@ -46,7 +46,7 @@ class Keys:
         return tuple(self._complaints)
 
     def key_of(self, spec: ProviderSpec) -> tuple[str, str]:
-        """Return the key and its source, a variable or the command that stored it; both empty where there is none."""
+        """Return the key and its source, a variable or the command that stored it; both empty if there is none."""
         key, variable = registry.key_of(spec, self.env)
         if key:
             return key, variable
@@ -54,37 +54,37 @@ class Keys:
         return (stored.reveal(), registry.login_command(spec)) if stored is not None else ("", "")
 
     def credential_of(self, spec: ProviderSpec) -> str:
-        """Return the source of a credential that can be used now, empty where there is none."""
+        """Return the source of a usable credential, empty if there is none."""
         return registry.credential_of(spec, self.env) or (self.key_of(spec)[1] if registry.takes_key(spec) else "")
 
     def source_of(self, spec: ProviderSpec) -> str:
-        """Return the same as far as it can be told without asking the keyring."""
+        """Return the same as `credential_of` without reading the keyring, so a key stored there may be unusable."""
         found = registry.credential_of(spec, self.env)
         return found or (registry.login_command(spec) if self.place_of(spec) is not None else "")
 
     def place_of(self, spec: ProviderSpec) -> Place | None:
-        """Return where a key of `spec` is stored, None where none is."""
+        """Return where a key of `spec` is stored, None if there is none."""
         return self._places().get(registry.key_name(spec)) if registry.takes_key(spec) else None
 
     def stored_names(self) -> tuple[str, ...]:
-        """Return the names keys are stored under."""
+        """Return the names of the stored keys."""
         return tuple(self._places())
 
     def note(self, key: Secret) -> None:
-        """Count `key`, which a person just gave, among the known ones."""
+        """Add `key`, which the user just entered, to the known keys."""
         if self.store is not None:
             self.store.note(key)
 
     def be_brief(self) -> None:
-        """From now on ask the keyring without a word and not for long: a screen is up."""
+        """Use the keyring silently and with a short timeout from now on, because the app is on screen."""
         self._is_brief = True
         store = vars(self).get("store")
         if store is not None:
             store.keyring.be_brief()
 
     def known(self) -> frozenset[Secret]:
-        """Return every stored key this process has seen, for whoever keeps secrets out of texts."""
-        store = vars(self).get("store")  # one that was not opened has shown nothing
+        """Return every stored key that this process has read, so that it can be redacted."""
+        store = vars(self).get("store")  # a store that was not opened has returned no key
         return frozenset() if store is None else store.known()
 
     def _places(self) -> Mapping[str, Place]:
@@ -120,7 +120,7 @@ def key_store(
     patience_s: float = UNATTENDED_S,
     on_wait: Callable[[], None] | None = None,
 ) -> KeyStore:
-    """Return the store of this person's keys; with `QCODE_HOME` the keyring holds those of that folder apart."""
+    """Return the store of the user's keys; with `QCODE_HOME`, a keyring service of its own for that folder."""
     from qcode.agent.keys.ring import Keyring
     from qcode.agent.keys.store import KeyStore
 

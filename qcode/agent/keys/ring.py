@@ -1,7 +1,7 @@
 """The keyring of the system (Secret Service, KWallet, macOS Keychain), through the keyring package.
 
-Asked in a thread and for a limited time: a locked keyring waits for a user who may not be there, and a session bus
-that hangs never answers. The package is imported with the first question.
+Calls run in a thread with a timeout: a locked keyring waits for a user who may be absent, and a session bus may hang
+forever. The package is imported on first use.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ T = TypeVar("T")
 
 _NOTICE_S = 1.5
 _MIN_PRIORITY = 1.0
-"""What the package itself recommends: below are backends that keep nothing or plain text, or ask on the terminal."""
+"""The minimum that the package recommends: backends below store nothing or plain text, or prompt on the terminal."""
 
 _NOT_SAFE = ("null", "fail", "plaintext", "uncrypted")
 
 
 class Keyring:
-    """Keys by name under one `service`. A question that is not answered in `patience_s` is the last one asked.
+    """Keys by name under one `service`. If a call takes longer than `patience_s`, the keyring is not used again.
 
-    `on_wait` is called once a question takes longer than a moment: somebody may have to unlock the keyring.
+    `on_wait` is called when a call takes longer than a moment: the user may have to unlock the keyring.
     """
 
     def __init__(self, service: str, *, patience_s: float = 5.0, on_wait: Callable[[], None] | None = None) -> None:
@@ -41,17 +41,17 @@ class Keyring:
         self._fault = ""
 
     def be_brief(self, patience_s: float = 5.0) -> None:
-        """From now on say nothing, and wait less for an answer to `get`: a screen is up that must go on."""
+        """Do not call `on_wait` from now on, and shorten the timeout of `get`, because the app is on screen."""
         self._brief_s = min(self._patience_s, patience_s)
         self._on_wait = None
 
     def get(self, name: str) -> Secret | None:
-        """Return the key, None where there is none; raise `KeyringError`."""
+        """Return the key, None if there is none; raise `KeyringError`."""
         found = self._ask(lambda: _backend().get_password(self._service, name), self._brief_s)
         return Secret(found) if found else None
 
     def put(self, name: str, key: Secret) -> str:
-        """Store the key, read it back, and return what the keyring is called; raise `KeyringError`."""
+        """Store the key, read it back, and return the name of the keyring; raise `KeyringError`."""
 
         def store() -> tuple[str, bool]:
             backend = _backend()
@@ -64,7 +64,7 @@ class Keyring:
         return title
 
     def remove(self, name: str) -> bool:
-        """Forget the key; return whether there was one. Raise `KeyringError` where it is still there."""
+        """Delete the key; return whether there was one. Raise `KeyringError` if it still exists."""
 
         def forget() -> tuple[bool, bool]:
             backend = _backend()
@@ -88,7 +88,7 @@ class Keyring:
             with question:
                 question.result.append(work())
 
-        # A daemon: a keyring that hangs must not keep the process from ending.
+        # A daemon thread: a keyring that hangs must not block exit.
         threading.Thread(target=run, name="qcode-keyring", daemon=True).start()
         notice = min(_NOTICE_S, patience_s)
         is_answered = question.done.wait(notice)
@@ -105,7 +105,7 @@ class Keyring:
 
 
 class _Question(Generic[T]):
-    """Carries what became of a call, whatever it raised, out of its thread."""
+    """Carries the result or the exception of a call out of its thread."""
 
     def __init__(self) -> None:
         self.result: list[T] = []
@@ -124,14 +124,14 @@ class _Question(Generic[T]):
 
 
 def _backend() -> KeyringBackend:
-    """Return a backend that keeps secrets; raise `KeyringError` where this system has none."""
-    # Its complaints on standard error would break the screen.
+    """Return a backend that stores secrets safely; raise `KeyringError` if this system has none."""
+    # Its log messages on stderr would break the screen.
     logging.getLogger("keyring").addHandler(logging.NullHandler())
     import keyring
     from keyring.backends.chainer import ChainerBackend
 
     chosen = keyring.get_keyring()
-    # A chain is as safe as its worst link, so the best safe one is used alone.
+    # A chain may fall back to an unsafe backend, so the best safe one is used alone.
     links = chosen.backends if isinstance(chosen, ChainerBackend) else [chosen]
     for backend in links:
         if _is_safe(backend):
@@ -147,7 +147,7 @@ def _is_safe(backend: KeyringBackend) -> bool:
 
 
 def _words(error: BaseException) -> str:
-    """Say what failed, without the words of the failure: a backend may quote what it was given."""
+    """Return the kind of failure without its message, because a backend may quote the key in it."""
     if isinstance(error, KeyringError):
         return str(error)
     name = type(error).__name__

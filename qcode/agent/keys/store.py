@@ -1,8 +1,8 @@
-"""Stores keys by name, finds them again and forgets them: the keyring first, a private file if no keyring works.
+"""Stores API keys by name: in the keyring, or in a private file if no keyring works.
 
-A key is in one place only. The file (mode 0600 in a folder of mode 0700, replaced as a whole, never followed through
-a link) also notes which keys are in the keyring, so nothing of the keyring loads before such a key is wanted.
-Nothing here looks at the environment, knows a provider, or shows a key.
+A key is in one place only. The file (mode 0600 in a folder of mode 0700, written atomically, never opened through a
+link) also lists the keys in the keyring, so that the keyring package is imported only for such a key. This module does
+not read the environment, knows no provider, and shows no key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Place: TypeAlias = Literal["keyring", "file"]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Where a key was put. `where` names the keyring or the file; `why_no_keyring` completes "the keyring ..."."""
+    """The place of a stored key. `where` is the keyring or the file; `why_no_keyring` completes "the keyring ..."."""
 
     place: Place
     where: str
@@ -38,7 +38,7 @@ class Stored:
 
 
 class KeyStore:
-    """The keys of one person. What the keyring answered is kept for this process."""
+    """The keys of one user. Keys read from the keyring are cached for this process."""
 
     def __init__(self, state_dir: Path, keyring: Keyring) -> None:
         self.file = KeyFile(state_dir)
@@ -47,11 +47,11 @@ class KeyStore:
         self._seen: set[Secret] | None = None
 
     def places(self) -> dict[str, Place]:
-        """Return where each stored key is, without reading one from the keyring; raise `CredentialError`."""
+        """Return the place of each stored key, without using the keyring; raise `CredentialError`."""
         return {name: "keyring" if key is None else "file" for name, key in self.file.read().items()}
 
     def get(self, name: str) -> Secret | None:
-        """Return the key, None where none is stored; raise `CredentialError`, `KeyringError` where it is locked in."""
+        """Return the key, None if none is stored; raise `CredentialError`, or `KeyringError` if the keyring fails."""
         rows = self.file.read()
         if name not in rows:
             self._read.pop(name, None)
@@ -69,15 +69,15 @@ class KeyStore:
         return self._read[name]
 
     def known(self) -> frozenset[Secret]:
-        """Return what must not be shown anywhere: the keys in the file, and each that passed through here."""
+        """Return the keys to redact everywhere: those in the file, and each that was read or added."""
         return frozenset(self._note())
 
     def note(self, key: Secret) -> None:
-        """Count `key` among the known ones before it is stored."""
+        """Add `key` to the known keys before it is stored."""
         self._note(key)
 
     def put(self, name: str, key: Secret) -> Stored:
-        """Store the key in the place of an older one; raise `CredentialError` where it can be kept nowhere."""
+        """Store or replace a key; raise `CredentialError` if neither the keyring nor the file works."""
         self._note(key)
         reason = ""
         try:
@@ -95,7 +95,7 @@ class KeyStore:
         return Stored("file", str(self.file.path), reason)
 
     def remove(self, name: str) -> tuple[Place, ...]:
-        """Forget the key wherever it is; return where it was. Raise `KeyringError` where the keyring still holds it."""
+        """Delete the key everywhere; return where it was. Raise `KeyringError` if it is still in the keyring."""
         found: list[Place] = []
         self._read.pop(name, None)
         is_in_keyring = False
@@ -105,7 +105,7 @@ class KeyStore:
                 if not is_in_keyring:
                     found.append("file")
                     del rows[name]
-        # Also where the file knows of none: it may have been lost, or a write may have come late.
+        # Also if the file lists none in the keyring: the file may have been lost, or not written yet.
         if self._forget_in_keyring(name, is_needed=is_in_keyring):
             found.append("keyring")
         if is_in_keyring:
@@ -114,7 +114,7 @@ class KeyStore:
         return tuple(found)
 
     def _note(self, *keys: Secret) -> set[Secret]:
-        """Add to what was seen, which begins with what lies in the file."""
+        """Add to the known keys, which begin with those in the file, and return them."""
         if self._seen is None:
             try:
                 self._seen = {key for key in self.file.read().values() if key is not None}
@@ -145,12 +145,12 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Rows: TypeAlias = "dict[str, Secret | None]"
-"""What is stored, by name; None where the keyring holds the key."""
+"""The stored keys by name; None for a key in the keyring."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """The file below `state_dir`. Every call reads it: another process may have stored something meanwhile."""
+    """The file below `state_dir`. Every call reads it, because another process may have changed it."""
 
     state_dir: Path
 
@@ -163,9 +163,9 @@ class KeyFile:
         return self.folder / FILE_NAME
 
     def read(self) -> Rows:
-        """Return what is stored, nothing where there is no file; raise `CredentialError` where it cannot be trusted.
+        """Return the stored keys, empty without a file; raise `CredentialError` if the file cannot be trusted.
 
-        A file or a folder that others could look into is closed to them first.
+        If other users could read the file or the folder, their permissions are removed first.
         """
         try:
             folder = self._open_folder()
@@ -180,10 +180,10 @@ class KeyFile:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[Rows]:
-        """Hand out what is stored and keep what became of it, with other processes kept out meanwhile.
+        """Yield the stored keys to change, and write them after the block, under a lock against other processes.
 
-        What cannot be understood counts as nothing stored, and is replaced. Raise `CredentialError` where nothing can
-        be kept, with the old file untouched.
+        An invalid file counts as empty and is replaced. If writing fails, raise `CredentialError` and leave the old
+        file unchanged.
         """
         try:
             self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -254,7 +254,7 @@ class KeyFile:
         os.fsync(folder)
 
     def _sweep(self, folder: int) -> None:
-        """Remove what a process that died while writing left: it holds keys. The lock says that nobody is writing."""
+        """Remove temporary files of a process that crashed while writing; they hold keys. Call it under the lock."""
         for name in os.listdir(folder):
             if name.startswith(_TEMPORARY):
                 with contextlib.suppress(OSError):
@@ -266,7 +266,7 @@ def _row(key: Secret | None) -> JsonObject:
 
 
 def _parsed(content: bytes) -> Rows | None:
-    """Return the rows of a file, None where it is none of ours."""
+    """Return the rows of a file, None if it has another format."""
     try:
         stored = parse_object(content.decode("utf-8")) if len(content) <= _MAX_FILE_BYTES else None
     except UnicodeDecodeError:
@@ -289,7 +289,7 @@ def _parsed(content: bytes) -> Rows | None:
 
 
 def _close_to_others(handle: int, path: Path, mode: int) -> None:
-    """Take the rights of everybody else away; raise `CredentialError` where it is not this user's to decide."""
+    """Remove the permissions of all other users; raise `CredentialError` if this user may not."""
     state = os.fstat(handle)
     if not stat.S_ISDIR(state.st_mode) and not stat.S_ISREG(state.st_mode):
         raise CredentialError(f"{path} is no plain file and is not used; remove it")

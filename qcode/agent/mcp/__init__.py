@@ -1,6 +1,6 @@
-"""Tool servers (Model Context Protocol): started, asked for their tools, called, and ended with the session.
+"""Tool servers (Model Context Protocol): started, asked for their tools, called, and stopped with the session.
 
-`servers` is what the rest of qcode sees, `connection` the life of one server, `tools` what a model is offered, `pins`
-what the user approved. What a server says is foreign text: it grants nothing and decides nothing.
-The `mcp` package is imported only inside the functions that connect.
+`servers` is the interface for the rest of qcode, `connection` the life cycle of one server, `tools` the tools that a
+model is offered, `pins` the approvals of the user. Everything a server sends is foreign text and grants no permission.
+The `mcp` package is imported only in the functions that connect.
 """

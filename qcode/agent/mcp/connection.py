@@ -1,6 +1,6 @@
-"""The life of one server: connect, agree on a protocol, list the tools, answer calls, restart once after a crash.
+"""The life cycle of one server: connect, negotiate a protocol, list the tools, make calls, restart once after a crash.
 
-One task runs `run`; calls come from others. It decides nothing about what may run or be offered.
+One task runs `run`; other tasks make calls. Which servers may run and which tools are offered is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _AFTER_CANCEL_S = 0.3
 
 
 class Connection:
-    """`on_listed` gets the tools after each listing; `on_lost` is told why it starts once more.
+    """A connection to one server. `on_listed` gets the tools after each listing, `on_lost` the reason of a restart.
 
-    `admit` is awaited before anything is loaded, and again right before each start; it raises to keep it from starting.
+    `admit` is awaited before anything is imported, and again right before each start; it raises to prevent the start.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Connection:
         self._late: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> None:
-        """Serve until cancelled; raise `ServerError` when the server cannot be used any more."""
+        """Run the server until cancelled; raise `ServerError` once it cannot be used any more."""
         await self._admit()
         await asyncio.to_thread(_load)
         is_second = False
@@ -78,7 +78,7 @@ class Connection:
                 why = self._explained(_why(error))
             finally:
                 self._session = None
-            # A server that left before it said anything may only know the older way to begin.
+            # A server that exited before it answered may support only the older handshake.
             if is_second or not (was_ready or self._lost.is_set()):
                 raise ServerError(why)
             is_second = True
@@ -88,7 +88,7 @@ class Connection:
     async def call(
         self, tool: str, arguments: JsonObject, timeout_s: float, on_progress: Callable[[str], None]
     ) -> CallToolResult:
-        """Call a tool; raise `ServerError`. Cancelling tells the server, and does not wait for it."""
+        """Call a tool; raise `ServerError`. Cancelling notifies the server and does not wait for it."""
         task = asyncio.ensure_future(self._call(tool, arguments, timeout_s, on_progress))
         try:
             return await asyncio.shield(task)
@@ -135,7 +135,7 @@ class Connection:
 
     @asynccontextmanager
     async def _connected(self, is_second: bool) -> AsyncIterator[ClientSession]:
-        """Yield a session that has listed its tools."""
+        """Connect and yield a session after its tools were listed."""
         self._lost.clear()
         self._changed.clear()
         config = self._spec.expanded(self._place.env)
@@ -164,7 +164,7 @@ class Connection:
         return running(program, self.log, self._place.groups, self._lost.set)
 
     async def _serve(self, session: ClientSession) -> None:
-        """Return when the connection is lost; list the tools again when the server says that they changed."""
+        """List the tools again whenever the server reports a change; return when the connection is lost."""
         watching = asyncio.ensure_future(_watch_list(session, self._changed.set))
         try:
             while True:
@@ -185,22 +185,22 @@ class Connection:
             await asyncio.gather(watching, *self._late, return_exceptions=True)
 
     def _explained(self, why: str) -> str:
-        """Return why something failed with the last that the server said about it."""
+        """Return the reason of a failure with the last line of the server's log."""
         last = single_spaced(self.log.last_line, MAX_REASON)
         return f"{why} ({last})" if last and last not in why else why
 
 
 def _load() -> None:
-    """Import what connecting needs; it takes a while, so a thread does it."""
+    """Import the modules for a connection; this is slow, so it runs in a thread."""
     import mcp.client.streamable_http
     import mcp.client.subscriptions  # noqa: F401
 
-    # A line of theirs on standard error would break the screen.
+    # Their log messages on stderr would break the screen.
     quiet("mcp", "httpx2", "httpcore2")
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """Return what connecting and asking can fail with."""
+    """Return the exceptions that connections and requests can raise."""
     import anyio
     import httpx2
     from mcp import MCPError
@@ -210,7 +210,7 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _why(error: BaseException) -> str:
-    """Return one line for a person."""
+    """Return one line for the user."""
     import httpx2
     from mcp import MCPError
 
@@ -228,13 +228,13 @@ def _why(error: BaseException) -> str:
 
 
 def _session(streams: TransportStreams, cwd: Path, on_change: Callable[[], None]) -> ClientSession:
-    """Return a session that tells the workspace as its only root, and can do nothing else for a server."""
+    """Return a session that reports the workspace as its only root and offers no other client feature."""
     import mcp_types as types
     from mcp import ClientSession
 
     class Session(ClientSession):
         async def validate_tool_result(self, name: str, result: types.CallToolResult) -> None:
-            """A schema of the server's own is no reason to withhold its result, and may be made to take for ever."""
+            """Skip the check against the server's own schema, which may be wrong, or made to take forever."""
 
     root = types.Root.model_validate({"uri": cwd.absolute().as_uri(), "name": cwd.name})
 
@@ -250,7 +250,7 @@ def _session(streams: TransportStreams, cwd: Path, on_change: Callable[[], None]
 
 
 async def _agree(session: ClientSession, *, probes: bool) -> None:
-    """Settle which protocol is spoken: the newer one where the server answers to it, else the one with a handshake."""
+    """Negotiate the protocol: the newer one if the server responds to it, otherwise the one with a handshake."""
     import mcp_types as types
     from mcp import MCPError
 
@@ -264,7 +264,7 @@ async def _agree(session: ClientSession, *, probes: bool) -> None:
     except MCPError as error:
         if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
             raise
-        await session.discover()  # it took the first question after all, only later
+        await session.discover()  # the server had accepted the first request, with a delay
 
 
 async def _list(session: ClientSession) -> list[Listed]:
@@ -285,7 +285,7 @@ async def _list(session: ClientSession) -> list[Listed]:
 
 
 async def _watch_list(session: ClientSession, on_change: Callable[[], None]) -> None:
-    """Hear of changed tools where the protocol wants that asked for; servers that cannot tell are not asked again."""
+    """Subscribe to changes of the tools if the protocol requires it; a server without support is not asked again."""
     from mcp.client.subscriptions import listen
 
     capabilities = session.server_capabilities

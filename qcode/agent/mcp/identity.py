@@ -1,7 +1,7 @@
-"""Which files a server starts, and what is in them: an approval is for these files as they were.
+"""The files that a server starts, with their hashes: an approval applies to exactly these contents.
 
-That is the program itself, and of its arguments every file inside the workspace, which the model can write: scripts,
-modules and local packages. What such a file loads in turn is not followed. Blocking: not for the event loop.
+These are the program itself, and every file in its arguments that is in the workspace, where the model can write:
+scripts, modules and local packages. Files that they load in turn are not included. All functions block.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from qcode.values import dataclass
 
 NOT_FOUND = "not found"
 UNPINNABLE = "too large"
-"""Hash of a folder of which not everything was read: it is the same as nothing, and asks at each start."""
+"""The hash of a folder that is too large to read: it equals no hash, so the user is asked at each start."""
 
 _MAX_TEXT = 32 * 1024
 _MAX_FILES = 5_000
 _MAX_TREE_BYTES = 64 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-# Programs that run a package by its name or folder, and where a project installs the programs of packages.
+# Programs that run a package by its name or folder. `_INSTALLED` are the folders of the programs of such packages.
 _RUNNERS = re.compile(
     r"(?:npx|npm|pnpx|pnpm|bunx|bun|yarn|node|deno|tsx|uvx?|pipx|poetry|pipenv|hatch|pdm|py|pypy[\d.]*|python[\d.]*|go)"
 )
@@ -40,7 +40,7 @@ _VERBS = frozenset({"run", "exec", "dlx", "x", "tool", "start", "install"})
 _PACKAGE_OPTIONS = frozenset(
     {"--from", "--with", "--package", "-p", "--prefix", "--directory", "--project", "-C", "--dir"}
 )
-# Programs that run what a file of the folder says, without naming it.
+# Programs that read a file of the folder without an argument, such as `make` its Makefile.
 _TASKS: Mapping[str, tuple[str, ...]] = {
     "npm": ("package.json",), "pnpm": ("package.json",), "yarn": ("package.json",), "bun": ("package.json",),
     "deno": ("deno.json", "deno.jsonc"), "make": ("GNUmakefile", "makefile", "Makefile"),
@@ -48,7 +48,7 @@ _TASKS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 _INSTALLED = ("node_modules/.bin", ".venv/bin", "venv/bin")
 _LEFT_OUT = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache"})
-# Variables whose value names code that an interpreter runs before or beside its script.
+# Variables that name code for an interpreter to run in addition to its script.
 _LOADING = (
     "NODE_OPTIONS", "PYTHONSTARTUP", "LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "ENV", "RUBYOPT", "PERL5OPT",
     "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS",
@@ -59,9 +59,9 @@ _SEPARATORS = re.compile(r"[\s=:,;'\"]+")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where servers run. `groups` holds the process groups that run now.
+    """The folder and environment of servers. `groups` holds the running process groups.
 
-    `roots` are folders beside `cwd` in which the model can change files.
+    `roots` are further folders in which the model can change files.
     """
 
     cwd: Path
@@ -70,12 +70,12 @@ class Place:
     roots: tuple[Path, ...] = ()
 
     def files_of(self, spec: ServerSpec) -> dict[str, Piece]:
-        """Return the files a server starts here, as they are now; raise `ServerError`. Blocking."""
+        """Return the files that a server would start now; raise `ServerError`. Blocking."""
         return files_of(spec.expanded(self.env), self.cwd, self.env, (self.cwd, *self.roots))
 
 
 class NotApprovedError(Exception):
-    """A server may not be started: the user has not approved the files that it starts now."""
+    """A server may not be started: the user has not approved the current contents of its files."""
 
     def __init__(self, files: Mapping[str, Piece]) -> None:
         super().__init__("the files that it starts are not approved")
@@ -83,10 +83,11 @@ class NotApprovedError(Exception):
 
 
 def files_of(config: McpServer, cwd: Path, env: Mapping[str, str], roots: Sequence[Path]) -> dict[str, Piece]:
-    """Return the files that a server starts, by a name for people: the program, and what lies below `roots`.
+    """Return the files that a server starts, by their display name: the program, and files below `roots`.
 
-    `config` has its variables filled in; `env` is the environment of qcode, `cwd` the folder the server runs in. The
-    program of a server of the user's own configuration counts only inside too: outside nobody else replaces it.
+    `config` has its variables filled in; `env` is the environment of qcode, `cwd` the folder of the server. The program
+    of a server in the user's configuration is included only below `roots`, because only there the model could replace
+    it.
     """
     if config.command is None:
         return {}
@@ -112,9 +113,9 @@ def files_of(config: McpServer, cwd: Path, env: Mapping[str, str], roots: Sequen
 
 
 def _packages(program: str, args: Sequence[str]) -> Iterator[str]:
-    """Yield the arguments that a runner takes for a package or a script: `npx PKG`, `uv run --directory DIR X`.
+    """Yield the arguments that name a package or script for a runner: `npx PKG`, `uv run --directory DIR X`.
 
-    Others name data, such as the folder in `npx server-filesystem .`.
+    Other arguments are data, such as the folder in `npx server-filesystem .`.
     """
     words = [
         program,
@@ -138,7 +139,7 @@ def _packages(program: str, args: Sequence[str]) -> Iterator[str]:
 
 
 def _modules(args: Sequence[str]) -> Iterator[str]:
-    """Yield what `-m MODULE` and `-mMODULE` name."""
+    """Yield the modules of `-m MODULE` and `-mMODULE`."""
     for place, argument in enumerate(args):
         module = args[place + 1] if argument == "-m" and place + 1 < len(args) else argument[2:]
         if argument.startswith("-m") and _MODULE.fullmatch(module):
@@ -146,7 +147,7 @@ def _modules(args: Sequence[str]) -> Iterator[str]:
 
 
 class _Look:
-    """Collects files. `found` has each once, by the path the user knows; links are followed for what is read."""
+    """Collects files. `found` has each once, by its display path; contents are read through links."""
 
     def __init__(self, cwd: Path, roots: tuple[Path, ...], search_path: str) -> None:
         self.found: dict[str, Piece] = {}
@@ -155,7 +156,7 @@ class _Look:
         self._search_path = search_path
 
     def add_program(self, command: str, path: Path, *, is_any: bool) -> None:
-        """Add the program; unless `is_any` only one that lies inside."""
+        """Add the program; without `is_any` only if it is in the workspace."""
         if not is_any and not self._is_inside(path):
             return
         real = Path(os.path.realpath(path))
@@ -164,9 +165,9 @@ class _Look:
         self._add_interpreter(path)
 
     def add_argument(self, argument: str, *, has_data: bool = False) -> None:
-        """Add each file that an argument names: as a whole, behind `--flag=`, in a list, or in a line of a shell.
+        """Add each file that an argument names: in full, after `--flag=`, in a list, or in a shell command.
 
-        `has_data`: a database is left out, which changes whenever a server works on it.
+        `has_data`: leave out databases, which change whenever a server uses them.
         """
         for word in dict.fromkeys((argument, argument[2:], *_SEPARATORS.split(argument))):
             name = word.removeprefix("file://").removeprefix("file:").removeprefix("@")
@@ -174,7 +175,7 @@ class _Look:
                 self._add(self._cwd / name)
 
     def add_package(self, name: str) -> None:
-        """Add a package that a runner is given: a folder inside, or a program that was installed in the workspace."""
+        """Add the package of a runner: a folder in the workspace, or a program installed there."""
         name = name.removeprefix("file:")
         if not name or "\0" in name:
             return
@@ -183,14 +184,14 @@ class _Look:
             self._add(self._cwd / folder / name)
 
     def add_module(self, module: str, folders: Sequence[Path]) -> None:
-        """Add what `python -m` would run from a folder of the workspace: the file, or the package it is in."""
+        """Add the module that `python -m` would run from a folder of the workspace: a file or its whole package."""
         for folder in folders:
             top = folder / module.partition(".")[0]
             self._add(top.with_name(f"{top.name}.py"))
             self._add(top, has_folder=True)
 
     def _add(self, path: Path, *, has_folder: bool = False) -> None:
-        """Add a file that lies inside; `has_folder`: or a folder, with all in it."""
+        """Add a file in the workspace; `has_folder`: or a folder with all its files."""
         if not self._is_inside(path):
             return
         try:
@@ -204,7 +205,7 @@ class _Look:
             self.found[f"{self._shown(path)}/"] = _read_tree(Path(os.path.realpath(path)))
 
     def _add_interpreter(self, path: Path) -> None:
-        """Add what the first line of a script names, where that lies inside: `#!./bin/python`, `#!/usr/bin/env x`."""
+        """Add the interpreter of a script if it is in the workspace: `#!./bin/python`, `#!/usr/bin/env x`."""
         try:
             handle = os.open(path, _OPEN)
         except OSError:
@@ -219,7 +220,7 @@ class _Look:
                 self._add(self._cwd / found)
 
     def _is_inside(self, path: Path) -> bool:
-        """Whether the model can put another file there: the path, or what it leads to, lies in the workspace."""
+        """Return whether the model can replace a file: its path, or the target of its links, is in the workspace."""
         spelled = Path(os.path.normpath(self._cwd / path))
         parent = Path(os.path.realpath(spelled.parent)) / spelled.name
         real = Path(os.path.realpath(path))
@@ -231,7 +232,7 @@ class _Look:
 
 
 def _read(path: Path, *, has_text: bool) -> Piece:
-    """Return the hash of a file, with its text for a comparison if it is short and may be shown."""
+    """Return the hash of a file, with its text to compare later if it is short and may be shown."""
     digest, head = hashlib.sha256(), b""
     try:
         handle = os.open(path, _OPEN)
@@ -256,7 +257,7 @@ def _is_database(path: Path) -> bool:
 
 
 def _read_tree(folder: Path) -> Piece:
-    """Return the hash of all files below a folder, as names and contents; what was installed there is left out."""
+    """Return the hash of the names and contents of all files below a folder, without installed packages."""
     digest, count, size = hashlib.sha256(), 0, 0
     for current, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)

@@ -1,8 +1,8 @@
-"""Approvals of tool servers in one file of the state folder: projects' servers, and tools as they were.
+"""Approvals of tool servers and their tools, in one file of the state folder.
 
-A server is pinned with the content of the files it starts (`identity`), a tool as its server described it when it was
-first offered. A difference waits until the user has seen it. A file that cannot be read, or that others could have
-written, approves nothing.
+A server is pinned with the contents of the files it starts (`identity`), a tool with its description when it was first
+offered. A changed server or tool is withheld until the user has seen the difference. A state file that cannot be read,
+or that other users could have written, approves nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A tool as it was: the hash of what its server said, and how that was offered, for a person to compare."""
+    """A pinned tool: the hash of the server's description, and the offered form for the user to compare."""
 
     hash: str
     text: str
@@ -34,15 +34,15 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A tool that is not as it was approved; `before` is None where it is new."""
+    """A tool that differs from its approval; `before` is None for a new tool."""
 
     tool: str
     before: Pin | None
     now: Pin
 
     def shown(self) -> str:
-        """Return the difference as rows in which nothing is invisible."""
-        from difflib import unified_diff  # takes a while to load, and is seldom needed
+        """Return a diff with invisible characters made visible."""
+        from difflib import unified_diff  # slow to import and seldom needed
 
         name, lines = visible(self.tool), self.now.text.split("\n")
         if self.before is None:
@@ -54,16 +54,16 @@ class Change:
 
 
 class Pins:
-    """Reads the file for each question, so that what another qcode wrote counts."""
+    """The file of approvals. Every call reads it, because another process may have changed it."""
 
     def __init__(self, state_dir: Path) -> None:
         self.path = state_dir / FILE_NAME
 
     def is_approved(self, spec: ServerSpec, files: Mapping[str, Piece] | None = None) -> bool:
-        """Return whether exactly this server may run: as it is written, and with what is in the files it starts.
+        """Return whether exactly this server may run: this configuration, with these contents of its files.
 
-        None: the files are not looked at. A server of the user's own configuration may run as it is written; of its
-        files only those count that were there when it first ran, so that nobody changes them unseen.
+        If `files` is None, only the configuration is compared. A server in the user's configuration needs no approval,
+        but its files are pinned at its first run, so that no change goes unnoticed.
         """
         if spec.is_from_project and self._entry(spec.key).get("approved") != spec.fingerprint:
             return False
@@ -75,33 +75,33 @@ class Pins:
         return not changes_between(known, files) and all(piece.hash != UNPINNABLE for piece in files.values())
 
     def was_approved(self, spec: ServerSpec) -> bool:
-        """Return whether a server of this name was approved, be it another one."""
+        """Return whether a server of this name was approved, even with another configuration."""
         return "approved" in self._entry(spec.key)
 
     def approve(self, spec: ServerSpec, files: Mapping[str, Piece] | None = None) -> None:
-        """Let exactly this server run from now on, with these files. Raise `OSError` where that cannot be kept."""
+        """Approve exactly this server with these files. Raise `OSError` if that cannot be stored."""
         self._change(spec.key, {"approved": spec.fingerprint, "files": stored_pieces(files or {})})
 
     def files(self, spec: ServerSpec) -> dict[str, Piece] | None:
-        """Return the files that were approved with exactly this server, None if none were ever looked at."""
+        """Return the files that were approved with exactly this server, None if none were recorded."""
         entry = self._entry(spec.key)
         return read_pieces(entry.get("files")) if entry.get("approved") == spec.fingerprint else None
 
     def changed_files(self, spec: ServerSpec, files: Mapping[str, Piece]) -> tuple[FileChange, ...]:
-        """Return what is not as it was approved; nothing if there is nothing to compare with."""
+        """Return the files that differ from the approved ones; empty without approved files."""
         known = self.files(spec)
         return () if known is None else changes_between(known, files)
 
     def tools(self, spec: ServerSpec) -> dict[str, Pin] | None:
-        """Return the pinned tools by the name a model calls; None where none were ever offered."""
+        """Return the pinned tools by the name a model calls; None if none were ever offered."""
         return _pins(self._entry(spec.key).get("tools"))
 
     def pin(self, spec: ServerSpec, pins: Mapping[str, Pin]) -> None:
-        """Take these tools for approved, and nothing for waiting."""
+        """Approve these tools, and clear the pending changes."""
         self._change(spec.key, {"tools": _rows(pins), "pending": None})
 
     def wait(self, spec: ServerSpec, changes: Sequence[Change]) -> None:
-        """Note what waits for the person, for `qcode mcp approve` to show and accept exactly that."""
+        """Store pending changes, so that `qcode mcp approve` shows and accepts exactly these."""
         self._change(spec.key, {"pending": _rows({change.tool: change.now for change in changes})})
 
     def pending(self, spec: ServerSpec) -> tuple[Change, ...]:
@@ -110,7 +110,7 @@ class Pins:
         return tuple(Change(name, before.get(name), pin) for name, pin in now.items())
 
     def accept(self, spec: ServerSpec, changes: Sequence[Change]) -> None:
-        """Pin what changed as it is now."""
+        """Pin the changed tools in their new form."""
         known = self.tools(spec) or {}
         self.pin(spec, {**known, **{change.tool: change.now for change in changes}})
 
@@ -131,9 +131,9 @@ class Pins:
 
 
 def detail_of(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> str:
-    """Return all that an approval is for: the server as it is written, the files it starts, and what changed in them.
+    """Return everything that an approval covers: the configuration of a server, its files, and their changes.
 
-    In the user's own configuration an argument may be a key; a project's file holds none of theirs.
+    Arguments of the user's configuration may be keys and are hidden; a project's file has no key of the user.
     """
     rows = [
         spec.detail() if spec.is_from_project else f"file:     {visible(spec.origin)}\nwhat:     {visible(spec.what)}"
@@ -150,7 +150,7 @@ def _state(piece: Piece) -> str:
 
 
 def pin_of(tool: Offered) -> Pin:
-    """Return how a tool is remembered."""
+    """Return the pin of a tool."""
     import json
 
     shown = json.dumps(tool.spec.parameters, indent=1, sort_keys=True, ensure_ascii=False)
@@ -158,7 +158,7 @@ def pin_of(tool: Offered) -> Pin:
 
 
 def changes_of(known: Mapping[str, Pin], tools: Sequence[Offered]) -> tuple[Change, ...]:
-    """Return what is not as it was pinned."""
+    """Return the tools that differ from their pins."""
     found = ((tool.spec.name, pin_of(tool)) for tool in tools if not tool.problem)
     return tuple(
         Change(name, known.get(name), now) for name, now in found if name not in known or known[name].hash != now.hash
@@ -168,7 +168,7 @@ def changes_of(known: Mapping[str, Pin], tools: Sequence[Offered]) -> tuple[Chan
 def key_of(
     spec: ServerSpec, what: str, changes: Sequence[Change] = (), files: Mapping[str, Piece] | None = None
 ) -> str:
-    """Return the key of a question: another one as soon as anything of it differs."""
+    """Return the id of an approval, which differs if any detail of it does."""
     tools = [[change.tool, change.now.hash] for change in changes]
     started = sorted((name, piece.hash) for name, piece in (files or {}).items())
     return digest([what, spec.key, spec.fingerprint, tools, started])

@@ -1,7 +1,7 @@
-"""The tool servers of a session: which of them run, which tools are offered, and what waits for the user.
+"""The tool servers of a session: which of them run, which tools are offered, and which approvals are pending.
 
-Nothing runs before `start`. A project's server runs only once the user approved exactly it, and none at all in a
-folder that is not trusted. A tool that is not as it was approved is not offered until the user has seen it.
+Nothing runs before `start`. A project's server runs only after the user approved exactly this server, and never in an
+untrusted folder. A tool that differs from its approval is not offered until the user has seen the change.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ServerState: TypeAlias = Literal["off", "restricted", "waiting", "refused", "sta
 
 @dataclass(frozen=True, slots=True)
 class ServerTool:
-    """A tool as its server describes it. `name` is what a model calls, `problem` why it is not offered, if so."""
+    """A tool of a server. `name` is the name a model calls, `problem` the reason if it is not offered."""
 
     name: str
     description: str
@@ -52,9 +52,9 @@ class ServerTool:
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """One server. `what` is its command line or address without secrets, `origin` the file that names it.
+    """The status of a server. `what` is its command line or address without secrets, `origin` its config file.
 
-    `problem` is one line, `log` the last lines it wrote to its standard error; both are foreign text.
+    `problem` is one line, `log` the last lines of its stderr; both are foreign text.
     """
 
     name: str
@@ -68,9 +68,9 @@ class ServerStatus:
 
 @dataclass(slots=True)
 class _Server:
-    """A server and how it is now. `changes` are tools that wait; `is_refused`: the user said no for this session.
+    """A server and its state. `changes` are tools with a pending approval; `is_refused`: declined for this session.
 
-    `files` are those it would start, as they were looked at last; `admitted` those the user approved in this session.
+    `files` are the files it would start, as last read; `admitted` are those the user approved in this session.
     """
 
     spec: ServerSpec
@@ -86,10 +86,10 @@ class _Server:
 
 
 class Servers:
-    """The servers of one session. Owns every process it starts until `close`, or `kill`.
+    """The servers of one session. Owns every process it starts until `close` or `kill`.
 
-    Where nobody watches its questions, notices say how to approve. `complaints` are what was wrong with the files that
-    name servers.
+    If no front end shows its approvals, notices explain how to approve. `complaints` are problems of the files that
+    configure servers.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Servers:
         self._settled = asyncio.Event()
         self._on_change: Callable[[], None] = lambda: None
 
-    # What front ends see
+    # For front ends
 
     def statuses(self) -> tuple[ServerStatus, ...]:
         """Return every server, in the order of the configuration."""
@@ -122,7 +122,7 @@ class Servers:
         return tuple(self._approval(server) for server in self._servers.values() if _waits(server))
 
     def answer(self, approval_id: str, decision: Decision) -> None:
-        """Decide an approval: a yes holds for good, a no for this session. An unknown or settled id is ignored."""
+        """Decide an approval: a yes is permanent, a no lasts for this session. An unknown or settled id is ignored."""
         waiting = (server for server in self._servers.values() if _waits(server))
         server = next((server for server in waiting if self._approval(server).id == approval_id), None)
         if server is None:
@@ -143,7 +143,7 @@ class Servers:
         self._changed()
 
     def ask_again(self, server: str) -> None:
-        """Ask again what was refused in this session."""
+        """Ask again for approvals that were declined in this session."""
         found = self._servers.get(server)
         if found is None or not found.is_refused:
             return
@@ -163,9 +163,9 @@ class Servers:
         self._changed()
 
     def start(self, on_change: Callable[[], None] | None = None) -> None:
-        """Start them all, once, on the running loop.
+        """Start all servers, once, on the running loop.
 
-        `on_change` is called there after each change; whoever gives it asks the user the open questions.
+        `on_change` is called there after each change; a caller that passes it shows the pending approvals.
         """
         if not self._is_started:
             self._is_started = True
@@ -176,7 +176,7 @@ class Servers:
             self._changed()
 
     def trust(self) -> None:
-        """Start the servers that the folder kept from starting: the person trusts it now."""
+        """Start the servers that were held back, because the user now trusts the folder."""
         self._is_trusted = True
         for server in self._servers.values():
             if server.state == "restricted":
@@ -187,10 +187,10 @@ class Servers:
         notices, self._notices = tuple(self._notices), []
         return notices
 
-    # What a turn needs
+    # For turns
 
     async def settle(self, wait_s: float = WAIT_S) -> None:
-        """Wait until no server is starting any more, for the first turn and at most `wait_s`; start them if need be."""
+        """Before the first turn, start the servers if needed and wait at most `wait_s` until none is starting."""
         self.start()
         await self._wait(min(_SILENT_S, wait_s))
         if not self._settled.is_set() and self._is_attended:
@@ -209,11 +209,11 @@ class Servers:
         return ", ".join(name for name, server in self._servers.items() if server.state == "starting")
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """The tools that are offered, always in the same order."""
+        """Return the offered tools in a fixed order."""
         return tuple(tool.spec for _, tool in self._offered())[:MAX_TOOLS]
 
     def has(self, name: str) -> bool:
-        """Return whether a call of this name is for a server."""
+        """Return whether a server offers a tool of this name."""
         server, tool = split_name(name)
         return bool(tool) and server in self._servers
 
@@ -227,7 +227,7 @@ class Servers:
     async def run(
         self, name: str, arguments: JsonObject, output: Callable[[str], None], limit: int, folder: Callable[[], Path]
     ) -> ToolOutcome:
-        """Run a call. What goes wrong is a result; cancelling raises at once."""
+        """Run a call. Errors become results; cancellation raises at once."""
         server_name, _ = split_name(name)
         found = self._find(name)
         if found is None:
@@ -241,7 +241,7 @@ class Servers:
         return await asyncio.to_thread(outcome_of, result, limit, folder)
 
     async def close(self) -> None:
-        """End every server; within seconds, whatever they do."""
+        """Stop every server, within seconds even if they do not respond."""
         tasks = [server.task for server in self._servers.values() if server.task is not None]
         for _ in range(2):
             for task in tasks:
@@ -251,13 +251,13 @@ class Servers:
         self.kill()
 
     def kill(self) -> None:
-        """End at once whatever process still runs; for a program that ends now."""
+        """Kill all running processes at once, for a program that exits now."""
         for group in tuple(self._place.groups):
             with suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
             self._place.groups.discard(group)
 
-    # How a server comes to run
+    # Starting a server
 
     def _begin(self, server: _Server) -> None:
         spec = server.spec
@@ -272,10 +272,10 @@ class Servers:
             self._launch(server)
 
     async def _admit(self, server: _Server) -> None:
-        """Raise `NotApprovedError` unless the user approved the server with the files it would start now."""
+        """Raise `NotApprovedError` unless the user approved the server with the current contents of its files."""
         files = await asyncio.to_thread(self._place.files_of, server.spec)
         if self._pins.is_approved(server.spec) and any(piece.hash == NOT_FOUND for piece in files.values()):
-            return  # the program is missing, so nothing starts, and the user is told that
+            return  # the program is missing, so nothing starts, and an error tells the user
         if not self._pins.is_approved(server.spec, files) and files != server.admitted:
             raise NotApprovedError(files)
         if files and self._pins.files(server.spec) is None:

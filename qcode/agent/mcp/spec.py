@@ -1,6 +1,6 @@
-"""A server before it runs: its start, its origin, the hash that is approved; and which servers a run has.
+"""The specification of a server: its command or address, its origin, its fingerprint; and the servers of a run.
 
-Those are the servers of the configuration, of `--mcp-config`, and of a trusted project's `.mcp.json`.
+Servers come from the configuration, from `--mcp-config`, and from the `.mcp.json` of a trusted project.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 class ServerError(Exception):
-    """A server cannot be started or asked; the text is one line for a person."""
+    """A server cannot be started or reached; the text is one line for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """A server by its name. `scope` keeps servers of one name apart: that of a project, of a file, the person's own."""
+    """A named server. `scope` separates servers of the same name: of a project, of a file, or of the user."""
 
     name: str
     config: McpServer
@@ -38,7 +38,7 @@ class ServerSpec:
 
     @property
     def key(self) -> str:
-        """What its approval and its tools are kept under."""
+        """The key of its approval and its pinned tools in the state file."""
         return f"{self.scope}#{self.name}"
 
     @property
@@ -47,22 +47,22 @@ class ServerSpec:
 
     @property
     def what(self) -> str:
-        """The command line or the address, without what may be a secret in them."""
+        """The command line or the address, without possible secrets."""
         if self.config.url is None:
             return self.config.command or ""
         return _without_secrets(self.config.url)
 
     @property
     def fingerprint(self) -> str:
-        """The hash of what would run or be asked: command, arguments, names of variables and headers, address."""
+        """The hash of its configuration: command, arguments, names of variables and headers, address."""
         config = self.config
-        # The values of a project's own variables are part of what runs; those of a person may be keys.
+        # A project's values of variables are part of the fingerprint; values of the user may be keys.
         env: object = dict(config.env) if self.is_from_project else sorted(config.env)
         whole = [config.command, list(config.args), env, config.url, sorted(config.headers)]
         return digest(whole)
 
     def detail(self) -> str:
-        """Return all that an approval is for, a row for each value: a project's file holds no secret of the user."""
+        """Return everything that an approval covers, a row for each value; a project's file has no user secrets."""
         config = self.config
         rows = [("file:", self.origin)]
         if config.url is not None:
@@ -77,7 +77,7 @@ class ServerSpec:
     def expanded(self, env: Mapping[str, str]) -> McpServer:
         """Return the configuration with `${NAME}` and `${NAME:-default}` filled in; raise `ServerError`.
 
-        A project never gets a variable: it would choose which of the person's keys goes where.
+        Variables are not expanded for a project, which could otherwise send the user's keys anywhere.
         """
         config = self.config
 
@@ -117,21 +117,21 @@ def _without_secrets(url: str) -> str:
 
 
 OWN = "own"
-"""The scope of the person's own configuration; what its servers' tools were is kept under it."""
+"""The scope of the user's configuration in the state file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The servers in their order, and a line for each thing that was wrong with a project's file."""
+    """The servers in order, and a line for each problem of a project's file."""
 
     specs: tuple[ServerSpec, ...]
     complaints: tuple[str, ...] = ()
 
 
 def named_servers(settings: Settings, files: Sequence[Path], root: Path, *, is_trusted: bool) -> Named:
-    """Return the servers of a run. A name in a flag's file beats the configuration, and both beat the project's.
+    """Return the servers of a run. `--mcp-config` overrides the configuration, and both override the project.
 
-    Raise `QcodeError` for a file of a flag that cannot be used; a project's file never keeps a run from beginning.
+    Raise `QcodeError` if a file of a flag cannot be used; problems of a project's file never stop a run.
     """
     found = {name: _of_config(name, config, settings, root) for name, config in settings.mcp_servers.items()}
     for file in files:
@@ -151,7 +151,7 @@ def named_servers(settings: Settings, files: Sequence[Path], root: Path, *, is_t
 
 
 def header_values(specs: Sequence[ServerSpec], env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what servers get that may be a secret: values of variables and headers with what `env` fills in."""
+    """Return possible secrets sent to servers: values of variables and headers after expansion with `env`."""
 
     values: list[str] = []
     for spec in specs:
@@ -164,7 +164,7 @@ def header_values(specs: Sequence[ServerSpec], env: Mapping[str, str]) -> tuple[
 
 
 def may_be_secret(name: str) -> bool:
-    """Return whether a variable or header of this name holds a secret by convention."""
+    """Return whether a variable or header of this name usually holds a secret."""
     return any(part in name.lower() for part in ("auth", "key", "token", "secret", "password", "cookie"))
 
 

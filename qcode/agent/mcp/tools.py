@@ -1,8 +1,8 @@
-"""The tools of a server as a model is offered them, and their results. Foreign text: capped and cleaned.
+"""The tools of a server in the form a model is offered, and their results. Foreign text is limited and cleaned.
 
-Names become `server__tool` in the form every provider takes; descriptions and schemas are bounded. A tool that cannot
-be offered says why; one of them must never make a provider refuse a whole request. Of a result text and images go to
-the model, the rest is described or kept.
+Names become `server__tool` in a form that every provider accepts; descriptions and schemas are limited in size, so that
+no tool can make a provider reject a whole request. A tool that cannot be offered has a `problem`. Text and images of a
+result are sent to the model; other content is described or stored.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 MAX_DESCRIPTION = 2_048
 MAX_SCHEMA = 16_384
 MAX_TOOLS = 100
-"""Tools of all servers together: with qcode's own they stay below the 128 that OpenAI's API takes."""
+"""The limit for all servers together: with qcode's own tools the total stays below OpenAI's limit of 128."""
 
 _MAX_NAME = 64
 _MAX_LEVELS = 24
 _MAX_TEXT = 1_024
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
-# What Anthropic's API takes as the name of a property.
+# The property names that Anthropic's API accepts.
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-# Providers refuse these at the top of a schema; the server still checks what they say.
+# Providers reject these at the top level of a schema; the server still enforces them.
 _NOT_AT_TOP = ("$schema", "$id", "anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const")
 _WORDS = ("description", "title", "$comment")
 _HIDDEN = frozenset({"Cf", "Cn", "Co", "Cs"})
@@ -51,7 +51,7 @@ _JOINERS = "\u200c\u200d"
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A tool as a server listed it, untouched."""
+    """A tool exactly as a server listed it."""
 
     name: str
     description: str
@@ -60,9 +60,9 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A tool of a server, by its own name, which is foreign text: `shown_name` is for a person.
+    """A tool of a server. Its name is foreign text; display it with `shown_name`.
 
-    `hash` is of what the server said; `problem` says why it is not offered, empty if it is.
+    `hash` covers the server's description; `problem` is the reason if it is not offered, otherwise empty.
     """
 
     tool: str
@@ -72,9 +72,9 @@ class Offered:
 
 
 def offered(server: str, listed: Sequence[Listed], wanted: Collection[str] = ()) -> tuple[Offered, ...]:
-    """Return the tools of a server, always in the order of their names. `wanted` are the only ones, if there are any.
+    """Return the tools of a server, sorted by name. A non-empty `wanted` lists the only tools to offer.
 
-    Two tools that would have one name are both refused: which of them a call means could be chosen by neither.
+    Two tools that would get the same name are both rejected, because a call would be ambiguous.
     """
     taken = [one for one in listed if not wanted or "*" in wanted or one.name in wanted]
     names = Counter(tool_name(server, one.name) for one in taken)
@@ -90,7 +90,7 @@ def offered(server: str, listed: Sequence[Listed], wanted: Collection[str] = ())
 
 
 def tool_name(server: str, tool: str) -> str:
-    """Return the name a model calls: `server__tool`, without odd characters, a long one with a mark of the whole."""
+    """Return the name a model calls: `server__tool`, other characters replaced, a long one truncated with a hash."""
     name = f"{server}__{_ODD.sub('_', tool)}"
     if len(name) <= _MAX_NAME and tool:
         return name
@@ -99,13 +99,13 @@ def tool_name(server: str, tool: str) -> str:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Return server and tool of the name a model calls; the tool is empty where it is none of a server's."""
+    """Split the name a model calls into server and tool; the tool is empty if the name is not that of a server."""
     server, _, tool = name.partition("__")
     return server, tool
 
 
 def shown_name(tool: str) -> str:
-    """Return a tool's own name on one line, cleaned and cut."""
+    """Return the name of a tool for display: cleaned, on one line, truncated."""
     text = _plain(tool).replace("\n", " ").replace("\t", " ").strip()
     return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1]}…"
 
@@ -125,14 +125,14 @@ def _cut(text: str, most: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return foreign text without controls and without characters that nobody sees."""
+    """Return foreign text without control characters and invisible characters."""
     return "".join(
         char for char in clean(text) if char in _JOINERS or char in "\n\t" or unicodedata.category(char) not in _HIDDEN
     )
 
 
 def _parameters(schema: Mapping[str, Json]) -> tuple[JsonObject, str]:
-    """Return the schema as it is offered, and a problem where it cannot be."""
+    """Return the schema to offer, and a problem if it cannot be offered."""
     empty: JsonObject = {"type": "object", "properties": {}}
     if _depth(dict(schema)) > _MAX_LEVELS:
         return empty, "its parameters are nested too deeply"
@@ -157,9 +157,9 @@ def _parameters(schema: Mapping[str, Json]) -> tuple[JsonObject, str]:
 
 
 def _shown(value: Json, *, is_names: bool = False) -> Json:
-    """Return a schema with its words cleaned and cut; what a value must be is left alone.
+    """Return a schema with titles and descriptions cleaned and truncated; constraints are unchanged.
 
-    `is_names`: the keys of `value` are names of parameters, and one of them may be called `title`.
+    `is_names`: the keys of `value` are names of parameters, one of which may be `title`.
     """
     if isinstance(value, list):
         return [_shown(one) for one in value]
@@ -177,7 +177,7 @@ def _shown(value: Json, *, is_names: bool = False) -> Json:
 
 
 def _depth(value: Json) -> int:
-    """Return how deep a value is nested, without going deeper than needed to say that it is too deep."""
+    """Return the nesting depth of a value, counted up to the limit."""
     level, depth = [value], 0
     while level and depth <= _MAX_LEVELS:
         depth += 1
@@ -194,7 +194,7 @@ MAX_IMAGES = 8
 
 
 def outcome_of(result: CallToolResult, limit: int, folder: Callable[[], Path]) -> ToolOutcome:
-    """Return the outcome of a call, at most `limit` characters of text; all of a longer one lies in `folder`."""
+    """Return the outcome of a call with at most `limit` characters; a longer text is stored in full in `folder`."""
     reader = _Reader()
     reader.take_all(result.content)
     if result.structured_content is not None and not reader.says(result.structured_content):
@@ -207,7 +207,7 @@ def outcome_of(result: CallToolResult, limit: int, folder: Callable[[], Path]) -
 
 
 def bounded_text(text: str, limit: int, folder: Callable[[], Path]) -> str:
-    """Return beginning and end of a long text, and where all of it is."""
+    """Return the beginning and the end of a long text, and the path of its full copy."""
     if len(text) <= limit:
         return text
     collector = Collector(limit, folder)
@@ -223,7 +223,7 @@ def _summary(text: str, images: int) -> str:
 
 
 class _Reader:
-    """Reads content in its order."""
+    """Converts the content blocks of a result, in order."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -247,7 +247,7 @@ class _Reader:
                     self._take_resource(block)
 
     def says(self, value: object) -> bool:
-        """Return whether a text already is this value as JSON, as servers do for clients that take only text."""
+        """Return whether a text block already has this value as JSON, as servers send it to text-only clients."""
         return any(_json_of(text) == value for text in self.texts)
 
     def _take_resource(self, block: object) -> None:
@@ -261,7 +261,7 @@ class _Reader:
             self._take_binary(f"resource {found.uri}", found.blob, found.mime_type or "unknown type")
 
     def _take_binary(self, what: str, data: str, media_type: str) -> None:
-        """Take an image; anything else binary is only named. Its bytes say what it is, not its server."""
+        """Add an image; only name other binary data. The type is detected from the bytes, not taken from the server."""
         try:
             raw = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):

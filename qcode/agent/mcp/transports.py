@@ -1,8 +1,8 @@
-"""The two ways to a server: a program in its own process group, by lines of JSON, and an address, by streamable HTTP.
+"""The two transports: a program in its own process group with lines of JSON, and an address with streamable HTTP.
 
-Programs are not run by the transport of the `mcp` package: that one reads lines of any length into memory, and writes
-the server's stderr to the terminal. HTTP is the package's own, with bounded answers and bounded endings. `Log` keeps
-the last of what a server wrote beside its answers; bounded, foreign text.
+Programs do not use the transport of the `mcp` package, which reads lines of any length into memory and writes the
+server's stderr to the terminal. HTTP uses the transport of the package, with limits for the size of a response and the
+time to close. `Log` keeps the end of a server's stderr, which is foreign text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
-"""Bytes of one message; a longer one ends the server."""
+"""The maximum size of a message; a longer one ends the connection."""
 
 _GRACE_S = 0.3
 _QUEUED = 16
@@ -36,7 +36,7 @@ _QUEUED = 16
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to start: an absolute path or one below the folder, and everything it inherits."""
+    """A program to start: its arguments, folder and environment."""
 
     argv: tuple[str, ...]
     cwd: Path
@@ -44,8 +44,8 @@ class Program:
 
 
 def program_path(command: str, cwd: Path, search_path: str) -> str:
-    """Return the path of a command as a person writes it; raise `ServerError` where there is none."""
-    name = os.path.expanduser(command)  # noqa: PTH111  # a command, which may be no path at all
+    """Return the path of a command as typed by the user; raise `ServerError` if it does not exist."""
+    name = os.path.expanduser(command)  # noqa: PTH111  # a command is not always a path
     if "/" in name:
         path = cwd / name
         if not (path.is_file() and os.access(path, os.X_OK)):
@@ -61,9 +61,9 @@ def program_path(command: str, cwd: Path, search_path: str) -> str:
 async def running(
     program: Program, log: Log, groups: set[int], on_end: Callable[[], None]
 ) -> AsyncIterator[TransportStreams]:
-    """Start the program and yield the streams of a session; `on_end` is called when it says no more.
+    """Start the program and yield the streams of a session; `on_end` is called at the end of its output.
 
-    When this is left nothing of its process group runs any more. `groups` holds the group meanwhile. Raises `OSError`.
+    On exit its whole process group is gone; until then `groups` contains the group. Raises `OSError`.
     """
     import anyio
     from mcp.shared.message import SessionMessage
@@ -96,9 +96,9 @@ async def running(
 
 
 async def _started(program: Program) -> tuple[asyncio.subprocess.Process, int, int]:
-    """Start it and return it with the ends of its output and its errors, which the caller closes.
+    """Start the process and return it with the read ends of its stdout and stderr, which the caller closes.
 
-    Pipes of ours, because those of a process stay open as long as anybody else holds their other end.
+    Uses its own pipes, because asyncio's stay open as long as any child of the server holds the other end.
     """
     (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe()
     with contextlib.ExitStack() as pipes:
@@ -122,7 +122,7 @@ async def _started(program: Program) -> tuple[asyncio.subprocess.Process, int, i
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Close its input, which asks a server to end, and then end what is left of its group."""
+    """Close stdin, which asks a server to exit, and then kill the rest of its process group."""
     try:
         if process.stdin is not None:
             process.stdin.close()
@@ -135,7 +135,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 async def _read(
     handle: int, out: MemoryObjectSendStream[SessionMessage | Exception], log: Log, on_end: Callable[[], None]
 ) -> None:
-    """Pass on what the server says, message by message; what is none is only logged."""
+    """Forward the messages of the server; log lines that are not messages."""
     import anyio
     import mcp_types as types
     from mcp.shared.message import SessionMessage
@@ -180,13 +180,13 @@ async def _write(
             stdin.write(f"{text}\n".encode())
             await stdin.drain()
     except (OSError, anyio.ClosedResourceError):
-        # It takes no more: the session must not wait for answers to what never arrived.
+        # The server reads no more: the session must not wait for responses to requests that were never sent.
         out.close()
 
 
 @asynccontextmanager
 async def _pipe(handle: int, limit: int) -> AsyncIterator[asyncio.StreamReader]:
-    """Yield a reader of a pipe's end, which is closed with it."""
+    """Yield a reader of the read end of a pipe, and close it afterwards."""
     reader = asyncio.StreamReader(limit=limit)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(handle, "rb", buffering=0)
@@ -198,7 +198,7 @@ async def _pipe(handle: int, limit: int) -> AsyncIterator[asyncio.StreamReader]:
 
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
-"""Bytes of one answer or event."""
+"""The maximum size of a response or event."""
 
 _CONNECT_S = 20.0
 _ENDING_S = 1.0
@@ -207,7 +207,7 @@ _IS_EVENTS = "text/event-stream"
 
 @asynccontextmanager
 async def reaching(config: McpServer, log: Log) -> AsyncIterator[TransportStreams]:
-    """Yield the streams of a session; nothing is sent yet. Raise `ServerError` for what cannot be an address."""
+    """Yield the streams of a session; nothing is sent yet. Raise `ServerError` for an invalid address."""
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
@@ -215,7 +215,7 @@ async def reaching(config: McpServer, log: Log) -> AsyncIterator[TransportStream
     _check(config)
     watch = _Watch(log)
     hooks: dict[str, list[Callable[..., Any]]] = {"request": [_hurry_endings], "response": [watch.see]}
-    # Identity: what is unpacked while it arrives has no bound that could be counted here.
+    # Identity: the size of a compressed response after unpacking cannot be limited here.
     headers = {**config.headers, "Accept-Encoding": "identity"}
     try:
         client = httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(_CONNECT_S, read=None), event_hooks=hooks)
@@ -229,7 +229,7 @@ async def reaching(config: McpServer, log: Log) -> AsyncIterator[TransportStream
 
 
 def _check(config: McpServer) -> None:
-    """Refuse what a header or an address cannot hold, by its name: an error of the client would show the value."""
+    """Reject invalid headers and addresses by name; an error of the HTTP client would show the value."""
     for name, value in config.headers.items():
         if not (value.isascii() and value.isprintable()):
             raise ServerError(f"the header {name} holds characters that no header may have")
@@ -238,13 +238,13 @@ def _check(config: McpServer) -> None:
 
 
 async def _hurry_endings(request: httpx2.Request) -> None:
-    """Nothing waits long for a server to take note of the end of a session."""
+    """Set a short timeout for the request that ends a session."""
     if request.method == "DELETE":
         request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), _ENDING_S)
 
 
 class _Watch:
-    """Notes refusals, of which the transport tells only that there was one, and bounds what is read at once."""
+    """Records error statuses, which the transport does not report in detail, and limits the size of responses."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -287,7 +287,7 @@ _MAX_BYTES = 8_192
 
 
 class Log:
-    """Keeps the end of it. `note` adds a line of ours."""
+    """The end of a server's log. `note` adds a line by qcode."""
 
     def __init__(self) -> None:
         self._data = b""

@@ -1,1 +1,1 @@
-"""Models: which one a run begins with, a client for it, learned limits, and the models to switch to."""
+"""Models: the selection at startup, a client for the model, learned limits, and the models to switch to."""

@@ -1,8 +1,8 @@
-"""Models that can be talked to: `ModelClient` is one of them, `Clients` connects them and closes them.
+"""Connected models: `ModelClient` is one of them, `Clients` opens and closes them.
 
-A client knows the provider, the facts, the prompt and what the host taught about its limits. `Preparation` finds out
-the window of a local model and the size of the prompt before the first request, and ends when the turn is cancelled.
-`facts_of` is the catalog with the configuration on top. An "unknown model" error gets the nearest names of the host.
+A client holds the provider, the facts, the prompts and the learned limits of a model. `ContextSizing` finds the window
+of a local model and the size of the prompt before the first request, until the turn is cancelled. `facts_of` is the
+catalog with the configuration on top. An "unknown model" error gets the nearest model names of the host.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 
 @cache
 def token_counter() -> TokenCounter:
-    """Return the token counter of the process; it loads with the first prompt that may not fit."""
+    """Return the token counter of the process; its tables are loaded for the first prompt that may not fit."""
     from qcode.providers.tokens import TokenCounter
 
     return TokenCounter()
 
 
 class ModelClient:
-    """A model that can be talked to.
+    """A connected model.
 
-    `hosted` are tools that its host runs itself. `question` asks a local server how large a context it gives, if
-    nothing else says that; `window` is the answer. Without `tokens` the size of a prompt is estimated.
+    `hosted` are tools that its host runs itself. `question` asks a local server for its context window, if that is not
+    known otherwise; `window` is the answer. Without `tokens` the size of a prompt is estimated.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class ModelClient:
     def known(self) -> KnownModel:
         """Return all that is known of the model now."""
         host = self._limits.knowledge(self.provider.host, self.model.name)
-        # The present answer of the server is worth more than what it once taught.
+        # The current answer of the server overrides a limit learned earlier.
         return replace(self.model, host=replace(host, window=self.window or host.window))
 
     def tools(self, toolbox: Toolbox, policy: Policy) -> tuple[ToolSpec, ...]:
-        """Return every tool the model is offered, those that its host runs itself last."""
+        """Return every tool the model is offered, hosted ones last."""
         hosted = self._hosted if policy.lets_host_search else ()
         return (*toolbox.specs(self.model.name), *hosted)
 
@@ -115,7 +115,7 @@ class ModelClient:
         self._limits.remember(host, model, self._limits.knowledge(host, model).with_fact(effect))
 
     async def explain(self, error: ProviderError) -> ProviderError:
-        """Return the error with what helps the user."""
+        """Return the error with advice for the user."""
         if error.kind is not ErrorKind.UNKNOWN_MODEL:
             return error
         return await with_nearest_models(error, self.provider, self.model.name)
@@ -126,12 +126,12 @@ class ModelClient:
 
 
 ASK_TIMEOUT_S = 10.0
-"""The provider's SDK may have to load first, which takes seconds on a busy machine."""
+"""Includes the import of the provider's SDK, which takes seconds on a busy machine."""
 MAX_NAMES = 3
 
 
 async def with_nearest_models(error: ProviderError, provider: Provider, model: str) -> ProviderError:
-    """Return `error` with the nearest model names in its message; the error itself where the host names none."""
+    """Return `error` with the nearest model names in its message; unchanged if the host lists no models."""
     try:
         async with asyncio.timeout(ASK_TIMEOUT_S):
             names = await provider.model_names()
@@ -154,7 +154,7 @@ async def with_nearest_models(error: ProviderError, provider: Provider, model: s
 
 
 class Clients:
-    """Connects models and owns every connection until `close`.
+    """A factory of model clients that owns every connection until `close`.
 
     The keys that it uses are added to `secrets`. `log` is the debug log of the run, None if there is none.
     """
@@ -196,7 +196,7 @@ class Clients:
         from qcode.providers.local import WindowQuestion, can_tell
 
         if can_tell(spec.name, provider.host):
-            # If nobody else says how large its context is, a server nearby is asked.
+            # A local server is asked for its context window if that is not known otherwise.
             client.question = WindowQuestion(spec.name, provider.host, selection.model, key=key, headers=spec.headers)
         return client
 
@@ -242,7 +242,7 @@ class Clients:
             raise UsageError(text)
 
     def output_of(self, client: ModelClient, given: Mapping[str, object]) -> OutputSettings:
-        """Return the output settings of a model with those of a command on top; a flag beats both."""
+        """Return the output settings of a model with those of a command on top; a flag overrides both."""
         if not given:
             return client.output
         settings = self._context.settings
@@ -251,7 +251,7 @@ class Clients:
         return output_settings(tuned, tuned.max_tokens)
 
     def borrow(self, name: str, current: ModelClient) -> ModelClient:
-        """Return the model of one turn; raise `ValueError` with one line if there is none of that name."""
+        """Return a client of another model for one turn; raise `ValueError` with one line if there is no such model."""
         if name in ("", current.name):
             return current
         if name not in self._borrowed:
@@ -259,7 +259,7 @@ class Clients:
         return self._borrowed[name]
 
     def small(self) -> ModelClient | None:
-        """Return the small model; None if none is set or it cannot be connected, as `problems` says then."""
+        """Return the small model; None if none is set, or if it cannot be connected (see `problems`)."""
         name = self._context.settings.small_model
         if self._small is None and name is not None:
             self.problems = ()
@@ -275,25 +275,25 @@ class Clients:
 
 
 def refused_turn(prompt: str, why: str) -> tuple[TurnEvent, ...]:
-    """Return the events of a turn that cannot begin, because its model cannot be had."""
+    """Return the events of a turn that cannot begin because its model is not available."""
     error = ErrorInfo(ErrorKind.UNKNOWN_MODEL, why)
     ended = TurnEnded(Outcome.ERROR, None, "", "", 0, Usage(), None, ApiCalls(), error=error, is_answered=False)
     return TurnStarted(prompt), ended
 
 
-class Preparation:
-    """What a turn waits for before its first request; `cancel` ends the wait."""
+class ContextSizing:
+    """Finds the context window and the size of a prompt before the first request of a turn; `cancel` stops waiting."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[LocalWindow | None] | asyncio.Task[None]] = set()
 
     def cancel(self) -> None:
-        """End what is under way: the turn continues with what is known."""
+        """Cancel the pending work: the turn continues with the known facts."""
         for task in self._tasks:
             task.cancel()
 
     async def ask(self, client: ModelClient) -> str:
-        """Ask for the window if it is not known yet; return a warning if it is small, else an empty text."""
+        """Ask for the window if it is not known yet; return a warning if it is small, otherwise an empty text."""
         if client.window is not None or client.question is None or client.question.is_settled:
             return ""
         asking = asyncio.ensure_future(client.question.ask())
@@ -310,7 +310,7 @@ class Preparation:
         )
 
     async def settle(self, work: Coroutine[None, None, None]) -> None:
-        """Wait for what else a turn needs; a cancelled turn continues without it."""
+        """Wait for other work that a turn needs; a cancelled turn continues without it."""
         settling = asyncio.ensure_future(work)
         await self._over(settling)
         if not settling.cancelled():
@@ -323,7 +323,7 @@ class Preparation:
         counter: PromptCounter,
         tokens: Callable[[], TokenCounter] | None,
     ) -> None:
-        """Have the prompt counted beside the loop if its bytes leave open whether it fits."""
+        """Count the tokens of the prompt in a thread, if its size in bytes does not prove that it fits."""
         if tokens is None or counter.bound_of(request) <= room_for_prompt(request.max_tokens, window):
             return
 
@@ -333,7 +333,7 @@ class Preparation:
         await self._over(asyncio.ensure_future(counted()))
 
     async def _over(self, task: asyncio.Task[LocalWindow | None] | asyncio.Task[None]) -> None:
-        """Wait until `task` is over, in whatever way; it does not outlive the wait."""
+        """Wait until `task` is done, failed or cancelled; cancel it if the wait is cancelled."""
         self._tasks.add(task)
         try:
             await asyncio.wait({task})
@@ -343,7 +343,7 @@ class Preparation:
 
 
 def output_settings(output: Output, override: int | None) -> OutputSettings:
-    """Return the settings of the configuration in the words of the engine."""
+    """Convert the output settings of the configuration to those of the engine."""
     return OutputSettings(
         override=override,
         can_escalate=output.escalate,
@@ -358,7 +358,7 @@ def output_settings(output: Output, override: int | None) -> OutputSettings:
 
 
 def facts_of(provider: str, model: str, given: ModelSettings | None) -> ModelFacts:
-    """Return what is known of a model: the catalog's facts with the configuration's on top."""
+    """Return the facts of a model: those of the catalog with the configuration's on top."""
     if provider == "demo":
         from qcode.providers.demo.provider import DEMO_FACTS
 

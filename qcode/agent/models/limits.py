@@ -1,7 +1,7 @@
-"""Limits that hosts taught about their models, kept across runs in one small file; lines that show them.
+"""Model limits learned from error messages of hosts, stored across runs in one small file.
 
-The file is a cache of facts that can be learned again: if it cannot be read or written, qcode continues without.
-Apart from `client`: `qcode models` and `qcode doctor` need no client.
+The file is a cache: if it cannot be read or written, qcode continues without it. Separate from `client` because
+`qcode models` and `qcode doctor` need no client.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FILE_NAME = "limits.json"
 
 @dataclass(frozen=True, slots=True)
 class LimitStore:
-    """Limits by host and model. Every call reads the file: another process may have learned something meanwhile."""
+    """Limits by host and model. Every call reads the file, because another process may have changed it."""
 
     state_dir: Path
 
@@ -29,11 +29,11 @@ class LimitStore:
         return self.state_dir / FILE_NAME
 
     def knowledge(self, host: str, model: str) -> HostKnowledge:
-        """Return what was learned about `model` at `host`; nothing where nothing was."""
+        """Return the learned limits of `model` at `host`; empty if there are none."""
         return self.everything().get((host, model), HostKnowledge())
 
     def everything(self) -> Mapping[tuple[str, str], HostKnowledge]:
-        """Return all that is stored, by host and model; rows that make no sense are left out."""
+        """Return all stored limits by host and model, without invalid rows."""
         found: dict[tuple[str, str], HostKnowledge] = {}
         for host, models in state_file.load_json(self.path).items():
             for model, row in (models if isinstance(models, dict) else {}).items():
@@ -42,13 +42,13 @@ class LimitStore:
         return found
 
     def remember(self, host: str, model: str, knowledge: HostKnowledge) -> None:
-        """Store what is known of one model now, in the place of what was stored of it before."""
+        """Store or replace the limits of one model."""
         rows = dict(self.everything())
         rows[host, model] = knowledge
         self._write(rows)
 
     def forget(self) -> int:
-        """Delete everything learned; return of how many models something was known."""
+        """Delete all learned limits; return the number of models they were about."""
         count = len(self.everything())
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
@@ -88,7 +88,7 @@ def _count(value: object) -> int | None:
 
 
 def learned_lines(limits: LimitStore, wanted: str = "") -> list[str]:
-    """Return a line for each model with `wanted` in its name that a host taught something about."""
+    """Return a line for each model with learned limits and `wanted` in its name."""
     rows = sorted(limits.everything().items())
     return [f"learned from {host}: {model}  {_facts(known)}" for (host, model), known in rows if wanted in model]
 

@@ -1,4 +1,4 @@
-"""The models to switch to, by provider: from the catalog, the configuration, what hosts taught, what they serve."""
+"""The models to switch to, by provider: from the catalog, the configuration, learned limits and the hosts' lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OfferedModel:
-    """A model of one provider; `name` is what stands after the slash."""
+    """A model of one provider; `name` is the part after the slash."""
 
     name: str
     facts: ModelFacts
@@ -32,9 +32,10 @@ class OfferedModel:
 
 @dataclass(frozen=True, slots=True)
 class OfferedProvider:
-    """A provider with the models that are known of it, the likeliest first.
+    """A provider with its known models, the most likely choice first.
 
-    `is_ready`: it can be used as it is; `state` says why. `is_to_ask`: its host may know more models, see `served`.
+    `is_ready`: it can be used without setup; `state` says why. `is_to_ask`: its host may list more models, see
+    `served`.
     """
 
     name: str
@@ -50,7 +51,7 @@ _VERSION = re.compile(r"/v\d\w*$")
 
 
 class ModelsService:
-    """Offers for one app. What is configured is what was read at its start."""
+    """The models that the app offers. The configuration is the one read at startup."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
@@ -58,7 +59,7 @@ class ModelsService:
         self._limits = LimitStore(context.paths.state_dir)
 
     def providers(self) -> tuple[OfferedProvider, ...]:
-        """Return what is known without asking anybody; it may read files."""
+        """Return the models that are known without a request; this may read files."""
         learned = self._limits.everything()
         offered = [self._offered(spec, learned) for spec in known_specs(self._context.settings).values()]
         return tuple(sorted(offered, key=lambda one: one.name == "demo"))
@@ -68,7 +69,7 @@ class ModelsService:
         return tuple(f"{one.name}/{model.name}" for one in self.providers() if one.is_ready for model in one.models)
 
     async def served(self, provider: str) -> tuple[OfferedModel, ...]:
-        """Ask the host what it serves; nothing where it does not say, or not soon. Never raises but for cancelling."""
+        """Ask the host for its models; empty if it does not answer in time. Raises only if cancelled."""
         settings, keys = self._context.settings, self._context.keys
         spec = known_specs(settings)[provider]
         address, _ = address_of(spec, settings, keys.env)
@@ -77,7 +78,7 @@ class ModelsService:
 
             names = await list_models(address)
         else:
-            # A keyring may take its time; the screen must not.
+            # A slow keyring must not block the screen.
             await run_aside(lambda: keys.key_of(spec))
             names = (await check(settings, keys, spec, None)).models
         learned = self._limits.everything()
@@ -85,11 +86,11 @@ class ModelsService:
 
     @property
     def effort(self) -> Effort | None:
-        """The effort that was chosen last."""
+        """The effort chosen last."""
         return self._choices.effort
 
     def keep_model(self, name: str) -> str:
-        """Begin with this model the next time; return what stands against it in one line, empty for nothing."""
+        """Make this model the default of the next start; return one line if something overrides it, else empty."""
         if name.partition("/")[0] == "demo":
             return ""
         self._choices.keep_model(name)
@@ -117,7 +118,7 @@ class ModelsService:
         )
 
     def _named(self, spec: ProviderSpec) -> Iterable[str]:
-        """Yield the model that is taken where none is named, and those the configuration names."""
+        """Yield the default model of a provider and the models that the configuration names."""
         settings = self._context.settings
         with suppress(QcodeError):
             yield default_of(spec, settings, "").model
@@ -129,7 +130,7 @@ class ModelsService:
         return (model for host, model in sorted(learned) if own and _plain(host) == own)
 
     def _model(self, spec: ProviderSpec, name: str, learned: Mapping[tuple[str, str], HostKnowledge]) -> OfferedModel:
-        """Return the facts a request would be planned with: what the host taught goes before any table."""
+        """Return a model with the facts that a request would use: learned limits override the catalog."""
         facts = facts_of(spec.name, name, self._context.settings.models.get(f"{spec.name}/{name}"))
         own = self._host(spec)
         known = next((known for (host, model), known in learned.items() if model == name and _plain(host) == own), None)
@@ -140,12 +141,12 @@ class ModelsService:
 
 
 def newest_first(name: str) -> tuple[tuple[bool, float, str], ...]:
-    """Return a key that sorts names so that, taken backwards, the higher numbers of a family come first."""
+    """Return a sort key for names; in reverse order, the higher version numbers of a family come first."""
     return tuple((part[0].isdigit(), float(part) if part[0].isdigit() else 0.0, part) for part in _PARTS.findall(name))
 
 
 def _in_catalog(spec: ProviderSpec) -> list[str]:
-    """Return what the catalog lists for a provider; of OpenAI's two protocols each gets the models that are its own."""
+    """Return the catalog's models of a provider; each of OpenAI's two protocols gets only its own models."""
     if spec.name == "demo":
         return ["demo"]
     from qcode.providers import catalog
@@ -169,5 +170,5 @@ def _taught_facts(facts: ModelFacts, known: HostKnowledge) -> ModelFacts:
 
 
 def _plain(address: str) -> str:
-    """Return an address as limits and settings agree on it: some clients add the version themselves."""
+    """Return an address without the version, which some clients add, so that limits and settings match."""
     return _VERSION.sub("", address.rstrip("/"))

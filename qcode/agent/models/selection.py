@@ -1,6 +1,6 @@
-"""Which provider and which model: from flags, settings and keys to a name and a specification.
+"""The selection of provider and model from flags, settings and keys.
 
-Connects nothing; only a local server is asked whether it answers.
+Nothing is connected; only local servers are probed.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ credential, or start a local server such as Ollama
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """`name` is `provider/model`; `model` the part the host is asked for; `note` says why it was chosen.
+    """A selected model. `name` is `provider/model`, `model` its name at the host; `note` says why it was chosen.
 
-    `is_last_resort`: nobody named it, and there was nothing else.
+    `is_last_resort`: it was chosen only because nothing was configured or found.
     """
 
     spec: ProviderSpec
@@ -45,7 +45,7 @@ class Selection:
 
 
 def known_specs(settings: Settings) -> dict[str, ProviderSpec]:
-    """Return every provider by name, those of the configuration included, without the types that cannot be spoken."""
+    """Return every provider by name, including those of the configuration with a supported type."""
     specs = dict(PROVIDERS)
     for name, given in settings.providers.items():
         if given.type in registry.PROTOCOLS:
@@ -69,7 +69,7 @@ def _configured(name: str, given: ProviderSettings, known: ProviderSpec | None) 
 
 
 def named(name: str, settings: Settings, note: str) -> Selection:
-    """Return what `provider/model`, or a bare model name that only one provider has, stands for."""
+    """Return the selection for `provider/model`, or for a model name that only one provider has."""
     specs = known_specs(settings)
     provider, slash, model = name.partition("/")
     if slash and provider in specs:
@@ -103,7 +103,7 @@ def named(name: str, settings: Settings, note: str) -> Selection:
 
 
 def default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
-    """Return the model to use where only the provider was named; raise `QcodeError` where no default is known."""
+    """Return the default model of a provider; raise `QcodeError` if none is known."""
     given = settings.providers.get(spec.name)
     if given is not None and given.default_model:
         return Selection(spec, given.default_model, note)
@@ -116,7 +116,7 @@ def default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
 
 
 def address_of(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> tuple[str, str]:
-    """Return the address of a provider and the variable or setting it came from, as `registry.connect` takes them."""
+    """Return the address of a provider and its source (a variable or setting), as `registry.connect` expects them."""
     given = settings.providers.get(spec.name)
     if given is not None and given.base_url:
         return given.base_url, str(settings.origin(f"providers.{spec.name}.base_url"))
@@ -124,7 +124,7 @@ def address_of(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -
 
 
 async def found(settings: Settings, keys: Keys, base_url: str | None, *, has_demo: bool) -> Selection:
-    """Choose where nobody named a model: a credential, a local server, then the demo where `has_demo`."""
+    """Choose a model if none was named: by credential, then a local server, then the demo if `has_demo`."""
     from qcode.providers import catalog
 
     specs = known_specs(settings)
@@ -148,16 +148,16 @@ async def found(settings: Settings, keys: Keys, base_url: str | None, *, has_dem
 
 
 def source_words(source: str) -> str:
-    """Say that a credential is there: a variable that is set, or the command that stored a key."""
+    """Return words for the source of a credential: a variable that is set, or the command that stored a key."""
     return f"a key is stored ({source})" if is_command(source) else f"{source} is set"
 
 
 def choose(
     settings: Settings, keys: Keys, flag: str | None, base_url: str | None, *, has_demo: bool, connected: str = ""
 ) -> Selection:
-    """Return the model to begin with: named by a flag, the environment or the configuration, else found.
+    """Return the model to begin with: named by a flag, the environment or the configuration, otherwise `found`.
 
-    `connected` is the model the app switched to last; it is found first, as long as there is a key for it.
+    `connected` is the model the app switched to last; it is preferred to `found` if there is a key for it.
     """
     if settings.model:
         origin = settings.origin("model")
@@ -177,12 +177,12 @@ def _connected(name: str, settings: Settings, keys: Keys) -> Selection | None:
 
 
 def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> bool:
-    """Tell whether a request to this provider has to carry a key: not to a server of this machine or its network."""
+    """Return whether a request to this provider needs a key: not on this machine or the local network."""
     return spec.needs_key and not is_local(address_of(spec, settings, env)[0])
 
 
 def begin_with(context: RunContext) -> Selection:
-    """Return what the flags, the settings and the keys of this run choose; raise `QcodeError` where there is none."""
+    """Return the selection by the flags, settings and keys of this run; raise `QcodeError` if there is none."""
     options, connected = context.options, ""
     if not context.settings.model:
         from qcode.agent.choices import Choices
@@ -201,7 +201,7 @@ def begin_with(context: RunContext) -> Selection:
 
 @contextmanager
 def provider_failures(keys: Keys) -> Iterator[None]:
-    """Turn the failure of a provider inside into a `QcodeError`, with what is wrong with the keys where one lacks."""
+    """Convert provider errors to `QcodeError`; if a key is missing, add the problems of the stored keys."""
     try:
         yield
     except ProviderError as error:
