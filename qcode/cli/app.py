@@ -1,4 +1,7 @@
-"""Opens the app, or its linear mode. What the first paint shows is read here; the app opens the agent behind it."""
+"""Opens the app, or its linear mode. What the first paint shows is read here; the app opens the agent behind it.
+
+Apart from `main`, which loads at every start: this loads the app.
+"""
 
 from __future__ import annotations
 

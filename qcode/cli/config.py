@@ -196,7 +196,7 @@ def _export(store: SessionStore, wanted: str, asked: ExportForm | None, path: Pa
     loaded = store.load(wanted)
     for notice in loaded.notices:
         say(notice)
-    history = loaded.history()
+    history = loaded.all_entries()
     title = loaded.title or first_words(entry.message for entry in history)
     text = exported(history, About(loaded.session_id, title, loaded.model), asked or by_ending)
     if path is None:
