@@ -1,9 +1,9 @@
-"""Several turns in one run: `--input-format stream-json`, a line in for each, and a `result` out for each.
+"""Several turns in one run: `--input-format stream-json`, with an input line and a `result` for each turn.
 
-A line that is invalid gets a `result` as well, an error, and the run continues, so callers never block. Lines have
-the shapes that writers of such streams use: Anthropic's messages in an envelope with a `type`. A thread reads them
-ahead, because an interrupt must be seen while a turn runs; the loop's reader cannot poll a file, and would make a
-shared pipe non-blocking for other programs.
+Every input line produces exactly one `result`, an error for an invalid line, so callers never block. Lines have the
+format that other tools write: messages of Anthropic's API in an envelope with a `type`. A thread reads them, so that an
+interrupt is seen while a turn runs; the reader of asyncio cannot poll files, and would make a shared pipe non-blocking
+for other programs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NOTHING_ARRIVED = "there is no prompt: no message arrived on standard input"
 
 
 class _Withdrawn:
-    """A message that was interrupted before its turn began: it is never sent."""
+    """A message that was interrupted before its turn began; it is never sent."""
 
 
 async def run_exchange(
@@ -49,9 +49,9 @@ async def run_exchange(
     stderr: BinaryIO,
     turn: TurnOptions = NO_OPTIONS,
 ) -> int:
-    """Run a turn for each message that arrives on `descriptor` until its end; return the last one's exit code.
+    """Run a turn for each message on `descriptor` until its end; return the exit code of the last turn.
 
-    `turn` holds for each turn. Signals end the running turn and, with it, the run.
+    `turn` are the options of each turn. A signal ends the running turn and then the run.
     """
     target = Target.of(agent, stdout, stderr, turn)
     exchange = _Exchange(target)
@@ -63,7 +63,7 @@ async def run_exchange(
 
 
 class _Exchange:
-    """`_waiting` are the messages that arrived and had no turn yet, `_run` is the turn that runs."""
+    """The loop over the input lines. `_waiting` is the queue of messages, `_run` the running turn."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -84,7 +84,7 @@ class _Exchange:
             while (given := await self._next()) is not None:
                 code = await self._turn(given)
         if self._interrupts.number is not None:
-            # A reader of the stream is owed a result as its last line.
+            # The last line of the stream must be a result.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._target.put(b"" if self._has_result else self._unstarted(None)), LAST_WORDS)
             return outcomes.signal_code(self._interrupts.number)
@@ -96,7 +96,7 @@ class _Exchange:
             return ExitCode.USAGE
         return code
 
-    # What arrives
+    # Input
 
     def _take(self, line: bytes | None) -> None:
         self._lines += 1
@@ -128,7 +128,7 @@ class _Exchange:
         if control.subtype != "interrupt":
             text = f'"{control.subtype[:80]}" is not supported; interrupt is'
             response = {"subtype": "error", "request_id": control.request_id, "error": text}
-        # Only what fits is written here, the rest before whatever comes next; a reader that has gone is met there.
+        # Write only what fits without blocking; the next write sends the rest, and reports a lost reader.
         with contextlib.suppress(OutputLostError):
             self._target.margin.erase_now()
             self._target.pipe.push(encode({"type": "control_response", "response": response}))
@@ -136,7 +136,7 @@ class _Exchange:
     # Turns
 
     async def _next(self) -> Asked | Unreadable | _Withdrawn | None:
-        """Return the next message; None at the end of all, or after a signal."""
+        """Return the next message; None at the end of the input or after a signal."""
         while self._interrupts.number is None:
             if self._waiting:
                 return self._waiting.popleft()
@@ -165,7 +165,7 @@ class _Exchange:
                     self._has_result = True
 
     async def _put_result(self, error: ErrorInfo | None) -> None:
-        """Write the result of what had no turn; without an error it was interrupted."""
+        """Write the result of a line without a turn; without an error it was interrupted."""
         self._has_result = True
         await self._unless_stopped(self._target.put(self._unstarted(error)))
 
@@ -195,7 +195,7 @@ class _Exchange:
             self._target.pipe.push(b"" if self._has_result else self._unstarted(None))
 
     async def _unless_stopped(self, writing: Coroutine[None, None, None]) -> None:
-        """Write as long as the reader takes, unless the program is to end; what is left goes before what comes next."""
+        """Write until done or stopped; the rest of an interrupted write is written before the next one."""
         work = asyncio.ensure_future(writing)
         stopped = asyncio.ensure_future(self._stopped.wait())
         try:
@@ -209,12 +209,12 @@ class _Exchange:
 
 
 MAX_LINE_BYTES = 48 * 1024 * 1024
-"""Bytes; several images of the largest size that is taken, or more text than any model reads."""
+"""Enough for several images of the maximum size, or for more text than any context window holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A message that starts a turn: `prompt` is its last text, `attached` what stands before it."""
+    """A message that starts a turn: `prompt` is its last text, `attached` are the blocks before it."""
 
     prompt: str
     attached: tuple[Block, ...] = ()
@@ -222,7 +222,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A request about the run itself. `request_id` is None where no answer is wanted."""
+    """A control request, such as an interrupt. `request_id` is None if no response is expected."""
 
     subtype: str
     request_id: Json = None
@@ -230,7 +230,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A line that is none of these."""
+    """An invalid line."""
 
     reason: str
 
@@ -243,7 +243,7 @@ class _Wrong(Exception):  # noqa: N818  # never leaves this module
 
 
 def read_line(line: bytes) -> Incoming | None:
-    """Return what a line says, None for a blank one."""
+    """Parse a line; return None for a blank one."""
     try:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -309,7 +309,7 @@ def _image(data: str) -> Image:
         raise _Wrong("the data of its image is not base64") from None
     if len(raw) > MAX_IMAGE_BYTES:
         raise _Wrong(f"its image is too large ({len(raw):,} bytes; at most {MAX_IMAGE_BYTES:,})")
-    # What the bytes are counts, not what the line calls them: providers refuse one that is called something else.
+    # The type is detected from the bytes, not taken from the line: providers reject an image with a wrong type.
     media_type = image_type(raw)
     if not media_type:
         raise _Wrong("its image is no PNG, JPEG, GIF or WebP")
@@ -320,10 +320,9 @@ _PIECE = 65_536
 
 
 class Inlet:
-    """Hands over each line without its end, None for one that is too long; then the end of the input, once.
+    """A thread that reads lines. `line` gets each without its newline, None for one that is too long; `end` comes last.
 
-    Both are called on the loop that is running when it is made. An input that cannot be read ends like an empty one,
-    with the reason.
+    Both are called in the loop that runs when this is created. `end` gets the reason if reading fails, otherwise "".
     """
 
     def __init__(
@@ -339,7 +338,7 @@ class Inlet:
         self._end = end
         self._longest = longest
         self._loop = asyncio.get_running_loop()
-        # Never waited for: it may be stuck in a read that nothing will end.
+        # The thread is never joined: it may block in a read forever.
         threading.Thread(target=self._read, name="standard input", daemon=True).start()
 
     def _read(self) -> None:
@@ -349,7 +348,7 @@ class Inlet:
         except OSError as error:
             reason = error.strerror or str(error)
         except RuntimeError:
-            # The loop has been closed: nobody listens any more.
+            # The loop is closed.
             return
         try:
             self._loop.call_soon_threadsafe(self._end, reason)

@@ -1,8 +1,8 @@
-"""Runs one turn of a conversation and writes it out; with `stderr` and `output` the part of pipe mode with effects.
+"""Runs one turn of a conversation and writes its output.
 
-`lines` says what is written, `agent.outcomes` which exit code and which sentences, `interrupts` what Ctrl+C does.
-`AnswerSoFar` is the answer as far as events have told it, printed if a turn is cut short; it follows the rule of the
-turn. The prompt is piped input, bounded, before the typed text.
+`lines` defines the JSON lines, `agent.outcomes` the exit codes and messages, `interrupts` the handling of Ctrl+C.
+`AnswerSoFar` collects the answer from events, as the turn does, to print it if the turn is interrupted. The prompt is
+the piped input, limited in size, followed by the typed text.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from qcode.agent.options import OutputFormat
 
 LAST_WORDS = 0.25
-"""Seconds a reader has to take the result of a turn that was cut short."""
+"""Seconds for a reader to accept the result of an interrupted turn."""
 
 
 async def run_headless(
@@ -81,13 +81,13 @@ async def run_headless(
     turn: TurnOptions = NO_OPTIONS,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Run one turn and return the exit code; stdout is UTF-8 whatever the locale says.
+    """Run one turn and return the exit code; stdout is UTF-8 in every locale.
 
-    `turn` is what a custom command sets for it. `clock` gives seconds that never go back.
+    `turn` are the options that a custom command sets. `clock` returns monotonic seconds.
 
-    Calls that need an approval are denied. After SIGINT, SIGTERM or SIGHUP the turn is cancelled, what there is gets
-    written, and 130 or 143 is returned within a second. In the JSON formats exactly one `result` is written, also
-    where this raises: it does for a fault of the conversation itself, and when it is cancelled.
+    Calls that need an approval are denied. After SIGINT, SIGTERM or SIGHUP the turn is cancelled, the output so far is
+    written, and 130 or 143 is returned within a second. In the JSON formats exactly one `result` is written, even if
+    this raises, which happens on an internal error of the conversation and on cancellation.
     """
     target = Target.of(agent, stdout, stderr, turn, clock)
     run = Run(target, introduces=True)
@@ -102,7 +102,7 @@ async def run_headless(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A run of an agent, and where it is written to."""
+    """The output of a run: an agent, the streams, and the format."""
 
     agent: Agent
     format: OutputFormat
@@ -122,7 +122,7 @@ class Target:
         turn: TurnOptions = NO_OPTIONS,
         clock: Callable[[], float] = time.monotonic,
     ) -> Target:
-        """Return the target of a run over two streams, in the format that its options ask for."""
+        """Return the output to two streams, in the format of the agent's options."""
         is_terminal = stderr.isatty()
         margin = Margin(stderr, is_terminal=is_terminal)
         return cls(
@@ -141,7 +141,7 @@ class Target:
         return self.agent.context.options.is_verbose
 
     async def introduce(self) -> None:
-        """Say what is about to run, before the first turn."""
+        """Write the `init` line, and with `-v` the model and the mode, before the first turn."""
         agent, conversation = self.agent, self.agent.conversation
         await agent.toolbox.settle()
         if self.format == "stream-json":
@@ -164,7 +164,7 @@ class Target:
         await self.pipe.write(data)
 
     async def without_output(self, lost: OutputLostError) -> int:
-        """Return the code for a target that takes no more; a reader that went away is nothing to talk about."""
+        """Return the exit code after a failed write; report it unless the reader just closed the pipe."""
         if lost.is_reader_gone:
             return ExitCode.READER_GONE
         await self.margin.say(f"cannot write to standard output: {lost}")
@@ -172,7 +172,7 @@ class Target:
 
 
 class Run:
-    """One turn on its way out. `_ended` is None until the turn has ended, by itself or by force."""
+    """A running turn and its output. `_ended` is None until the turn has ended or was ended by force."""
 
     def __init__(self, target: Target, *, introduces: bool = False) -> None:
         self._conversation = target.agent.conversation
@@ -196,7 +196,7 @@ class Run:
         self._overdue = asyncio.Event()
 
     def ask(self) -> None:
-        """Ask the turn to end; one that is just about to begin ends when it has."""
+        """Cancel the turn; a turn that has not begun yet is cancelled once it has."""
         self._is_unwanted = True
         self._conversation.cancel()
 
@@ -205,7 +205,7 @@ class Run:
         self._overdue.set()
 
     async def whole(self, prompt: str, interrupts: Interrupts) -> int:
-        """Run the turn to its end, write it, and return the exit code it would have alone."""
+        """Run the turn to its end, write its output, and return its exit code."""
         work = asyncio.ensure_future(self._work(prompt))
         force = asyncio.ensure_future(self._overdue.wait())
         ticking = asyncio.ensure_future(self._tick())
@@ -231,7 +231,7 @@ class Run:
         except (OutputLostError, asyncio.CancelledError):
             raise
         except BaseException as fault:
-            # Not ours to explain: whoever called reports it. The reader of JSON still gets its one result.
+            # The caller reports the error. A reader of JSON still gets one result.
             error = ErrorInfo(ErrorKind.INTERNAL, f"internal error ({type(fault).__name__})")
             self._ended = self._made_up(Outcome.ERROR, error)
             await self._write_result()
@@ -277,7 +277,7 @@ class Run:
         await self._tell(event)
 
     def _decision(self, approval: CallApproval) -> Decision:
-        """Return what is decided where no user can be asked, and remember which calls an approval was missing for."""
+        """Return the decision for an approval without a user, and record the denied calls."""
         match approval:
             case Question():
                 return Answer(NOBODY_ANSWERS)
@@ -288,7 +288,7 @@ class Run:
                 return Deny(NOBODY)
 
     async def _tell(self, event: TurnEvent) -> None:
-        """Say on stderr what matters to a person; with `-v`, what happens as well."""
+        """Write warnings to stderr, and with `-v` also the progress."""
         if isinstance(event, Notice) and event.level != "info":
             self._noticed.add(event.text)
             await self._margin.say(event.text)
@@ -299,7 +299,7 @@ class Run:
                 await self._margin.say(text)
 
     async def _conclude(self) -> None:
-        """Write the result, then what a person should know; where that was interrupted, go on from there."""
+        """Write the result, then the messages for the user; a second call continues an interrupted first one."""
         await self._write_result()
         ended = self._ended
         assert ended is not None
@@ -324,7 +324,7 @@ class Run:
             await self._pipe.write(b"")
 
     def _result(self) -> bytes:
-        """Return the last bytes of stdout. Asking for them is a promise to write them: there is one result."""
+        """Return the last bytes of stdout. The caller must write them, because there is only one result."""
         self._has_result = True
         ended = self._ended or self._made_up(Outcome.CANCELLED, None)
         schema = self._target.agent.context.schema
@@ -338,7 +338,7 @@ class Run:
         return _utf8(text if not text or text.endswith("\n") else f"{text}\n")
 
     async def _cut_short(self, work: asyncio.Future[TurnEnded]) -> TurnEnded:
-        """End `work` by force and write what there is, as far as the reader takes it in time."""
+        """End `work` by force and write the output so far, if the reader accepts it in time."""
         work.cancel()
         await asyncio.wait({work}, timeout=0.1)
         if work.done() and not work.cancelled() and (fault := work.exception()) is not None:
@@ -350,13 +350,13 @@ class Run:
         return self._ended
 
     def flush(self) -> None:
-        """Write what can be written at once: the program exits right after."""
+        """Write without waiting, right before the program exits."""
         self._margin.erase_now()
         with contextlib.suppress(OutputLostError):
             self._pipe.push(b"" if self._has_result else self._result())
 
     def _made_up(self, outcome: Outcome, error: ErrorInfo | None) -> TurnEnded:
-        """Return the end of a turn that did not tell its own, from what was seen of it."""
+        """Build a `TurnEnded` for a turn that ended without one, from the events so far."""
         return TurnEnded(
             outcome=outcome,
             stop=None,
@@ -383,7 +383,7 @@ class Run:
 
 
 def _utf8(text: str) -> bytes:
-    """Encode what may hold surrogates: pairs become their character, lone ones U+FFFD."""
+    """Encode text that may contain surrogates: pairs become their character, lone ones U+FFFD."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -391,7 +391,7 @@ def _utf8(text: str) -> bytes:
 
 
 class AnswerSoFar:
-    """Feed it every event; `text` is the answer at that point."""
+    """The answer of a turn so far. `see` must get every event; `text` is the current answer."""
 
     def __init__(self) -> None:
         self._settled = ""
@@ -431,13 +431,13 @@ class AnswerSoFar:
 
 SILENCE_S = 3.0
 MAX_INPUT_BYTES = 32 * 1024 * 1024
-"""More than the largest context window holds; without a limit an endless input would fill the memory."""
+"""More than the largest context window holds; without a limit an endless input would exhaust memory."""
 
 
 def read_standard_input(stream: TextIO | None, *, has_prompt: bool, note: Callable[[str], None]) -> str:
-    """Return what is piped in, an empty text where nothing is; raise `InputError` where it cannot be used.
+    """Return the piped input, empty if there is none; raise `InputError` if it cannot be used.
 
-    Where a prompt was typed and an open pipe stays silent for `SILENCE_S`, say so by `note` and go on without it.
+    If a prompt was typed and an open pipe is silent for `SILENCE_S`, report that to `note` and continue without it.
     """
     if stream is None or stream.closed or stream.isatty():
         return ""
@@ -475,5 +475,5 @@ def joined(piped: str, typed: str | None) -> str:
 
 
 def standard_input() -> TextIO | None:
-    """Return standard input, None where the program was started without one."""
+    """Return standard input, None if the program was started without one."""
     return sys.stdin
