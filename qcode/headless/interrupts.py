@@ -11,18 +11,18 @@ from typing import Any
 
 from qcode.agent.outcomes import signal_code
 
-GRACE = 0.5
+GRACE_S = 0.5
 """Seconds for a turn to end after the first signal; including the final writes, the program exits within a second."""
 
-HURRY = 0.75
+FORCED_EXIT_S = 0.75
 """Seconds until the program exits after the second signal; processes of tools are killed in that time."""
 
 
 class Interrupts:
     """Handles SIGINT, SIGTERM and SIGHUP while a turn runs. `number` is the first signal received.
 
-    `ask` cancels the turn; `force` ends it after `GRACE` or on the second signal; `flush` writes without blocking
-    before a third signal, or `HURRY`, exits. A signal that was ignored at startup (nohup) stays ignored.
+    `ask` cancels the turn; `force` ends it after `GRACE_S` or on the second signal; `flush` writes without blocking
+    before a third signal, or `FORCED_EXIT_S`, exits. A signal that was ignored at startup (nohup) stays ignored.
     """
 
     def __init__(self, *, ask: Callable[[], None], force: Callable[[], object], flush: Callable[[], None]) -> None:
@@ -61,12 +61,12 @@ class Interrupts:
         loop = asyncio.get_running_loop()
         if self.number is None:
             self.number = number
-            self._timer = loop.call_later(GRACE, self._force)
+            self._timer = loop.call_later(GRACE_S, self._force)
             self._ask()
         elif not self._is_hurried and self._timer is not None:
             self._is_hurried = True
             self._timer.cancel()
-            self._timer = loop.call_later(HURRY, self._exit)
+            self._timer = loop.call_later(FORCED_EXIT_S, self._exit)
             self._force()
         else:
             self._exit()

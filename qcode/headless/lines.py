@@ -121,18 +121,18 @@ def structured_answer(ended: TurnEnded, schema: AnswerSchema | None) -> Structur
     return schema.read(ended.text) if schema is not None and subtype(ended) == "success" else None
 
 
-def unbegun(error: ErrorInfo | None, facts: InitFacts, format: OutputFormat) -> bytes:
+def result_without_turn(error: ErrorInfo | None, facts: InitFacts, format: OutputFormat) -> bytes:
     """Return the output of a run that failed before it began; without an error it was interrupted.
 
     It is empty in text mode, because there is no answer.
     """
     if format == "text":
         return b""
-    result = encode(unstarted_line(error, facts.session_id))
+    result = encode(line_without_turn(error, facts.session_id))
     return result if format == "json" else encode(init_line(facts)) + result
 
 
-def unstarted_line(error: ErrorInfo | None, session_id: str) -> JsonObject:
+def line_without_turn(error: ErrorInfo | None, session_id: str) -> JsonObject:
     """Return the `result` of a turn that never started; without an error it was interrupted."""
     outcome = Outcome.CANCELLED if error is None else Outcome.ERROR
     ended = TurnEnded(outcome, None, "", "", 0, Usage(), None, ApiCalls(), error=error, is_answered=False)

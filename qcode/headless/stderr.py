@@ -21,7 +21,7 @@ _ERASE = b"\r\x1b[2K"
 _NARROWEST = 20
 
 
-class Margin:
+class StderrWriter:
     """A writer of messages to stderr. `is_terminal` enables the live line of progress."""
 
     def __init__(self, stream: BinaryIO, *, is_terminal: bool) -> None:
@@ -43,20 +43,20 @@ class Margin:
         shown = clean(text)
         await self._write(shown if shown.endswith("\n") else f"{shown}\n")
 
-    async def show(self, status: str) -> None:
+    async def show_status(self, status: str) -> None:
         """Replace the live line; do nothing if stderr is not a terminal."""
         if self._is_terminal:
             line = single_spaced(status)[: self._width() - 1]
             self._is_live = True
             await self._send(_ERASE + line.encode("utf-8", "replace"))
 
-    async def erase(self) -> None:
+    async def clear_status(self) -> None:
         """Remove the live line before other output."""
         if self._is_live:
             self._is_live = False
             await self._send(_ERASE)
 
-    def erase_now(self) -> None:
+    def clear_status_now(self) -> None:
         """Remove the live line without waiting, right before the program exits."""
         if self._is_live and self._pipe is not None:
             self._is_live = False
@@ -64,7 +64,7 @@ class Margin:
                 self._pipe.push(_ERASE)
 
     async def _write(self, text: str) -> None:
-        await self.erase()
+        await self.clear_status()
         await self._send(text.encode("utf-8", "replace"))
 
     async def _send(self, data: bytes) -> None:
@@ -118,11 +118,11 @@ class Progress:
                 pass
 
 
-def remark(event: TurnEvent) -> str:
+def verbose_message(event: TurnEvent) -> str:
     """Return the message of `-v` for an event; empty for most events."""
     match event:
         case ev.AgentEvent(event=inner):
-            said = remark(inner)
+            said = verbose_message(inner)
             return f"sub-agent: {said}" if said else ""
         case ev.Notice(text=text):
             return text
