@@ -26,7 +26,7 @@ LEFT = 130
 
 
 def run_app(arguments: Options) -> int:
-    """Open the app, after asking on the terminal what has to be known before, and return its exit code."""
+    """Ask the questions that must come before the app, open it, and return its exit code."""
     folder = working_folder(arguments.cwd)
     try:
         context = with_chosen_session(run_context(arguments, folder, is_attended=True))
@@ -55,6 +55,6 @@ def _welcome(context: RunContext, selection: Selection) -> Welcome:
 
 
 def _freeze() -> None:
-    """Look for garbage from now on, but not in what was made for the start: that stays to the end."""
+    """Enable garbage collection, except for the objects created at startup, which live until exit."""
     gc.freeze()
     gc.enable()
