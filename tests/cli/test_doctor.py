@@ -40,8 +40,8 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
     [
         "  trusted",
         "  openai: environment variable OPENAI_API_KEY",
-        "  off (tools.sandbox): only the core of the table (cat, grep, ls and the like) runs without asking; git, "
-        "searches through folders and auto mode ask",
+        "  off (tools.sandbox): only basic read-only commands (cat, grep, ls and similar) run without asking; git, "
+        "recursive searches and auto mode ask",
         "  learned from http://host: odd-model  output 8,192",
         "  editor: ed",
     ],
