@@ -10,7 +10,7 @@ from qcode.agent.mcp.identity import Place
 from qcode.agent.mcp.pins import Pins, detail_of
 from qcode.agent.mcp.spec import ServerError, ServerSpec, named_servers
 from qcode.agent.options import Options
-from qcode.agent.trust import Piece, TrustStore
+from qcode.agent.trust import TrustedFile, TrustStore
 from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.terminal import put, say, working_folder
 from qcode.config.load import load
@@ -56,7 +56,7 @@ def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, Place]:
     return named.specs, Pins(paths.state_dir), Place(folder, os.environ, roots=(root,))
 
 
-def _files(spec: ServerSpec, place: Place) -> Mapping[str, Piece]:
+def _files(spec: ServerSpec, place: Place) -> Mapping[str, TrustedFile]:
     """Return the files that a server would start; empty if its configuration cannot be expanded."""
     try:
         return place.files_of(spec)
@@ -72,7 +72,7 @@ def _rows(specs: Sequence[ServerSpec], pins: Pins, place: Place) -> list[str]:
     ]
 
 
-def _state(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> str:
+def _state(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> str:
     if not spec.config.enabled:
         return "off"
     if not pins.is_approved(spec, files):
@@ -92,7 +92,7 @@ def _named(specs: Sequence[ServerSpec], wanted: str) -> ServerSpec:
     return names[wanted]
 
 
-def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> str:
+def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> str:
     """Return all details of a server, with invisible characters made visible."""
     parts = [detail_of(spec, pins, files), f"state:    {_state(spec, pins, files)}"]
     tools = pins.tools(spec)
@@ -102,7 +102,7 @@ def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> str:
     return "\n\n".join(parts)
 
 
-def _approve(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> int:
+def _approve(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> int:
     try:
         if not pins.is_approved(spec, files):
             pins.approve(spec, files)

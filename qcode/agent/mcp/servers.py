@@ -20,7 +20,7 @@ from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, Place
 from qcode.agent.mcp.pins import Change, Pins, changes_of, detail_of, key_of, pin_of
 from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.agent.mcp.tools import MAX_TOOLS, Listed, Offered, bounded_text, offered, outcome_of, shown_name, split_name
-from qcode.agent.trust import Piece
+from qcode.agent.trust import TrustedFile
 from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, misfit
 from qcode.protocol.events import Level, Notice
 from qcode.protocol.tools import ToolOutcome, ToolSpec
@@ -79,8 +79,8 @@ class _Server:
     tools: tuple[Offered, ...] = ()
     changes: tuple[Change, ...] = ()
     is_refused: bool = False
-    files: Mapping[str, Piece] = field(default_factory=dict)
-    admitted: Mapping[str, Piece] | None = None
+    files: Mapping[str, TrustedFile] = field(default_factory=dict)
+    admitted: Mapping[str, TrustedFile] | None = None
     connection: Connection | None = None
     task: asyncio.Task[None] | None = None
 
@@ -274,14 +274,14 @@ class Servers:
     async def _admit(self, server: _Server) -> None:
         """Raise `NotApprovedError` unless the user approved the server with the current contents of its files."""
         files = await asyncio.to_thread(self._place.files_of, server.spec)
-        if self._pins.is_approved(server.spec) and any(piece.hash == NOT_FOUND for piece in files.values()):
+        if self._pins.is_approved(server.spec) and any(file.hash == NOT_FOUND for file in files.values()):
             return  # the program is missing, so nothing starts, and an error tells the user
         if not self._pins.is_approved(server.spec, files) and files != server.admitted:
             raise NotApprovedError(files)
         if files and self._pins.files(server.spec) is None:
             self._keep(lambda: self._pins.approve(server.spec, files))
 
-    def _wait_for_approval(self, server: _Server, files: Mapping[str, Piece]) -> None:
+    def _wait_for_approval(self, server: _Server, files: Mapping[str, TrustedFile]) -> None:
         spec = server.spec
         server.state, server.problem, server.tools, server.changes = "waiting", "", (), ()
         server.files, server.is_refused = files, False

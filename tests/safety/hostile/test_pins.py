@@ -60,8 +60,8 @@ def test_a_change_by_a_command_is_asked_about_at_the_next_start(
 ) -> None:
     command = f"sed -i s/go/stop/ {COMMAND}"
     play(ground, [Attempt("runs", "shell", {"command": command})], mode, says_yes=lambda asked: True)
-    standing = TrustStore(tmp_path / "state").look(ground.work)
-    assert [change.name for change in standing.changes] == [COMMAND]
+    status = TrustStore(tmp_path / "state").look(ground.work)
+    assert [change.name for change in status.changes] == [COMMAND]
 
 
 SCRIPT = "import runpy\n\nrunpy.run_module('tests.fakes.tool_server', run_name='__main__')\n"
