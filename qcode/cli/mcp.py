@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from qcode.agent.context.project import find_project_root
-from qcode.agent.mcp.identity import Place
+from qcode.agent.mcp.identity import ServerContext
 from qcode.agent.mcp.pins import Pins, detail_of
 from qcode.agent.mcp.spec import ServerError, ServerSpec, named_servers
 from qcode.agent.options import Options
@@ -32,17 +32,17 @@ def run_mcp(rest: Sequence[str]) -> int:
             pass
         case _:
             raise CommandLineError(_USE)
-    specs, pins, place = _servers(options)
+    specs, pins, context = _servers(options)
     if not wanted:
-        put("".join(f"{line}\n" for line in _rows(specs, pins, place)) or "no tool servers are set\n")
+        put("".join(f"{line}\n" for line in _rows(specs, pins, context)) or "no tool servers are set\n")
         return 0
     spec = _named(specs, wanted)
-    files = _files(spec, place)
+    files = _files(spec, context)
     put(f"{_detail(spec, pins, files)}\n")
     return _approve(spec, pins, files) if words[0] == "approve" else 0
 
 
-def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, Place]:
+def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, ServerContext]:
     folder = working_folder(options.cwd)
     root = find_project_root(folder)
     paths = ConfigPaths.from_env(os.environ)
@@ -53,20 +53,20 @@ def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, Place]:
         say(complaint)
     if not trusts:
         say("this folder is not trusted: servers of the project are left out, and none is started (--trust trusts it)")
-    return named.specs, Pins(paths.state_dir), Place(folder, os.environ, roots=(root,))
+    return named.specs, Pins(paths.state_dir), ServerContext(folder, os.environ, roots=(root,))
 
 
-def _files(spec: ServerSpec, place: Place) -> Mapping[str, TrustedFile]:
+def _files(spec: ServerSpec, context: ServerContext) -> Mapping[str, TrustedFile]:
     """Return the files that a server would start; empty if its configuration cannot be expanded."""
     try:
-        return place.files_of(spec)
+        return context.files_of(spec)
     except ServerError:
         return {}
 
 
-def _rows(specs: Sequence[ServerSpec], pins: Pins, place: Place) -> list[str]:
+def _rows(specs: Sequence[ServerSpec], pins: Pins, context: ServerContext) -> list[str]:
     width = max((len(spec.name) for spec in specs), default=0)
-    states = {spec.name: _state(spec, pins, _files(spec, place)) for spec in specs}
+    states = {spec.name: _state(spec, pins, _files(spec, context)) for spec in specs}
     return [
         f"{spec.name:<{width}}  {states[spec.name]}  {visible(spec.what)}  ({visible(spec.origin)})" for spec in specs
     ]

@@ -58,7 +58,7 @@ _SEPARATORS = re.compile(r"[\s=:,;'\"]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerContext:
     """The folder and environment of servers. `groups` holds the running process groups.
 
     `roots` are further folders in which the model can change files.
@@ -92,24 +92,26 @@ def files_of(config: McpServer, cwd: Path, env: Mapping[str, str], roots: Sequen
     if config.command is None:
         return {}
     inherited = {**passed_on(env), **config.env}
-    look = _Look(cwd, tuple(dict.fromkeys(Path(os.path.realpath(root)) for root in roots)), inherited["PATH"])
+    collector = _FileCollector(
+        cwd, tuple(dict.fromkeys(Path(os.path.realpath(root)) for root in roots)), inherited["PATH"]
+    )
     try:
         program = program_path(config.command, cwd, inherited["PATH"])
     except ServerError:
         return {f"program {config.command}": TrustedFile(NOT_FOUND, "")} if config.is_from_project else {}
-    look.add_program(config.command, cwd / program, is_any=config.is_from_project)
+    collector.add_program(config.command, cwd / program, is_any=config.is_from_project)
     for place, argument in enumerate(config.args):
-        look.add_argument(argument, has_data=place > 0)
+        collector.add_argument(argument, has_data=place > 0)
     for file in _TASKS.get(Path(program).name, ()):
-        look.add_argument(file)
+        collector.add_argument(file)
     for package in _packages(Path(program).name, config.args):
-        look.add_package(package)
+        collector.add_package(package)
     for module in _modules(config.args):
-        look.add_module(module, (cwd, *(cwd / one for one in config.env.get("PYTHONPATH", "").split(":") if one)))
+        collector.add_module(module, (cwd, *(cwd / one for one in config.env.get("PYTHONPATH", "").split(":") if one)))
     for name in _LOADING:
         if name in config.env:
-            look.add_argument(config.env[name])
-    return look.found
+            collector.add_argument(config.env[name])
+    return collector.found
 
 
 def _packages(program: str, args: Sequence[str]) -> Iterator[str]:
@@ -146,7 +148,7 @@ def _modules(args: Sequence[str]) -> Iterator[str]:
             yield module
 
 
-class _Look:
+class _FileCollector:
     """Collects files. `found` has each once, by its display path; contents are read through links."""
 
     def __init__(self, cwd: Path, roots: tuple[Path, ...], search_path: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode.agent.mcp.connection import MAX_REASON, Connection
-from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, Place
+from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, ServerContext
 from qcode.agent.mcp.pins import Change, Pins, changes_of, detail_of, key_of, pin_of
 from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.agent.mcp.tools import MAX_TOOLS, Listed, Offered, bounded_text, offered, outcome_of, shown_name, split_name
@@ -96,14 +96,14 @@ class Servers:
         self,
         specs: Sequence[ServerSpec],
         pins: Pins,
-        place: Place,
+        context: ServerContext,
         *,
         is_trusted: bool,
         complaints: Sequence[str] = (),
     ) -> None:
         self._servers = {spec.name: _Server(spec, "starting" if spec.config.enabled else "off") for spec in specs}
         self._pins = pins
-        self._place = place
+        self._context = context
         self._is_trusted = is_trusted
         self._is_attended = False
         self._notices = [Notice("warning", single_spaced(text, MAX_REASON)) for text in complaints]
@@ -252,10 +252,10 @@ class Servers:
 
     def kill(self) -> None:
         """Kill all running processes at once, for a program that exits now."""
-        for group in tuple(self._place.groups):
+        for group in tuple(self._context.groups):
             with suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
-            self._place.groups.discard(group)
+            self._context.groups.discard(group)
 
     # Starting a server
 
@@ -273,7 +273,7 @@ class Servers:
 
     async def _admit(self, server: _Server) -> None:
         """Raise `NotApprovedError` unless the user approved the server with the current contents of its files."""
-        files = await asyncio.to_thread(self._place.files_of, server.spec)
+        files = await asyncio.to_thread(self._context.files_of, server.spec)
         if self._pins.is_approved(server.spec) and any(file.hash == NOT_FOUND for file in files.values()):
             return  # the program is missing, so nothing starts, and an error tells the user
         if not self._pins.is_approved(server.spec, files) and files != server.admitted:
@@ -306,7 +306,7 @@ class Servers:
                 self._notice("warning", f"{server.spec.name} ended and is started again: {why}")
                 self._changed()
 
-        connection = Connection(server.spec, self._place, listed, lost, lambda: self._admit(server))
+        connection = Connection(server.spec, self._context, listed, lost, lambda: self._admit(server))
         server.connection = connection
         server.task = task = asyncio.get_running_loop().create_task(connection.run())
         task.add_done_callback(lambda ended: self._take_end(server, ended))

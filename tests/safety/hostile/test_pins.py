@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.mcp.identity import Place
+from qcode.agent.mcp.identity import ServerContext
 from qcode.agent.mcp.pins import Pins
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.spec import ServerSpec
@@ -78,7 +78,9 @@ def start(ground: Ground, spec: ServerSpec, *, says_yes: bool) -> str:
     """Start the server as a session does, and return how it stands once nothing starts any more."""
 
     async def body() -> str:
-        servers = Servers([spec], Pins(ground.base.parent / "state"), Place(ground.work, os.environ), is_trusted=True)
+        servers = Servers(
+            [spec], Pins(ground.base.parent / "state"), ServerContext(ground.work, os.environ), is_trusted=True
+        )
         async with open_servers(servers):
             for approval in servers.approvals() if says_yes else ():
                 servers.answer(approval.id, Allow())
