@@ -63,20 +63,20 @@ class Target:
 def read_url(url: str) -> Target | str:
     """Return where `url` leads, or why it is never fetched."""
     if any(char <= " " or char == "\\" or not char.isprintable() for char in url):
-        return "the URL holds a blank, backslash, control or invisible character"
+        return "the URL contains a space, backslash, control or invisible character"
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        return "the URL cannot be read"
+        return "the URL is invalid"
     if parts.scheme not in _PORTS:
-        return "only http and https are fetched"
+        return "only http and https URLs can be fetched"
     if not url[len(parts.scheme) :].startswith("://") or not host:
         return "the URL has no host"
     if "@" in parts.netloc:
-        return "the URL holds a user name or password"
+        return "the URL contains a user name or password"
     if port == 0 or parts.netloc.endswith(":"):
-        return "the port of the URL cannot be read"
+        return "the port of the URL is invalid"
     return _target(parts.scheme, host, port or _PORTS[parts.scheme], is_bracketed=parts.netloc.startswith("["))
 
 
@@ -85,19 +85,19 @@ def _target(scheme: str, host: str, port: int, *, is_bracketed: bool) -> Target 
         try:
             address: Address = IPv6Address(host)
         except ValueError:
-            return "the address in the URL cannot be read"
+            return "the IP address in the URL is invalid"
         if "%" in host:
             return "an address with a zone is on the local network"
         return Target(scheme, f"[{address}]", port, is_global(address), _is_loopback(address))
     name = _ascii(host)
     if name is None:
-        return "the host is no name of the internet"
+        return "the host is not a valid internet name"
     labels = name.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         try:
             address = IPv4Address(name)
         except ValueError:
-            return "an address is spelled in an unusual way"
+            return "an IP address is written in an unusual form"
         return Target(scheme, str(address), port, is_global(address), _is_loopback(address))
     is_local = _PRIVATE_NAMES.fullmatch(name) is not None or len(labels) == 1
     return Target(scheme, name, port, not is_local, _LOOPBACK_NAME.fullmatch(name) is not None)

@@ -191,7 +191,7 @@ class GitConfig:
         fields = output.split(b"\0")
         watched += tuple(self._origins(fields))
         if before != identity_of(watched[: len(before)]):
-            return watched, Repository("the configuration changed while it was looked at")
+            return watched, Repository("the configuration changed while it was checked")
         return watched, self._judged(fields, place if found == 0 else b"")
 
     def _origins(self, fields: Sequence[bytes]) -> Iterator[str]:
@@ -209,7 +209,7 @@ class GitConfig:
 
     def _judged(self, fields: Sequence[bytes], place: bytes) -> Repository:
         if not any(scope == b"command" and entry == b"core.fsmonitor\nfalse" for scope, _, entry in _settings(fields)):
-            return Repository("this version of git takes no settings from its environment; 2.31 does")
+            return Repository("this version of git cannot read settings from its environment; update to 2.31 or later")
         lines = place.removesuffix(b"\n").split(b"\n")
         if len(lines) != len(_PLACES):
             return Repository(is_present=False)

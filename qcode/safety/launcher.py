@@ -81,7 +81,7 @@ class BashSyntax:
 
     def __call__(self, command: str) -> str:
         if self._bash is None:
-            return "bash was not found, so nobody could say whether it understands the command"
+            return "bash was not found, so the syntax of the command could not be checked"
         if command not in self._known:
             self._known[command] = self._ask(self._bash, command)
             if len(self._known) > _MAX_ANSWERS:
@@ -93,5 +93,5 @@ class BashSyntax:
         try:
             code, _ = run(argv, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}, _BASH_TIMEOUT_S)
         except Unavailable as unavailable:
-            return f"bash {unavailable}, so nobody could say whether it understands the command"
-        return "" if code == 0 else "bash does not understand its syntax"
+            return f"bash {unavailable}, so the syntax of the command could not be checked"
+        return "" if code == 0 else "bash rejects its syntax"

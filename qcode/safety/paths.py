@@ -116,14 +116,12 @@ class PathJudge:
             return Verdict("deny", refused, "path:malformed")
         trail = self.trail(path)
         if trail.is_loop:
-            return Verdict("deny", "its links form a loop", "path:loop")
+            return Verdict("deny", "its symbolic links form a loop", "path:loop")
         verdict = strictest(Verdict("allow", "in the workspace", "path:workspace"), *self._objections(trail, access))
         if protected_paths.has_unclear_characters(path) or protected_paths.has_unclear_characters(trail.target):
-            verdict = strictest(
-                verdict, Verdict("ask", "its name holds characters that cannot be seen", "path:unclear")
-            )
+            verdict = strictest(verdict, Verdict("ask", "its name contains invisible characters", "path:unclear"))
         if verdict.is_allowed and _starts_like_a_key(trail):
-            return Verdict("ask", "it holds a private key", GUARDED)
+            return Verdict("ask", "it contains a private key", GUARDED)
         return verdict
 
     def trail(self, path: str) -> Trail:
@@ -162,7 +160,7 @@ class PathJudge:
         if access == "write" and inside and not parts:
             yield Verdict("deny", "the workspace folder itself", "path:root")
         if access == "write" and folder in self._locked and folder not in self._roots:
-            yield Verdict("ask", "the folder was added for reading only", "path:read-only")
+            yield Verdict("ask", "the folder was added as read-only", "path:read-only")
 
     def _located(self, point: str) -> Iterator[protected_paths.Located]:
         found = [protected_paths.in_kernel(point), protected_paths.in_own(point, self._own)]
@@ -187,7 +185,7 @@ def _refuse_text(path: str) -> str:
     if "\0" in path:
         return "the path contains a NUL character"
     if _ESCAPE.search(path):
-        return "the path holds a terminal escape sequence"
+        return "the path contains a terminal escape sequence"
     if _URL.match(path):
         return "this is a URL, not a path"
     return ""
@@ -201,13 +199,13 @@ def _of_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> Ite
         yield _pick(("ask", "deny", "a look-alike of .git", "path:git"), access)
     if ".git" in folded:
         is_config = folded[-1] in ("config", "config.worktree")
-        what = "git's configuration can run programs" if is_config else "only git writes in .git"
+        what = "git's configuration can run programs" if is_config else "only git may write in .git"
         if is_config or access == "write":
             yield _pick(("ask", "deny", what, "path:git"), access)
     if parts and not is_folder and protected_paths.is_secret(parts[-1]):
-        yield Verdict("ask", "files of this name hold secrets", GUARDED)
+        yield Verdict("ask", "files with this name contain secrets", GUARDED)
     if access == "write" and protected_paths.is_steering(parts):
-        yield Verdict("ask", "it runs or instructs programs later", "path:steering")
+        yield Verdict("ask", "it configures or starts other programs", "path:steering")
     if access == "write" and any(map(protected_paths.is_dependency_folder, parts)):
         yield Verdict("ask", "an installed dependency", "path:dependency")
 
@@ -218,7 +216,7 @@ def _of_kind(trail: Trail, access: Access) -> Iterator[Verdict]:
     if not stat.S_ISREG(trail.info.st_mode):
         yield Verdict("deny", "a device, pipe or socket", "path:kernel")
     elif trail.info.st_nlink > 1:
-        yield Verdict("ask", "the file has several hard links, so it is also somewhere else", "path:hard-link")
+        yield Verdict("ask", "the file has several hard links, so it also exists elsewhere", "path:hard-link")
     elif access == "write" and not trail.info.st_mode & 0o222:
         yield Verdict("ask", "the file is read-only", "path:read-only")
 
@@ -231,7 +229,7 @@ def _of_existing(trail: Trail) -> Iterator[Verdict]:
     if (is_file and any(map(protected_paths.is_key, called))) or (
         is_new and any(map(protected_paths.is_ssh_key, called))
     ):
-        yield Verdict("ask", "files of this name hold private keys", GUARDED)
+        yield Verdict("ask", "files with this name contain private keys", GUARDED)
 
 
 def _starts_like_a_key(trail: Trail) -> bool:

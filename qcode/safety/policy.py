@@ -108,7 +108,7 @@ class Policy:
     def _judge(self, spec: ToolSpec, arguments: JsonObject) -> Verdict:
         safety = spec.safety
         if safety == "harmless":
-            return Verdict("allow", "it touches nothing but what the session itself made", "tool:harmless")
+            return Verdict("allow", "it only affects what this session created", "tool:harmless")
         if isinstance(safety, Runs) and safety.command:
             command = arguments.get(safety.command)
             verdict = self._judge_text(command, "command", self._judge_shell)
@@ -152,7 +152,7 @@ class Policy:
             return verdict
         if "workspace" not in levels:
             return _without_sandbox(verdict)
-        return Verdict("allow", "it runs in the sandbox of the workspace", "mode:auto", confinement="workspace")
+        return Verdict("allow", "it runs in the workspace sandbox", "mode:auto", confinement="workspace")
 
     def _writes(self, command: str) -> bool:
         return any(part.command.outputs for part in self._flow(command).parts)
@@ -254,7 +254,7 @@ class Policy:
             return _PLAN if self.mode == "plan" else ruled(asked, "ask")
         return self._checked_by_bash(command, self._judge_parts(flow))
 
-    def _bypassed(self, command: str, flow: Flow | None, why: str = "it runs a program that is not known") -> Verdict:
+    def _bypassed(self, command: str, flow: Flow | None, why: str = "it runs an unknown program") -> Verdict:
         """Allow a command in bypass mode unless it may write a protected name.
 
         Without a sandbox that protects them, a command that is not known to only read is refused if its text names one
@@ -270,7 +270,7 @@ class Policy:
 
     def _judge_open(self, command: str, flow: Flow) -> Verdict:
         """Judge a command with unresolved words; a deny rule that might match makes it ask."""
-        unclear = self._judge_unclear(command, "it depends on what is not known before it runs")
+        unclear = self._judge_unclear(command, "it depends on values that are unknown before it runs")
         rules = [rule for rule in (*self.rules.deny, *self.rules.ask) if rule.kind == "shell"]
         is_ruled = any(may_reach(rule, part.command) for rule in rules for part in flow.parts)
         if is_ruled or unclear.is_allowed or any(part.command.outputs for part in flow.parts):
@@ -394,7 +394,7 @@ class Policy:
         for rule in self.rules.deny:
             if rule.kind == "shell" and (not rule.body or mentions(command, rule)):
                 return Verdict(
-                    "deny", f"it may be what {rule.text} denies, and it was not understood: {why}", rule.text
+                    "deny", f"it could not be fully analyzed ({why}) and may match the deny rule {rule.text}", rule.text
                 )
         if self.mode == "plan":
             return _PLAN
@@ -446,13 +446,13 @@ class Policy:
         if allowed is not None:
             return ruled(allowed, "allow")
         proposed = f"{kind}({name})"
-        why = f"nobody allowed {shown} yet" if kind == "fetch" else f"{shown} is not known to only read"
+        why = f"{shown} has not been allowed yet" if kind == "fetch" else f"{shown} is not known to be read-only"
         return Verdict("ask", why, kind, proposed if is_rule(proposed) else "")
 
     def _judge_text(self, value: object, name: str, judge: Callable[[str], Verdict]) -> Verdict:
         if isinstance(value, str):
             return judge(value)
-        return Verdict("ask", f"the call has no {name} that could be judged", "call:malformed")
+        return Verdict("ask", f"the call has no valid {name}", "call:malformed")
 
     def _covers(self, rule: Rule, point: str, folds: bool = False) -> bool:
         root, home = os.path.normpath(self.root), home_of(self._ground)
@@ -469,12 +469,12 @@ class Policy:
 _COMMAND = ToolSpec("shell", "", {}, safety=Runs("command"))
 _URL = ToolSpec("fetch", "", {}, safety=Fetches("url"))
 _READS = Verdict("allow", "it only reads", SHELL_READS)
-_PLAN_SHELL = Verdict("deny", "plan mode runs only commands that are known to read", "mode:plan")
+_PLAN_SHELL = Verdict("deny", "plan mode only runs read-only commands", "mode:plan")
 _PLAN = Verdict("deny", "plan mode only reads; leave it to change files or run commands", "mode:plan")
 _BYPASS = Verdict("allow", "approvals are bypassed", "mode:bypass")
-_RESTRICTED = Verdict("ask", "this folder is not trusted, so everything but reading in it asks", "trust:restricted")
+_RESTRICTED = Verdict("ask", "this folder is not trusted, so everything but reading needs approval", "trust:restricted")
 _NO_SANDBOX_TO_WRITE = Verdict(
-    "ask", "it writes to a file, and no sandbox here can hold a workspace", "shell:no-sandbox"
+    "ask", "it writes to a file, and no workspace sandbox is available here", "shell:no-sandbox"
 )
 
 
@@ -489,7 +489,7 @@ def _without_sandbox(verdict: Verdict) -> Verdict:
     """Return a verdict of auto mode that says why it asks as default mode does."""
     if verdict.verdict != "ask":
         return verdict
-    why = " (auto mode needs a sandbox that can hold a workspace, and none works here; it asks as default mode does)"
+    why = " (auto mode needs a workspace sandbox, which is not available here, so it asks like default mode)"
     return replace(verdict, reason=verdict.reason + why)
 
 
@@ -511,7 +511,7 @@ def may_write_protected(command: str) -> str:
     name `.bashrc`.
     """
     if _UNKNOWN_TARGET.search(command):
-        return "the file it writes to is not known before it runs"
+        return "the file it writes to is unknown before it runs"
     # What an expansion becomes is not known; as part of a name it is a wildcard.
     text = _EXPANSION.sub(_as_wildcard, _QUOTES.sub("", _ESCAPED.sub("*", command)))
     for token in dict.fromkeys(_TOKEN.findall(text)):
@@ -520,7 +520,7 @@ def may_write_protected(command: str) -> str:
         path = f"/{'/'.join(map(fold, token.split('/')))}/"
         place = next((place for place in _PROTECTED_PLACES if f"/{place}/" in path), "")
         if place:
-            return f"{place} is a protected place"
+            return f"{place} is a protected location"
         named = next((part for part in token.split("/") if _may_be_protected(part)), "")
         if named:
             return f"{named} is a protected name"

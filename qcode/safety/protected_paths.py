@@ -167,13 +167,13 @@ def in_home(below_home: str) -> Located | None:
     if not places.isdisjoint(CREDENTIALS):
         return "deny", "deny", "credentials in the home folder", "path:credentials"
     if _HISTORY.fullmatch(name):
-        return "deny", "deny", "a history of what was typed", "path:history"
+        return "deny", "deny", "a history of typed commands", "path:history"
     if _OPEN_SSH.fullmatch(name):
         return "ask", "deny", "the configuration of ssh", "path:start-up"
     if is_within(name, ".ssh"):
         return "deny", "deny", "private keys in the home folder", "path:credentials"
     if not places.isdisjoint(STARTUP):
-        return "ask", "deny", "it runs or is obeyed when you log in or start a program", "path:start-up"
+        return "ask", "deny", "it takes effect when you log in or start a program", "path:start-up"
     return None
 
 
@@ -190,11 +190,11 @@ def in_own(path: str, folders: Iterable[str]) -> Located | None:
 def outside(path: str, homes: tuple[str, ...]) -> Located:
     """Return the verdict for a place that is in no root."""
     if _SECRET_SYSTEM.fullmatch(path):
-        return "deny", "deny", "secrets of the system", "path:credentials"
+        return "deny", "deny", "system secrets", "path:credentials"
     other = _HOMES.match(path)
     is_ours = any(is_within(path, home) or is_within(home, path) for home in homes)
     if other is not None and not is_ours:
-        return "deny", "deny", "the home of somebody else", "path:home"
+        return "deny", "deny", "another user's home folder", "path:home"
     if path == "/" or (any(is_within(path, folder) for folder in _SYSTEM) and not is_ours and not _is_scratch(path)):
         return "ask", "deny", "a system folder", "path:system"
     return "ask", "ask", "outside the workspace", "path:outside"

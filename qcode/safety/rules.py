@@ -115,7 +115,7 @@ def parse_rule(text: str) -> Rule:
         raise _bad(text, len(text.rstrip()), "the closing bracket is missing")
     body, at = rest[:-1].strip(), text.index("(") + 1
     if not body:
-        raise _bad(text, at, f"nothing stands between the brackets; {kind} alone covers everything")
+        raise _bad(text, at, f"the brackets are empty; {kind} alone covers everything")
     if body == "*" or (body == "**" and kind in ("edit", "read")):
         return Rule(kind, "", rule)
     if kind == "shell":
@@ -130,7 +130,7 @@ def _words_of(text: str, body: str, at: int) -> tuple[Word, ...]:
     try:
         words = split_words(body)
     except NotPlain as found:
-        raise _bad(text, at, f"{found}; a rule is the words of one command, quoted where they mean more") from None
+        raise _bad(text, at, f"{found}; a shell rule is one plain command, with special characters quoted") from None
     if words[0].has_glob:
         raise _bad(text, at, "the name of the program must be written out")
     return words
@@ -143,9 +143,9 @@ def _check_body(text: str, kind: str, body: str, at: int) -> None:
         raise _bad(text, at, "server/tool or server/* is expected")
     if kind in ("edit", "read"):
         if body.startswith(("!", "#")):
-            raise _bad(text, at, f"a pattern cannot begin with {body[0]!r}")
+            raise _bad(text, at, f"a pattern cannot start with {body[0]!r}")
         if ".." in body.split("/"):
-            raise _bad(text, at + body.index(".."), "a pattern cannot hold '..'")
+            raise _bad(text, at + body.index(".."), "a pattern cannot contain '..'")
         try:
             _is_covered(body, "x")
         except ValueError:
@@ -153,7 +153,7 @@ def _check_body(text: str, kind: str, body: str, at: int) -> None:
 
 
 def _bad(text: str, position: int, what: str) -> ValueError:
-    return ValueError(f"bad rule {text!r} at position {position + 1}: {what}")
+    return ValueError(f"invalid rule {text!r} at position {position + 1}: {what}")
 
 
 def _names() -> str:
@@ -426,11 +426,11 @@ def why_not_allow(rule: Rule) -> str:
     A configuration file may hold such rules: somebody wrote them there on purpose.
     """
     if rule.kind == "read":
-        return "no rule is needed to read in the workspace, and none opens what lies outside or holds secrets"
+        return "reading in the workspace needs no rule, and no rule allows reading secrets or files outside it"
     if not rule.body and rule.kind in ("shell", "fetch", "mcp"):
-        return f"{rule.text} alone covers whatever there is; name what you mean, or write it into your config.toml"
+        return f"{rule.text} alone covers everything; be more specific, or add it to your config.toml"
     if rule.kind == "fetch" and rule.body.startswith("*."):
-        return "an address is allowed by its exact host; a wider rule belongs into your config.toml"
+        return "only an exact host can be allowed here; add a wider rule to your config.toml"
     if rule.kind != "shell":
         return ""
     words = [word.text for word in rule.words]
@@ -438,7 +438,7 @@ def why_not_allow(rule: Rule) -> str:
     if why or len(words) < 2 or not rule.words[1].has_glob:
         return why
     if words[0] in _MANY_IN_ONE or words[0] in _RUNNERS:
-        return f"it would cover every command of {words[0]}, those that run programs or reach the network too"
+        return f"it would cover every {words[0]} command, including those that run programs or use the network"
     return ""
 
 
@@ -446,13 +446,13 @@ def _why_never(words: list[str]) -> str:
     """Return why no rule is offered for a command of these words, empty where one may be."""
     name = words[0].rsplit("/", 1)[-1]
     if name in _NEVER_PROPOSED or name.startswith(("python", "pypy", "ruby", "perl", "lua", "php")):
-        return f"{name} runs, destroys or reaches whatever it is given, so each use of it is asked about"
+        return f"{name} can run programs, delete data or use the network, so every use needs approval"
     if len(words) > 1 and words[1] in _NEVER_PROPOSED_SECOND:
-        return f"{name} {words[1]} runs or reaches more than the rule would say, so each use of it is asked about"
+        return f"{name} {words[1]} can do more than the rule says, so every use needs approval"
     if len(words) > 1 and name == "git" and words[1].startswith("-"):
-        return "an option of git before its command can make it run anything"
+        return "an option of git before its command can make it run any program"
     if name in _RUNNERS and "run" in words:
-        return f"{name} run starts whatever it is given, so each use of it is asked about"
+        return f"{name} run can start any program, so every use needs approval"
     return ""
 
 

@@ -68,7 +68,7 @@ def test_auto_mode_is_judged_with_the_walls_that_a_session_here_would_have(asked
 def test_an_answer_says_why_and_what_would_allow_it(asked: Asked) -> None:
     text = asked("check", "shell", "make test", "-C", str(asked.work), "--trust")
     assert text == (
-        "ask: 'make' is not in the table of programs that only read [shell:not-read-only]\n"
+        "ask: 'make' is not a known read-only program [shell:not-read-only]\n"
         "a rule that would allow it: shell(make test)\n"
     )
 

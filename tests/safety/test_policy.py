@@ -210,11 +210,11 @@ def test_fetch_and_mcp_rules(repo: Path) -> None:
         ("run(x)", "not a kind of rule"),
         ("write(src/**)", "edit(...)"),
         ("shell(git log", "closing bracket"),
-        ("shell()", "nothing stands"),
-        ("shell(a | b)", "words of one command"),
+        ("shell()", "brackets are empty"),
+        ("shell(a | b)", "one plain command"),
         ("shell(echo $x)", "expansion"),
         ("shell(*x y)", "written out"),
-        ("edit(!x)", "cannot begin"),
+        ("edit(!x)", "cannot start"),
         ("edit(a/../b)", "'..'"),
         ("fetch(https://x/y)", "a host"),
         ("mcp(server)", "server/tool"),
@@ -237,7 +237,7 @@ def test_any_text_is_a_rule_or_a_value_error(text: str) -> None:
     try:
         rule = parse_rule(text)
     except ValueError as error:
-        assert str(error).startswith("bad rule")
+        assert str(error).startswith("invalid rule")
     else:
         assert rule.kind in text
 
@@ -335,7 +335,7 @@ def test_a_rule_is_about_the_workspace_folder(repo: Path) -> None:
 
 
 def test_a_rule_does_not_allow_what_bash_cannot_read(repo: Path) -> None:
-    probes = Probes(lambda _: "bash does not understand its syntax", Repository)
+    probes = Probes(lambda _: "bash rejects its syntax", Repository)
     policy = policy_for(repo, probes, rules=Rules.of(allow=["shell(make test)"]))
     assert policy.judge(spec_of("shell"), {"command": "make test"}).rule == "shell:syntax"
 

@@ -81,11 +81,11 @@ class Open:
     def target(self, url: str) -> Target | str:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            return "only http and https are fetched"
+            return "only http and https URLs can be fetched"
         return Target(parts.scheme, parts.hostname, parts.port or 80)
 
     def refusal(self, url: str) -> str:
-        return "nobody allowed it" if urlsplit(url).hostname in self.refused else ""
+        return "has not been allowed" if urlsplit(url).hostname in self.refused else ""
 
     def accepts(self, target: Target, address: str) -> bool:
         return address in self.accepted

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qcode import __version__
-from qcode.agent.mcp.identity import NotApprovedError, Place
+from qcode.agent.mcp.identity import NotApprovedError, ServerContext
 from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.agent.mcp.tools import Listed
-from qcode.agent.mcp.transports import Log, Program, program_path, reaching, running
+from qcode.agent.mcp.transports import Log, Program, connect_http, connect_stdio, program_path
 from qcode.config.settings import McpServer
 from qcode.providers.sdk import quiet
 from qcode.text.clean import single_spaced
@@ -44,7 +44,7 @@ class Connection:
     def __init__(
         self,
         spec: ServerSpec,
-        place: Place,
+        context: ServerContext,
         on_listed: Callable[[list[Listed]], None],
         on_lost: Callable[[str], None],
         admit: Callable[[], Awaitable[None]],
@@ -52,7 +52,7 @@ class Connection:
         self.log = Log()
         self._admit = admit
         self._spec = spec
-        self._place = place
+        self._context = context
         self._on_listed = on_listed
         self._on_lost = on_lost
         self._session: ClientSession | None = None
@@ -138,13 +138,13 @@ class Connection:
         """Connect and yield a session after its tools were listed."""
         self._lost.clear()
         self._changed.clear()
-        config = self._spec.expanded(self._place.env)
+        config = self._spec.expanded(self._context.env)
         await self._admit()
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(config.startup_timeout_s):
                     streams = await stack.enter_async_context(self._transport(config))
-                    session = await stack.enter_async_context(_session(streams, self._place.cwd, self._changed.set))
+                    session = await stack.enter_async_context(_session(streams, self._context.cwd, self._changed.set))
                     await _agree(session, probes=not is_second)
                     listed = await _list(session)
             except TimeoutError:
@@ -156,12 +156,12 @@ class Connection:
 
     def _transport(self, config: McpServer) -> Any:  # noqa: ANN401  # an async context manager of streams, both ways
         if config.url is not None:
-            return reaching(config, self.log)
+            return connect_http(config, self.log)
         assert config.command is not None
-        env = {**passed_on(self._place.env), **config.env}
-        path = program_path(config.command, self._place.cwd, env["PATH"])
-        program = Program((path, *config.args), self._place.cwd, env)
-        return running(program, self.log, self._place.groups, self._lost.set)
+        env = {**passed_on(self._context.env), **config.env}
+        path = program_path(config.command, self._context.cwd, env["PATH"])
+        program = Program((path, *config.args), self._context.cwd, env)
+        return connect_stdio(program, self.log, self._context.groups, self._lost.set)
 
     async def _serve(self, session: ClientSession) -> None:
         """List the tools again whenever the server reports a change; return when the connection is lost."""

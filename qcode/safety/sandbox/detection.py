@@ -74,13 +74,13 @@ class Sandbox:
         """What it does, in one line for the user."""
         if self.kind == "bubblewrap":
             return (
-                "bubblewrap: commands that only read run without asking; they cannot write, reach the network or other "
-                "processes, or read your home folder and secret files"
+                "bubblewrap: read-only commands run without asking; they cannot write, reach the network or "
+                "other processes, or read your home folder and secret files"
             )
         return (
-            "Landlock: commands that only read run without asking; they cannot write, open sockets or signal other "
-            "processes. Searches ask if a secret file is in reach, for Landlock cannot hide it. Auto mode and output "
-            "redirected to files ask: they need bubblewrap"
+            "Landlock: read-only commands run without asking; they cannot write, open sockets or signal other "
+            "processes. Searches ask if a secret file is in reach, because Landlock cannot hide it. Auto mode "
+            "and output redirected to files ask: they need bubblewrap"
         )
 
 

@@ -58,7 +58,7 @@ def read(path: str, most: int) -> bytes:
         descriptor = os.open(name, _READ, dir_fd=folder)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise OSError(errno.EINVAL, "not a plain file")
+                raise OSError(errno.EINVAL, "not a regular file")
             return file.read(most)
 
 

@@ -55,13 +55,13 @@ class Reads:
         `may_lead`: a wildcard may stand at the start of the word, because no option of the program does harm.
         """
         if not word.is_known:
-            raise Complaint("it reads a file whose name is not known")
+            raise Complaint("it reads a file whose name is unknown")
         if word.text == "-" or (word.text == "/dev/null" and not word.has_glob):
             return []
         path = f"./{word.text}" if word.text.startswith("~") and not word.is_home else word.text
         paths = self._matches(path, may_lead=may_lead) if word.has_glob else [path]
         if word.is_split and not all(UNSPLIT.fullmatch(one) for one in paths):
-            raise Complaint("a name without quotes that could become other arguments")
+            raise Complaint("an unquoted name that could expand to other arguments")
         for one in paths:
             self.check(one)
         return paths
@@ -70,7 +70,7 @@ class Reads:
         """Check the paths that `word` names; of a folder the program would read everything, through links too."""
         for path in self.files(word):
             if os.path.isdir(self._absolute(path)):  # noqa: PTH112  # plain text
-                raise Complaint(f"{path}: a folder, in which it follows links")
+                raise Complaint(f"{path}: a folder in which it follows symbolic links")
 
     def tree(self, word: Word, *, may_lead: bool = False) -> None:
         """Check everything below the folders that `word` names, links not followed."""
@@ -91,10 +91,10 @@ class Reads:
     def _check_tree(self, folder: str) -> None:
         contents = self.contents()
         if not contents.is_complete:
-            raise Complaint("it searches a folder with more files than can be checked first")
+            raise Complaint("it searches a folder with too many files to check first")
         secrets = contents.secrets_below(folder)
         if secrets and not (self.masks and contents.can_be_masked):
-            raise PathComplaint(f"{secrets[0]}: it would be searched, and the sandbox here cannot hide it")
+            raise PathComplaint(f"{secrets[0]}: it would be searched, and the sandbox cannot hide it")
 
     def _walk(self, folder: str) -> None:
         """Ask the rules of the user about every file below a folder."""
@@ -102,7 +102,7 @@ class Reads:
         for base, _, names in os.walk(folder):
             left -= len(names)
             if left < 0:
-                raise Complaint("it searches more files than can be checked against the rules about reading")
+                raise Complaint("it searches too many files to check against the read rules")
             for name in names:
                 self.check(str(Path(base, name)))
 
@@ -125,7 +125,7 @@ class Reads:
         if pattern.startswith("-") or (is_leading and not (may_lead and says_enough)):
             raise Complaint("a wildcard at the start of a word could become an option")
         if any(part.startswith(".") and _WILD.search(part) for part in parts) or "**" in pattern:
-            raise Complaint("a wildcard whose meaning is not certain")
+            raise Complaint("an ambiguous wildcard")
         # In a locale of bytes, `??` matches one letter that is two bytes; so `?` is checked as a `*`.
         start = anchored(pattern.replace("?", "*"), glob.escape(self.folder), glob.escape(self.paths.home))
         matches = glob.iglob(start)  # noqa: PTH207  # the rules of bash for dots, not those of pathlib

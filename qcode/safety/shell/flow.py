@@ -183,4 +183,4 @@ def _value_of(name: str, variables: Mapping[str, Word]) -> Word:
         return variables[name]
     if name in SAFE_VARIABLES:
         return _ANY_TEXT
-    raise NotPlain(f"the value of ${name} is not known")
+    raise NotPlain(f"the value of ${name} is unknown")

@@ -181,7 +181,7 @@ def secrets_complaint(use: GitUse, repository: Repository, prefix: str = "") -> 
         return ""
     tracked = repository.find_tracked()
     if tracked is None:
-        return "it may show a file that holds secrets: the files of the repository could not be listed"
+        return "it may show a file with secrets: the files of the repository could not be listed"
     if use.content == "narrow":
         # What is a file now may have been a folder with anything in it.
         if all(_joined(prefix, limit) in tracked.files for limit in use.limits):
@@ -189,14 +189,14 @@ def secrets_complaint(use: GitUse, repository: Repository, prefix: str = "") -> 
     else:
         for secret in tracked.secrets:
             if not use.limits or any(_covers(_joined(prefix, limit), secret) for limit in use.limits):
-                return f"it may show {secret}, which holds secrets"
+                return f"it may show {secret}, which contains secrets"
     if use.content == "wide-tracked":
         folder = repository.find_linked_folder() if use.name == "grep" and not use.arguments.has("--cached") else ""
-        return f"{folder} is a link, through which it may read other files" if folder else ""
+        return f"{folder} is a symbolic link that may lead to other files" if folder else ""
     stored = repository.find_history_secrets()
     if stored is None:
-        return "it may show a file that holds secrets: the history is too long to be searched for one"
-    return f"it may show {stored[0]}, which holds secrets" if stored else ""
+        return "it may show a file with secrets: the history is too long to check"
+    return f"it may show {stored[0]}, which contains secrets" if stored else ""
 
 
 def _joined(prefix: str, path: str) -> str:
@@ -217,12 +217,12 @@ def _command(words: tuple[Word, ...], roots: tuple[str, ...]) -> tuple[str, tupl
     """Return the name of the command and the words after it."""
     for word in words:
         if not word.is_known or word.has_glob or word.is_home or word.may_be_several:
-            raise _NotUnderstood("what is not known could become other arguments")
+            raise _NotUnderstood("an unknown value could become other arguments")
     rest = list(words)
     while rest and (rest[0].text in git_options() or rest[0].text == "-C"):
         option = rest.pop(0)
         if option.text == "-C" and (not rest or rest.pop(0).text not in (".", *roots)):
-            raise _NotUnderstood("it works in another folder, whose configuration was not looked at")
+            raise _NotUnderstood("it works in another folder, whose configuration was not checked")
     if not rest:
         raise _NotUnderstood("it has no command")
     first = rest.pop(0)
@@ -233,7 +233,7 @@ def _command(words: tuple[Word, ...], roots: tuple[str, ...]) -> tuple[str, tupl
         rest = _without_show(rest)
     if name not in git_commands() or not _is_bare(first):
         what = "option" if name.startswith("-") else "command"
-        raise _NotUnderstood(f"the {what} {first.text!r} is not known to only read")
+        raise _NotUnderstood(f"the {what} {first.text!r} is not known to be read-only")
     return name, tuple(rest)
 
 
@@ -247,7 +247,7 @@ def _without_show(words: list[Word]) -> list[Word]:
     if first == Word("show"):
         return words[1:]
     if first.text == "--" or not (first.text.startswith("-") or _REFLOG.fullmatch(first.text)):
-        raise _NotUnderstood("this form of reflog is not known to only read")
+        raise _NotUnderstood("this form of reflog is not known to be read-only")
     return words
 
 
@@ -270,7 +270,7 @@ class _Reader:
     def read(self) -> GitUse:
         """Return what the command reads and shows."""
         if self._is_separated and self._name not in _SEPARATED:
-            raise _NotUnderstood(f"a -- is not understood after git {self._name.replace('/', ' ')}")
+            raise _NotUnderstood(f"-- is not supported after git {self._name.replace('/', ' ')}")
         self._check_clusters()
         last = self._before[-1:]
         complete = (Word("HEAD"),) if last and last[0].text in _DEFAULTS_TO_HEAD & self._program.options.keys() else ()
@@ -293,7 +293,7 @@ class _Reader:
             if re.match(r"-[^-\d].", text) and self._name not in _CLUSTERS:
                 option = self._program.options.get(text[:2])
                 if option is None or option.arity == "none":
-                    raise _NotUnderstood(f"several options in one word are not understood: {text!r}")
+                    raise _NotUnderstood(f"combined options are not supported: {text!r}")
 
     def _check_values(self) -> None:
         dashed = {word.text for word in self._before if word.text.startswith("-")}
@@ -309,11 +309,11 @@ class _Reader:
             if name in ("--format", "--pretty"):
                 self._check_format(value)
             if name == "--sort" and not _ATOMS.fullmatch(re.sub(r"^-?(?:version:|v:)?", "", value)):
-                raise _NotUnderstood(f"the key {value!r} is not known to only read")
+                raise _NotUnderstood(f"the key {value!r} is not known to be read-only")
             if name == "--group" and not _GROUPS.fullmatch(value):
-                raise _NotUnderstood(f"the value {value!r} of {name} is not known to only read")
+                raise _NotUnderstood(f"the value {value!r} of {name} is not known to be read-only")
             if name == "--diff-merges" and value not in _DIFF_MERGES:
-                raise _NotUnderstood(f"the value {value!r} of {name} is not known to only read")
+                raise _NotUnderstood(f"the value {value!r} of {name} is not known to be read-only")
             if name == "-L" and self._name == "log":
                 self._line_range(value)
 
@@ -323,7 +323,7 @@ class _Reader:
         if self._name in ("branch", "tag", "for-each-ref"):
             fields = re.findall(r"%\(([^)]*)\)?", value.replace("%%", ""))
             if "%(" in value and not all(_ATOMS.fullmatch(field) for field in fields):
-                raise _NotUnderstood("a format with a field that is not known to only read")
+                raise _NotUnderstood("a format with a field that is not known to be read-only")
             return
         if value and "%" not in value and value not in _FORMAT_NAMES and not re.match(r"t?format:", value):
             raise _NotUnderstood(f"{value!r} is a format of the configuration")
@@ -336,7 +336,7 @@ class _Reader:
         given = self._arguments.has
         if self._name in ("branch", "tag") and operands and not given(*_LISTING):
             if not (self._name == "tag" and given("-l")):
-                raise _NotUnderstood("an operand names what is made")
+                raise _NotUnderstood("an operand names something to create")
         elif self._name == "config":
             self._check_config(operands)
         elif self._name == "symbolic-ref" and not _SYMBOLIC.fullmatch(operands[0]):
@@ -359,12 +359,12 @@ class _Reader:
             or (not self._arguments.options and len(words) == 2 and words[0] == "get" and "." in words[1])
         )
         if not is_reading:
-            raise _NotUnderstood("this form of config is not known to only read")
+            raise _NotUnderstood("this form of config is not known to be read-only")
 
     def _operand(self, text: str, role: str) -> None:
         # A parenthesis groups patterns of grep, and only grep reads an operand before its options.
         if text.startswith("-") or (self._name == "grep" and text in ("(", ")")):
-            raise _NotUnderstood(f"{text!r} is not understood here")
+            raise _NotUnderstood(f"{text!r} is not supported here")
         if role == "revision":
             self._revision(text)
         elif role == "path" or (role == "word" and self._name == "check-attr" and self._is_separated):
@@ -397,7 +397,7 @@ class _Reader:
         """Take in the path of `-L 1,5:path` or `-L :function:path`."""
         match = re.fullmatch(r":[^:]+:([^:]+)|[^:]+:([^:]+)", value)
         if match is None:
-            raise _NotUnderstood(f"the lines {value!r} are not understood")
+            raise _NotUnderstood(f"the line range {value!r} is not supported")
         self._paths.append(_checked_path(match[1] or match[2]))
 
     def _use(self) -> GitUse:

@@ -101,7 +101,7 @@ class Judge:
         if command.words[0] != Word(name):
             raise Complaint("the name of the program is quoted or spelled in an unusual way")
         if "read-only" not in support.levels and self.forms:
-            raise _NeedsSandbox(f"a {min(self.forms)} runs unasked only in a sandbox")
+            raise _NeedsSandbox(f"a {min(self.forms)} runs without asking only in a sandbox")
         if name == "cd":
             self._cd(target_of_cd(command), folder, reads)
             return
@@ -124,7 +124,7 @@ class Judge:
     def _inputs(self, command: Command, reads: Reads) -> None:
         for word in command.inputs:
             if word.may_be_several:
-                raise Complaint("the name of its input is not known")
+                raise Complaint("the name of its input is unknown")
             reads.files(word)
 
     def _roles(self, name: str, words: tuple[Word, ...], folder: str, *, has_sandbox: bool) -> Roles:
@@ -133,17 +133,17 @@ class Judge:
             return ()
         if name == "git":
             if not has_sandbox:
-                raise _NeedsSandbox("git runs unasked only in a sandbox")
+                raise _NeedsSandbox("git runs without asking only in a sandbox")
             return self._git(words, folder)
         program = _row(name)
         if program is None:
-            raise Complaint(f"{name!r} is not in the table of programs that only read")
+            raise Complaint(f"{name!r} is not a known read-only program")
         return _table_roles(name, program, words, has_sandbox=has_sandbox)
 
     def _git(self, words: tuple[Word, ...], folder: str) -> Roles:
         roots = self._roots()
         if folder not in roots and not self._is_plain_folder(folder, roots):
-            raise Complaint("git: the configuration of another folder than the workspace was not checked")
+            raise Complaint("git: the configuration of a folder outside the workspace was not checked")
         use = read_git(words, roots)
         if isinstance(use, str):
             raise Complaint(f"git: {use}")
@@ -178,7 +178,7 @@ class Judge:
     def _cd(self, target: str | None, folder: str, reads: Reads) -> None:
         """Allow a `cd` to a folder inside, without links on the way: bash and the kernel differ on `..` after one."""
         if target is None:
-            raise Complaint("this form of cd is not understood")
+            raise Complaint("this form of cd is not supported")
         path = os.path.normpath(os.path.join(folder, target))  # noqa: PTH118  # plain text, as bash joins it
         folders = (self.paths.ground.root, *self.paths.ground.added)
         spelled = (*map(os.path.realpath, folders), *map(os.path.normpath, folders))
@@ -190,7 +190,7 @@ class Judge:
     def _origin(self, name: str, folder: str) -> None:
         """Raise if bash would take `name` from the workspace, or from a shim that lets a project choose."""
         if "/" in name:
-            raise Complaint("a program named by its path")
+            raise Complaint("a program given by its path")
         roots = [os.path.realpath(one) for one in (self.paths.ground.root, *self.paths.ground.added)]
         for part in self.search_path.split(":") if self.search_path else ():
             here = Path(part or ".") / name
@@ -200,7 +200,7 @@ class Judge:
             if not part.startswith("/") or any(is_within(real, root) for real in reals for root in roots):
                 raise Complaint(f"{name} would be the workspace's own {here}")
             if here.parent.name == "shims" and _has_version_file(folder):
-                raise Complaint(f"a file of the project chooses which {name} runs")
+                raise Complaint(f"a file of the project decides which {name} runs")
             return
 
 
@@ -248,7 +248,7 @@ def _row(name: str) -> Program | None:
 def _table_roles(name: str, program: Program, words: tuple[Word, ...], *, has_sandbox: bool) -> Roles:
     arguments = read_arguments(program, words)
     if isinstance(arguments, str) and not program.operands.roles and program.operands.minimum:
-        raise Complaint(f"{name!r} is not in the table of programs that only read")
+        raise Complaint(f"{name!r} is not a known read-only program")
     if isinstance(arguments, str):
         raise Complaint(f"{program.name}: {arguments}")
     complaint = script_complaint(program.name, arguments)
@@ -257,7 +257,7 @@ def _table_roles(name: str, program: Program, words: tuple[Word, ...], *, has_sa
     if not has_sandbox:
         is_core = program.core and all(name in program.core_options for name, _ in arguments.options)
         if not is_core or arguments.by_role("tree", "names"):
-            raise _NeedsSandbox(f"this form of {program.name} runs unasked only in a sandbox")
+            raise _NeedsSandbox(f"this form of {program.name} runs without asking only in a sandbox")
     if program.name in ("test", "["):
         roles = test_roles(name, arguments.by_role("test"))
         if isinstance(roles, str):

@@ -153,7 +153,7 @@ def script_complaint(name: str, arguments: Arguments) -> str:
     for role, accepts in (("sed", is_reading_sed), ("awk", is_reading_awk), ("jq", is_reading_jq)):
         for word in arguments.by_role(role):  # type: ignore[arg-type]  # the three roles of scripts
             if not word.is_known or word.has_glob or word.is_home or not accepts(word.text):
-                return f"this {role} script is not known to only print"
+                return f"this {role} script is not known to be read-only"
     check = _CHECKS.get(name)
     return check(arguments) if check is not None else ""
 
@@ -162,7 +162,7 @@ def _search(arguments: Arguments) -> str:
     """`rg -g .env x` looks where it otherwise would not."""
     globs = arguments.values("-g", "--glob", "--iglob", "--include")
     names = [glob.rsplit("/", 1)[-1] for glob in globs if not glob.startswith("!")]
-    return "it looks for files that hold secrets" if any(map(is_secret, names)) else ""
+    return "it looks for files that contain secrets" if any(map(is_secret, names)) else ""
 
 
 def _awk(arguments: Arguments) -> str:
@@ -171,7 +171,7 @@ def _awk(arguments: Arguments) -> str:
     if any("=" in name for name in files):
         return "an operand of awk that is an assignment"
     names = [value.partition("=")[0] for value in arguments.values("-v", "--assign")]
-    return "" if all(re.fullmatch(r"[a-z_]\w*", name) for name in names) else "this assignment of awk is not known"
+    return "" if all(re.fullmatch(r"[a-z_]\w*", name) for name in names) else "this awk assignment is not supported"
 
 
 def _printenv(arguments: Arguments) -> str:
@@ -183,12 +183,12 @@ def _printf(arguments: Arguments) -> str:
     """The printf of bash assigns variables with `-v` and with `%n`."""
     form = arguments.operands[0][0]
     is_known = form.is_known and not form.text.startswith("-") and _STORING_FORMAT.search(form.text) is None
-    return "" if is_known else "this form of printf is not known to only print"
+    return "" if is_known else "this form of printf is not known to be read-only"
 
 
 def _command(arguments: Arguments) -> str:
     """`command -v NAME` looks a name up, `command NAME` runs it."""
-    return "" if arguments.has("-v", "-V") else "it runs what follows"
+    return "" if arguments.has("-v", "-V") else "it runs the command that follows"
 
 
 _CHECKS = {
@@ -220,7 +220,7 @@ def _test(words: tuple[Word, ...]) -> Roles | str:
         # Only literal numbers: `[[ a[$(x)] -eq 1 ]]` evaluates what it is given.
         case (left, operator, right) if operator.text in _TEST_OF_NUMBER and _is_number(left) and _is_number(right):
             return ()
-    return "this form of test is not known"
+    return "this form of test is not supported"
 
 
 def _double_bracket(words: tuple[Word, ...]) -> Roles | str:

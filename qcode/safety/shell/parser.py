@@ -44,23 +44,23 @@ _VISIBLE_ASCII = re.compile(r"[\n\t -~]*")
 _BLANKS = re.compile(r"[ \t]*|[ \t]+(?:\\\n[ \t]*)+")
 _LINES = re.compile(r"(?:[ \t\n]|(?<=[ \t])\\\n[ \t])*")
 _REASONS = {
-    **dict.fromkeys(_HOLES, "it holds an expansion that is not understood"),
-    "ansi_c_string": "it holds a quote with escapes",
-    "translated_string": "it holds a quote with escapes",
-    "process_substitution": "it holds a process substitution",
+    **dict.fromkeys(_HOLES, "it contains an unsupported expansion"),
+    "ansi_c_string": "it contains a quote with escapes",
+    "translated_string": "it contains a quote with escapes",
+    "process_substitution": "it contains a process substitution",
     "variable_assignment": "it sets a variable",
     "variable_assignments": "it sets a variable",
     "declaration_command": "it changes the state of the shell",
     "unset_command": "it changes the state of the shell",
     "function_definition": "it defines a function",
-    "c_style_for_statement": "it holds a loop that is not understood",
-    "while_statement": "it holds a loop that may have no end",
-    "case_statement": "it holds a case",
-    "if_statement": "it holds a condition",
-    "heredoc_redirect": "it holds a here-document",
-    "herestring_redirect": "it holds a here-string",
+    "c_style_for_statement": "it contains an unsupported loop",
+    "while_statement": "it contains a loop that may not end",
+    "case_statement": "it contains a case statement",
+    "if_statement": "it contains a condition",
+    "heredoc_redirect": "it contains a here-document",
+    "herestring_redirect": "it contains a here-string",
     "&": "it would run in the background",
-    "|&": "an operator that is not understood",
+    "|&": "an unsupported operator",
 }
 
 
@@ -77,14 +77,14 @@ def _check_characters(text: str) -> None:
         if char in "\n\t" or " " <= char <= "~":
             continue
         if char < " " or not char.isprintable() or unicodedata.category(char) in ("Zs", "Mn", "Me", "Mc"):
-            raise NotPlain("it holds a control or invisible character")
+            raise NotPlain("it contains a control or invisible character")
 
 
 def _check_apart(nodes: list[Node]) -> None:
     """Check that a blank precedes each word but the first: adjacent nodes are one word to bash."""
     for before, node in pairwise(nodes):
         if before.end_byte == node.start_byte and node.type in _WORDS:
-            raise NotPlain("a word whose end is not certain")
+            raise NotPlain("a word without a clear end")
 
 
 MAX_DEPTH = 30
@@ -111,7 +111,7 @@ def read_script(text: str) -> Script:
     source = text.encode("utf-8")
     root = _parser().parse(source).root_node
     if root.has_error:
-        raise NotPlain("its syntax was not understood")
+        raise NotPlain("its syntax is not supported")
     return _Reader(text, source).script_of(root)
 
 
@@ -131,7 +131,7 @@ def _in_order(scripts: list[Script]) -> Script:
 
 def _alone(word: tuple[Word, ...]) -> Word:
     if len(word) != 1:
-        raise NotPlain("it holds a brace expansion")
+        raise NotPlain("it contains a brace expansion")
     return word[0]
 
 
@@ -159,14 +159,14 @@ class _Nodes:
         for child in node.children:
             self._check_gap(at, child.start_byte, gap)
             if child.is_missing or child.is_error or not (child.is_named or child.type in tokens):
-                raise NotPlain(_reason(child.type, "its syntax was not understood"))
+                raise NotPlain(_reason(child.type, "its syntax is not supported"))
             at = child.end_byte
         self._check_gap(at, end, gap)
         return list(node.children)
 
     def _check_gap(self, start: int, end: int, gap: re.Pattern[str]) -> None:
         if start != end and gap.fullmatch(self.source[start:end].decode("utf-8", "replace")) is None:
-            raise NotPlain("it holds something that is not understood")
+            raise NotPlain("it contains unsupported syntax")
 
     def holes(self, node: Node, *, checks: bool = True) -> Iterator[Node]:
         """Yield the expansions below a word, in order; raise `NotPlain` for a part that no plain word has."""
@@ -177,7 +177,7 @@ class _Nodes:
                 yield one
                 continue
             if checks and one.type not in _LEAVES:
-                raise NotPlain(_reason(one.type, "a word that is not understood"))
+                raise NotPlain(_reason(one.type, "an unsupported word"))
             pending += reversed(one.children)
 
 
@@ -225,11 +225,11 @@ class _Reader(_Nodes):
                 return Piping((self.script_of(node),))
             case "compound_statement":
                 if not self.text(node).startswith("{"):
-                    raise NotPlain("it holds arithmetic")
+                    raise NotPlain("it contains arithmetic")
                 return self.script_of(node)
             case "for_statement":
                 return self._loop(node)
-        raise NotPlain(_reason(node.type, f"it holds a {node.type.replace('_', ' ')}, which is not understood"))
+        raise NotPlain(_reason(node.type, f"it contains a {node.type.replace('_', ' ')}, which is not supported"))
 
     def _list(self, node: Node) -> Script:
         """Return a list; it is walked in a loop along its left side, which is as deep as the list is long."""
@@ -238,7 +238,7 @@ class _Reader(_Nodes):
             left, *middle, right = self.checked(node, _LINES, {"&&", "||"})
             named = [child for child in middle if child.type != "comment"]
             if len(named) != 1 or named[0].type not in ("&&", "||") or (len(middle) > 1 and self.inside):
-                raise NotPlain("a list that is not understood")
+                raise NotPlain("an unsupported list")
             chain.append(("&&" if named[0].type == "&&" else "||", right))
             node = left
         first = self.statement(node)
@@ -249,7 +249,7 @@ class _Reader(_Nodes):
         children = self.checked(node, _LINES, {"for", "in", ";", "\n"})
         kinds = [child.type for child in children]
         if kinds[:1] + kinds[2:3] != ["for", "in"] or kinds[1] != "variable_name" or kinds[-1] != "do_group":
-            raise NotPlain("it holds a loop that is not understood")
+            raise NotPlain("it contains an unsupported loop")
         values = [child for child in children[3:-1] if child.is_named]
         _check_apart(values)
         words = tuple(word for value in values for word in self._words(value))
@@ -271,11 +271,11 @@ class _Reader(_Nodes):
             if child.type == "command_name" or (child.type in _WORDS and words):
                 words += self._words(child)
             else:
-                raise NotPlain(_reason(child.type, "it holds something that is not understood"))
+                raise NotPlain(_reason(child.type, "it contains unsupported syntax"))
             if child.type == "command_name" and (len(words) != 1 or words[0].holes):
-                raise NotPlain("the name of the program is an expansion")
+                raise NotPlain("the program name is an expansion")
         if words and words[0].text in _RESERVED:
-            raise NotPlain("a word of the shell where a program is expected")
+            raise NotPlain("a shell keyword instead of a program")
         return Command(tuple(words))
 
     def _test(self, node: Node) -> Script:
@@ -284,11 +284,11 @@ class _Reader(_Nodes):
         size = 2 if text.startswith("[[") else 1
         inside = text[size:-size]
         if text[:size] + text[-size:] not in ("[]", "[[]]") or inside[:1] + inside[-1:] not in _FRAME:
-            raise NotPlain("a test that is not understood")
+            raise NotPlain("an unsupported test")
         opening, closing = Word(text[:size]), Word(text[-size:])
         (_, first), *rest = split_tests(inside, holes)
         if rest and size == 1:
-            raise NotPlain("a test that is not understood")
+            raise NotPlain("an unsupported test")
         tests = [(operator, Command((opening, *words, closing))) for operator, words in rest]
         found = Command((opening, *first, closing))
         return Listing(found, tuple(tests)) if tests else found
@@ -319,16 +319,16 @@ class _Reader(_Nodes):
     def _with_redirect(self, command: Command, node: Node) -> Command:
         """Return the command with one redirection; the grammar takes words after the target for more targets."""
         if node.type != "file_redirect":
-            raise NotPlain(_reason(node.type, "a redirection that is not understood"))
+            raise NotPlain(_reason(node.type, "an unsupported redirection"))
         children = self.checked(node, _BLANKS, {"<", ">", ">>", ">&", "&>", "&>>"})
         if children[0].type == "file_descriptor":
             descriptor = self.text(children.pop(0))
             if descriptor not in ("0", "1", "2"):
-                raise NotPlain("a redirection that is not understood")
+                raise NotPlain("an unsupported redirection")
         operator = children.pop(0).type
         _check_apart(children)
         if not children or any(child.type not in _WORDS for child in children):
-            raise NotPlain("a redirection that is not understood")
+            raise NotPlain("an unsupported redirection")
         target = _alone(self._words(children[0]))
         more = [word for child in children[1:] for word in self._words(child)]
         inputs, outputs = command.inputs, command.outputs
@@ -338,7 +338,7 @@ class _Reader(_Nodes):
         elif operator == "<":
             inputs = (*inputs, target)
         elif target.holes:
-            raise NotPlain("it writes to a file whose name is not known")
+            raise NotPlain("it writes to a file whose name is unknown")
         elif target != Word("/dev/null"):
             outputs = (*outputs, target)
         return Command((*command.words, *more), inputs, outputs)
@@ -365,14 +365,14 @@ class _Reader(_Nodes):
             found = _VALUE.fullmatch(text)
             follower = self.follower(node)
             if found is None or (found["name"] and (follower.isalnum() or follower == "_")):
-                raise NotPlain("it holds an expansion that is not understood")
+                raise NotPlain("it contains an unsupported expansion")
             return Hole(found["name"] or found["braced"] or "")
         if node.type == "arithmetic_expansion":
             if _ARITHMETIC.fullmatch(text) is None:
-                raise NotPlain("it holds arithmetic")
+                raise NotPlain("it contains arithmetic")
             return Hole()
         if text.startswith(("$((", "`")):
-            raise NotPlain("it holds an expansion that is not understood")
+            raise NotPlain("it contains an unsupported expansion")
         self.inside += 1
         script = self.script_of(node, "$(")
         self.inside -= 1
@@ -403,7 +403,7 @@ def read_word(text: str, holes: tuple[Hole, ...] = ()) -> Word:
     lexer = _Lexer(text, holes)
     word = lexer.word()
     if lexer.at != len(text) or lexer.holes:
-        raise NotPlain("a word whose end is not certain")
+        raise NotPlain("a word without a clear end")
     return word
 
 
@@ -411,7 +411,7 @@ def split_words(text: str) -> tuple[Word, ...]:
     """Return the words of `text`, which holds nothing else; raise `NotPlain` for any operator."""
     (_, words), *more = split_tests(text)
     if more:
-        raise NotPlain("it holds an operator where a word is expected")
+        raise NotPlain("it contains an operator where a word is expected")
     return words
 
 
@@ -432,7 +432,7 @@ def split_tests(text: str, holes: tuple[Hole, ...] = ()) -> list[tuple[Operator,
         else:
             words.append(lexer.word())
     if lexer.holes:
-        raise NotPlain("it holds an expansion")
+        raise NotPlain("it contains an expansion")
     return [*found, (operator, tuple(words))]
 
 
@@ -440,7 +440,7 @@ def _expanded(braced: re.Match[str]) -> list[str]:
     """Return the words of one brace with a list: `{a,b}.py` is `a.py` and `b.py`."""
     words = [f"{braced['before']}{middle}{braced['after']}" for middle in braced["list"].split(",")]
     if len(words) > MAX_EXPANDED or "" in words:
-        raise NotPlain("it holds a brace expansion")
+        raise NotPlain("it contains a brace expansion")
     return words
 
 
@@ -470,14 +470,14 @@ class _Lexer:
                 is_split = is_split or char == MARK
                 parts.append(self._bare(char, is_first=self.at == start))
         if self.at == start:
-            raise NotPlain("it holds an operator where a word is expected")
+            raise NotPlain("it contains an operator where a word is expected")
         raw = self.text[start : self.at]
         _check_braces(raw, is_quoted=is_quoted)
         has_glob = not is_quoted and ("*" in raw or "?" in raw)
         word = "".join(parts)
         count = word.count(MARK)
         if count > len(self.holes):
-            raise NotPlain("it holds an expansion")
+            raise NotPlain("it contains an expansion")
         holes, self.holes = self.holes[:count], self.holes[count:]
         return Word(word, is_quoted, is_home, has_glob, holes, is_split)
 
@@ -486,7 +486,7 @@ class _Lexer:
             return False
         follower = self.text[self.at + 1 : self.at + 2]
         if follower and follower != "/" and follower not in _STOPS:
-            raise NotPlain("a home folder that is not understood")
+            raise NotPlain("an unsupported home folder")
         return True
 
     def _bare(self, char: str, *, is_first: bool) -> str:
@@ -502,10 +502,10 @@ class _Lexer:
             self.at += 1
             return char
         if char == "$":
-            raise NotPlain("it holds an expansion")
+            raise NotPlain("it contains an expansion")
         if not char.isascii():
-            raise NotPlain("it holds a character that looks like another")
-        raise NotPlain(f"it holds {char!r} where its meaning is not certain")
+            raise NotPlain("it contains a character that looks like another")
+        raise NotPlain(f"it contains {char!r} where its meaning is ambiguous")
 
     def _is_alone(self) -> bool:
         follower = self.text[self.at + 1 : self.at + 2]
@@ -515,7 +515,7 @@ class _Lexer:
         if char == "\\":
             escaped = self.text[self.at + 1 : self.at + 2]
             if escaped not in _ESCAPABLE:
-                raise NotPlain("a backslash whose meaning is not certain")
+                raise NotPlain("an ambiguous backslash")
             self.at += 2
             return escaped
         if char == "'":
@@ -539,11 +539,11 @@ class _Lexer:
             # No expansion begins with these: "line (1|2)$" ends with a plain dollar sign.
             is_plain = char == "$" and self.text[self.at : self.at + 1] in ('"', "|", ")")
             if char in "$`" and not is_plain:
-                raise NotPlain("it holds an expansion")
+                raise NotPlain("it contains an expansion")
             if char == "\\":
                 escaped = self.text[self.at : self.at + 1]
                 if escaped == "\n":
-                    raise NotPlain("a backslash whose meaning is not certain")
+                    raise NotPlain("an ambiguous backslash")
                 if escaped and escaped in '$`"\\':
                     char = escaped
                     self.at += 1
@@ -552,7 +552,7 @@ class _Lexer:
 
     def _inert(self, text: str) -> str:
         if not all(char.isprintable() or char in "\n\t" for char in text):
-            raise NotPlain("it holds a control or invisible character")
+            raise NotPlain("it contains a control or invisible character")
         return text
 
 
@@ -561,7 +561,7 @@ def _check_braces(raw: str, *, is_quoted: bool) -> None:
     if is_quoted and ("*" in raw or "?" in raw or "{" in raw) and _has_bare_special(raw):
         raise NotPlain("quotes and wildcards in one word")
     if not is_quoted and set(_PLAIN_BRACES.sub("", raw)) & set("{}"):
-        raise NotPlain("it holds a brace expansion")
+        raise NotPlain("it contains a brace expansion")
 
 
 def _has_bare_special(raw: str) -> bool:

@@ -247,14 +247,14 @@ class _Reader:
     def _check_operand(self, word: Word) -> None:
         choices = self._program.choices
         if choices and not (word.text in choices and word.is_known):
-            raise _NotUnderstood(f"{word.text!r} is not known to only read")
+            raise _NotUnderstood(f"{word.text!r} is not known to be read-only")
         if word.text == "-" and "-" in self._program.refused:
             raise _NotUnderstood(f"the operand - {self._program.refused['-']}")
 
     def _is_operand(self, word: Word) -> bool:
         """Return whether a word before any `--` is an operand; raise if an unknown one could be an option."""
         if not word.is_known and (word.text.startswith("-") or word.may_lead or word.unknown == "words"):
-            raise _NotUnderstood("a value that is not known could become an option")
+            raise _NotUnderstood("an unknown value could become an option")
         if word.text.startswith("+") and self._program.plus:
             raise _NotUnderstood(f"{word.text!r} may be an option of an older form")
         return word.text == "-" or not word.text.startswith("-")
@@ -276,7 +276,7 @@ class _Reader:
         if not equals:
             self._add(name, option)
         elif option.arity == "none" or not self._program.attached:
-            raise _NotUnderstood(f"the option {name} takes no value like this")
+            raise _NotUnderstood(f"the option {name} does not take a value in this form")
         else:
             self._keep(name, _attached(word, value, option.role), option.role)
 
@@ -289,7 +289,7 @@ class _Reader:
                 self._add(name, option)
                 continue
             if len(word.text) > 2 and not self._program.attached:
-                raise _NotUnderstood(f"the option {name} has to be a word of its own")
+                raise _NotUnderstood(f"the option {name} must be a separate word")
             if value:
                 self._keep(name, _attached(word, value, option.role), option.role)
             else:
@@ -315,7 +315,7 @@ class _Reader:
             raise _NotUnderstood(f"the option {name} {refused}")
         option = self._program.options.get(name)
         if option is None:
-            raise _NotUnderstood(f"the option {name} is not known to only read")
+            raise _NotUnderstood(f"the option {name} is not known to be read-only")
         return option
 
     def _next_value(self, name: str) -> Word:
@@ -328,9 +328,9 @@ class _Reader:
 
 def _begins_expression(word: Word) -> bool:
     if not word.is_known and (word.text.startswith("-") or word.may_lead or word.unknown == "words"):
-        raise _NotUnderstood("a value that is not known could become a part of the expression")
+        raise _NotUnderstood("an unknown value could become part of the expression")
     if word.text in (")", ",", "-", "--"):
-        raise _NotUnderstood(f"{word.text!r} is not known as a starting point")
+        raise _NotUnderstood(f"{word.text!r} is not a known starting point")
     return word.text.startswith("-") or word.text in ("(", "!")
 
 

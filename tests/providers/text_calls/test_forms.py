@@ -161,7 +161,7 @@ def test_what_goes_on_inside_a_code_block_is_in_that_block() -> None:
         ('<tool_call>{"arguments": {}}</tool_call>', "has no tool name"),
         ("<tool_call>[1]</tool_call>", "not a JSON object"),
         ("<tool_call>[]</tool_call>", ""),
-        ('<tool_call>{"name": "read", "arguments": {"limit": 1e999}}</tool_call>', "cannot hold"),
+        ('<tool_call>{"name": "read", "arguments": {"limit": 1e999}}</tool_call>', "cannot represent"),
         (r'<tool_call>{"name": "read", "arguments": {"path": "\u12"}}</tool_call>', "JSON is not valid"),
         ('<tool_call>{"name": "read", "arguments": {"path": "a\nb"}}</tool_call>', "cannot be read"),
         ("<tool_call>{'name': 'read'}</tool_call>", "cannot be read"),

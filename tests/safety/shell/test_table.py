@@ -128,7 +128,7 @@ def test_arguments_are_not_understood_if_the_reading_is_not_certain(texts: list[
 
 def test_refused_option_is_named_with_the_reason_of_the_table() -> None:
     assert complaint(SORT, "-ro", "f") == "the option -o writes a file"
-    assert complaint(SORT, "--zero") == "the option --zero is not known to only read"
+    assert complaint(SORT, "--zero") == "the option --zero is not known to be read-only"
 
 
 @pytest.mark.parametrize(

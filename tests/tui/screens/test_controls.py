@@ -110,7 +110,7 @@ def test_what_cannot_be_says_why_and_changes_nothing(tmp_path: Path) -> None:
     async def test(run: Running) -> None:
         await opened(run, "/permissions", PermissionsScreen)
         await fill(run, "ctrl+a", "shell(python *)")
-        assert "each use of it is asked about" in said(run)
+        assert "every use needs approval" in said(run)
         assert run.app.screen.query_one("#permission-field", Input).value == "shell(python *)"
         await run.pilot.press("escape", "down", "ctrl+x")
         await run.pilot.pause()
@@ -277,7 +277,7 @@ def test_findings_that_fail_are_a_line_and_not_the_end_of_the_app(tmp_path: Path
     ("typed", "answer"),
     [
         ("/permissions allow shell(make doc)", "allow shell(make doc) holds for this session"),
-        ("/permissions allow shell(sudo *)", "each use of it is asked about"),
+        ("/permissions allow shell(sudo *)", "every use needs approval"),
         ("/permissions undo shell(make test)", "change it there"),
         ("/permissions undo shell(none)", "no rule shell(none) is in force"),
         ("/permissions check make doc", "shell make doc: asks you first"),
