@@ -44,7 +44,7 @@ def report_crash(error: BaseException, env: Mapping[str, str]) -> str:
     what = type(error).__name__ + (f": {said}" if said else "")
     details = redact("".join(traceback.format_exception(error)))
     path = _written(f"qcode {__version__}\n{details}", env)
-    return f"{what}; see {path} for details" if path else f"{what}; the crash report could not be written"
+    return f"{what}; see {path}" if path else f"{what}; the crash report could not be written"
 
 
 def _written(text: str, env: Mapping[str, str]) -> Path | None:

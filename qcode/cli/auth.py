@@ -156,8 +156,8 @@ def _given_key(spec: ProviderSpec, address: str, *, is_needed: bool) -> Secret:
 def _pasted(spec: ProviderSpec, *, is_needed: bool) -> str:
     """Return the text that was typed or piped, without showing it."""
     if os.isatty(0):
-        hint = "" if is_needed else " (optional; press Enter to skip)"
-        return ask_unseen(f"Paste your API key for {spec.name}{hint} (it stays hidden): ")
+        hint = "" if is_needed else "; optional, press Enter to skip"
+        return ask_unseen(f"Paste your API key for {spec.name} (it stays hidden{hint}): ")
     if sys.stdin is None:
         return ""
     while line := sys.stdin.buffer.readline(_MAX_LINE):

@@ -123,7 +123,7 @@ def _answer(judge: Judge, line: bytes) -> JsonObject:
     except (ValueError, RecursionError):
         return {"error": "the line is not valid JSON"}
     if not isinstance(asked, dict):
-        return {"error": f'the line is not an object such as {"kind": "shell", "value": "ls"}'}
+        return {"error": 'the line is not an object such as {"kind": "shell", "value": "ls"}'}
     kind, value = asked.get("kind"), asked.get("value")
     if kind not in TRIED_KINDS:
         return {"error": f"kind must be one of {', '.join(TRIED_KINDS)}"}

@@ -272,7 +272,7 @@ def _read(value: JsonObject) -> InputLine:
         case {"type": "control_request"}:
             raise _Invalid('a control_request line needs "request": {"subtype": ...}')
         case {"type": str(kind)}:
-            raise _Invalid(f'its type is "{kind[:80]}", and only user and control_request are read')
+            raise _Invalid(f'its type is "{kind[:80]}", but only user and control_request are supported')
         case _:
             raise _Invalid('it has no "type"')
 
@@ -299,9 +299,9 @@ def _block(part: Json) -> Block:
         case {"type": "image"}:
             raise _Invalid('an image needs "source": {"type": "base64", "media_type": ..., "data": ...}')
         case {"type": str(kind)}:
-            raise _Invalid(f'its content holds a block of type "{kind[:80]}"; blocks are text or image')
+            raise _Invalid(f'its content has a block of type "{kind[:80]}"; only text and image are supported')
         case _:
-            raise _Invalid("its content holds something that is no block of text or image")
+            raise _Invalid("its content has an entry that is not a text or image block")
 
 
 def _image(data: str) -> Image:
@@ -314,7 +314,7 @@ def _image(data: str) -> Image:
     # The type is detected from the bytes, not taken from the line: providers reject an image with a wrong type.
     media_type = image_type(raw)
     if not media_type:
-        raise _Invalid("its image is no PNG, JPEG, GIF or WebP")
+        raise _Invalid("its image is not PNG, JPEG, GIF or WebP")
     return Image(media_type, base64.b64encode(raw).decode("ascii"))
 
 

@@ -251,7 +251,7 @@ class Run:
         finally:
             if isinstance(events, AsyncGenerator):
                 await events.aclose()
-        return self._end_without_event(Outcome.ERROR, ErrorInfo(ErrorKind.INTERNAL, "the turn stopped without an end"))
+        return self._end_without_event(Outcome.ERROR, ErrorInfo(ErrorKind.INTERNAL, "the turn stopped unexpectedly"))
 
     async def _see(self, event: TurnEvent) -> None:
         self._answer.see(event)

@@ -141,7 +141,7 @@ def test_a_folder_that_brings_something_else_is_not_trusted_until_that_is_accept
         ".qcode/config.toml",
     ]
     shown = status.differences()
-    for line in ("+You are new.", ".qcode/commands/gone.toml is gone", '+tools.sandbox = "required"'):
+    for line in ("+You are new.", ".qcode/commands/gone.toml was deleted", '+tools.sandbox = "required"'):
         assert line in shown.split("\n")
     store.remember(root, status.files)
     assert store.is_trusted(root)

@@ -117,15 +117,15 @@ def test_offline_the_key_is_stored_with_a_word_on_that(auth: Auth) -> None:
         (("login",), KEY, 2, "name the provider"),
         (("login", "opnai"), KEY, 2, "did you mean openai?"),
         (("login", "openai", KEY), "", 2, "never on the command line"),
-        (("login", KEY), "", 2, "there is no provider"),
+        (("login", KEY), "", 2, "unknown provider"),
         (("login", "openai", "--key"), "", 2, "use: qcode auth"),
         (("login", "openai"), "", 41, "no key was given"),
         (("login", "openai"), "\n \n", 41, "no key was given"),
-        (("login", "openai"), "https://x.example", 41, "an address"),
+        (("login", "openai"), "https://x.example", 41, "a URL"),
         (("login", "bedrock"), KEY, 2, "AWS chain"),
         (("login", "demo"), KEY, 2, "needs no key"),
         (("logout",), "", 2, "no key is stored"),
-        (("status", "nowhere"), "", 2, "there is no provider"),
+        (("status", "nowhere"), "", 2, "unknown provider"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_an_exit_code(
@@ -216,10 +216,10 @@ def test_at_a_terminal_the_key_is_asked_for_unseen_and_again_when_it_is_none(aut
         with Terminal(auth.place, "auth", "login", env=auth.env, columns=100) as terminal:
             terminal.wait_for("Number or name:")
             terminal.press("openai\r")
-            terminal.wait_for("Key for openai")
+            terminal.wait_for("API key for openai")
             terminal.press("https://nowhere.example\r")
             terminal.wait_for("that is a URL, not a key")
-            terminal.wait_for(lambda text: text.count("Key for openai") == 2)
+            terminal.wait_for(lambda text: text.count("API key for openai") == 2)
             terminal.press(f"\x1b[200~{KEY}\x1b[201~\r")
             terminal.wait_for("accepted the key")
             assert terminal.wait_for_end() == 0
@@ -230,7 +230,7 @@ def test_at_a_terminal_the_key_is_asked_for_unseen_and_again_when_it_is_none(aut
 def test_leaving_the_question_stores_nothing(auth: Auth) -> None:
     for keys in ("\x04", "\x03"):
         with Terminal(auth.place, "auth", "login", "openai", env=auth.env) as terminal:
-            terminal.wait_for("Key for openai")
+            terminal.wait_for("API key for openai")
             terminal.press(keys)
             assert terminal.wait_for_end() == 130
     assert not auth.file.exists()

@@ -53,7 +53,7 @@ def test_a_key_is_checked_stored_and_redacted_from_then_on(home: Path, monkeypat
     ("name", "typed", "part"),
     [
         ("openai", "sk-wrong-0123456789", "refused the key"),
-        ("openai", "https://x.example", "an address"),
+        ("openai", "https://x.example", "a URL"),
         ("anthropic", "", "no key was given"),
         ("vllm", "", "is the server running"),
     ],

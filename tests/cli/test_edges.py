@@ -62,7 +62,7 @@ def test_details_that_cannot_be_written_are_not_another_error(
     home.write_text("a file where the folder should be")
     monkeypatch.setattr("qcode.cli.pipe._begin", boom)
     assert main(["-p", "hi"]) == 1
-    assert capfd.readouterr().err.endswith("the details could not be written anywhere\n")
+    assert capfd.readouterr().err.endswith("the crash report could not be written\n")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_a_file_that_exists_is_not_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["no/such/folder.md", "a\0b.md", "~nobody-of-this-name/x.md"])
 def test_what_cannot_be_written_is_one_line(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="cannot be written") as refused:
+    with pytest.raises(ValueError, match="Cannot write") as refused:
         save_export(tmp_path, name, "text")
     assert "\n" not in str(refused.value)
     assert list(tmp_path.iterdir()) == []

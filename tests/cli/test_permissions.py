@@ -107,7 +107,7 @@ def test_it_runs_nothing_of_the_folder(asked: Asked) -> None:
         (("list", "--jsonl"), "--jsonl only works with check"),
         (("check",), "a kind and one value"),
         (("check", "shell"), "a kind and one value"),
-        (("check", "run", "x"), "no kind 'run'"),
+        (("check", "run", "x"), "unknown kind 'run'"),
         (("check", "shell", "ls", "x"), "in quotes"),
         (("check", "shell", "ls", "--bogus"), "--bogus"),
         (("check", "shell", "ls", "--permission-mode", "x"), "invalid choice"),
@@ -176,5 +176,5 @@ def test_the_rules_are_listed_with_the_line_each_stands_on_and_those_kept_for_th
         assert lines[3] == f"allow shell(make lint) ({home / 'config.toml'}:5)"
         assert lines[4].startswith("allow shell(make doc) (saved for this folder, answered to shell make doc, ")
     assert asked.verdict("shell", "make doc", *flags) == "allow"
-    assert "rules that allow do not count" in asked("-C", str(asked.work))
+    assert "allow rules are ignored" in asked("-C", str(asked.work))
     assert asked.verdict("shell", "make doc", "-C", str(asked.work)) == "ask"

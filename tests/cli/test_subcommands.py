@@ -139,4 +139,4 @@ def test_models_say_what_a_host_taught_in_words(printed: Printed) -> None:
     out, _ = printed("models", "odd")
     shown = "\n".join(out)
     assert "learned from http://host: odd-model  output 8,192, silently capped" in shown
-    assert "learned from http://host: odder-model  window 32,768, refuses prefill" in shown
+    assert "learned from http://host: odder-model  window 32,768, no prefill" in shown

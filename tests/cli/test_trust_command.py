@@ -94,7 +94,7 @@ def test_a_change_is_shown_by_the_first_trust_of_the_app_and_trusted_by_the_seco
         brings(printed.work, "[output]\nmax_continuations = 0\n")
         assert "+output.max_continuations = 0" in trust.accept()
         is_trusted_meanwhile = ready.conversation.policy.is_trusted
-        assert "trusted now, with .qcode/config.toml" in trust.accept()
+        assert "Folder trusted, with .qcode/config.toml" in trust.accept()
         assert (is_trusted_meanwhile, ready.conversation.policy.is_trusted) == (False, True)
         assert store.is_trusted(printed.work)
         assert trust.accept().startswith("This folder is trusted, with .qcode/config.toml.")
@@ -112,5 +112,5 @@ def test_pipe_mode_says_on_stderr_why_a_folder_is_restricted(
     monkeypatch.setattr("sys.argv", ["qcode", *given])
     monkeypatch.setattr("sys.stdin", None)
     _, err = printed(*given)
-    assert "is not what you trusted (.qcode/config.toml), so it is restricted" in err[0]
+    assert "have changed since you trusted it (.qcode/config.toml), so it is restricted" in err[0]
     assert err[0].endswith("qcode --trust -p hello -m demo/demo")

@@ -66,7 +66,7 @@ def test_endpoints_come_from_the_environment_over_files(folders: Folders) -> Non
     assert providers["openai-responses"].base_url == "http://env"
     assert providers["anthropic"].type == "anthropic"
     assert "gemini" not in providers
-    with pytest.raises(ConfigError, match=r"^OPENAI_BASE_URL must be an address"):
+    with pytest.raises(ConfigError, match=r"^OPENAI_BASE_URL must be a URL"):
         folders.load({"OPENAI_BASE_URL": "localhost"})
 
 
@@ -124,7 +124,7 @@ def test_a_project_server_is_marked_and_cannot_take_a_name_over(folders: Folders
     servers = folders.load().mcp_servers
     assert (servers["mine"].is_from_project, servers["theirs"].is_from_project) == (False, True)
     folders.in_project("[mcp_servers.mine]\ncommand = 'evil'")
-    with pytest.raises(ConfigError, match=r"\.qcode/config\.toml:2: mcp_servers\.mine is already in your own"):
+    with pytest.raises(ConfigError, match=r"\.qcode/config\.toml:2: mcp_servers\.mine is already defined in your"):
         folders.load()
 
 

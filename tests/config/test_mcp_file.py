@@ -41,7 +41,7 @@ def test_toml_is_read_too_and_holds_nothing_else(tmp_path: Path) -> None:
     file.write_text('[mcp_servers.git]\ncommand = "x"\n')
     assert read_mcp_file(file, is_project=False) == {"git": McpServer("x", file=str(file))}
     file.write_text('model = "a/b"\n[mcp_servers.git]\ncommand = "x"\n')
-    with pytest.raises(ConfigError, match="holds model; only"):
+    with pytest.raises(ConfigError, match="contains model; only"):
         read_mcp_file(file, is_project=False)
 
 

@@ -43,7 +43,9 @@ def test_stderr_ends_with_the_flags_that_would_have_allowed_it() -> None:
     asked = Scripted(shell(), shell(call_id="c2"), ended("", is_answered=False))
     ran = run(asked)
     assert ran.code == 55
-    assert ran.stderr.splitlines()[-1].endswith("did not run; to allow them: --allowed-tools 'shell(npm test)'")
+    assert ran.stderr.splitlines()[-1].endswith(
+        "did not run (non-interactive mode); to allow them: --allowed-tools 'shell(npm test)'"
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def test_stderr_ends_with_the_flags_that_would_have_allowed_it() -> None:
     ],
 )
 def test_what_no_flag_would_allow_is_not_promised(asked: int, flags: str, hopeless: int, ending: str) -> None:
-    assert denial_line(asked, flags, hopeless).endswith(f"did not run; {ending}")
+    assert denial_line(asked, flags, hopeless).endswith(f"did not run (non-interactive mode); {ending}")
 
 
 def test_without_a_denial_there_is_no_line() -> None:

@@ -106,7 +106,7 @@ def test_a_file_changed_since_is_asked_about_and_skipped_unless_the_person_says_
     desk.path("a.txt").write_bytes(b"my edit")
     plan = desk.rewinder.plan_undo()
     assert [(file.path, file.action, file.doubt) for file in plan.files] == [
-        ("a.txt", "delete", "was changed since"),
+        ("a.txt", "delete", "has been changed since"),
         ("b.txt", "delete", ""),
     ]
     desk.do(plan)

@@ -248,7 +248,7 @@ def test_a_pin_is_of_everything_a_server_says_of_a_tool() -> None:
 
 def test_a_project_gets_no_variable_and_its_fingerprint_holds_its_values(bench: Bench) -> None:
     spec = of_project(bench, env={"KEY": "${OPENAI_API_KEY}"})
-    with pytest.raises(ServerError, match="OPENAI_API_KEY of your environment, which no project gets"):
+    with pytest.raises(ServerError, match="OPENAI_API_KEY, which projects cannot read"):
         spec.expanded({"OPENAI_API_KEY": "canary"})
     own = bench.spec(env={"KEY": "${A}-${B:-b}"})
     assert own.expanded({"A": "a"}).env == {"KEY": "a-b"}

@@ -73,7 +73,7 @@ def test_an_address_that_cannot_be_used_is_named_with_its_reason(bench: Bench) -
             assert "refusing failed: it answered with an error" in said
             assert "401" in said
             assert "closed failed: it cannot be reached" in said
-            assert "odd failed: the header Authorization holds characters" in said
+            assert "odd failed: the header Authorization contains characters" in said
             assert "canary" not in said
 
     from tests.fakes.sdk_tool_server import HttpToolServer

@@ -76,7 +76,7 @@ def test_a_server_that_crashes_is_started_once_more(bench: Bench) -> None:
             crashed = await call(servers, "fake__crash")
             assert (crashed.is_error, crashed.content) == (True, "the server fake: the server ended during the call")
             await until(lambda: bench.begun() == 2 and servers.statuses()[0].state == "ready")
-            assert "fake ended and is started again" in texts(servers)
+            assert "fake exited and is restarting" in texts(servers)
             assert "it hurts" in servers.statuses()[0].log
             assert (await call(servers, "fake__add", {"a": 1, "b": 1})).content.startswith("2")
             await call(servers, "fake__crash")

@@ -160,7 +160,7 @@ def test_an_unknown_id_names_what_there_is(tmp_path: Path) -> None:
 def test_a_prefix_that_fits_several_is_refused_with_them(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     names = {stored(store, PROMPT).stem for _ in range(2)}
-    with pytest.raises(SessionNotFound, match=r'"2026" fits 2 sessions: ') as caught:
+    with pytest.raises(SessionNotFound, match=r'"2026" matches 2 sessions: ') as caught:
         store.resume("2026")
     assert all(name in str(caught.value) for name in names)
 

@@ -173,7 +173,7 @@ def test_a_call_is_made_only_where_its_tool_is_offered() -> None:
     for asked in (request([user("run ls")], tools=()), replace(request([user("run ls")]), allows_calls=False)):
         reply = reply_to(asked)
         assert (reply.stop, reply.has_calls) == (StopReason.END_TURN, False)
-        assert "not offered" in reply.text
+        assert "not available" in reply.text
 
 
 def test_what_was_added_meanwhile_is_noted() -> None:

@@ -182,7 +182,7 @@ def test_init_keeps_what_is_there_and_adds_what_is_missing() -> None:
 
 def test_a_denied_agents_file_is_said_to_be_denied() -> None:
     reply = _after(init_prompt(""), "/work/p/\n  a.py  1\n", "Denied by the user.", is_error=True)
-    assert "came to nothing" in reply.text
+    assert "call failed" in reply.text
 
 
 def test_a_plan_is_handed_in_and_carried_out_only_once_it_is_approved() -> None:

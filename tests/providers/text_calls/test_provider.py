@@ -94,7 +94,7 @@ def test_a_call_that_cannot_be_read_is_asked_for_once_more(tmp_path: Path) -> No
     good = written("write", path="a.txt", content="a\nb")
     events, inner, work = turn(tmp_path, text_reply(broken), text_reply(good), text_reply("Done."))
     assert (work / "a.txt").read_text() == "a\nb"
-    assert "could not be read" in inner.requests[1].messages[-1].text
+    assert "could not be parsed" in inner.requests[1].messages[-1].text
     assert ended(events).outcome is Outcome.END_TURN
 
 
