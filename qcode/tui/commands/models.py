@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from qcode.protocol.events import Level
 from qcode.protocol.model import EFFORTS, Effort
 from qcode.text.match import nearest
-from qcode.tui.commands.command import Command, CommandHost
+from qcode.tui.commands.command import Command, CommandContext
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
@@ -32,52 +32,55 @@ _MEANINGS: dict[Effort, str] = {
 _MAX_LINES = 40
 
 
-def _model(host: CommandHost, name: str) -> None:
+def _model(context: CommandContext, name: str) -> None:
     if name:
-        host.use_model(name)
-    elif host.has_screens:
+        context.model_use.use(name)
+    elif context.app is not None:
         from qcode.tui.screens.models import ModelPicker
 
-        picker = ModelPicker(host.agent.models, host.agent.conversation.model, host.effort)
-        host.open_screen(picker, lambda chosen: _take(host, chosen))
+        picker = ModelPicker(context.agent.models, context.agent.conversation.model, context.model_use.wanted)
+        context.screen.open_screen(picker, lambda chosen: _take(context, chosen))
     else:
-        others = [other for other in host.agent.models.names() if other != host.agent.conversation.model]
-        lines = [f"Model: {host.agent.conversation.model}", *(f"  {other}" for other in others[:_MAX_LINES])]
+        others = [other for other in context.agent.models.names() if other != context.agent.conversation.model]
+        lines = [f"Model: {context.agent.conversation.model}", *(f"  {other}" for other in others[:_MAX_LINES])]
         if len(others) > _MAX_LINES:
             lines.append(f"  and {len(others) - _MAX_LINES} more: qcode models lists them all")
-        host.say("info", "\n".join([*lines, "/model NAME switches, from the next turn on."]))
+        context.view.say("info", "\n".join([*lines, "/model NAME switches, from the next turn on."]))
 
 
-def _take(host: CommandHost, chosen: Chosen | None) -> None:
+def _take(context: CommandContext, chosen: Chosen | None) -> None:
     if chosen is None:
         return
-    host.choose_model(chosen.model or host.agent.conversation.model, chosen.effort)
+    context.model_use.choose(chosen.model or context.agent.conversation.model, chosen.effort)
     if chosen.provider:
-        host.connect(chosen.provider)
+        context.screen.connect(chosen.provider)
 
 
-def _effort(host: CommandHost, typed: str) -> None:
+def _effort(context: CommandContext, typed: str) -> None:
     level = next((one for one in EFFORTS if one == typed.lower()), None)
     if level is not None or typed.lower() == AUTO:
-        host.use_effort(level)
+        context.model_use.use_effort(level)
     elif typed:
         close = nearest(typed, (AUTO, *EFFORTS))
         hint = f"Did you mean {close}?" if close else f"There are {', '.join((AUTO, *EFFORTS))}."
-        host.say("warning", f"There is no effort {typed!r}. {hint}")
-    elif host.has_screens:
-        _pick_effort(host)
+        context.view.say("warning", f"There is no effort {typed!r}. {hint}")
+    elif context.app is not None:
+        _pick_effort(context)
     else:
         lines = [f"  {one}: {meaning}" for one, meaning in _MEANINGS.items()]
-        host.say("info", "\n".join([f"Effort: {host.effort or AUTO}", *lines, "/effort LEVEL sets it."]))
+        head = f"Effort: {context.model_use.wanted or AUTO}"
+        context.view.say("info", "\n".join([head, *lines, "/effort LEVEL sets it."]))
 
 
-def _pick_effort(host: CommandHost) -> None:
+def _pick_effort(context: CommandContext) -> None:
     from qcode.tui.screens.picker import Picker, Row
 
-    rows = [Row(AUTO, AUTO, "as the model likes", host.effort is None)]
-    rows += [Row(one, one, meaning, host.effort == one) for one, meaning in _MEANINGS.items()]
-    title = "Effort" if host.agent.conversation.thinks else "Effort (it is not known that this model thinks)"
-    host.open_screen(Picker(title, rows), lambda level: _effort(host, level) if level is not None else None)
+    rows = [Row(AUTO, AUTO, "as the model likes", context.model_use.wanted is None)]
+    rows += [Row(one, one, meaning, context.model_use.wanted == one) for one, meaning in _MEANINGS.items()]
+    title = "Effort" if context.agent.conversation.thinks else "Effort (it is not known that this model thinks)"
+    context.screen.open_screen(
+        Picker(title, rows), lambda level: _effort(context, level) if level is not None else None
+    )
 
 
 MODELS: tuple[Command, ...] = (
@@ -88,8 +91,8 @@ MODELS: tuple[Command, ...] = (
         _model,
         ("model", "models"),
         "[name]",
-        lambda host: host.agent.models.names(),
-        has_screen=True,
+        lambda context: context.agent.models.names(),
+        opens_picker=True,
     ),
     Command(
         "effort",
@@ -99,7 +102,7 @@ MODELS: tuple[Command, ...] = (
         ("effort",),
         "[level]",
         lambda _: (AUTO, *EFFORTS),
-        has_screen=True,
+        opens_picker=True,
     ),
 )
 

@@ -11,7 +11,7 @@ from functools import partial
 from qcode.config.definitions import CustomCommand
 from qcode.protocol.approvals import TurnOptions
 from qcode.tui.commands.chat import CHAT, LEAVING, PROMPT, TODOS
-from qcode.tui.commands.command import Command, CommandHost
+from qcode.tui.commands.command import Command, CommandContext
 from qcode.tui.commands.controls import CONTROLS, SERVERS
 from qcode.tui.commands.help import HELP
 from qcode.tui.commands.models import MODELS
@@ -54,10 +54,6 @@ def as_command(custom: CustomCommand) -> Command:
     )
 
 
-def is_custom(command: Command) -> bool:
-    return command.id.startswith(_CUSTOM_PREFIX)
-
-
-def _send_custom(host: CommandHost, arguments: str, *, custom: CustomCommand) -> None:
+def _send_custom(context: CommandContext, arguments: str, *, custom: CustomCommand) -> None:
     options = TurnOptions(custom.model, custom.output, custom.foreign(arguments))
-    host.send(custom.expand(arguments), f"/{custom.name} {arguments}".rstrip(), options)
+    context.view.send(custom.expand(arguments), f"/{custom.name} {arguments}".rstrip(), options)
