@@ -116,7 +116,7 @@ class Conversation:
         self._transcript = SessionTranscript(session, messages)
         self._counter = self._client.counter()
         self._turns = 0
-        ever = (stored.paid for _, stored in sorted(session.line.stored.items()))
+        ever = (stored.paid for _, stored in sorted(session.history.stored.items()))
         self._usage = earlier_usage(ever, self.model, self._client.price)
 
     @property

@@ -405,7 +405,7 @@ def _kind_of(name: str) -> str:
 
 
 def remember(root: Path, state_dir: Path, pieces: Mapping[str, Piece] | None = None) -> str:
-    """Trust the project at `root` from now on; return a line for the user if that cannot be stored, else empty."""
+    """Trust the project at `root` from now on; return a line for the user if that cannot be stored."""
     store = TrustStore(state_dir)
     try:
         store.remember(root, pieces)
@@ -453,7 +453,7 @@ class TrustService:
         return self._is_trusted()
 
     def notices(self) -> tuple[Notice, ...]:
-        """Return what to say at the start: nothing of a trusted folder, else that or why it is restricted."""
+        """Return the notices at startup: none for a trusted folder, otherwise why the folder is restricted."""
         if self.is_trusted:
             return ()
         from qcode.protocol.events import Notice

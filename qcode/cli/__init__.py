@@ -1,4 +1,4 @@
-"""The command line: arguments, questions on the terminal, then a front end. The only room that knows every other.
+"""The command line: arguments, questions on the terminal, then a front end. The only room that imports all others.
 
 Start at `main`.
 """

@@ -1,4 +1,7 @@
-"""Opens the app, or its linear mode. What the first paint shows is read here; the app opens the agent behind it."""
+"""Opens the app, or its linear mode. What the first paint shows is read here; the app opens the agent behind it.
+
+Apart from `main`, which loads at every start: this loads the app.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ LEFT = 130
 
 
 def run_app(arguments: Options) -> int:
-    """Open the app, after asking on the terminal what has to be known before, and return its exit code."""
+    """Ask the questions that must come before the app, open it, and return its exit code."""
     folder = working_folder(arguments.cwd)
     try:
         context = with_chosen_session(run_context(arguments, folder, is_attended=True))
@@ -52,6 +55,6 @@ def _welcome(context: RunContext, selection: Selection) -> Welcome:
 
 
 def _freeze() -> None:
-    """Look for garbage from now on, but not in what was made for the start: that stays to the end."""
+    """Enable garbage collection, except for the objects created at startup, which live until exit."""
     gc.freeze()
     gc.enable()

@@ -13,7 +13,7 @@ from qcode.cli.flags import FLAGS, SUBCOMMANDS, Flag
 from qcode.protocol.errors import UsageError
 
 _CHOSEN = "\0"
-"""`-r` without an id: no id that can be typed is equal to it, the empty one least of all."""
+"""The value of `-r` without an id. It cannot be typed, unlike the empty string."""
 
 
 class CommandLineError(UsageError):
@@ -163,7 +163,7 @@ def _split_at_dashes(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _rules(given: Sequence[str]) -> tuple[str, ...]:
-    """Split `shell(git log *), read` at commas outside brackets; a flag may be given more than once.
+    """Split `shell(git log *), read` at commas outside brackets; `given` are the values of a repeated flag.
 
     Inside the brackets of a shell rule quotes count, so that `shell(echo '), ')` is one rule.
     """
@@ -182,7 +182,7 @@ def _rules(given: Sequence[str]) -> tuple[str, ...]:
             elif char == "," and depth <= 0:
                 rules.append(text[start:index].strip())
                 start = index + 1
-        # A rule whose bracket stays open is kept: it is refused later, and must not be lost in silence.
+        # A rule with an unclosed bracket is kept: it is reported later, and must not be lost silently.
         rules.append(text[start:].strip())
     return tuple(rule for rule in rules if rule)
 

@@ -1,4 +1,4 @@
-"""`qcode auth`: stores a key, says where keys come from, forgets one. A key is never an argument and never printed."""
+"""`qcode auth`: stores a key, lists the sources of keys, or deletes one. Keys are never arguments and never printed."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _pasted(spec: ProviderSpec, *, is_needed: bool) -> str:
 
 
 def _decoded(line: bytes) -> str:
-    """Read a line in UTF-8, or in the UTF-16 some shells write into pipes; what is neither holds no key."""
+    """Decode a line of UTF-8, or of UTF-16, which some shells write into pipes; anything else contains no key."""
     if line.startswith((b"\xff\xfe", b"\xfe\xff")):
         little = line.startswith(b"\xff\xfe")
         return line.lstrip(b"\xff\xfe").decode("utf-16-le" if little else "utf-16-be", "replace").rstrip("\ufffd")

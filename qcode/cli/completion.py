@@ -1,4 +1,4 @@
-"""Completion scripts for bash, zsh and fish, made from the table of flags and subcommands."""
+"""Completion scripts for bash, zsh and fish, generated from the table of flags and subcommands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def key_takers(environ: Mapping[str, str]) -> list[str]:
 def script(shell: str, takers: Sequence[str]) -> str:
     """Return the script that completes flags, their values and subcommands; the shell completes file names itself.
 
-    `takers` are the providers a key can be stored for.
+    `takers` are the providers that take a key.
     """
     return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](_commands(tuple(takers)))
 
@@ -45,7 +45,7 @@ class _Words:
 
 
 def _commands(takers: tuple[str, ...]) -> dict[str, _Words]:
-    """Return what can follow each subcommand."""
+    """Return the flags and words of each subcommand."""
     found = {}
     for name, command in SUBCOMMANDS.items():
         after = {name: tuple(command.actions), **command.actions}
@@ -84,7 +84,7 @@ compdef _qcode qcode
 
 
 def _cases(commands: Mapping[str, _Words]) -> str:
-    """Return what sets `found`: by the subcommand, if there is one, then by the word before and the word itself."""
+    """Return the shell code that sets `found`, by subcommand if there is one, previous word and current word."""
     rows = ["  case $command in"]
     for name, words in (*commands.items(), ("*", _Words(FLAGS))):
         rows += [f"    {name})", *_branch(words), "      ;;"]

@@ -1,6 +1,6 @@
-"""The small commands beside the app and pipe mode (`config`, `models`, `sessions`, ...). Each prints and ends.
+"""The small subcommands (`config`, `models`, `sessions`, ...). Each prints its result and exits.
 
-Exports of sessions go to a new file, or to standard output.
+Sessions are exported to a new file or to standard output.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EXPORT = "use: qcode sessions export ID [--format md|json|html] [-o FILE]"
 
 
 def run_subcommand(name: str, rest: Sequence[str]) -> int:
-    """Run one and return its exit code; raise `CommandLineError` or `QcodeError`."""
+    """Run a subcommand and return its exit code; raise `CommandLineError` or `QcodeError`."""
     commands: Mapping[str, Callable[[Sequence[str]], int]] = {
         "auth": _auth,
         "config": _config,
@@ -155,7 +155,7 @@ def _sessions(rest: Sequence[str]) -> int:
 
 
 def _listed(store: SessionStore, words: str) -> int:
-    """Print the sessions, or those in which all words were said."""
+    """Print all sessions, or those that contain all words."""
     wanted = store.search(words) if words else None
     found = [one for one in store.summaries() if wanted is None or one.session_id in wanted]
     if not found:
@@ -168,7 +168,7 @@ def _listed(store: SessionStore, words: str) -> int:
 
 
 def _shown(text: str) -> str:
-    """Return foreign text as it is for a file or a program, and without control sequences for a terminal."""
+    """Return foreign text unchanged for a file or a program, and without control sequences for a terminal."""
     return clean(text) if os.isatty(1) else text
 
 
@@ -196,7 +196,7 @@ def _export(store: SessionStore, wanted: str, asked: ExportForm | None, path: Pa
     loaded = store.load(wanted)
     for notice in loaded.notices:
         say(notice)
-    history = loaded.history()
+    history = loaded.all_entries()
     title = loaded.title or first_words(entry.message for entry in history)
     text = exported(history, About(loaded.session_id, title, loaded.model), asked or by_ending)
     if path is None:

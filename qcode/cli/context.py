@@ -1,4 +1,4 @@
-"""The context of a run from the command line: questions about it go to the terminal."""
+"""The context of a run from the command line, with questions on the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SESSIONS_OFFERED = 9
 
 
 def run_context(options: Options, folder: Path, *, is_attended: bool) -> RunContext:
-    """Read the settings of this run, after finding out whether the folder is trusted; raise `QcodeError` or `Left`."""
+    """Find out whether the folder is trusted, then read the settings of this run; raise `QcodeError` or `Left`."""
 
     def judge_trust(folder: Path, root: Path, state_dir: Path) -> bool:
         return is_trusted(folder, root, state_dir, by_flag=options.is_trusted, is_attended=is_attended)

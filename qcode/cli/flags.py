@@ -18,13 +18,13 @@ _COLUMN = 34
 
 
 class Flag:
-    """A flag: how it is typed, what it sets, and its line of the help.
+    """A flag: its names, its value, the option it sets, and its line of the help.
 
-    `typed` is its spellings, a short one first, and what stands for a value. `kind` is `on` or `off` for a switch, one
-    of `_VALUES` for a flag with a value (`paths` and `rules` may be repeated), `optional` if a value may follow,
-    `shown` if it is answered before anything is parsed. `field` is the field of `Options` it sets, by default the long
-    name; empty if there is more to it. In `help`, `{choices}` stands for `choices`; with `has_default` the first of
-    them is the default. `is_for_pipe`: it means nothing in the app.
+    `typed` lists its names, a short one first, and a placeholder for the value. `kind` is `on` or `off` for a switch,
+    one of `_VALUES` for a flag with a value (`paths` and `rules` may be repeated), `optional` if a value may follow,
+    `shown` if it is handled before parsing. `field` is the field of `Options` it sets, by default the long name; empty
+    for a flag with special handling. In `help`, `{choices}` is replaced by `choices`; with `has_default` the first of
+    them is the default. `is_for_pipe`: it has no effect in the app.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Flag:
         return self.kind in _VALUES
 
     def line(self) -> str:
-        """Return what the help says of it, one line or several."""
+        """Return its entry in the help, one line or more."""
         typed = f"{'' if len(self.names) > 1 else '    '}  {self.typed}"
         return f"{typed:<{_COLUMN - 1}} {self.meaning}".replace("\n", "\n" + " " * _COLUMN) + "\n"
 
@@ -69,7 +69,7 @@ class Flag:
 
 
 class Subcommand:
-    """A subcommand: its actions, each with the words that may follow it, and its flags."""
+    """A subcommand with its actions, the words that may follow each action, and its flags."""
 
     def __init__(self, actions: dict[str, tuple[str, ...]] | None = None, flags: tuple[Flag, ...] = ()) -> None:
         self.actions = actions or {}
@@ -193,7 +193,7 @@ FLAGS: tuple[Flag, ...] = tuple(flag for flags in SECTIONS.values() for flag in 
 
 
 def _shared(*names: str) -> tuple[Flag, ...]:
-    """Return flags of a run that a subcommand takes as well."""
+    """Return flags of a run that a subcommand shares."""
     return tuple(next(flag for flag in FLAGS if name in flag.names) for name in names)
 
 
@@ -269,6 +269,6 @@ Without a key the app opens on a built-in demo model that works offline and show
 
 
 def help_text() -> str:
-    """Return what `--help` prints."""
+    """Return the text of `--help`."""
     sections = (f"{title}:\n{''.join(flag.line() for flag in flags)}\n" for title, flags in SECTIONS.items())
     return "".join((_USAGE, *sections, _REST))

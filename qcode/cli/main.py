@@ -1,8 +1,7 @@
 """Dispatch of the command line: arguments, then a subcommand, pipe mode or the app.
 
-`main` turns every failure into one line on stderr and the exit code of the contract. Before a loop watches signals,
-SIGTERM and SIGHUP end the program as Ctrl+C does, by an exception; they are held back while what a proper ending needs
-is loaded.
+`main` converts every failure to one line on stderr and a documented exit code. Before a loop handles signals, SIGTERM
+and SIGHUP raise an exception, as Ctrl+C does; they are blocked while the modules for a clean exit are imported.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def _dispatch(given: list[str]) -> int:
 
 
 def _is_pipe(options: Options) -> bool:
-    """Return whether a run is pipe mode; raise `CommandLineError` for a flag that would mean nothing in the app."""
+    """Return whether a run is pipe mode; raise `CommandLineError` for a flag that has no effect in the app."""
     if options.is_pipe or options.input_format != "text" or not _is_terminal(0) or not _is_terminal(1):
         return True
     if flags := pipe_flags(options):
@@ -98,7 +97,7 @@ def _is_pipe(options: Options) -> bool:
 
 def _run(options: Options, *, is_pipe: bool) -> int:
     if is_pipe:
-        # From here on an interrupted run owes its reader a result, and what writes it has to be loaded first.
+        # From here on an interrupted run must still write a result, so the code for that is imported first.
         hold()
         try:
             with _loading():
@@ -119,7 +118,7 @@ def _run(options: Options, *, is_pipe: bool) -> int:
 
 @contextmanager
 def _loading() -> Iterator[None]:
-    """Do not look for garbage inside, and later not in what was made inside: it stays to the end."""
+    """Disable garbage collection in the block; objects created in it are never collected, as they live until exit."""
     gc.disable()
     try:
         yield
@@ -143,18 +142,18 @@ _ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def hold() -> None:
-    """Keep signals waiting until `release`."""
+    """Block signals until `release`."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
 
 
 def release() -> None:
-    """Let signals through again, those that came meanwhile at once: this raises what they raise."""
+    """Unblock signals. Pending ones are delivered at once, so this may raise `KeyboardInterrupt` or `Stopped`."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ALL)
 
 
 @contextmanager
 def stopping() -> Iterator[None]:
-    """Raise `Stopped` on SIGTERM and SIGHUP inside. A signal that is ignored or handled already is left alone."""
+    """Raise `Stopped` on SIGTERM and SIGHUP in the block, unless the signal is ignored or already handled."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

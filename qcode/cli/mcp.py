@@ -1,4 +1,4 @@
-"""`qcode mcp list|show|approve`: the tool servers of this folder and what waits for approval. Starts none of them."""
+"""`qcode mcp list|show|approve`: the tool servers of this folder and pending approvals. Starts no server."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, Place]:
 
 
 def _files(spec: ServerSpec, place: Place) -> Mapping[str, Piece]:
-    """Return the files a server would start here; none if it asks for what it does not get."""
+    """Return the files that a server would start; empty if its configuration cannot be expanded."""
     try:
         return place.files_of(spec)
     except ServerError:
@@ -93,7 +93,7 @@ def _named(specs: Sequence[ServerSpec], wanted: str) -> ServerSpec:
 
 
 def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> str:
-    """Return the whole of a server as rows in which nothing is invisible."""
+    """Return all details of a server, with invisible characters made visible."""
     parts = [detail_of(spec, pins, files), f"state:    {_state(spec, pins, files)}"]
     tools = pins.tools(spec)
     if tools:

@@ -1,7 +1,7 @@
-"""`qcode permissions`: the rules that count here and where they come from; with `check`, what would happen to a call.
+"""`qcode permissions`: the rules in force and their origins; with `check`, the verdict on a call.
 
-Judges as a session would, and runs none of it. With `--jsonl` one line is answered after the other, and a line that
-cannot be judged does not end the stream.
+Calls are judged as in a session, and never run. With `--jsonl` there is an answer to each line, and an invalid line
+does not end the stream.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _USE = (
 
 
 def run_permissions(rest: Sequence[str]) -> int:
-    """Answer and return 0, whatever the verdict; raise `CommandLineError` or `QcodeError`."""
+    """Print the answer and return 0, for every verdict; raise `CommandLineError` or `QcodeError`."""
     options, words, given = parse_subcommand("permissions", rest, _USE)
     has_lines = "jsonl" in given
     if words in ([], ["list"]):
@@ -69,12 +69,12 @@ def _check(options: Options, asked: Sequence[str]) -> int:
 
 
 def _context(options: Options) -> RunContext:
-    """Return what a session with these options would find."""
+    """Return the context of a session with these options."""
     return run_context(options, working_folder(options.cwd), is_attended=False)
 
 
 def _judge(context: RunContext) -> Judge:
-    """Return the judge of a session here, with the sandbox of this machine, which is probed for the first command."""
+    """Return the judge of a session, with the sandbox of this machine, which is detected for the first command."""
     policy = permissions_of(context).policy
     has_mode = context.settings.origin("permissions.mode").kind != "default"
     wanted = context.settings.tools.sandbox

@@ -1,6 +1,6 @@
-"""Pipe mode: gathers the prompt and the schema of `--json-schema`, runs one turn and writes it out.
+"""Pipe mode: gathers the prompt and the schema of `--json-schema`, runs one turn and writes its output.
 
-A failure before the first line is a `result` as well if one of the JSON formats was asked for.
+In the JSON formats, a failure before the first line is also reported as a `result`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from qcode.cli.arguments import CommandLineError
 from qcode.cli.context import run_context, with_chosen_session
 from qcode.cli.terminal import put, say, working_folder
 from qcode.cli.trust import note_for_pipes
-from qcode.headless.lines import InitFacts, unbegun
-from qcode.headless.run import joined, read_standard_input, run_headless, standard_input
+from qcode.headless.lines import InitFacts, result_without_turn
+from qcode.headless.run import read_standard_input, run_headless, standard_input, with_piped
 from qcode.protocol.approvals import NO_OPTIONS, Spans, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, QcodeError, UsageError
 from qcode.protocol.messages import Block
@@ -33,8 +33,8 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.config.definitions import CustomCommand
 
-LEAVING_S = 0.5
-"""Seconds an interrupted run has for tidying up; a name that is being looked up cannot be interrupted, for one."""
+EXIT_TIMEOUT_S = 0.5
+"""Seconds for an interrupted run to clean up; a DNS lookup, for example, cannot be interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class _Begun:
 
 
 def run_pipe(options: Options, release: Callable[[], None]) -> int:
-    """Run one prompt and return the exit code; `release` lets through the signals that were held until now."""
+    """Run one prompt and return the exit code; `release` unblocks the signals that were blocked until now."""
     with _reported(options.output_format, options):
         release()
         begun = _begin(options, working_folder(options.cwd))
@@ -53,8 +53,8 @@ def run_pipe(options: Options, release: Callable[[], None]) -> int:
 
 
 def report_usage(error: CommandLineError, wanted: OutputFormat) -> None:
-    """Write the result of a command line that is wrong."""
-    put(unbegun(error.info, _facts(None), wanted))
+    """Write the result of an invalid command line."""
+    put(result_without_turn(error.info, _facts(None), wanted))
 
 
 @contextmanager
@@ -63,19 +63,19 @@ def _reported(wanted: OutputFormat, options: Options) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        put(unbegun(None, _facts(options), wanted))
+        put(result_without_turn(None, _facts(options), wanted))
         raise
     except QcodeError as failure:
-        put(unbegun(failure.info, _facts(options), wanted))
+        put(result_without_turn(failure.info, _facts(options), wanted))
         raise
     except Exception as fault:
         error = ErrorInfo(ErrorKind.INTERNAL, f"internal error ({type(fault).__name__})")
-        put(unbegun(error, _facts(options), wanted))
+        put(result_without_turn(error, _facts(options), wanted))
         raise
 
 
 def _facts(options: Options | None) -> InitFacts:
-    """Return what is known of a run that has not begun."""
+    """Return the facts about a run that has not begun."""
     model = options.model if options is not None else ""
     mode = options.mode if options is not None else None
     try:
@@ -107,7 +107,7 @@ def _begin(options: Options, folder: Path) -> _Begun:
 
 
 def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
-    """Return the command that was typed, with its arguments; what cannot be used is said on standard error."""
+    """Return the custom command that was typed, with its arguments; report invalid definitions on stderr."""
     typed = context.options.prompt or ""
     if not typed.startswith("/"):
         return None
@@ -120,7 +120,7 @@ def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
 
 
 def _asked(context: RunContext, typed: str, foreign: Spans) -> tuple[str, tuple[Block, ...]]:
-    """Return the prompt with what goes before it; of a run that gets its prompts as lines, only the files."""
+    """Return the prompt and its attachments; with `--input-format stream-json` only the attached files."""
     options = context.options
     has_lines = options.input_format == "stream-json"
     piped = "" if has_lines else read_standard_input(standard_input(), has_prompt=bool(typed), note=say)
@@ -137,7 +137,7 @@ def _asked(context: RunContext, typed: str, foreign: Spans) -> tuple[str, tuple[
         attached = (*attached, *found)
         for line in left_out:
             say(line)
-    prompt = joined(piped, typed)
+    prompt = with_piped(piped, typed)
     if not has_lines and not prompt.strip() and not attached:
         raise UsageError("there is no prompt: give one after -p or pipe one in")
     return prompt, attached
@@ -165,7 +165,7 @@ async def _played(begun: _Begun) -> int:
 
 
 def _leave_soon(code: int) -> None:
-    """Exit within `LEAVING_S` whatever still runs in a thread; everything is written by now."""
-    leaving = threading.Timer(LEAVING_S, os._exit, (code,))
+    """Exit within `EXIT_TIMEOUT_S`, even if a thread still runs; all output is already written."""
+    leaving = threading.Timer(EXIT_TIMEOUT_S, os._exit, (code,))
     leaving.daemon = True
     leaving.start()

@@ -1,7 +1,7 @@
 """stdout and stderr of the command line, questions on the terminal before the app opens, and the folder of the run.
 
-stdout may be full, closed, or have lost its reader; that is an `OutputLost`. stderr never is a reason to fail.
-Questions are plain text, one line as the answer.
+If stdout is full, closed, or has no reader, `put` raises `OutputLost`. A write error on stderr is ignored. Questions
+are plain text, and the answer is one line.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from qcode.protocol.errors import InputError
 from qcode.text.clean import clean
 
 
-class OutputLost(Exception):  # noqa: N818  # a state of the world more than an error of ours
-    """Standard output takes no more. The text says why."""
+class OutputLost(Exception):  # noqa: N818  # a state of the environment, not a bug
+    """Writing to standard output failed. The text says why."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(error.strerror or str(error))
@@ -31,13 +31,13 @@ def put(data: str | bytes) -> None:
         sys.stdout.buffer.write(raw)
         sys.stdout.buffer.flush()
     except OSError as error:
-        # The interpreter flushes once more at exit, which must not fail.
+        # The interpreter flushes stdout again at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         raise OutputLost(error) from error
 
 
 def say(text: str) -> None:
-    """Write `text` to stderr as one line, several where it has line breaks; foreign text is cleaned."""
+    """Write `text` to stderr after `qcode: `; control sequences are removed."""
     try:
         sys.stderr.flush()
         os.write(2, f"qcode: {clean(text)}\n".encode("utf-8", "replace"))
@@ -50,7 +50,7 @@ class Left(Exception):  # noqa: N818  # a wish of the user, not an error
 
 
 def ask(text: str) -> str:
-    """Show `text` and return the line that is typed, without space context it; raise `Left` at the end of input."""
+    """Show `text` and return the typed line without surrounding space; raise `Left` at the end of input."""
     put(text)
     line = sys.stdin.readline()
     if not line:
@@ -60,9 +60,9 @@ def ask(text: str) -> str:
 
 
 def ask_unseen(text: str) -> str:
-    """Show `text` on the terminal and return the line that is typed or pasted, which is not shown; raise `Left`.
+    """Show `text` on the terminal and return the typed or pasted line without echo; raise `Left`.
 
-    Text that was pasted after the line is discarded: the shell must not run it.
+    Text pasted after the line is discarded, so that the shell does not run it.
     """
     try:
         with warnings.catch_warnings():
@@ -77,7 +77,7 @@ def ask_unseen(text: str) -> str:
 
 
 def working_folder(cwd: Path | None) -> Path:
-    """Change to the folder a run works in and return it; raise `QcodeError` where that cannot be."""
+    """Change to the working folder of a run and return it; raise `QcodeError` if that fails."""
     try:
         if cwd is not None:
             os.chdir(cwd)

@@ -156,7 +156,7 @@ def is_trusted(folder: Path, root: Path, state_dir: Path, *, by_flag: bool, is_a
 
 
 def note_for_pipes(root: Path, state_dir: Path, arguments: Sequence[str]) -> str:
-    """Return what pipe mode says where a folder that was trusted is not any more: why, and the command to run again."""
+    """Return the note of pipe mode for a folder that lost its trust: the reason, and the command to run again."""
     why = why_restricted(TrustStore(state_dir).look(root))
     if not why:
         return ""

@@ -1,4 +1,4 @@
-"""The folders for qcode's own files: the configuration, the state (sessions, trust, limits) and the cache."""
+"""The folders of qcode's own files: the configuration and the state (sessions, trust, limits)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ class ConfigPaths:
 
     config_dir: Path
     state_dir: Path
-    cache_dir: Path
 
     @property
     def config_file(self) -> Path:
@@ -38,7 +37,7 @@ class ConfigPaths:
         from platformdirs import PlatformDirs
 
         dirs = PlatformDirs("qcode", appauthor=False)
-        return cls(dirs.user_config_path, dirs.user_state_path, dirs.user_cache_path)
+        return cls(dirs.user_config_path, dirs.user_state_path)
 
     @classmethod
     def _under(cls, home: str) -> ConfigPaths:
@@ -46,7 +45,7 @@ class ConfigPaths:
             root = Path(home).expanduser().absolute()
         except RuntimeError:
             raise ConfigError("QCODE_HOME begins with ~ but there is no such home folder; set a full path") from None
-        return cls(root, root / "state", root / "cache")
+        return cls(root, root / "state")
 
 
 def may_exist(path: Path) -> bool:

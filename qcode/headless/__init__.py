@@ -1,5 +1,5 @@
-"""Pipe mode: one prompt in, one turn, and its events as text, one JSON object, or JSON lines.
+"""Pipe mode: runs one turn for a prompt and writes its events as text, one JSON object, or JSON lines.
 
-A client of `agent.Agent`: it submits, and sees a turn as `TurnEvent` values. Knows no provider, no tool and no app.
+A client of `agent.Agent`: it submits a prompt and receives `TurnEvent` values. It uses no provider, tool or app code.
 stdout carries the answer (or the JSON) and nothing else; messages to the user go to stderr. Read `run` first.
 """

@@ -1,9 +1,9 @@
-"""Several turns in one run: `--input-format stream-json`, a line in for each, and a `result` out for each.
+"""Several turns in one run: `--input-format stream-json`, with an input line and a `result` for each turn.
 
-A line that is invalid gets a `result` as well, an error, and the run continues, so callers never block. Lines have
-the shapes that writers of such streams use: Anthropic's messages in an envelope with a `type`. A thread reads them
-ahead, because an interrupt must be seen while a turn runs; the loop's reader cannot poll a file, and would make a
-shared pipe non-blocking for other programs.
+Every input line produces exactly one `result`, an error for an invalid line, so callers never block. Lines have the
+format that other tools write: messages of Anthropic's API in an envelope with a `type`. A thread reads them, so that an
+interrupt is seen while a turn runs; the reader of asyncio cannot poll files, and would make a shared pipe non-blocking
+for other programs.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from qcode.agent import outcomes
 from qcode.agent.context.attachments import MAX_IMAGE_BYTES
 from qcode.headless.interrupts import Interrupts
-from qcode.headless.lines import encode, unstarted_line
+from qcode.headless.lines import encode, line_without_turn
 from qcode.headless.output import OutputLostError
-from qcode.headless.run import LAST_WORDS, Run, Target
+from qcode.headless.run import RESULT_TIMEOUT_S, Output, Run
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ExitCode
 from qcode.protocol.messages import Block, Image, Text
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 NOTHING_ARRIVED = "there is no prompt: no message arrived on standard input"
 
 
-class _Withdrawn:
-    """A message that was interrupted before its turn began: it is never sent."""
+class _Interrupted:
+    """A message that was interrupted before its turn began; it is never sent."""
 
 
 async def run_exchange(
@@ -49,25 +49,25 @@ async def run_exchange(
     stderr: BinaryIO,
     turn: TurnOptions = NO_OPTIONS,
 ) -> int:
-    """Run a turn for each message that arrives on `descriptor` until its end; return the last one's exit code.
+    """Run a turn for each message on `descriptor` until its end; return the exit code of the last turn.
 
-    `turn` holds for each turn. Signals end the running turn and, with it, the run.
+    `turn` are the options of each turn. A signal ends the running turn and then the run.
     """
-    target = Target.of(agent, stdout, stderr, turn)
-    exchange = _Exchange(target)
+    output = Output.of(agent, stdout, stderr, turn)
+    exchange = _Exchange(output)
     try:
-        return await exchange.whole(descriptor)
+        return await exchange.run(descriptor)
     except OutputLostError as lost:
         agent.conversation.cancel()
-        return await target.without_output(lost)
+        return await output.report_lost_output(lost)
 
 
 class _Exchange:
-    """`_waiting` are the messages that arrived and had no turn yet, `_run` is the turn that runs."""
+    """The loop over the input lines. `_waiting` is the queue of messages, `_run` the running turn."""
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._waiting: deque[Asked | Unreadable | _Withdrawn] = deque()
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._waiting: deque[UserMessage | InvalidLine | _Interrupted] = deque()
         self._moved = asyncio.Event()
         self._stopped = asyncio.Event()
         self._end: str | None = None
@@ -76,39 +76,41 @@ class _Exchange:
         self._has_result = False
         self._interrupts = Interrupts(ask=self._ask, force=self._force, flush=self._flush)
 
-    async def whole(self, descriptor: int) -> int:
+    async def run(self, descriptor: int) -> int:
         code: int | None = None
         with self._interrupts.watching():
-            await self._unless_stopped(self._target.introduce())
-            Inlet(descriptor, line=self._take, end=self._ended)
+            await self._unless_stopped(self._output.introduce())
+            StdinReader(descriptor, line=self._take, end=self._ended)
             while (given := await self._next()) is not None:
                 code = await self._turn(given)
         if self._interrupts.number is not None:
-            # A reader of the stream is owed a result as its last line.
+            # The last line of the stream must be a result.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._target.put(b"" if self._has_result else self._unstarted(None)), LAST_WORDS)
+                await asyncio.wait_for(
+                    self._output.put(b"" if self._has_result else self._result_without_turn(None)), RESULT_TIMEOUT_S
+                )
             return outcomes.signal_code(self._interrupts.number)
         if self._end:
-            return await self._turn(Unreadable(f"standard input cannot be read: {self._end}"))
+            return await self._turn(InvalidLine(f"standard input cannot be read: {self._end}"))
         if code is None:
-            await self._target.margin.say(NOTHING_ARRIVED)
+            await self._output.stderr.say(NOTHING_ARRIVED)
             await self._put_result(ErrorInfo("usage", NOTHING_ARRIVED))
             return ExitCode.USAGE
         return code
 
-    # What arrives
+    # Input
 
     def _take(self, line: bytes | None) -> None:
         self._lines += 1
-        given = Unreadable("it is too long") if line is None else read_line(line)
+        given = InvalidLine("it is too long") if line is None else read_line(line)
         match given:
             case None:
                 return
-            case Control():
+            case ControlRequest():
                 self._control(given)
-            case Unreadable(reason=reason):
-                self._waiting.append(Unreadable(f"line {self._lines} of standard input cannot be used: {reason}"))
-            case Asked():
+            case InvalidLine(reason=reason):
+                self._waiting.append(InvalidLine(f"line {self._lines} of standard input cannot be used: {reason}"))
+            case UserMessage():
                 self._waiting.append(given)
         self._moved.set()
 
@@ -116,27 +118,27 @@ class _Exchange:
         self._end = reason
         self._moved.set()
 
-    def _control(self, control: Control) -> None:
+    def _control(self, control: ControlRequest) -> None:
         if control.subtype == "interrupt":
             if self._run is not None:
                 self._run.ask()
             elif self._waiting:
-                self._waiting[0] = _Withdrawn()
+                self._waiting[0] = _Interrupted()
         if control.request_id is None:
             return
         response: JsonObject = {"subtype": "success", "request_id": control.request_id}
         if control.subtype != "interrupt":
             text = f'"{control.subtype[:80]}" is not supported; interrupt is'
             response = {"subtype": "error", "request_id": control.request_id, "error": text}
-        # Only what fits is written here, the rest before whatever comes next; a reader that has gone is met there.
+        # Write only what fits without blocking; the next write sends the rest, and reports a lost reader.
         with contextlib.suppress(OutputLostError):
-            self._target.margin.erase_now()
-            self._target.pipe.push(encode({"type": "control_response", "response": response}))
+            self._output.stderr.clear_status_now()
+            self._output.pipe.push(encode({"type": "control_response", "response": response}))
 
     # Turns
 
-    async def _next(self) -> Asked | Unreadable | _Withdrawn | None:
-        """Return the next message; None at the end of all, or after a signal."""
+    async def _next(self) -> UserMessage | InvalidLine | _Interrupted | None:
+        """Return the next message; None at the end of the input or after a signal."""
         while self._interrupts.number is None:
             if self._waiting:
                 return self._waiting.popleft()
@@ -146,31 +148,31 @@ class _Exchange:
             await self._moved.wait()
         return None
 
-    async def _turn(self, given: Asked | Unreadable | _Withdrawn) -> int:
+    async def _turn(self, given: UserMessage | InvalidLine | _Interrupted) -> int:
         match given:
-            case Unreadable(reason=reason):
-                await self._target.margin.say(reason)
+            case InvalidLine(reason=reason):
+                await self._output.stderr.say(reason)
                 await self._put_result(ErrorInfo("bad_input", reason))
                 return ExitCode.BAD_INPUT
-            case _Withdrawn():
+            case _Interrupted():
                 await self._put_result(None)
                 return ExitCode.INTERRUPTED
-            case Asked():
-                self._target.agent.conversation.attach(given.attached)
-                self._run = Run(self._target)
+            case UserMessage():
+                self._output.agent.conversation.attach(given.attached)
+                self._run = Run(self._output)
                 try:
-                    return await self._run.whole(given.prompt, self._interrupts)
+                    return await self._run.run_turn(given.prompt, self._interrupts)
                 finally:
                     self._run = None
                     self._has_result = True
 
     async def _put_result(self, error: ErrorInfo | None) -> None:
-        """Write the result of what had no turn; without an error it was interrupted."""
+        """Write the result of a line without a turn; without an error it was interrupted."""
         self._has_result = True
-        await self._unless_stopped(self._target.put(self._unstarted(error)))
+        await self._unless_stopped(self._output.put(self._result_without_turn(error)))
 
-    def _unstarted(self, error: ErrorInfo | None) -> bytes:
-        return encode(unstarted_line(error, self._target.agent.conversation.session_id))
+    def _result_without_turn(self, error: ErrorInfo | None) -> bytes:
+        return encode(line_without_turn(error, self._output.agent.conversation.session_id))
 
     # Signals
 
@@ -190,12 +192,12 @@ class _Exchange:
         if self._run is not None:
             self._run.flush()
             return
-        self._target.margin.erase_now()
+        self._output.stderr.clear_status_now()
         with contextlib.suppress(OutputLostError):
-            self._target.pipe.push(b"" if self._has_result else self._unstarted(None))
+            self._output.pipe.push(b"" if self._has_result else self._result_without_turn(None))
 
     async def _unless_stopped(self, writing: Coroutine[None, None, None]) -> None:
-        """Write as long as the reader takes, unless the program is to end; what is left goes before what comes next."""
+        """Write until done or stopped; the rest of an interrupted write is written before the next one."""
         work = asyncio.ensure_future(writing)
         stopped = asyncio.ensure_future(self._stopped.wait())
         try:
@@ -209,83 +211,83 @@ class _Exchange:
 
 
 MAX_LINE_BYTES = 48 * 1024 * 1024
-"""Bytes; several images of the largest size that is taken, or more text than any model reads."""
+"""Enough for several images of the maximum size, or for more text than any context window holds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A message that starts a turn: `prompt` is its last text, `attached` what stands before it."""
+class UserMessage:
+    """A message that starts a turn: `prompt` is its last text, `attached` are the blocks before it."""
 
     prompt: str
     attached: tuple[Block, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
-    """A request about the run itself. `request_id` is None where no answer is wanted."""
+class ControlRequest:
+    """A control request, such as an interrupt. `request_id` is None if no response is expected."""
 
     subtype: str
     request_id: Json = None
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A line that is none of these."""
+class InvalidLine:
+    """An invalid line."""
 
     reason: str
 
 
-Incoming: TypeAlias = Asked | Control | Unreadable
+InputLine: TypeAlias = UserMessage | ControlRequest | InvalidLine
 
 
-class _Wrong(Exception):  # noqa: N818  # never leaves this module
+class _Invalid(Exception):  # noqa: N818  # never leaves this module
     pass
 
 
-def read_line(line: bytes) -> Incoming | None:
-    """Return what a line says, None for a blank one."""
+def read_line(line: bytes) -> InputLine | None:
+    """Parse a line; return None for a blank one."""
     try:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return Unreadable("it is not UTF-8")
+        return InvalidLine("it is not UTF-8")
     if not text.strip():
         return None
     value = parse_object(text)
     if value is None:
-        return Unreadable("it is not a JSON object")
+        return InvalidLine("it is not a JSON object")
     try:
         return _read(value)
-    except _Wrong as wrong:
-        return Unreadable(str(wrong))
+    except _Invalid as invalid:
+        return InvalidLine(str(invalid))
 
 
-def _read(value: JsonObject) -> Incoming:
+def _read(value: JsonObject) -> InputLine:
     match value:
         case {"type": "user", "message": {"role": "user", "content": content}}:
             return _asked(content)
         case {"type": "user"}:
-            raise _Wrong('a user line needs "message": {"role": "user", "content": ...}')
+            raise _Invalid('a user line needs "message": {"role": "user", "content": ...}')
         case {"type": "control_request", "request": {"subtype": str(subtype)}}:
-            return Control(subtype, value.get("request_id"))
+            return ControlRequest(subtype, value.get("request_id"))
         case {"type": "control_request"}:
-            raise _Wrong('a control_request line needs "request": {"subtype": ...}')
+            raise _Invalid('a control_request line needs "request": {"subtype": ...}')
         case {"type": str(kind)}:
-            raise _Wrong(f'its type is "{kind[:80]}", and only user and control_request are read')
+            raise _Invalid(f'its type is "{kind[:80]}", and only user and control_request are read')
         case _:
-            raise _Wrong('it has no "type"')
+            raise _Invalid('it has no "type"')
 
 
-def _asked(content: Json) -> Asked:
+def _asked(content: Json) -> UserMessage:
     if isinstance(content, str):
         blocks: list[Block] = [Text(content)]
     elif isinstance(content, list):
         blocks = [_block(part) for part in content]
     else:
-        raise _Wrong("its content is neither text nor a list of blocks")
+        raise _Invalid("its content is neither text nor a list of blocks")
     if all(isinstance(block, Text) and not block.text.strip() for block in blocks):
-        raise _Wrong("its content is empty")
+        raise _Invalid("its content is empty")
     last = blocks[-1]
-    return Asked(last.text, tuple(blocks[:-1])) if isinstance(last, Text) else Asked("", tuple(blocks))
+    return UserMessage(last.text, tuple(blocks[:-1])) if isinstance(last, Text) else UserMessage("", tuple(blocks))
 
 
 def _block(part: Json) -> Block:
@@ -295,35 +297,34 @@ def _block(part: Json) -> Block:
         case {"type": "image", "source": {"type": "base64", "data": str(data)}}:
             return _image(data)
         case {"type": "image"}:
-            raise _Wrong('an image needs "source": {"type": "base64", "media_type": ..., "data": ...}')
+            raise _Invalid('an image needs "source": {"type": "base64", "media_type": ..., "data": ...}')
         case {"type": str(kind)}:
-            raise _Wrong(f'its content holds a block of type "{kind[:80]}"; blocks are text or image')
+            raise _Invalid(f'its content holds a block of type "{kind[:80]}"; blocks are text or image')
         case _:
-            raise _Wrong("its content holds something that is no block of text or image")
+            raise _Invalid("its content holds something that is no block of text or image")
 
 
 def _image(data: str) -> Image:
     try:
         raw = base64.b64decode("".join(data.split()), validate=True)
     except (binascii.Error, ValueError):
-        raise _Wrong("the data of its image is not base64") from None
+        raise _Invalid("the data of its image is not base64") from None
     if len(raw) > MAX_IMAGE_BYTES:
-        raise _Wrong(f"its image is too large ({len(raw):,} bytes; at most {MAX_IMAGE_BYTES:,})")
-    # What the bytes are counts, not what the line calls them: providers refuse one that is called something else.
+        raise _Invalid(f"its image is too large ({len(raw):,} bytes; at most {MAX_IMAGE_BYTES:,})")
+    # The type is detected from the bytes, not taken from the line: providers reject an image with a wrong type.
     media_type = image_type(raw)
     if not media_type:
-        raise _Wrong("its image is no PNG, JPEG, GIF or WebP")
+        raise _Invalid("its image is no PNG, JPEG, GIF or WebP")
     return Image(media_type, base64.b64encode(raw).decode("ascii"))
 
 
 _PIECE = 65_536
 
 
-class Inlet:
-    """Hands over each line without its end, None for one that is too long; then the end of the input, once.
+class StdinReader:
+    """A thread that reads lines. `line` gets each without its newline, None for one that is too long; `end` comes last.
 
-    Both are called on the loop that is running when it is made. An input that cannot be read ends like an empty one,
-    with the reason.
+    Both are called in the loop that runs when this is created. `end` gets the reason if reading fails, otherwise "".
     """
 
     def __init__(
@@ -339,7 +340,7 @@ class Inlet:
         self._end = end
         self._longest = longest
         self._loop = asyncio.get_running_loop()
-        # Never waited for: it may be stuck in a read that nothing will end.
+        # The thread is never joined: it may block in a read forever.
         threading.Thread(target=self._read, name="standard input", daemon=True).start()
 
     def _read(self) -> None:
@@ -349,7 +350,7 @@ class Inlet:
         except OSError as error:
             reason = error.strerror or str(error)
         except RuntimeError:
-            # The loop has been closed: nobody listens any more.
+            # The loop is closed.
             return
         try:
             self._loop.call_soon_threadsafe(self._end, reason)

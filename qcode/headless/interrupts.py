@@ -1,4 +1,4 @@
-"""Ctrl+C and its kin: the first asks the turn to end and, if it does not, ends it; the second ends it at once."""
+"""Ctrl+C and other signals: the first cancels the turn, then ends it by force; the second ends it at once."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 
 from qcode.agent.outcomes import signal_code
 
-GRACE = 0.5
-"""Seconds a turn has to end after the first signal; with what is written then, the program is gone within one."""
+GRACE_S = 0.5
+"""Seconds for a turn to end after the first signal; including the final writes, the program exits within a second."""
 
-HURRY = 0.75
-"""Seconds until the program exits after the second signal; what tools run is ended within it."""
+FORCED_EXIT_S = 0.75
+"""Seconds until the program exits after the second signal; processes of tools are killed in that time."""
 
 
 class Interrupts:
-    """Watches for SIGINT, SIGTERM and SIGHUP while a turn runs. `number` is the first one that came.
+    """Handles SIGINT, SIGTERM and SIGHUP while a turn runs. `number` is the first signal received.
 
-    `ask` requests the end, `force` brings it about after `GRACE` or on the second signal, `flush` writes what can be
-    written at once before a third one, or `HURRY`, exits. A signal the program was started to ignore (nohup) stays so.
+    `ask` cancels the turn; `force` ends it after `GRACE_S` or on the second signal; `flush` writes without blocking
+    before a third signal, or `FORCED_EXIT_S`, exits. A signal that was ignored at startup (nohup) stays ignored.
     """
 
     def __init__(self, *, ask: Callable[[], None], force: Callable[[], object], flush: Callable[[], None]) -> None:
@@ -44,7 +44,7 @@ class Interrupts:
             try:
                 loop.add_signal_handler(number, self._seen, number)
             except (ValueError, RuntimeError, NotImplementedError):
-                # Only the main thread may watch signals; elsewhere whoever owns it cancels the task.
+                # Only the main thread can handle signals; in other threads the caller cancels the task.
                 continue
             before[number] = previous
         try:
@@ -61,12 +61,12 @@ class Interrupts:
         loop = asyncio.get_running_loop()
         if self.number is None:
             self.number = number
-            self._timer = loop.call_later(GRACE, self._force)
+            self._timer = loop.call_later(GRACE_S, self._force)
             self._ask()
         elif not self._is_hurried and self._timer is not None:
             self._is_hurried = True
             self._timer.cancel()
-            self._timer = loop.call_later(HURRY, self._exit)
+            self._timer = loop.call_later(FORCED_EXIT_S, self._exit)
             self._force()
         else:
             self._exit()

@@ -1,6 +1,6 @@
-"""Turn events as JSON values, one function per shape; pure. The shapes are a contract that scripts rely on.
+"""Turn events as JSON values, one function per line type. Pure. The formats are a contract that scripts rely on.
 
-Content blocks and `usage` follow Anthropic's Messages API, because readers of such streams exist already.
+Content blocks and `usage` follow Anthropic's Messages API, because parsers of such streams already exist.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from qcode.agent.answer_schema import AnswerSchema, StructuredAnswer
     from qcode.agent.options import OutputFormat
 
-# Readers that split on more than LF would tear a line at these; JSON allows them escaped.
+# Readers that split at more than LF would split a line at these characters; JSON allows them escaped.
 _ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "\u2028\u2029\x85"}
 
 
@@ -34,7 +34,7 @@ def encode(value: JsonObject) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class InitFacts:
-    """What the `init` line says. `model` is `provider/model`, `tools` the names the model is offered."""
+    """The content of the `init` line. `model` is `provider/model`, `tools` the names the model is offered."""
 
     session_id: str
     cwd: str
@@ -58,7 +58,7 @@ def init_line(facts: InitFacts) -> JsonObject:
 
 
 def event_line(event: TurnEvent, session_id: str, *, has_deltas: bool = False) -> JsonObject | None:
-    """Return the line for an event, or None for one that stream-json does not show."""
+    """Return the line for an event, or None for an event that is not part of stream-json."""
     match event:
         case ev.ReplyFinished(message=Message() as message) | ev.ResultsCommitted(message=message):
             return _message_line(message, session_id)
@@ -73,13 +73,13 @@ def event_line(event: TurnEvent, session_id: str, *, has_deltas: bool = False) -
 
 
 def _agent_line(event: ev.AgentEvent, session_id: str, *, has_deltas: bool) -> JsonObject | None:
-    """Return the line for something in a sub-agent: that of the event itself, with the call that started it."""
+    """Return the line for an event of a sub-agent: the line of the event, with the call that started the sub-agent."""
     line: JsonObject | None
     match event.event:
         case ev.TurnStarted(prompt=prompt):
             line = _message_line(Message("user", (Text(prompt),)), session_id)
         case ev.Retry() | ev.PartialRestored():
-            line = None  # they are about deltas, and those of a sub-agent are not shown
+            line = None  # these refer to deltas, which are not sent for sub-agents
         case inner:
             line = event_line(inner, session_id, has_deltas=has_deltas)
     return None if line is None else {**line, "parent_tool_use_id": event.call_id}
@@ -88,7 +88,7 @@ def _agent_line(event: ev.AgentEvent, session_id: str, *, has_deltas: bool) -> J
 def result_line(
     ended: TurnEnded, session_id: str, schema: AnswerSchema | None = None, *, duration_ms: int = 0, api_ms: int = 0
 ) -> JsonObject:
-    """Return the `result` object: the whole of the json format and the last line of stream-json."""
+    """Return the `result` object: the complete json output, and the last line of stream-json."""
     kind, error = subtype(ended), reported_error(ended)
     structured = structured_answer(ended, schema)
     return {
@@ -117,22 +117,22 @@ def result_line(
 
 
 def structured_answer(ended: TurnEnded, schema: AnswerSchema | None) -> StructuredAnswer | None:
-    """Return what the answer of a turn holds by its schema; None without one, and where the turn fell short."""
+    """Return the parsed answer of a turn; None without a schema, or if the turn was not completed."""
     return schema.read(ended.text) if schema is not None and subtype(ended) == "success" else None
 
 
-def unbegun(error: ErrorInfo | None, facts: InitFacts, format: OutputFormat) -> bytes:
-    """Return what is written of a run that failed before it began; without an error it was interrupted.
+def result_without_turn(error: ErrorInfo | None, facts: InitFacts, format: OutputFormat) -> bytes:
+    """Return the output of a run that failed before it began; without an error it was interrupted.
 
-    Nothing in text mode: there is no answer.
+    It is empty in text mode, because there is no answer.
     """
     if format == "text":
         return b""
-    result = encode(unstarted_line(error, facts.session_id))
+    result = encode(line_without_turn(error, facts.session_id))
     return result if format == "json" else encode(init_line(facts)) + result
 
 
-def unstarted_line(error: ErrorInfo | None, session_id: str) -> JsonObject:
+def line_without_turn(error: ErrorInfo | None, session_id: str) -> JsonObject:
     """Return the `result` of a turn that never started; without an error it was interrupted."""
     outcome = Outcome.CANCELLED if error is None else Outcome.ERROR
     ended = TurnEnded(outcome, None, "", "", 0, Usage(), None, ApiCalls(), error=error, is_answered=False)
@@ -256,7 +256,7 @@ def _report_body(event: TurnEvent) -> JsonObject | None:
 
 
 def _usage(usage: Usage) -> JsonObject:
-    """Counts in Anthropic's words: `input_tokens` without the two cache fields; null is "not reported"."""
+    """Return usage with Anthropic's names: `input_tokens` excludes the two cache fields; null means not reported."""
     cached = (usage.cache_read or 0) + (usage.cache_write or 0)
     return {
         "input_tokens": None if usage.input is None else max(0, usage.input - cached),
@@ -299,7 +299,7 @@ def _arguments(call: ToolCall) -> JsonObject:
 
 
 def _representable(value: JsonObject) -> JsonObject:
-    """Return the object, or its text where JSON has no form for it: `1e999` is read as infinity."""
+    """Return the object, or its text if JSON cannot represent it: `1e999`, for example, is parsed as infinity."""
     try:
         json.dumps(value, allow_nan=False)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""Bytes to a descriptor without ever blocking the loop, so that a reader that stalls cannot keep Ctrl+C out.
+"""Writes bytes to a descriptor without blocking the loop, so that Ctrl+C works while the reader stalls.
 
-The descriptor stays in blocking mode: it is shared with the shell and other programs. Only what is known to fit
-without blocking is written.
+The descriptor stays in blocking mode, because it is shared with the shell and other programs. Each write is so small
+that it cannot block.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import os
 import select
 from typing import BinaryIO
 
-# POSIX: a pipe that polls writable takes this much without blocking (PIPE_BUF is 512 at least, 4,096 on Linux).
+# POSIX: a pipe that polls writable accepts this much without blocking (PIPE_BUF is at least 512, on Linux 4,096).
 _CHUNK = select.PIPE_BUF
 
 
 class OutputLostError(Exception):
-    """The target takes no more: its reader has gone, or writing fails for good (a full disk)."""
+    """Writing failed permanently: the reader has closed the pipe, or, for example, the disk is full."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(error.strerror or str(error))
@@ -24,9 +24,9 @@ class OutputLostError(Exception):
 
 
 class Pipe:
-    """Writes to a binary stream, in order; raises `OutputLostError`.
+    """An ordered writer to a binary stream; raises `OutputLostError`.
 
-    What a cancelled `write` left over goes first in the next one.
+    The rest of a cancelled `write` is written first by the next one.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -43,13 +43,13 @@ class Pipe:
             self._poll.register(self._descriptor, select.POLLOUT)
 
     async def write(self, data: bytes) -> None:
-        """Write all of `data`, waiting as long as the reader takes; cancelling it loses nothing."""
+        """Write all of `data`, waiting for the reader; cancellation loses no data."""
         self._rest += data
         while not self.push():
             await self._writable()
 
     def push(self, data: bytes = b"") -> bool:
-        """Write what fits now, without waiting; return whether nothing is left."""
+        """Write as much as fits without waiting; return whether everything was written."""
         self._rest += data
         try:
             if self._descriptor is None:

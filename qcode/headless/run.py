@@ -1,8 +1,8 @@
-"""Runs one turn of a conversation and writes it out; with `stderr` and `output` the part of pipe mode with effects.
+"""Runs one turn of a conversation and writes its output.
 
-`lines` says what is written, `agent.outcomes` which exit code and which sentences, `interrupts` what Ctrl+C does.
-`AnswerSoFar` is the answer as far as events have told it, printed if a turn is cut short; it follows the rule of the
-turn. The prompt is piped input, bounded, before the typed text.
+`lines` defines the JSON lines, `agent.outcomes` the exit codes and messages, `interrupts` the handling of Ctrl+C.
+`AnswerSoFar` collects the answer from events, as the turn does, to print it if the turn is interrupted. The prompt is
+the piped input, limited in size, followed by the typed text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from qcode.headless.lines import (
     structured_answer,
 )
 from qcode.headless.output import OutputLostError, Pipe
-from qcode.headless.stderr import Margin, Meter, Progress, elapsed, remark
+from qcode.headless.stderr import Meter, Progress, StderrWriter, elapsed, verbose_message
 from qcode.protocol.approvals import (
     NO_OPTIONS,
     Answer,
@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.options import OutputFormat
 
-LAST_WORDS = 0.25
-"""Seconds a reader has to take the result of a turn that was cut short."""
+RESULT_TIMEOUT_S = 0.25
+"""Seconds for a reader to accept the result of an interrupted turn."""
 
 
 async def run_headless(
@@ -81,33 +81,33 @@ async def run_headless(
     turn: TurnOptions = NO_OPTIONS,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Run one turn and return the exit code; stdout is UTF-8 whatever the locale says.
+    """Run one turn and return the exit code; stdout is UTF-8 in every locale.
 
-    `turn` is what a custom command sets for it. `clock` gives seconds that never go back.
+    `turn` are the options that a custom command sets. `clock` returns monotonic seconds.
 
-    Calls that need an approval are denied. After SIGINT, SIGTERM or SIGHUP the turn is cancelled, what there is gets
-    written, and 130 or 143 is returned within a second. In the JSON formats exactly one `result` is written, also
-    where this raises: it does for a fault of the conversation itself, and when it is cancelled.
+    Calls that need an approval are denied. After SIGINT, SIGTERM or SIGHUP the turn is cancelled, the output so far is
+    written, and 130 or 143 is returned within a second. In the JSON formats exactly one `result` is written, even if
+    this raises, which happens on an internal error of the conversation and on cancellation.
     """
-    target = Target.of(agent, stdout, stderr, turn, clock)
-    run = Run(target, introduces=True)
+    output = Output.of(agent, stdout, stderr, turn, clock)
+    run = Run(output, introduces=True)
     interrupts = Interrupts(ask=run.ask, force=run.force, flush=run.flush)
     try:
         with interrupts.watching():
-            return await run.whole(prompt, interrupts)
+            return await run.run_turn(prompt, interrupts)
     except OutputLostError as lost:
         agent.conversation.cancel()
-        return await target.without_output(lost)
+        return await output.report_lost_output(lost)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A run of an agent, and where it is written to."""
+class Output:
+    """The output of a run: an agent, the streams, and the format."""
 
     agent: Agent
     format: OutputFormat
     pipe: Pipe
-    margin: Margin
+    stderr: StderrWriter
     turn: TurnOptions
     clock: Callable[[], float]
     is_stdout_tty: bool
@@ -121,15 +121,15 @@ class Target:
         stderr: BinaryIO,
         turn: TurnOptions = NO_OPTIONS,
         clock: Callable[[], float] = time.monotonic,
-    ) -> Target:
-        """Return the target of a run over two streams, in the format that its options ask for."""
+    ) -> Output:
+        """Return the output to two streams, in the format of the agent's options."""
         is_terminal = stderr.isatty()
-        margin = Margin(stderr, is_terminal=is_terminal)
+        writer = StderrWriter(stderr, is_terminal=is_terminal)
         return cls(
             agent,
             agent.context.options.output_format,
             Pipe(stdout),
-            margin,
+            writer,
             turn,
             clock,
             stdout.isatty(),
@@ -141,7 +141,7 @@ class Target:
         return self.agent.context.options.is_verbose
 
     async def introduce(self) -> None:
-        """Say what is about to run, before the first turn."""
+        """Write the `init` line, and with `-v` the model and the mode, before the first turn."""
         agent, conversation = self.agent, self.agent.conversation
         await agent.toolbox.settle()
         if self.format == "stream-json":
@@ -157,31 +157,31 @@ class Target:
             await self.put(encode(init_line(facts)))
         if self.is_verbose:
             note = f" ({agent.selection.note})" if agent.selection.note else ""
-            await self.margin.say(f"model {conversation.model}{note}, permission mode {conversation.mode}")
+            await self.stderr.say(f"model {conversation.model}{note}, permission mode {conversation.mode}")
 
     async def put(self, data: bytes) -> None:
-        await self.margin.erase()
+        await self.stderr.clear_status()
         await self.pipe.write(data)
 
-    async def without_output(self, lost: OutputLostError) -> int:
-        """Return the code for a target that takes no more; a reader that went away is nothing to talk about."""
+    async def report_lost_output(self, lost: OutputLostError) -> int:
+        """Return the exit code after a failed write; report it unless the reader just closed the pipe."""
         if lost.is_reader_gone:
             return ExitCode.READER_GONE
-        await self.margin.say(f"cannot write to standard output: {lost}")
+        await self.stderr.say(f"cannot write to standard output: {lost}")
         return ExitCode.FAILED
 
 
 class Run:
-    """One turn on its way out. `_ended` is None until the turn has ended, by itself or by force."""
+    """A running turn and its output. `_ended` is None until the turn has ended or was ended by force."""
 
-    def __init__(self, target: Target, *, introduces: bool = False) -> None:
-        self._conversation = target.agent.conversation
-        self._target = target
-        self._format = target.format
-        self._pipe = target.pipe
-        self._margin = target.margin
+    def __init__(self, output: Output, *, introduces: bool = False) -> None:
+        self._conversation = output.agent.conversation
+        self._output = output
+        self._format = output.format
+        self._pipe = output.pipe
+        self._stderr = output.stderr
         self._answer = AnswerSoFar()
-        self._meter = Meter(target.clock)
+        self._meter = Meter(output.clock)
         self._progress = Progress()
         self._denied: list[ToolCall] = []
         self._note = ""
@@ -192,34 +192,34 @@ class Run:
         self._has_result = False
         self._is_concluded = False
         self._introduces = introduces
-        self._is_unwanted = False
-        self._overdue = asyncio.Event()
+        self._is_cancelled = False
+        self._is_forced = asyncio.Event()
 
     def ask(self) -> None:
-        """Ask the turn to end; one that is just about to begin ends when it has."""
-        self._is_unwanted = True
+        """Cancel the turn; a turn that has not begun yet is cancelled once it has."""
+        self._is_cancelled = True
         self._conversation.cancel()
 
     def force(self) -> None:
         """End the turn without waiting for it."""
-        self._overdue.set()
+        self._is_forced.set()
 
-    async def whole(self, prompt: str, interrupts: Interrupts) -> int:
-        """Run the turn to its end, write it, and return the exit code it would have alone."""
+    async def run_turn(self, prompt: str, interrupts: Interrupts) -> int:
+        """Run the turn to its end, write its output, and return its exit code."""
         work = asyncio.ensure_future(self._work(prompt))
-        force = asyncio.ensure_future(self._overdue.wait())
+        force = asyncio.ensure_future(self._is_forced.wait())
         ticking = asyncio.ensure_future(self._tick())
         try:
             await asyncio.wait({work, force}, return_when=asyncio.FIRST_COMPLETED)
-            ended = work.result() if work.done() else await self._cut_short(work)
+            ended = work.result() if work.done() else await self._interrupt(work)
         except asyncio.CancelledError:
             with contextlib.suppress(OutputLostError):
-                await self._cut_short(work)
+                await self._interrupt(work)
             raise
         finally:
             ticking.cancel()
             force.cancel()
-            self._margin.erase_now()
+            self._stderr.clear_status_now()
         was_cut = ended.outcome is Outcome.CANCELLED or not self._is_concluded
         if interrupts.number is not None and was_cut:
             return outcomes.signal_code(interrupts.number)
@@ -231,9 +231,9 @@ class Run:
         except (OutputLostError, asyncio.CancelledError):
             raise
         except BaseException as fault:
-            # Not ours to explain: whoever called reports it. The reader of JSON still gets its one result.
+            # The caller reports the error. A reader of JSON still gets one result.
             error = ErrorInfo(ErrorKind.INTERNAL, f"internal error ({type(fault).__name__})")
-            self._ended = self._made_up(Outcome.ERROR, error)
+            self._ended = self._end_without_event(Outcome.ERROR, error)
             await self._write_result()
             raise
         await self._conclude()
@@ -241,8 +241,8 @@ class Run:
 
     async def _follow(self, prompt: str) -> TurnEnded:
         if self._introduces:
-            await self._target.introduce()
-        events = self._conversation.submit(prompt, options=self._target.turn)
+            await self._output.introduce()
+        events = self._conversation.submit(prompt, options=self._output.turn)
         try:
             async for event in events:
                 await self._see(event)
@@ -251,19 +251,19 @@ class Run:
         finally:
             if isinstance(events, AsyncGenerator):
                 await events.aclose()
-        return self._made_up(Outcome.ERROR, ErrorInfo(ErrorKind.INTERNAL, "the turn stopped without an end"))
+        return self._end_without_event(Outcome.ERROR, ErrorInfo(ErrorKind.INTERNAL, "the turn stopped without an end"))
 
     async def _see(self, event: TurnEvent) -> None:
         self._answer.see(event)
         self._meter.see(event)
         self._progress.see(event)
         if self._format == "stream-json":
-            has_deltas = self._target.agent.context.options.include_partial_messages
+            has_deltas = self._output.agent.context.options.include_partial_messages
             line = event_line(event, self._conversation.session_id, has_deltas=has_deltas)
             if line is not None:
-                await self._target.put(encode(line))
+                await self._output.put(encode(line))
         match event:
-            case TurnStarted() if self._is_unwanted:
+            case TurnStarted() if self._is_cancelled:
                 self._conversation.cancel()
             case ApprovalRequested(approval=approval):
                 self._conversation.answer(approval.id, self._decision(approval))
@@ -277,7 +277,7 @@ class Run:
         await self._tell(event)
 
     def _decision(self, approval: CallApproval) -> Decision:
-        """Return what is decided where no user can be asked, and remember which calls an approval was missing for."""
+        """Return the decision for an approval without a user, and record the denied calls."""
         match approval:
             case Question():
                 return Answer(NOBODY_ANSWERS)
@@ -288,75 +288,75 @@ class Run:
                 return Deny(NOBODY)
 
     async def _tell(self, event: TurnEvent) -> None:
-        """Say on stderr what matters to a person; with `-v`, what happens as well."""
+        """Write warnings to stderr, and with `-v` also the progress."""
         if isinstance(event, Notice) and event.level != "info":
             self._noticed.add(event.text)
-            await self._margin.say(event.text)
-        elif self._target.is_verbose:
+            await self._stderr.say(event.text)
+        elif self._output.is_verbose:
             if isinstance(event, ReplyFinished) and event.message and event.message.calls and event.message.text:
-                await self._margin.quote(event.message.text)
-            elif text := remark(event):
-                await self._margin.say(text)
+                await self._stderr.quote(event.message.text)
+            elif text := verbose_message(event):
+                await self._stderr.say(text)
 
     async def _conclude(self) -> None:
-        """Write the result, then what a person should know; where that was interrupted, go on from there."""
+        """Write the result, then the messages for the user; a second call continues an interrupted first one."""
         await self._write_result()
         ended = self._ended
         assert ended is not None
-        if self._target.is_verbose:
-            await self._margin.say(summary(ended))
+        if self._output.is_verbose:
+            await self._stderr.say(summary(ended))
         if (text := shortfall(ended, self._note)) and text not in self._noticed:
-            await self._margin.say(text)
+            await self._stderr.say(text)
         if self._denied:
             from qcode.agent.permissions import flags_allowing
 
-            agent = self._target.agent
+            agent = self._output.agent
             flags, left = flags_allowing(agent.permissions.policy, self._denied, agent.toolbox.spec)
             if text := denial_line(len(self._denied), flags, left):
-                await self._margin.say_visible(text)
+                await self._stderr.say_visible(text)
         self._is_concluded = True
 
     async def _write_result(self) -> None:
-        await self._margin.erase()
+        await self._stderr.clear_status()
         if not self._has_result:
             await self._pipe.write(self._result())
         else:
             await self._pipe.write(b"")
 
     def _result(self) -> bytes:
-        """Return the last bytes of stdout. Asking for them is a promise to write them: there is one result."""
+        """Return the last bytes of stdout. The caller must write them, because there is only one result."""
         self._has_result = True
-        ended = self._ended or self._made_up(Outcome.CANCELLED, None)
-        schema = self._target.agent.context.schema
+        ended = self._ended or self._end_without_event(Outcome.CANCELLED, None)
+        schema = self._output.agent.context.schema
         if self._format != "text":
             session_id, meter = self._conversation.session_id, self._meter
             line = result_line(ended, session_id, schema, duration_ms=meter.duration_ms, api_ms=meter.api_ms)
             return encode(line)
         structured = structured_answer(ended, schema)
         text = structured.text if structured else ended.text
-        text = clean(text) if self._target.is_stdout_tty else text
+        text = clean(text) if self._output.is_stdout_tty else text
         return _utf8(text if not text or text.endswith("\n") else f"{text}\n")
 
-    async def _cut_short(self, work: asyncio.Future[TurnEnded]) -> TurnEnded:
-        """End `work` by force and write what there is, as far as the reader takes it in time."""
+    async def _interrupt(self, work: asyncio.Future[TurnEnded]) -> TurnEnded:
+        """End `work` by force and write the output so far, if the reader accepts it in time."""
         work.cancel()
         await asyncio.wait({work}, timeout=0.1)
         if work.done() and not work.cancelled() and (fault := work.exception()) is not None:
             raise fault
-        self._ended = self._ended or self._made_up(Outcome.CANCELLED, None)
+        self._ended = self._ended or self._end_without_event(Outcome.CANCELLED, None)
         if not self._is_concluded:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._conclude(), LAST_WORDS)
+                await asyncio.wait_for(self._conclude(), RESULT_TIMEOUT_S)
         return self._ended
 
     def flush(self) -> None:
-        """Write what can be written at once: the program exits right after."""
-        self._margin.erase_now()
+        """Write without waiting, right before the program exits."""
+        self._stderr.clear_status_now()
         with contextlib.suppress(OutputLostError):
             self._pipe.push(b"" if self._has_result else self._result())
 
-    def _made_up(self, outcome: Outcome, error: ErrorInfo | None) -> TurnEnded:
-        """Return the end of a turn that did not tell its own, from what was seen of it."""
+    def _end_without_event(self, outcome: Outcome, error: ErrorInfo | None) -> TurnEnded:
+        """Build a `TurnEnded` for a turn that ended without one, from the events so far."""
         return TurnEnded(
             outcome=outcome,
             stop=None,
@@ -377,13 +377,13 @@ class Run:
         return (*known, *ours)
 
     async def _tick(self) -> None:
-        while self._target.is_stderr_tty:
-            await self._margin.show(f"{self._progress.status} ({elapsed(self._meter.elapsed)})")
+        while self._output.is_stderr_tty:
+            await self._stderr.show_status(f"{self._progress.status} ({elapsed(self._meter.elapsed)})")
             await asyncio.sleep(1)
 
 
 def _utf8(text: str) -> bytes:
-    """Encode what may hold surrogates: pairs become their character, lone ones U+FFFD."""
+    """Encode text that may contain surrogates: pairs become their character, lone ones U+FFFD."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -391,7 +391,7 @@ def _utf8(text: str) -> bytes:
 
 
 class AnswerSoFar:
-    """Feed it every event; `text` is the answer at that point."""
+    """The answer of a turn so far. `see` must get every event; `text` is the current answer."""
 
     def __init__(self) -> None:
         self._settled = ""
@@ -431,13 +431,13 @@ class AnswerSoFar:
 
 SILENCE_S = 3.0
 MAX_INPUT_BYTES = 32 * 1024 * 1024
-"""More than the largest context window holds; without a limit an endless input would fill the memory."""
+"""More than the largest context window holds; without a limit an endless input would exhaust memory."""
 
 
 def read_standard_input(stream: TextIO | None, *, has_prompt: bool, note: Callable[[str], None]) -> str:
-    """Return what is piped in, an empty text where nothing is; raise `InputError` where it cannot be used.
+    """Return the piped input, empty if there is none; raise `InputError` if it cannot be used.
 
-    Where a prompt was typed and an open pipe stays silent for `SILENCE_S`, say so by `note` and go on without it.
+    If a prompt was typed and an open pipe is silent for `SILENCE_S`, report that to `note` and continue without it.
     """
     if stream is None or stream.closed or stream.isatty():
         return ""
@@ -467,7 +467,7 @@ def _read(descriptor: int) -> bytes:
     return b"".join(pieces)
 
 
-def joined(piped: str, typed: str | None) -> str:
+def with_piped(piped: str, typed: str | None) -> str:
     """Put piped text before the typed prompt as its context, or make it the prompt."""
     if not typed:
         return piped
@@ -475,5 +475,5 @@ def joined(piped: str, typed: str | None) -> str:
 
 
 def standard_input() -> TextIO | None:
-    """Return standard input, None where the program was started without one."""
+    """Return standard input, None if the program was started without one."""
     return sys.stdin

@@ -1,7 +1,7 @@
 """stderr: one-line messages and, on a terminal, one live line of progress that leaves no trace.
 
-A failure of stderr never fails the run: the answer is on stdout. `Progress` words what is happening now, `Meter`
-measures the turn and the waiting for the model; both are pure, the clock is given.
+A write error on stderr never fails the run, because the answer is on stdout. `Progress` describes the current activity,
+`Meter` measures the duration of the turn and of its requests; both are pure, the clock is passed in.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _ERASE = b"\r\x1b[2K"
 _NARROWEST = 20
 
 
-class Margin:
-    """Writes beside the answer. `is_terminal` turns the live line on."""
+class StderrWriter:
+    """A writer of messages to stderr. `is_terminal` enables the live line of progress."""
 
     def __init__(self, stream: BinaryIO, *, is_terminal: bool) -> None:
         self._stream = stream
@@ -35,36 +35,36 @@ class Margin:
         await self._write(f"qcode: {single_spaced(text)}\n")
 
     async def say_visible(self, text: str) -> None:
-        """Write one line in which nothing is invisible already: blanks in it count, for it may be copied."""
+        """Write one line of already visible text unchanged: its spaces count, because the user may copy it."""
         await self._write(f"qcode: {text}\n")
 
     async def quote(self, text: str) -> None:
-        """Write foreign text as it is, cleaned, with a final newline."""
+        """Write foreign text, cleaned, with a final newline."""
         shown = clean(text)
         await self._write(shown if shown.endswith("\n") else f"{shown}\n")
 
-    async def show(self, status: str) -> None:
-        """Replace the live line; nothing where stderr is no terminal."""
+    async def show_status(self, status: str) -> None:
+        """Replace the live line; do nothing if stderr is not a terminal."""
         if self._is_terminal:
             line = single_spaced(status)[: self._width() - 1]
             self._is_live = True
             await self._send(_ERASE + line.encode("utf-8", "replace"))
 
-    async def erase(self) -> None:
-        """Take the live line away, so that what comes next has a clean row."""
+    async def clear_status(self) -> None:
+        """Remove the live line before other output."""
         if self._is_live:
             self._is_live = False
             await self._send(_ERASE)
 
-    def erase_now(self) -> None:
-        """As `erase`, without waiting: for a program that is about to exit."""
+    def clear_status_now(self) -> None:
+        """Remove the live line without waiting, right before the program exits."""
         if self._is_live and self._pipe is not None:
             self._is_live = False
             with contextlib.suppress(OutputLostError):
                 self._pipe.push(_ERASE)
 
     async def _write(self, text: str) -> None:
-        await self.erase()
+        await self.clear_status()
         await self._send(text.encode("utf-8", "replace"))
 
     async def _send(self, data: bytes) -> None:
@@ -83,7 +83,7 @@ class Margin:
 
 
 class Progress:
-    """Feed it every event; `status` says what the turn is doing. Nothing of the model's text is in it."""
+    """The current activity of a turn. `see` must get every event; `status` contains no text of the model."""
 
     def __init__(self) -> None:
         self.status = "starting"
@@ -118,11 +118,11 @@ class Progress:
                 pass
 
 
-def remark(event: TurnEvent) -> str:
-    """Return what `-v` says of an event; empty for most."""
+def verbose_message(event: TurnEvent) -> str:
+    """Return the message of `-v` for an event; empty for most events."""
     match event:
         case ev.AgentEvent(event=inner):
-            said = remark(inner)
+            said = verbose_message(inner)
             return f"sub-agent: {said}" if said else ""
         case ev.Notice(text=text):
             return text
@@ -147,7 +147,7 @@ def remark(event: TurnEvent) -> str:
 
 
 def _cause(retry: ev.Retry) -> str:
-    """Only the output limit cuts a reply; a stream that broke, or thinking that left no room, is something else."""
+    """Return words for the cause of a retry."""
     match retry.reason:
         case "max_tokens":
             return "the reply was truncated by the output limit"
@@ -180,9 +180,10 @@ def elapsed(seconds: float) -> str:
 
 
 class Meter:
-    """Feed it every event. API time runs from a request to its decided reply, back-off between tries left out.
+    """The durations of a turn. `see` must get every event. API time runs from a request to the end of its reply.
 
-    That of sub-agents is added, so where several work at once it may be more than the time that went by.
+    Backoff between retries is excluded. The time of sub-agents is added, so with parallel sub-agents it may exceed the
+    elapsed time.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

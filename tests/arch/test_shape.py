@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 
 import pytest
 
@@ -16,6 +17,48 @@ LONGER_DOCSTRINGS = {"qcode.engine": 60}
 def test_every_file_is_under_600_lines() -> None:
     lengths = {name: path.read_text(encoding="utf-8").count("\n") for name, path in modules().items()}
     assert {name: lines for name, lines in lengths.items() if lines >= MAX_FILE_LINES} == {}
+
+
+MAX_MODULES_IN_A_FOLDER = 16
+LARGER_FOLDERS = {"qcode.agent": 20}
+"""The services of the agent lie side by side; several are modules of their own only because they load late."""
+
+
+def test_every_folder_holds_at_most_16_modules() -> None:
+    folders = Counter(name.rpartition(".")[0] for name, path in modules().items() if path.name != "__init__.py")
+    assert len(folders) > 20
+    assert {
+        folder: count
+        for folder, count in folders.items()
+        if count > LARGER_FOLDERS.get(folder, MAX_MODULES_IN_A_FOLDER)
+    } == {}
+
+
+SMALL_MODULE_LINES = 100
+
+
+def test_a_small_module_with_one_importer_says_why_it_is_apart() -> None:
+    """It is otherwise a part of that importer. A module nobody imports is a program."""
+    files = modules()
+    imports = {name: set(imported_modules(path, set(files))) - {name} for name, path in files.items()}
+    importers = Counter(imported for found in imports.values() for imported in found)
+    assert importers["qcode.values"] > 50
+    unexplained = set()
+    for name, path in files.items():
+        text = path.read_text(encoding="utf-8")
+        is_small = text.count("\n") < SMALL_MODULE_LINES and path.name != "__init__.py"
+        if is_small and importers[name] == 1 and not explains_why_it_is_apart(text):
+            unexplained.add(name)
+    assert unexplained == set()
+
+
+def explains_why_it_is_apart(text: str) -> bool:
+    return re.search(r"\b[Aa]part\b", ast.get_docstring(ast.parse(text)) or "") is not None
+
+
+def test_a_module_without_a_reason_to_be_apart_is_found() -> None:
+    assert explains_why_it_is_apart('"""Colours.\n\nLoads apart because the first paint needs none."""')
+    assert not explains_why_it_is_apart('"""Colours."""\n\nAPART = "apart"')
 
 
 def test_every_function_is_under_50_lines() -> None:

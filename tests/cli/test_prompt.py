@@ -11,7 +11,7 @@ from typing import TextIO
 import pytest
 
 from qcode.headless import run
-from qcode.headless.run import joined, read_standard_input
+from qcode.headless.run import read_standard_input, with_piped
 from qcode.protocol.errors import InputError
 
 
@@ -87,4 +87,4 @@ def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
     [("log\n\n", "why?", "log\n\nwhy?"), ("", "why?", "why?"), (" \n", "why?", "why?"), ("log\n", None, "log\n")],
 )
 def test_piped_text_is_the_context_of_the_prompt(before: str, typed: str | None, whole: str) -> None:
-    assert joined(before, typed) == whole
+    assert with_piped(before, typed) == whole

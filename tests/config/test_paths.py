@@ -15,7 +15,7 @@ from qcode.protocol.errors import ConfigError
 def test_one_variable_moves_everything(tmp_path: Path) -> None:
     paths = ConfigPaths.from_env({"QCODE_HOME": str(tmp_path)})
     assert paths.config_file == tmp_path / "config.toml"
-    assert (paths.state_dir, paths.cache_dir) == (tmp_path / "state", tmp_path / "cache")
+    assert paths.state_dir == tmp_path / "state"
 
 
 def test_a_relative_home_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,8 +35,8 @@ def test_without_it_the_platform_decides(env: dict[str, str], tmp_path: Path, mo
     for name in ("CONFIG", "STATE", "CACHE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
     paths = ConfigPaths.from_env(env)
-    assert all("qcode" in folder.name for folder in (paths.config_dir, paths.state_dir, paths.cache_dir))
-    assert len({paths.config_dir, paths.state_dir, paths.cache_dir}) == 3
+    assert all("qcode" in folder.name for folder in (paths.config_dir, paths.state_dir))
+    assert paths.config_dir != paths.state_dir
 
 
 def test_loading_imports_nothing_from_outside_the_standard_library(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ class Folders:
     """The configuration of a user and a project, both empty at first."""
 
     def __init__(self, base: Path) -> None:
-        self.paths = ConfigPaths(base / "home", base / "home/state", base / "home/cache")
+        self.paths = ConfigPaths(base / "home", base / "home/state")
         self.project = base / "project"
         self.user_file = self.paths.config_file
         self.project_file = self.project / ".qcode/config.toml"

@@ -29,8 +29,17 @@ ROOT = Path(__file__).parents[2]
 _MAX_BYTES = 2**20
 _NEVER_FIRST = ("qcode.__main__", "qcode.tui", "qcode.cli.app")
 """What runs itself, and the app: no run here opens it."""
-_LOADED_LATE = ("platformdirs", "encodings.idna", "concurrent.futures.thread", "httptools", "jsonschema")
-"""What most runs, or slow ones, load of others."""
+_LOADED_LATE = (
+    "platformdirs",
+    "encodings.idna",
+    "concurrent.futures.thread",
+    "httptools",
+    "jsonschema",
+    "openai",
+    "anthropic",
+    "google.genai",
+)
+"""What most runs, or slow ones, load of others. What a start may load is for `tests/arch/test_start_up.py`."""
 
 
 class Warm:

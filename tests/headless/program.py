@@ -51,7 +51,7 @@ def _say(word: str) -> None:
 def main() -> int:
     script, format = sys.argv[1], cast(OutputFormat, sys.argv[2])
     if script == "patient":
-        interrupts.GRACE = 3600
+        interrupts.GRACE_S = 3600
     conversation = Saying(*steps(script))
     return asyncio.run(
         run_headless(agent_of(conversation, format), "p", stdout=sys.stdout.buffer, stderr=sys.stderr.buffer)

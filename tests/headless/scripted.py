@@ -125,7 +125,7 @@ class ScriptedAgent(Agent):
 
     def __init__(self, conversation: Scripted, options: Options) -> None:
         folder = Path("/project")
-        paths = ConfigPaths(folder / "config", folder / "state", folder / "cache")
+        paths = ConfigPaths(folder / "config", folder / "state")
         self.context = RunContext(
             options, {}, paths, Settings(), Keys({}), folder, folder, is_attended=False, is_trusted=True
         )

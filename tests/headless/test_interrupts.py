@@ -206,7 +206,7 @@ def test_a_run_that_is_cancelled_from_outside_writes_its_result_and_stays_cancel
 
 
 def test_a_result_that_was_being_written_is_finished_and_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qcode.headless.run.LAST_WORDS", 30)
+    monkeypatch.setattr("qcode.headless.run.RESULT_TIMEOUT_S", 30)
     read_end, write_end = os.pipe()
     room = select.poll()
     room.register(write_end, select.POLLOUT)

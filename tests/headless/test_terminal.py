@@ -12,7 +12,7 @@ import pyte
 import pytest
 
 from qcode.headless.run import run_headless
-from qcode.headless.stderr import Margin, Progress, elapsed
+from qcode.headless.stderr import Progress, StderrWriter, elapsed
 from qcode.protocol import events as ev
 from qcode.protocol.events import TurnEvent
 from qcode.protocol.reply import ReasoningDelta, TextDelta
@@ -58,9 +58,9 @@ def test_the_live_line_never_wraps() -> None:
     terminal = Terminal()
 
     async def main() -> None:
-        margin = Margin(terminal.stream, is_terminal=True)
-        await margin.show("a" * 200)
-        await margin.show("b" * 200)
+        writer = StderrWriter(terminal.stream, is_terminal=True)
+        await writer.show_status("a" * 200)
+        await writer.show_status("b" * 200)
 
     asyncio.run(main())
     assert terminal.finish()[1] == ["b" * 59]
@@ -70,9 +70,9 @@ def test_a_message_takes_the_place_of_the_live_line() -> None:
     terminal = Terminal()
 
     async def main() -> None:
-        margin = Margin(terminal.stream, is_terminal=True)
-        await margin.show("waiting for the model (3 s)")
-        await margin.say("no")
+        writer = StderrWriter(terminal.stream, is_terminal=True)
+        await writer.show_status("waiting for the model (3 s)")
+        await writer.say("no")
 
     asyncio.run(main())
     assert terminal.finish()[1] == ["qcode: no"]
@@ -80,7 +80,7 @@ def test_a_message_takes_the_place_of_the_live_line() -> None:
 
 def test_without_a_terminal_there_is_no_live_line() -> None:
     stderr = io.BytesIO()
-    asyncio.run(Margin(stderr, is_terminal=False).show("working"))
+    asyncio.run(StderrWriter(stderr, is_terminal=False).show_status("working"))
     assert stderr.getvalue() == b""
 
 

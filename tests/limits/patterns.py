@@ -54,7 +54,7 @@ def modules() -> tuple[ModuleType, ...]:
 
 @cache
 def collected() -> tuple[Found, ...]:
-    """Return the patterns of all modules, classes, containers and calls of `re` with a constant pattern."""
+    """Return the patterns of all modules, classes, containers and calls of `re`, compiled or as text."""
     methods = _methods_by_name()
     named: dict[re.Pattern[Any], tuple[list[str], set[str], bool]] = {}
 
@@ -72,6 +72,9 @@ def collected() -> tuple[Found, ...]:
                 add(pattern, f"{module.__name__}.{path}", own)
     for name, method, pattern in _constant_calls():
         add(pattern, name, {method})
+    for name, found in _texts().items():
+        for path, text in found:
+            add(re.compile(text), f"{name}.{path}", methods.get((name, path), ()))
     return tuple(
         Found(pattern, min(names, key=len), frozenset() if is_passed else frozenset(used))
         for pattern, (names, used, is_passed) in named.items()
@@ -157,6 +160,31 @@ def _constant_calls() -> Iterator[tuple[str, str, re.Pattern[Any]]]:
                         ):
                             flags |= getattr(re, part.attr)
                 yield f"{path.relative_to(SOURCE)}:{node.lineno}", node.func.attr, re.compile(node.args[0].value, flags)
+
+
+@cache
+def _texts() -> Mapping[str, list[tuple[str, str]]]:
+    """Return for each module the texts that `re` compiles with their first use: by name, or with flags in front."""
+    passed = {
+        (path, node.args[0].id)
+        for path, tree in _trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ANCHORED | SEARCHING
+        if isinstance(node.func.value, ast.Name) and node.func.value.id == "re" and isinstance(node.args[0], ast.Name)
+    }
+    found: dict[str, list[tuple[str, str]]] = {}
+    for module in modules():
+        for name, value in vars(module).items():
+            texts = [value] if isinstance(value, str) else []
+            if isinstance(value, tuple):
+                texts = [text for one in value if isinstance(text := getattr(one, "pattern", None), str)]
+            is_passed = (Path(str(module.__file__)), name) in passed
+            for text in texts:
+                if is_passed or text.startswith("(?i)"):
+                    found.setdefault(module.__name__, []).append((name, text))
+    return found
 
 
 def is_repeating(pattern: re.Pattern[Any]) -> bool:

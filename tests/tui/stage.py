@@ -74,7 +74,7 @@ def run_context(
     return RunContext(
         Options(prompt=prompt, keeps_session=False),
         {},
-        ConfigPaths(config_dir, NOWHERE, NOWHERE),
+        ConfigPaths(config_dir, NOWHERE),
         Settings(model=model, ui=ui, permissions=PermissionSettings(mode=mode)),
         Keys({}),
         folder,

@@ -134,7 +134,7 @@ class Checkpoints:
             await asyncio.wait([self._comparing])
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Return lines for a person that were not returned before."""
+        """Return warnings for the user, each line once."""
         watched = () if self._watch is None else self._watch.take_warnings()
         return (*self._recorder.take_warnings(), *watched)
 
@@ -183,7 +183,7 @@ class Recorder:
         before = None if old is None else self._kept(old.data, old.mode, path)
         mode = _NEW_FILE_MODE if old is None else old.mode
         after = None if data is None else FileState(digest_of(data), len(data), mode, is_kept=False)
-        at = self._session.record_change(Change(self._session.line.latest, str(path), before, after))
+        at = self._session.record_change(Change(self._session.history.latest, str(path), before, after))
         try:
             yield
         except BaseException:
@@ -194,10 +194,10 @@ class Recorder:
         """Record a change found by comparison; `content` is the old content, None if unknown."""
         if before is not None and content is not None and self.blobs.put(content):
             before = FileState(before.digest, before.size, before.mode)
-        self._session.record_change(Change(self._session.line.latest, str(path), before, after, "command"))
+        self._session.record_change(Change(self._session.history.latest, str(path), before, after, "command"))
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Return lines for a person that were not returned before."""
+        """Return warnings for the user, each line once."""
         found, self._warnings = tuple(self._warnings), []
         return found
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode.agent.checkpoints.blobs import MAX_FILE_BYTES, Blobs, digest_of
-from qcode.agent.sessions.history import Change, FileMove, FileState, Line, Move, Own, Point, Why
+from qcode.agent.sessions.history import Change, FileMove, FileState, Head, Move, SessionHistory, UserPrompt, Why
 from qcode.agent.sessions.session import Session
 from qcode.protocol.messages import typed_text
 from qcode.protocol.tools import Refused
@@ -101,9 +101,9 @@ class NothingToDo(Exception):  # noqa: N818  # an answer, not a failure
 class _Planned:
     plan: RewindPlan
     why: Why
-    after: Point
+    after: Head
     steps: tuple[FileStep, ...]
-    own: Own | None
+    prompt: UserPrompt | None
     finishes: Move | None
     state: tuple[object, ...]
 
@@ -119,49 +119,51 @@ class Rewinder:
         self._plans = 0
 
     @property
-    def _line(self) -> Line:
-        return self._session.line
+    def _history(self) -> SessionHistory:
+        return self._session.history
 
     def own_messages(self) -> tuple[OwnMessage, ...]:
         """Return the prompts that led to the current state, oldest first."""
-        owns = self._line.owns()
-        changes = self._line.live_changes(0)
+        prompts = self._history.prompts()
+        changes = self._history.live_changes(0)
         found = []
-        for own, following in zip_longest(owns, owns[1:]):
+        for prompt, following in zip_longest(prompts, prompts[1:]):
             end = None if following is None else following.number
-            paths = [one.path for _, one in changes if own.number <= one.number and (end is None or one.number < end)]
-            entry = self._line.stored[own.number].entry
+            paths = [
+                one.path for _, one in changes if prompt.number <= one.number and (end is None or one.number < end)
+            ]
+            entry = self._history.stored[prompt.number].entry
             files = tuple(dict.fromkeys(self._shown(path) for path in paths))
-            found.append(OwnMessage(own.number, typed_text(entry.message), entry.at, files))
+            found.append(OwnMessage(prompt.number, typed_text(entry.message), entry.at, files))
         return tuple(found)
 
     def plan_rewind(self, number: int, what: What) -> RewindPlan:
         """Plan to rewind to the state before prompt `number`. Raise `NothingToDo` if there is no such prompt."""
-        own = next((one for one in self._line.owns() if one.number == number), None)
-        if own is None:
+        prompt = next((one for one in self._history.prompts() if one.number == number), None)
+        if prompt is None:
             raise NothingToDo("That message is not in this conversation any more.")
-        steps = steps_back(self._line.live_changes(number)) if what != "conversation" else []
-        after = own.before if what != "files" else self._line.point
-        return self._plan("rewind", after, steps, own if what != "files" else None)
+        steps = steps_back(self._history.live_changes(number)) if what != "conversation" else []
+        after = prompt.before if what != "files" else self._history.head
+        return self._plan("rewind", after, steps, prompt if what != "files" else None)
 
     def plan_undo(self) -> RewindPlan:
         """Plan to undo the last turn, or a compaction after it; an interrupted step is finished first."""
-        line = self._line
-        if line.unfinished is not None:
-            broken = line.unfinished
-            return self._plan("undo", line.point, steps_to_finish(broken.files), None, finishes=broken)
-        if line.point.compacted_from is not None:
-            return self._plan("undo", line.point.compacted_from, [], None)
-        own = line.point.own
-        if own is None:
+        history = self._history
+        if history.unfinished is not None:
+            broken = history.unfinished
+            return self._plan("undo", history.head, steps_to_finish(broken.files), None, finishes=broken)
+        if history.head.compacted_from is not None:
+            return self._plan("undo", history.head.compacted_from, [], None)
+        prompt = history.head.prompt
+        if prompt is None:
             raise NothingToDo("There is nothing to undo: nothing was said yet.")
-        return self._plan("undo", own.before, steps_back(line.live_changes(own.number)), own)
+        return self._plan("undo", prompt.before, steps_back(history.live_changes(prompt.number)), prompt)
 
     def plan_redo(self) -> RewindPlan:
         """Plan to redo the last undone step."""
-        if not self._line.redoable:
+        if not self._history.redoable:
             raise NothingToDo("There is nothing to redo.")
-        move = self._line.redoable[-1]
+        move = self._history.redoable[-1]
         return self._plan("redo", move.before, steps_again(move.files), None)
 
     def perform(self, plan: RewindPlan, overwrite: Collection[str]) -> RewindReport:
@@ -186,7 +188,9 @@ class Rewinder:
             self._session.finish(move.move_id)
         if planned.finishes is not None:
             self._session.finish(planned.finishes.move_id)
-        prompt = typed_text(self._line.stored[planned.own.number].entry.message) if planned.own is not None else ""
+        prompt = (
+            typed_text(self._history.stored[planned.prompt.number].entry.message) if planned.prompt is not None else ""
+        )
         return RewindReport(_report(planned, done), prompt, tuple(problems))
 
     def _prepared(self, planned: _Planned, overwrite: frozenset[str], problems: list[str]) -> list[Ready]:
@@ -202,27 +206,33 @@ class Rewinder:
 
     def _written(self, planned: _Planned, ready: Sequence[Ready]) -> Move:
         """Write the step to the session; from now on it counts and can be undone."""
-        line, files = self._line, tuple(one.move for one in ready)
+        history, files = self._history, tuple(one.move for one in ready)
         paths = {one.path for one in files}
         if planned.why == "redo":
-            changes = line.redoable[-1].changes
+            changes = history.redoable[-1].changes
         else:
             taken = (one for one in planned.steps if one.path in paths or (_is_there(one) and not one.refusal))
             changes = tuple(at for one in taken for at in one.changes)
-        move = Move(line.moves, planned.why, line.point, planned.after, files, changes)
+        move = Move(history.moves, planned.why, history.head, planned.after, files, changes)
         if planned.finishes is None:
             self._session.move(move)
             return move
-        return Move(planned.finishes.move_id, planned.why, line.point, planned.after)
+        return Move(planned.finishes.move_id, planned.why, history.head, planned.after)
 
     def _plan(
-        self, why: Why, after: Point, steps: Sequence[FileStep], own: Own | None, *, finishes: Move | None = None
+        self,
+        why: Why,
+        after: Head,
+        steps: Sequence[FileStep],
+        prompt: UserPrompt | None,
+        *,
+        finishes: Move | None = None,
     ) -> RewindPlan:
         self._plans += 1
         shown = tuple(self._file_plan(step) for step in steps if not _is_there(step))
-        messages = len(list(self._line.point.numbers)) - len(list(after.numbers))
+        messages = len(list(self._history.head.numbers)) - len(list(after.numbers))
         plan = RewindPlan(self._plans, _summary(why, messages, shown, finishes), shown, messages)
-        self._planned = _Planned(plan, why, after, tuple(steps), own, finishes, self._state())
+        self._planned = _Planned(plan, why, after, tuple(steps), prompt, finishes, self._state())
         return plan
 
     def _file_plan(self, step: FileStep) -> FilePlan:
@@ -232,8 +242,8 @@ class Rewinder:
         return FilePlan(path, action, step.doubt, step.refusal)
 
     def _state(self) -> tuple[object, ...]:
-        line = self._line
-        return line.latest, line.moves, line.next_change, line.point.key
+        history = self._history
+        return history.latest, history.moves, history.next_change, history.head.key
 
     def _shown(self, path: str) -> str:
         root = str(self._root)
@@ -440,7 +450,7 @@ class Restorer:
 def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -> tuple[FileDiff, ...]:
     """Return a diff for each changed file that was not restored; later changes by others are included."""
     first: dict[str, FileState | None] = {}
-    for _, change in session.line.live_changes(0):
+    for _, change in session.history.live_changes(0):
         first.setdefault(change.path, change.before)
     found = (_diff(path, before, blobs, show(Path(path))) for path, before in first.items())
     return tuple(one for one in found if one is not None)

@@ -120,7 +120,7 @@ def key_store(
     patience_s: float = UNATTENDED_S,
     on_wait: Callable[[], None] | None = None,
 ) -> KeyStore:
-    """Return the store of the user's keys; with `QCODE_HOME`, a keyring service of its own for that folder."""
+    """Return the store of the user's keys; with `QCODE_HOME`, that folder has its own keyring service."""
     from qcode.agent.keys.ring import Keyring
     from qcode.agent.keys.store import KeyStore
 

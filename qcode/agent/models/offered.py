@@ -90,7 +90,7 @@ class ModelsService:
         return self._choices.effort
 
     def keep_model(self, name: str) -> str:
-        """Make this model the default of the next start; return one line if something overrides it, else empty."""
+        """Make this model the default of the next start; return a line if something overrides it, otherwise ""."""
         if name.partition("/")[0] == "demo":
             return ""
         self._choices.keep_model(name)

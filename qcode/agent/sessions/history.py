@@ -1,7 +1,9 @@
-"""The events of a session in order: messages, changes of files, and the moves back and forth between them.
+"""The history of a session: messages, file changes, and the moves back and forth between its states.
 
-A message has a number for good; a `Point` says which of them the conversation consists of. Nothing is ever forgotten
-here: a rewind, an undo and a compaction are further points, so each can be taken back. Pure.
+A message keeps its number forever; a `Head` lists the messages of the conversation in one state. Nothing is removed: a
+rewind, an undo and a compaction each create a new head, so that each can be undone. For example, after messages 0 to 5
+a rewind to before message 4 creates the head `((0, 4),)`; the next message has number 6, and the head becomes
+`((0, 4), (6, 7))`. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from qcode.protocol.messages import Message, ToolCall, ToolResult
 from qcode.values import dataclass
 
 Run: TypeAlias = "tuple[int, int]"
-"""Numbers from the first up to, not including, the second."""
+"""A range of message numbers, without its end."""
 
 Why: TypeAlias = Literal["rewind", "undo", "redo"]
 WHYS: tuple[Why, ...] = ("rewind", "undo", "redo")
@@ -23,10 +25,9 @@ WHYS: tuple[Why, ...] = ("rewind", "undo", "redo")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A message as stored. `note` is for people and never reaches the model; `at` is when it was written (ISO 8601).
+    """A stored message. `note` is for the user and is never sent to the model; `at` is its time (ISO 8601).
 
-    `is_filled_in`: it stands in for something that is not in the file. `numbers` are those of the messages it was put
-    together from.
+    `is_filled_in`: it replaces a message that is missing in the file. `numbers` are the messages it was merged from.
     """
 
     message: Message
@@ -39,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class InnerMessage:
-    """A message of a sub-agent, with the requests it was put together from."""
+    """A message of a sub-agent, with the requests that produced it."""
 
     message: Message
     attempts: tuple[AttemptRecord, ...] = ()
@@ -47,22 +48,22 @@ class InnerMessage:
 
 @dataclass(slots=True)
 class Inner:
-    """What a sub-agent did: its messages, and the ids of its calls that were about to run."""
+    """The work of a sub-agent: its messages, and the ids of its calls that were about to run."""
 
     messages: list[InnerMessage] = field(default_factory=list)
     intents: set[str] = field(default_factory=set)
 
     @property
     def begun(self) -> tuple[ToolCall, ...]:
-        """The calls it began, in order."""
+        """The calls that it started, in order."""
         return tuple(call for one in self.messages for call in one.message.calls if call.call_id in self.intents)
 
 
 @dataclass(slots=True)
-class Stored:
-    """A message with what is known of its calls. `is_own`: it is what a person sent to begin a turn.
+class StoredMessage:
+    """A message with the state of its calls. `is_own`: a prompt with which the user began a turn.
 
-    `is_summary`: a compaction put it there in the place of older ones. `inner` are the sub-agents its calls started.
+    `is_summary`: a compaction replaced older messages with it. `inner` are the sub-agents that its calls started.
     """
 
     entry: Entry
@@ -74,16 +75,16 @@ class Stored:
 
     @property
     def paid(self) -> Entry:
-        """The entry with the attempts of its sub-agents added to its own: all that it cost."""
+        """The entry, with the attempts of its sub-agents added so that the cost is complete."""
         inner = (attempt for one in self.inner.values() for said in one.messages for attempt in said.attempts)
         return replace(self.entry, attempts=(*self.entry.attempts, *inner))
 
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A file as it was: SHA-256 of its content in hexadecimal, size in bytes, permission bits.
+    """A version of a file: SHA-256 of its content in hexadecimal, size in bytes, permission bits.
 
-    `is_kept`: its content is in the store and can be put back.
+    `is_kept`: its content is in the store and can be restored.
     """
 
     digest: str
@@ -97,9 +98,9 @@ class FileState:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A file that was changed after the message `number`; None: there was, or is, no file at `path` (absolute).
+    """A change of the file at `path` (absolute) after the message `number`; a state of None means no file.
 
-    `by`: a tool that changes files, which is exact, or a comparison before and after a command.
+    `by`: reported by a tool, which is exact, or found by comparing files before and after a command.
     """
 
     number: int
@@ -111,7 +112,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class FileMove:
-    """A file put back: from what it was just before to what it is after."""
+    """A restored file: its version before and after."""
 
     path: str
     source: FileState | None
@@ -119,23 +120,23 @@ class FileMove:
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
-    """A message of the person that began a turn, and where the conversation was before it."""
+class UserPrompt:
+    """A message of the user that began a turn, and the head before it."""
 
     number: int
-    before: Point
+    before: Head
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """Where a conversation is. `own` is the last message of the person on the way here.
+class Head:
+    """A state of the conversation: its messages as ranges. `prompt` is the last prompt of the user before it.
 
-    `compacted_from` is set where a compaction led here and nothing came after it.
+    `compacted_from` is the head before a compaction, if no message followed the compaction.
     """
 
     runs: tuple[Run, ...] = ()
-    own: Own | None = None
-    compacted_from: Point | None = None
+    prompt: UserPrompt | None = None
+    compacted_from: Head | None = None
 
     @property
     def numbers(self) -> Iterator[int]:
@@ -144,38 +145,41 @@ class Point:
 
     @property
     def key(self) -> tuple[tuple[Run, ...], int | None]:
-        return self.runs, self.own.number if self.own is not None else None
+        return self.runs, self.prompt.number if self.prompt is not None else None
 
 
-START = Point()
+START = Head()
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A step back or forth. `changes` are the positions of the changes it took back, or made hold again."""
+    """An undo, rewind or redo. `changes` are the positions of the file changes that it reverted or applied again."""
 
     move_id: int
     why: Why
-    before: Point
-    after: Point
+    before: Head
+    after: Head
     files: tuple[FileMove, ...] = ()
     changes: tuple[int, ...] = ()
 
 
-class Line:
-    """`redoable` are the moves that can be taken back, the last one last. `unfinished` was broken off by a crash."""
+class SessionHistory:
+    """The history of a session. `redoable` are the moves that can be redone, the latest last.
+
+    `unfinished` is a move that a crash interrupted.
+    """
 
     def __init__(self) -> None:
-        self.stored: dict[int, Stored] = {}
-        self.point = START
+        self.stored: dict[int, StoredMessage] = {}
+        self.head = START
         self.changes: dict[int, Change] = {}
         self.redoable: list[Move] = []
         self.unfinished: Move | None = None
         self.moves = 0
         self._taken_back: set[int] = set()
         self._latest = -1
-        self._known: dict[tuple[tuple[Run, ...], int | None], Point] = {START.key: START}
-        self._owns: dict[int, Own] = {}
+        self._known: dict[tuple[tuple[Run, ...], int | None], Head] = {START.key: START}
+        self._prompts: dict[int, UserPrompt] = {}
 
     @property
     def next_number(self) -> int:
@@ -186,15 +190,15 @@ class Line:
         """The number of the message written last; -1 before the first."""
         return self._latest
 
-    def add(self, number: int, stored: Stored) -> None:
+    def add(self, number: int, stored: StoredMessage) -> None:
         """Add a message at the end of the conversation."""
-        before = self.point
+        before = self.head
         self._keep(number, stored)
-        own = before.own
+        prompt = before.prompt
         if stored.is_own:
-            own = self._owns[number] = Own(number, before)
+            prompt = self._prompts[number] = UserPrompt(number, before)
             self._known[before.key] = before
-        self.point = Point(extended(before.runs, number), own)
+        self.head = Head(extended(before.runs, number), prompt)
         self.redoable.clear()
 
     def add_inner(self, call_id: str, said: InnerMessage) -> None:
@@ -206,13 +210,13 @@ class Line:
         if (last := self.stored.get(self._latest)) is not None:
             last.inner.setdefault(call_id, Inner()).intents.add(inner_call)
 
-    def compact(self, runs: Iterable[Run], new: Iterable[tuple[int, Stored]]) -> None:
-        """Let the conversation go on with `runs`, `new` messages among them."""
-        before = self._known[self.point.key] = self.point
+    def compact(self, runs: Iterable[Run], new: Iterable[tuple[int, StoredMessage]]) -> None:
+        """Continue with the messages of `runs`, which include the `new` ones."""
+        before = self._known[self.head.key] = self.head
         for number, stored in new:
             self._keep(number, stored)
-        self.point = Point(tuple(runs), before.own, compacted_from=before)
-        self._known[self.point.key] = self.point
+        self.head = Head(tuple(runs), before.prompt, compacted_from=before)
+        self._known[self.head.key] = self.head
         self.redoable.clear()
 
     @property
@@ -220,34 +224,34 @@ class Line:
         return max(self.changes, default=-1) + 1
 
     def change(self, at: int, change: Change) -> None:
-        """Note that a file is about to be changed, under a position that is new."""
+        """Record that a file is about to be changed, under a new position."""
         if at in self.changes:
             raise ValueError("a position that was given before")
         self.changes[at] = change
 
     def void(self, at: int) -> None:
-        """The change at this position came to nothing."""
+        """Mark the change at this position as not made."""
         self._taken_back.add(at)
 
     def live_changes(self, since: int) -> list[tuple[int, Change]]:
-        """Return the changes after message `since` or later that were not taken back, with their positions."""
+        """Return the changes from message `since` on that were not reverted, with their positions."""
         found = sorted(self.changes.items())
         return [(at, one) for at, one in found if one.number >= since and at not in self._taken_back]
 
-    def point_of(self, runs: tuple[Run, ...], own: int | None) -> Point:
-        """Return the point that was described so; raise `ValueError` where no such message of a person is known."""
-        known = self._known.get((runs, own))
+    def head_of(self, runs: tuple[Run, ...], prompt: int | None) -> Head:
+        """Return the head with these ranges and prompt number; raise `ValueError` for an unknown prompt."""
+        known = self._known.get((runs, prompt))
         if known is not None:
             return known
-        if own is not None and own not in self._owns:
+        if prompt is not None and prompt not in self._prompts:
             raise ValueError("a move to a message that is not there")
-        return Point(runs, self._owns[own] if own is not None else None)
+        return Head(runs, self._prompts[prompt] if prompt is not None else None)
 
     def move(self, move: Move) -> None:
-        """Go where `move` leads. It is unfinished until `finish`."""
+        """Move the head. A move that restores files is unfinished until `finish`."""
         self._known[move.before.key] = move.before
         self.moves = max(self.moves, move.move_id + 1)
-        self.point = move.after
+        self.head = move.after
         if move.why == "redo":
             self._taken_back.difference_update(move.changes)
             if self.redoable:
@@ -261,29 +265,29 @@ class Line:
         if self.unfinished is not None and self.unfinished.move_id == move_id:
             self.unfinished = None
 
-    def owns(self) -> list[Own]:
-        """Return the messages of the person on the way to here, the first one first."""
+    def prompts(self) -> list[UserPrompt]:
+        """Return the prompts of the user that led to the head, in order."""
         found = []
-        own = self.point.own
-        while own is not None:
-            found.append(own)
-            own = own.before.own
+        prompt = self.head.prompt
+        while prompt is not None:
+            found.append(prompt)
+            prompt = prompt.before.prompt
         return found[::-1]
 
-    def history(self) -> list[int]:
-        """Return the numbers of all that was said on the way to here, before any compaction."""
-        own_numbers = {one.number for one in self.owns()}
+    def all_numbers(self) -> list[int]:
+        """Return the numbers of all messages that led to the head, without compaction."""
+        prompt_numbers = {one.number for one in self.prompts()}
         is_on_the_way = True
         found = []
         for number in sorted(self.stored):
             stored = self.stored[number]
             if stored.is_own:
-                is_on_the_way = number in own_numbers
+                is_on_the_way = number in prompt_numbers
             if is_on_the_way and not stored.is_summary:
                 found.append(number)
         return found
 
-    def _keep(self, number: int, stored: Stored) -> None:
+    def _keep(self, number: int, stored: StoredMessage) -> None:
         if number <= self._latest:
             raise ValueError("a number that was given before")
         self.stored[number] = stored
@@ -298,7 +302,7 @@ def extended(runs: Sequence[Run], number: int) -> tuple[Run, ...]:
 
 
 def runs_of(numbers: Iterable[int]) -> tuple[Run, ...]:
-    """Return numbers, in their order, as runs."""
+    """Return numbers as ranges, in the same order."""
     runs: list[Run] = []
     for number in numbers:
         if runs and runs[-1][1] == number:

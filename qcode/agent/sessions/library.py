@@ -82,7 +82,7 @@ class Library:
     def preview(self, session_id: str) -> tuple[Message, ...]:
         """Return the messages of a session without opening it."""
         with _one_line():
-            return tuple(entry.message for entry in self._store.load(session_id).history())
+            return tuple(entry.message for entry in self._store.load(session_id).all_entries())
 
     def search(self, text: str) -> frozenset[str]:
         """Return the ids of sessions whose messages or title contain all words of `text`."""
@@ -156,8 +156,8 @@ class Library:
         return exported(self._history(), about, form)
 
     def _history(self) -> tuple[Entry, ...]:
-        line = self._conversation.session.line
-        return assemble(line, line.history()).entries
+        history = self._conversation.session.history
+        return assemble(history, history.all_numbers()).entries
 
     @property
     def _store(self) -> SessionStore:

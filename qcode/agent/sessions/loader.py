@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import field, replace
 
-from qcode.agent.sessions.history import Entry, Inner, Line, Stored
+from qcode.agent.sessions.history import Entry, Inner, SessionHistory, StoredMessage
 from qcode.agent.sessions.records import (
     block_from_json,
     change_from,
@@ -53,15 +53,15 @@ class LoadedSession:
     created: str = ""
     notices: tuple[str, ...] = ()
     has_header: bool = True
-    line: Line = field(default_factory=Line)
+    history: SessionHistory = field(default_factory=SessionHistory)
 
     @property
     def messages(self) -> tuple[Message, ...]:
         return tuple(entry.message for entry in self.entries)
 
-    def history(self) -> tuple[Entry, ...]:
+    def all_entries(self) -> tuple[Entry, ...]:
         """Return all messages that led to the current state, without compaction."""
-        return assemble(self.line, self.line.history()).entries
+        return assemble(self.history, self.history.all_numbers()).entries
 
 
 def rebuild(session_id: str, records: Iterable[JsonObject], skipped: int, notice: str) -> LoadedSession:
@@ -75,7 +75,7 @@ def rebuild(session_id: str, records: Iterable[JsonObject], skipped: int, notice
 @dataclass(slots=True)
 class _Reader:
     skipped: int
-    line: Line = field(default_factory=Line)
+    history: SessionHistory = field(default_factory=SessionHistory)
     header: JsonObject = field(default_factory=dict)
     model: str = ""
     title: str = ""
@@ -108,15 +108,15 @@ class _Reader:
                 raise ValueError("not a record")
 
     def _said(self, record: JsonObject) -> None:
-        line = self.line
-        last = line.stored.get(line.latest)
+        history = self.history
+        last = history.stored.get(history.latest)
         match record["kind"]:
             case "message":
-                number, stored = stored_from(record, line.next_number)
-                line.add(number, stored)
+                number, stored = stored_from(record, history.next_number)
+                history.add(number, stored)
             case "compaction":
                 new = new_messages_from(record)
-                line.compact(runs_from(record.get("runs")), new)
+                history.compact(runs_from(record.get("runs")), new)
             case "intent" if last is not None:
                 last.intents.add(text(record, "call_id"))
             case "result":
@@ -131,23 +131,23 @@ class _Reader:
     def _agent(self, record: JsonObject) -> None:
         call_id = text(record, "call_id")
         if "intent" in record:
-            self.line.intend_inner(call_id, text(record, "intent"))
+            self.history.intend_inner(call_id, text(record, "intent"))
         else:
-            self.line.add_inner(call_id, inner_from(record))
+            self.history.add_inner(call_id, inner_from(record))
 
     def _moved(self, record: JsonObject) -> None:
         match record["kind"]:
             case "change":
-                self.line.change(*change_from(record))
+                self.history.change(*change_from(record))
             case "move":
-                self.line.move(move_from(record, self.line))
+                self.history.move(move_from(record, self.history))
             case "void":
-                self.line.void(whole(record, "change"))
+                self.history.void(whole(record, "change"))
             case _:
-                self.line.finish(whole(record, "move"))
+                self.history.finish(whole(record, "move"))
 
     def finish(self, session_id: str, notice: str) -> LoadedSession:
-        found = assemble(self.line, self.line.point.numbers)
+        found = assemble(self.history, self.history.head.numbers)
         self.skipped += found.misplaced
         return LoadedSession(
             session_id,
@@ -158,7 +158,7 @@ class _Reader:
             text(self.header, "created", ""),
             tuple(self._notices(notice, found.unknown_outcomes)),
             bool(self.header),
-            self.line,
+            self.history,
         )
 
     def _notices(self, notice: str, unknown_outcomes: int) -> Iterable[str]:
@@ -170,7 +170,7 @@ class _Reader:
             yield f"{_count(self.newer, 'record')} left out, written by a newer qcode"
         if unknown_outcomes:
             yield f"{_count(unknown_outcomes, 'call')} interrupted: the outcome is unknown, nothing is run again"
-        if self.line.unfinished is not None:
+        if self.history.unfinished is not None:
             yield UNFINISHED
 
 
@@ -183,11 +183,11 @@ class Assembled:
     unknown_outcomes: int
 
 
-def assemble(line: Line, numbers: Iterable[int]) -> Assembled:
-    """Return these messages of `line` as a history that all providers accept."""
+def assemble(history: SessionHistory, numbers: Iterable[int]) -> Assembled:
+    """Return these messages of `history` in a form that all providers accept."""
     builder = _Builder()
     for number in numbers:
-        stored = line.stored.get(number)
+        stored = history.stored.get(number)
         if stored is not None:
             builder.add(stored)
     builder.close_calls()
@@ -198,11 +198,11 @@ def assemble(line: Line, numbers: Iterable[int]) -> Assembled:
 class _Builder:
     entries: list[Entry] = field(default_factory=list)
     open_calls: tuple[ToolCall, ...] = ()
-    asked: Stored | None = None
+    asked: StoredMessage | None = None
     misplaced: int = 0
     unknown_outcomes: int = 0
 
-    def add(self, stored: Stored) -> None:
+    def add(self, stored: StoredMessage) -> None:
         if stored.entry.message.role == "user":
             self._user(stored.entry)
         else:
@@ -222,7 +222,7 @@ class _Builder:
         else:
             self.entries.append(entry)
 
-    def _assistant(self, stored: Stored) -> None:
+    def _assistant(self, stored: StoredMessage) -> None:
         self.close_calls()
         last = self.entries[-1] if self.entries else None
         # After a pause the next assistant message is the rest of the same reply.

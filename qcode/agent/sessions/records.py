@@ -20,10 +20,10 @@ from qcode.agent.sessions.history import (
     FileMove,
     FileState,
     InnerMessage,
-    Line,
     Move,
     Run,
-    Stored,
+    SessionHistory,
+    StoredMessage,
     Why,
 )
 from qcode.protocol.events import AttemptKind, AttemptRecord
@@ -192,7 +192,7 @@ def is_a_prompt(message: Message) -> bool:
     return message.role == "user" and not any(isinstance(block, ToolResult) for block in message.blocks)
 
 
-def stored_to_json(number: int, stored: Stored) -> JsonObject:
+def stored_to_json(number: int, stored: StoredMessage) -> JsonObject:
     entry = stored.entry
     record: JsonObject = {"at": entry.at, "n": number, **message_to_json(entry.message)}
     attempts: list[Json] = [attempt_to_json(one) for one in entry.attempts]
@@ -205,16 +205,16 @@ def stored_to_json(number: int, stored: Stored) -> JsonObject:
     return record
 
 
-def stored_from(record: JsonObject, next_number: int) -> tuple[int, Stored]:
+def stored_from(record: JsonObject, next_number: int) -> tuple[int, StoredMessage]:
     """Return a message and its number; if the file has no numbers, messages are counted."""
     number = whole(record, "n", next_number)
     message = message_from_json(record)
     attempts = attempts_from_json(record.get("attempts"))
     entry = Entry(message, attempts, text(record, "note", ""), text(record, "at", ""), numbers=(number,))
-    return number, Stored(entry, is_a_prompt(message) and record.get("is_own") is not False)
+    return number, StoredMessage(entry, is_a_prompt(message) and record.get("is_own") is not False)
 
 
-def new_messages_from(record: JsonObject) -> list[tuple[int, Stored]]:
+def new_messages_from(record: JsonObject) -> list[tuple[int, StoredMessage]]:
     """Return the messages with which a compaction replaced older ones."""
     found = []
     for one in _list(record, "new"):
@@ -281,13 +281,13 @@ def move_to_json(move: Move) -> JsonObject:
     return {"move": move.move_id, "why": move.why, "to": to, "files": files, "changes": changes}
 
 
-def move_from(record: JsonObject, line: Line) -> Move:
+def move_from(record: JsonObject, history: SessionHistory) -> Move:
     to = _record_object(record.get("to"))
     own = to.get("own")
-    after = line.point_of(runs_from(to.get("runs")), whole(to, "own") if own is not None else None)
+    after = history.head_of(runs_from(to.get("runs")), whole(to, "own") if own is not None else None)
     files = tuple(_file_move(_record_object(one)) for one in _list(record, "files"))
     changes = tuple(_at(one) for one in _list(record, "changes"))
-    return Move(whole(record, "move"), _why(record), line.point, after, files, changes)
+    return Move(whole(record, "move"), _why(record), history.head, after, files, changes)
 
 
 def text(record: JsonObject, name: str, default: str | None = None) -> str:

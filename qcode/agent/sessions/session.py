@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from qcode.agent.sessions.file import RecordFile
-from qcode.agent.sessions.history import Change, Entry, InnerMessage, Line, Move, Stored, runs_of
+from qcode.agent.sessions.history import Change, Entry, InnerMessage, Move, SessionHistory, StoredMessage, runs_of
 from qcode.agent.sessions.records import (
     VERSION,
     block_to_json,
@@ -33,9 +33,9 @@ from qcode.text.json import Json, JsonObject, parse_object
 class Session:
     """A session that can be appended to. It holds the lock of its file until `close`.
 
-    `redact` removes secrets from every text before it is written; the conversation itself is not changed. `line` is the
-    history so far and is updated here. `blobs` is the folder for the contents of changed files, None if nothing is kept
-    on disk.
+    `redact` removes secrets from every text before it is written; the conversation itself is not changed. `history` is
+    the history so far and is updated here. `blobs` is the folder for the contents of changed files, None if nothing is
+    kept on disk.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class Session:
         clock: Callable[[], datetime],
         redact: Callable[[str], str],
         *,
-        line: Line | None = None,
+        history: SessionHistory | None = None,
         title: str = "",
         blobs: Path | None = None,
     ) -> None:
         self.session_id = session_id
-        self.line = line or Line()
+        self.history = history or SessionHistory()
         self.title = title
         self.blobs = blobs
         self._file = file
@@ -86,11 +86,11 @@ class Session:
         `is_own`: it is the prompt that started a turn; None: decide by its content.
         """
         with self._lock:
-            number = self.line.next_number
+            number = self.history.next_number
             entry = Entry(message, tuple(attempts), note, self._now(), numbers=(number,))
-            stored = Stored(entry, is_a_prompt(message) and is_own is not False)
+            stored = StoredMessage(entry, is_a_prompt(message) and is_own is not False)
             self._write({"kind": "message", **stored_to_json(number, self._clean_stored(stored))})
-            self.line.add(number, stored)
+            self.history.add(number, stored)
             return number
 
     def append_entry(self, entry: Entry) -> None:
@@ -103,12 +103,12 @@ class Session:
         """
         with self._lock:
             numbers: list[tuple[int, ...]] = []
-            new: list[tuple[int, Stored]] = []
+            new: list[tuple[int, StoredMessage]] = []
             for part in parts:
                 if isinstance(part, Message):
-                    number = self.line.next_number + len(new)
+                    number = self.history.next_number + len(new)
                     entry = Entry(part, at=self._now(), numbers=(number,))
-                    new.append((number, Stored(entry, is_own=False, is_summary=True)))
+                    new.append((number, StoredMessage(entry, is_own=False, is_summary=True)))
                     numbers.append((number,))
                 else:
                     numbers.append(part)
@@ -116,44 +116,44 @@ class Session:
             written: list[Json] = [stored_to_json(number, self._clean_stored(one)) for number, one in new]
             record: JsonObject = {"kind": "compaction", "at": self._now(), "runs": runs_to_json(runs), "new": written}
             self._write(record)
-            self.line.compact(runs, new)
+            self.history.compact(runs, new)
             return numbers
 
     def entries(self) -> tuple[Entry, ...]:
         """Return the messages of the current conversation, as they would be loaded."""
         with self._lock:
-            if not self.line.stored:
+            if not self.history.stored:
                 return ()
             from qcode.agent.sessions.loader import assemble
 
-            return assemble(self.line, self.line.point.numbers).entries
+            return assemble(self.history, self.history.head.numbers).entries
 
     def record_change(self, change: Change) -> int:
         """Record that a file is about to be changed; return the position for `void`."""
         with self._lock:
-            at = self.line.next_change
+            at = self.history.next_change
             self._write({"kind": "change", "at": self._now(), **change_to_json(at, change)})
-            self.line.change(at, change)
+            self.history.change(at, change)
             return at
 
     def void(self, at: int) -> None:
         """Record that a change did not happen."""
         with self._lock:
             self._write({"kind": "void", "change": at})
-            self.line.void(at)
+            self.history.void(at)
 
     def move(self, move: Move) -> None:
         """Record a move to another state of the conversation, and sync it to disk."""
         with self._lock:
             self._write({"kind": "move", "at": self._now(), **move_to_json(move)})
-            self.line.move(move)
+            self.history.move(move)
             self._file.sync()
 
     def finish(self, move_id: int) -> None:
         """Record that all files of a move are restored."""
         with self._lock:
             self._write({"kind": "moved", "move": move_id})
-            self.line.finish(move_id)
+            self.history.finish(move_id)
             self._file.sync()
 
     def intend(self, call: ToolCall) -> None:
@@ -175,12 +175,12 @@ class Session:
         with self._lock:
             inner = InnerMessage(self._clean(message), tuple(attempts))
             self._write({"kind": "agent", "at": self._now(), **inner_to_json(call_id, inner)})
-            self.line.add_inner(call_id, InnerMessage(message, inner.attempts))
+            self.history.add_inner(call_id, InnerMessage(message, inner.attempts))
 
     def intend_inner(self, call_id: str, call: ToolCall) -> None:
         """Record that a call of the sub-agent started by `call_id` is about to run. Call `sync` before it runs."""
         self._write({"kind": "agent", "at": self._now(), "call_id": call_id, "intent": call.call_id})
-        self.line.intend_inner(call_id, call.call_id)
+        self.history.intend_inner(call_id, call.call_id)
 
     def switch_model(self, model: str) -> None:
         self._write({"kind": "model", "at": self._now(), "model": model})
@@ -205,7 +205,7 @@ class Session:
             self._file.sync()
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Return lines for a person that were not returned before."""
+        """Return warnings for the user, each line once."""
         return self._file.take_warnings()
 
     def close(self) -> None:
@@ -219,7 +219,7 @@ class Session:
         with self._lock:
             self._file.append(to_line(record))
 
-    def _clean_stored(self, stored: Stored) -> Stored:
+    def _clean_stored(self, stored: StoredMessage) -> StoredMessage:
         entry = stored.entry
         return replace(stored, entry=replace(entry, message=self._clean(entry.message), note=self._redact(entry.note)))
 

@@ -136,7 +136,7 @@ class SessionStore:
         loaded = _rebuild(session_id, contents.records, contents.skipped, notice)
         blobs = self._blobs(session_id)
         session = Session(
-            session_id, file, self._clock, self._redact, line=loaded.line, title=loaded.title, blobs=blobs
+            session_id, file, self._clock, self._redact, history=loaded.history, title=loaded.title, blobs=blobs
         )
         if not loaded.has_header:
             session.begin(model=loaded.model, cwd=loaded.cwd, root=str(self._root))
@@ -151,7 +151,7 @@ class SessionStore:
         loaded = _rebuild(session_id, contents.records, contents.skipped, "")
         session = self.create(loaded.model, cwd, forked_from=session_id)
         session.copy(contents.records)
-        session.line, session.title = loaded.line, loaded.title
+        session.history, session.title = loaded.history, loaded.title
         self._copy_blobs(session_id, session.session_id)
         if loaded.entries and loaded.entries[-1].is_filled_in:
             session.append_entry(loaded.entries[-1])

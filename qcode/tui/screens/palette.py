@@ -2,6 +2,8 @@
 
 The palette lists every command with its keys, recently used ones first, then the values of its argument. The theme
 picker applies each theme while it is highlighted; Enter keeps it, leaving restores the old one.
+
+Apart from the commands, because it loads when it opens.
 """
 
 from __future__ import annotations
