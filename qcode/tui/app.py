@@ -195,14 +195,14 @@ class QcodeApp(DressedApp, inherit_bindings=False):
 
     def _begin_work(self, commands: tuple[Command, ...]) -> None:
         """Make what acts on the widgets. Loading that takes as long as the first paint, so it comes after it."""
+        from qcode.tui.commands.command import CommandContext, choices_for
         from qcode.tui.commands.help import bindings
-        from qcode.tui.commands.sessions import SessionName
-        from qcode.tui.commands.table import COMMANDS
+        from qcode.tui.commands.table import COMMANDS, show_start
         from qcode.tui.panels.servers import ServerWatch
         from qcode.tui.prompt.attachments import Attaching
         from qcode.tui.shell_lines import ShellLines
         from qcode.tui.turns import Turns
-        from qcode.tui.view import AppView, show_start
+        from qcode.tui.view import AppView, SessionName
 
         self.add_themes()
         agent, parts, clock = self.agent, self.parts, self.options.clock
@@ -218,7 +218,6 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         self.view = AppView(
             self,
             agent,
-            commands,
             parts,
             self.turns,
             self.shell,
@@ -233,10 +232,11 @@ class QcodeApp(DressedApp, inherit_bindings=False):
             lend=self._lend,
             apply=self._apply,
         )
+        self.commands = CommandContext(agent, commands, self.view.model_use, self.view, self.view)
         keys = self.context.settings.ui.keys
         set_bindings(self, bindings(keys, COMMANDS))
-        parts.prompt.use(Sources(self.view.choices, attaching.files, attaching.pictures))
-        show_start(keys, agent.conversation, parts, self.turns)
+        parts.prompt.use(Sources(lambda text: choices_for(text, self.commands), attaching.files, attaching.pictures))
+        show_start(self.commands, parts)
         self.session_name.refresh()
         self.view.failures.watch(self._in_app)
         self.is_at_work = True
@@ -324,7 +324,9 @@ class QcodeApp(DressedApp, inherit_bindings=False):
 
     @on(Prompt.Submitted)
     def _take_prompt(self, event: Prompt.Submitted) -> None:
-        self.view.take(event.text, event.shown, event.images)
+        from qcode.tui.commands.table import take
+
+        take(self.commands, event.text, event.shown, event.images)
 
     @on(SearchClosed)
     def _focus_after_search(self) -> None:
@@ -378,10 +380,14 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         """Let keys through to the palette while it is open, and to the prompt where a command does not apply."""
         if action != "command":
             return super().check_action(action, parameters)
-        return len(self.screen_stack) == 1 and self.view.is_possible(str(parameters[0]))
+        from qcode.tui.commands.table import is_possible
+
+        return len(self.screen_stack) == 1 and is_possible(self.commands, str(parameters[0]))
 
     def action_command(self, command_id: str) -> None:
-        self.view.run(command_id)
+        from qcode.tui.commands.table import run_by_key
+
+        run_by_key(self.commands, command_id)
 
     def _show_conversation(self, notices: tuple[Notice, ...]) -> None:
         """Show what is there already of the conversation, and what has to be said about it."""
@@ -493,7 +499,7 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         from qcode.tui.view import apply_setting
 
         return apply_setting(
-            setting, self.announcer, self.parts.transcript, show_theme=self.wear, use_mode=self.view.context.use_mode
+            setting, self.announcer, self.parts.transcript, show_theme=self.wear, use_mode=self.commands.use_mode
         )
 
     def _begin_leaving(self) -> None:

@@ -30,14 +30,14 @@ from qcode.protocol.approvals import (
 from qcode.protocol.events import Level, ToolFinished, TurnEnded, TurnEvent
 from qcode.text.clean import ensure_visible
 from qcode.tools.dialog import TodoItem
-from qcode.tui.commands.command import MODES, Command, CommandContext, find, split_command, unknown_command
-from qcode.tui.commands.models import ModelUse
+from qcode.tui.commands.command import Command, CommandContext, find, split_command, unknown_command
 from qcode.tui.commands.table import COMMANDS
 from qcode.tui.failures import Failures, what_happened
 from qcode.tui.linear_view import LinearView
 from qcode.tui.opening import open_agent, read_commands
 from qcode.tui.panels.approval import Form, Option, asked_by, form_of, question_line
 from qcode.tui.panels.todos import changes, in_short, in_words, is_over, todos_in, todos_of
+from qcode.tui.preferences import MODES, ModelUse
 from qcode.tui.presenter import Presenter, replay
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal.driver import BELL

@@ -1,17 +1,18 @@
 """The app as commands and keys see it: everything they can do to the screen. Imported after the first paint.
 
 `AppView` is the `View` of the app. `CancelKeys` handles Esc and Ctrl+C: close, interrupt or clear; pressed twice,
-rewind or quit. Each does the first of these that applies, and a hint says what a second press will do. The functions
-at the end show the state of the opened agent, and apply a changed setting to the running app.
+rewind or quit. Each does the first of these that applies, and a hint says what a second press will do. `apply_setting`
+applies a changed setting to the running app.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypeVar
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from textual.app import App
 from textual.screen import Screen
@@ -21,33 +22,18 @@ from textual.widgets.text_area import Selection
 from qcode.agent.settings import Setting
 from qcode.protocol.approvals import ApprovalMode, TurnOptions
 from qcode.protocol.events import Level
-from qcode.protocol.messages import Image
+from qcode.protocol.usage import Usage
 from qcode.text.match import nearest
 from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
-from qcode.tui.commands.command import (
-    MODES,
-    Command,
-    CommandContext,
-    Scroll,
-    choices_for,
-    find,
-    key_names,
-    split_command,
-    unknown_command,
-)
-from qcode.tui.commands.help import keymap
-from qcode.tui.commands.models import ModelUse, shown_effort
-from qcode.tui.commands.sessions import SessionName
-from qcode.tui.commands.table import COMMANDS, by_id
 from qcode.tui.failures import Failures
 from qcode.tui.layout import Widgets
 from qcode.tui.panels.servers import ServerWatch
 from qcode.tui.panels.todos import todos_in
+from qcode.tui.preferences import MODES, ModelUse, shown_effort
 from qcode.tui.presenter import replay
 from qcode.tui.prompt.attachments import Attaching
 from qcode.tui.prompt.editor import Outside
-from qcode.tui.prompt.menu import Choice
 from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.prompt.queue import Submission
 from qcode.tui.shell_lines import ShellLines
@@ -61,11 +47,37 @@ from qcode.tui.welcome import Welcome
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
-    from qcode.agent.conversation import Conversation
+    from qcode.agent.sessions.library import Library
     from qcode.tui.screens.connect import Connected
 
 
 Result = TypeVar("Result")
+Scroll: TypeAlias = Literal["page_up", "page_down", "home", "end"]
+
+
+class SessionName:
+    """The title of the session. `show` gets it when it may have changed, `count` the usage of making one."""
+
+    def __init__(
+        self,
+        sessions: Library,
+        show: Callable[[str], None],
+        count: Callable[[Usage, Decimal | None], None],
+    ) -> None:
+        self._sessions = sessions
+        self._show = show
+        self._count = count
+
+    def refresh(self) -> None:
+        self._show(self._sessions.title)
+
+    async def make(self) -> None:
+        """Let the small model make a title if one is due."""
+        self.refresh()
+        used = await self._sessions.make_title()
+        if used is not None:
+            self._count(used.usage, used.cost)
+            self.refresh()
 
 
 class AppView:
@@ -75,7 +87,6 @@ class AppView:
         self,
         app: App[int],
         agent: Agent,
-        commands: tuple[Command, ...],
         widgets: Widgets,
         turns: Turns,
         shell: ShellLines,
@@ -104,14 +115,12 @@ class AppView:
         self._shell = shell
         self.leave = leave
         self._copy = copy
-        self.failures = Failures(agent.report_crash, self.say)
-        self._session_name = session_name
+        self.failures: Failures = Failures(agent.report_crash, self.say)
+        self.session_name: SessionName = session_name
         self.has_chosen_theme = False
         self.apply_setting = apply
         self._session_id = agent.conversation.session_id
-        self.context = CommandContext(
-            agent, commands, ModelUse(agent, say=self.say, shown=self._show_model), view=self, app=self
-        )
+        self.model_use: ModelUse = ModelUse(agent, say=self.say, shown=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
         self.cancel_keys: CancelKeys = CancelKeys(app, widgets, turns, shell, servers, clock=clock, copy=copy)
         self._outside = Outside(app, widgets.prompt, attaching, say=self.say, hint=self.hint, lend=lend)
@@ -138,37 +147,10 @@ class AppView:
     def theme_name(self) -> str:
         return self._app.theme
 
-    def choices(self, text: str) -> tuple[Choice, ...]:
-        """Return the rows of the menu for what is typed so far."""
-        return choices_for(text, self.context)
-
-    def is_possible(self, command_id: str) -> bool:
-        """Whether the keys of a command do something now."""
-        command = by_id(command_id)
-        return command in self.context.commands and command.when(self.context)
-
-    def run(self, command_id: str) -> None:
-        self._act(by_id(command_id), "")
-
-    def take(self, text: str, shown: str, images: tuple[Image, ...]) -> None:
-        """Do what was typed and sent: a prompt, a `/command`, or a `!line` for the shell."""
-        self._widgets.help.close()
-        typed = split_command(text)
-        if text.startswith("!"):
-            if text[1:].strip():
-                self._shell.start(text[1:].strip())
-                self._widgets.transcript.scroll_end(animate=False)
-            return
-        if typed is None:
-            self.turns.submit(Submission(text, shown, images))
-            return
-        name, argument = typed
-        command = find(name.lower(), self.context.commands)
-        if command is None:
-            self.say("warning", unknown_command(name, self.context.commands))
-            self._widgets.prompt.put_back(shown)
-        else:
-            self.run_command(command, argument)
+    def start_shell(self, line: str) -> None:
+        """Run a line in the shell."""
+        self._shell.start(line)
+        self.transcript.scroll_end(animate=False)
 
     def send_first(self, prompt: str) -> None:
         """Send what was given at the start, as if it had been typed."""
@@ -187,6 +169,9 @@ class AppView:
 
     def show_panel(self, title: str, text: str) -> None:
         self._widgets.help.show(title, text)
+
+    def close_help(self) -> None:
+        self._widgets.help.close()
 
     def toggle_panel(self, title: str, text: str) -> None:
         panel = self._widgets.help
@@ -217,7 +202,7 @@ class AppView:
         transcript.add_welcome(self._welcome.lines())
         replay(self._agent.conversation.messages, transcript)
         self._widgets.todos.become(todos_in(self._agent.conversation.messages))
-        self._session_name.refresh()
+        self.session_name.refresh()
         transcript.scroll_end(animate=False)
         context = self._agent.conversation.context()
         self._widgets.status.change(context_tokens=context.used, context_window=context.window)
@@ -261,7 +246,7 @@ class AppView:
         if connected.lines:
             self.say("info", "\n".join(connected.lines))
         if connected.model:
-            self.context.model_use.use(connected.model)
+            self.model_use.use(connected.model)
 
     def show_mode(self) -> None:
         self._widgets.status.change(mode=self._agent.conversation.mode)
@@ -345,16 +330,6 @@ class AppView:
     def paste(self) -> None:
         self.run_later(self._outside.paste())
 
-    def run_command(self, command: Command, argument: str) -> None:
-        if command.names:
-            self._agent.settings.choices.keep_recent(command.id)
-        self._act(command, argument)
-
-    def _act(self, command: Command, argument: str) -> None:
-        with self.failures.noticing():
-            command.run(self.context, argument)
-            self._session_name.refresh()
-
     def write_prompt(self, text: str) -> None:
         self._widgets.prompt.stash()
         self._widgets.prompt.put_back(text)
@@ -391,8 +366,8 @@ class CancelKeys:
         self._again: tuple[str, float] | None = None
         self._forgetting: Timer | None = None
 
-    def escape(self, context: CommandContext) -> None:
-        """Close what is open; otherwise interrupt; otherwise, the second time, clear the prompt or rewind."""
+    def escape(self, rewind: Callable[[], None] | None) -> None:
+        """Close what is open, or interrupt; pressed twice, clear the prompt or `rewind`, if that is possible."""
         widgets = self._widgets
         if (
             widgets.help.close()
@@ -409,9 +384,8 @@ class CancelKeys:
             if self._is_pressed_again("Esc", "clear the prompt"):
                 widgets.prompt.stash()
             return
-        rewind = find("rewind", context.commands)
-        if rewind is not None and rewind.when(context) and self._is_pressed_again("Esc", "rewind"):
-            rewind.run(context, "")
+        if rewind is not None and self._is_pressed_again("Esc", "rewind"):
+            rewind()
 
     def interrupt(self, leave: Callable[[], None]) -> None:
         """Copy a selection; otherwise interrupt; otherwise clear the prompt; otherwise, the second time, quit."""
@@ -449,14 +423,6 @@ class CancelKeys:
     def _forget(self) -> None:
         self._forgetting = None
         self._widgets.status.change(hint="")
-
-
-def show_start(own_keys: Mapping[str, str], conversation: Conversation, widgets: Widgets, turns: Turns) -> None:
-    """Show what depends on the keys, as the person has them, and on the conversation, as it is at the start."""
-    keys = keymap(own_keys, COMMANDS)
-    widgets.todos.key = key_names(keys["todos"][:1])
-    widgets.todos.become(todos_in(conversation.messages))
-    turns.name_background_key(key_names(keys["background"][:1]))
 
 
 def apply_setting(

@@ -1,11 +1,108 @@
-"""The commands of the conversation: provider, mode, new session, trust; interrupt and quit; the prompt's editor,
-history and pasting; to-do list and background jobs.
+"""The commands of the conversation: provider, model, effort, mode, new session, trust, interrupt, quit; the editor,
+history and pasting of the prompt; to-do list and background jobs.
 """
 
 from __future__ import annotations
 
-from qcode.tui.commands.command import MODES, Command, CommandContext, is_prompt_empty
+from functools import partial
+from typing import TYPE_CHECKING
+
+from qcode.protocol.model import EFFORTS, Effort
+from qcode.text.match import nearest
+from qcode.tui.commands.command import Command, CommandContext, find, is_prompt_empty
 from qcode.tui.panels.todos import in_words
+from qcode.tui.preferences import MODES
+
+if TYPE_CHECKING:
+    from qcode.tui.screens.models import Chosen
+
+
+AUTO = "auto"
+"""The word for no effort of one's own: the model thinks as much as it likes."""
+_MEANINGS: dict[Effort, str] = {
+    "none": "no thinking, where it can be switched off",
+    "minimal": "as little as there is",
+    "low": "quick answers",
+    "medium": "a balance",
+    "high": "longer thought, more tokens",
+    "max": "all it has",
+}
+_MAX_LINES = 40
+
+
+def _model(context: CommandContext, name: str) -> None:
+    if name:
+        context.model_use.use(name)
+    elif context.app is not None:
+        from qcode.tui.screens.models import ModelPicker
+
+        picker = ModelPicker(context.agent.models, context.agent.conversation.model, context.model_use.wanted)
+        context.screen.open_screen(picker, lambda chosen: _take(context, chosen))
+    else:
+        others = [other for other in context.agent.models.names() if other != context.agent.conversation.model]
+        lines = [f"Model: {context.agent.conversation.model}", *(f"  {other}" for other in others[:_MAX_LINES])]
+        if len(others) > _MAX_LINES:
+            lines.append(f"  and {len(others) - _MAX_LINES} more: qcode models lists them all")
+        context.view.say("info", "\n".join([*lines, "/model NAME switches, from the next turn on."]))
+
+
+def _take(context: CommandContext, chosen: Chosen | None) -> None:
+    if chosen is None:
+        return
+    context.model_use.choose(chosen.model or context.agent.conversation.model, chosen.effort)
+    if chosen.provider:
+        context.screen.connect(chosen.provider)
+
+
+def _effort(context: CommandContext, typed: str) -> None:
+    level = next((one for one in EFFORTS if one == typed.lower()), None)
+    if level is not None or typed.lower() == AUTO:
+        context.model_use.use_effort(level)
+    elif typed:
+        close = nearest(typed, (AUTO, *EFFORTS))
+        hint = f"Did you mean {close}?" if close else f"There are {', '.join((AUTO, *EFFORTS))}."
+        context.view.say("warning", f"There is no effort {typed!r}. {hint}")
+    elif context.app is not None:
+        _pick_effort(context)
+    else:
+        lines = [f"  {one}: {meaning}" for one, meaning in _MEANINGS.items()]
+        head = f"Effort: {context.model_use.wanted or AUTO}"
+        context.view.say("info", "\n".join([head, *lines, "/effort LEVEL sets it."]))
+
+
+def _pick_effort(context: CommandContext) -> None:
+    from qcode.tui.screens.picker import Picker, Row
+
+    rows = [Row(AUTO, AUTO, "as the model likes", context.model_use.wanted is None)]
+    rows += [Row(one, one, meaning, context.model_use.wanted == one) for one, meaning in _MEANINGS.items()]
+    title = "Effort" if context.agent.conversation.thinks else "Effort (it is not known that this model thinks)"
+    context.screen.open_screen(
+        Picker(title, rows), lambda level: _effort(context, level) if level is not None else None
+    )
+
+
+MODELS: tuple[Command, ...] = (
+    Command(
+        "model",
+        "Switch the model",
+        "Choose a model by context, price and abilities, or switch to one by name.",
+        _model,
+        ("model", "models"),
+        "[name]",
+        lambda context: context.agent.models.names(),
+        opens_picker=True,
+    ),
+    Command(
+        "effort",
+        "Set the effort",
+        "Set how much the model thinks, from the next turn on.",
+        _effort,
+        ("effort",),
+        "[level]",
+        lambda _: (AUTO, *EFFORTS),
+        opens_picker=True,
+    ),
+)
 
 
 def _mode(context: CommandContext, name: str) -> None:
@@ -92,12 +189,18 @@ CHAT: tuple[Command, ...] = (
 )
 
 
+def _escape(context: CommandContext, _argument: str) -> None:
+    rewind = find("rewind", context.commands)
+    is_possible = rewind is not None and rewind.when(context)
+    context.screen.cancel_keys.escape(partial(rewind.run, context, "") if rewind is not None and is_possible else None)
+
+
 LEAVING: tuple[Command, ...] = (
     Command(
         "escape",
         "Interrupt",
         "Interrupt the turn and keep what was shown.",
-        lambda context, _: context.screen.cancel_keys.escape(context),
+        _escape,
         keys=("escape",),
         needs_screen=True,
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 from qcode.agent.settings import Setting
 from qcode.protocol.approvals import ApprovalMode, TurnOptions
@@ -20,17 +20,8 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
-    from qcode.tui.commands.models import ModelUse
+    from qcode.tui.preferences import ModelUse
     from qcode.tui.view import AppView
-
-Scroll: TypeAlias = Literal["page_up", "page_down", "home", "end"]
-
-MODES: dict[ApprovalMode, str] = {
-    "plan": "reads only",
-    "default": "asks before it changes anything",
-    "accept-edits": "edits inside the folder run without asking",
-}
-"""The modes a person can reach inside the app, in the order Shift+Tab goes. `auto` and `bypass` are flags."""
 
 
 class View(Protocol):
@@ -147,6 +138,20 @@ class Command:
     def usage(self) -> str:
         """`/model [name]`, or the keys of a command that is not typed."""
         return f"/{self.names[0]} {self.argument}".rstrip() if self.names else key_names(self.keys)
+
+
+def run_command(context: CommandContext, command: Command, argument: str) -> None:
+    """Run a command in the app, and remember that it was used if it can be typed."""
+    if command.names:
+        context.agent.settings.choices.keep_recent(command.id)
+    act(context, command, argument)
+
+
+def act(context: CommandContext, command: Command, argument: str) -> None:
+    """Run a command in the app; an error in it ends in a notice."""
+    with context.screen.failures.noticing():
+        command.run(context, argument)
+        context.screen.session_name.refresh()
 
 
 def find(name: str, commands: Sequence[Command]) -> Command | None:

@@ -1,13 +1,12 @@
-"""The commands of sessions: rewind, undo, resume, fork, export, context and cost; the title of the session.
+"""The commands of sessions: rewind, undo, resume, fork, export, context and cost.
 
-`SessionName` shows the current title in the terminal, and has the small model make one if it is due.
 The functions at the end make the texts of `/context` and `/cost`; they are pure.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,7 +21,6 @@ from qcode.tui.transcript.line import shorten
 if TYPE_CHECKING:
     from qcode.agent.checkpoints.rewind import OwnMessage, RewindPlan, What
     from qcode.agent.reports import ContextReport, TurnUsage
-    from qcode.agent.sessions.library import Library
 
 _RUNNING = "A turn is running. Press Esc to interrupt it first."
 
@@ -256,31 +254,6 @@ SESSIONS: tuple[Command, ...] = (
         lambda _: EXPORT_FORMS,
     ),
 )
-
-
-class SessionName:
-    """`show` is told the name whenever it may have changed; `count` what making one used."""
-
-    def __init__(
-        self,
-        sessions: Library,
-        show: Callable[[str], None],
-        count: Callable[[Usage, Decimal | None], None],
-    ) -> None:
-        self._sessions = sessions
-        self._show = show
-        self._count = count
-
-    def refresh(self) -> None:
-        self._show(self._sessions.title)
-
-    async def make(self) -> None:
-        """Have a name made where one is due, beside whatever else goes on."""
-        self.refresh()
-        used = await self._sessions.make_title()
-        if used is not None:
-            self._count(used.usage, used.cost)
-            self.refresh()
 
 
 _BAR = 20

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from qcode.agent.settings import outcome_text
 from qcode.text.match import nearest
-from qcode.tui.commands.command import Command, CommandContext, table_text
+from qcode.tui.commands.command import Command, CommandContext, run_command, table_text
 
 
 def _theme(context: CommandContext, name: str) -> None:
@@ -206,10 +206,10 @@ def _run_picked(context: CommandContext, command: Command) -> None:
 
         def picked(argument: str | None) -> None:
             if argument is not None:
-                context.screen.run_command(command, "" if argument == ALONE else argument)
+                run_command(context, command, "" if argument == ALONE else argument)
 
         context.screen.open_screen(ArgumentPicker(command, choices), picked)
     elif command.argument and not command.argument.startswith("["):
         context.screen.write_prompt(f"/{command.names[0]} ")
     else:
-        context.screen.run_command(command, "")
+        run_command(context, command, "")

@@ -299,9 +299,9 @@ def test_the_menu_offers_what_can_follow(tmp_path: Path) -> None:
     project.permissions.add("deny", "shell(make doc)")
 
     async def test(run: Running) -> None:
-        commands = {command.id: command for command in run.app.view.context.commands}
-        assert "undo shell(make doc)" in commands["permissions"].choices(run.app.view.context)
-        assert "grep" in commands["tools"].choices(run.app.view.context)
-        assert list(commands["memory"].choices(run.app.view.context)) == ["project: ", "yours: "]
+        commands = {command.id: command for command in run.app.commands.commands}
+        assert "undo shell(make doc)" in commands["permissions"].choices(run.app.commands)
+        assert "grep" in commands["tools"].choices(run.app.commands)
+        assert list(commands["memory"].choices(run.app.commands)) == ["project: ", "yours: "]
 
     go(project, test)
