@@ -287,7 +287,7 @@ class Agent:
         in_project = context.is_trusted and may_exist(context.root / MCP_FILE)
         if not (context.settings.mcp_servers or files or in_project):
             return None
-        from qcode.agent.mcp.identity import Place
+        from qcode.agent.mcp.identity import ServerContext
         from qcode.agent.mcp.pins import Pins
         from qcode.agent.mcp.servers import Servers
         from qcode.agent.mcp.spec import header_values, named_servers
@@ -299,7 +299,7 @@ class Agent:
         return Servers(
             named.specs,
             Pins(context.paths.state_dir),
-            Place(context.folder, context.env, roots=(context.root, *context.options.add_dirs)),
+            ServerContext(context.folder, context.env, roots=(context.root, *context.options.add_dirs)),
             is_trusted=context.is_trusted,
             complaints=named.complaints,
         )

@@ -60,7 +60,7 @@ from qcode.tools.subagent import Agent as AgentTool
 
 if TYPE_CHECKING:
     from qcode.agent.subagents import Agents
-    from qcode.agent.telemetry import Watching
+    from qcode.agent.telemetry import TurnObserver
 
 MAX_TURNS_UNATTENDED = 100
 
@@ -99,11 +99,11 @@ class Conversation:
         self._agents: Agents | None = None
         self._turn: Turn | None = None
         self._waiting = PendingAttachments(self._mentioned)
-        self._watching: Watching | None = None
+        self._observer: TurnObserver | None = None
         if clients.log is not None:
-            from qcode.agent.telemetry import Watching
+            from qcode.agent.telemetry import TurnObserver
 
-            self._watching = Watching(clients.log, lambda: self.model)
+            self._observer = TurnObserver(clients.log, lambda: self.model)
         self._sizing = ContextSizing()
         self._is_opening = False
         self._checkpoints = Checkpoints(toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy)
@@ -229,7 +229,7 @@ class Conversation:
 
     def _seen(self, event: TurnEvent) -> TurnEvent:
         """Pass an event to the debug log, if there is one, and return it."""
-        return event if self._watching is None else self._watching.seen(event)
+        return event if self._observer is None else self._observer.seen(event)
 
     def answer(self, approval_id: str, decision: Decision) -> None:
         """Decide an open approval; an unknown or settled id is ignored."""
@@ -356,8 +356,8 @@ class Conversation:
         self._transcript.session.close()
         self._checkpoints.close()
         self._toolbox.close()
-        if self._watching is not None:
-            self._watching.close()
+        if self._observer is not None:
+            self._observer.close()
 
     async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
         return await self._calls.judge(self.policy, call, arguments, repeats)

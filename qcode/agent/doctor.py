@@ -80,11 +80,11 @@ def _size(is_terminal: bool) -> tuple[int, int] | None:
 
 def _folder(context: RunContext) -> Iterator[str]:
     yield f"root: {context.root}"
-    standing = TrustStore(context.paths.state_dir).look(context.root)
-    why = why_restricted(standing)
+    status = TrustStore(context.paths.state_dir).look(context.root)
+    why = why_restricted(status)
     if context.is_trusted:
         yield "trusted"
-        yield from (f"pinned: {name}" for name in standing.pieces)
+        yield from (f"pinned: {name}" for name in status.files)
     else:
         yield f"restricted: {why or 'not trusted; /trust in the app, or --trust, trusts it'}"
     yield f"permission mode: {context.settings.permissions.mode}"

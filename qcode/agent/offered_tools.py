@@ -19,7 +19,7 @@ from qcode.values import dataclass
 class OfferedTool:
     """A tool that the model is currently offered. `origin` is text for the user, `server` its tool server.
 
-    `standing` describes in a few words the effect of a call in this mode. `tokens` estimates the cost of its
+    `effect` describes in a few words the effect of a call in this mode. `tokens` estimates the cost of its
     description in each request. Description and parameters may be foreign text.
     """
 
@@ -27,7 +27,7 @@ class OfferedTool:
     description: str
     parameters: tuple[tuple[str, str], ...]
     origin: str
-    standing: str
+    effect: str
     tokens: int
     server: str = ""
 
@@ -51,10 +51,10 @@ def offered_tools(specs: Sequence[ToolSpec], policy: Policy, servers: Mapping[st
 def _tool(spec: ToolSpec, policy: Policy, server: str) -> OfferedTool:
     origin = "recorded, never run" if spec.is_one_way else f"tool server {server}" if server else "built in"
     size = estimate_text(spec.description) + estimate_text(json.dumps(spec.parameters)) + TOKENS_PER_MESSAGE
-    return OfferedTool(spec.name, spec.description, _parameters(spec), origin, _standing(spec, policy), size, server)
+    return OfferedTool(spec.name, spec.description, _parameters(spec), origin, _effect(spec, policy), size, server)
 
 
-def _standing(spec: ToolSpec, policy: Policy) -> str:
+def _effect(spec: ToolSpec, policy: Policy) -> str:
     """Return the effect of a call that no specific rule matches."""
     if spec.is_one_way:
         return "recorded"

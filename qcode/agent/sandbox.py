@@ -101,7 +101,7 @@ class SessionSandbox:
         launch = sandbox.launch(argv, confinement)
         if level == "read-only":
             return launch
-        watch = _Watch(self, level, confinement, launch.restrict)
+        watch = _LaunchGuard(self, level, confinement, launch.restrict)
         return Launch(launch.argv, watch.start, launch.data, launch.data_at, watch.finish)
 
     def masked_names(self) -> frozenset[str]:
@@ -178,7 +178,7 @@ class SessionSandbox:
         return lines
 
 
-class _Watch:
+class _LaunchGuard:
     """The guard of one launch. It begins when the program starts, so that an unused launch has none."""
 
     def __init__(

@@ -157,7 +157,7 @@ def _is_cut(reply: ReplyFinished) -> bool:
     )
 
 
-class Watching:
+class TurnObserver:
     """An observer of events that feeds `log` and the metrics; `model` returns the name of the current model."""
 
     def __init__(self, log: DebugLog, model: Callable[[], str]) -> None:

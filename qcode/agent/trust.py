@@ -43,8 +43,8 @@ class Change:
     """A file that differs from its pin: `before` is None for a new file, `now` for a deleted one."""
 
     name: str
-    before: Piece | None
-    now: Piece | None
+    before: TrustedFile | None
+    now: TrustedFile | None
 
     def shown(self) -> str:
         """Return a headline and a diff with invisible characters made visible."""
@@ -63,16 +63,16 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TrustStatus:
     """The current trust status of a folder.
 
     `unknown`: never trusted; `trusted`; `changed`: its files differ from the trusted ones, see `changes`; `unpinned`:
     it was trusted by a version of qcode that did not pin files; `unpinnable`: its files exceed a limit, see `problem`.
-    `pieces` are its current files, which are stored if the user trusts it.
+    `files` are its current files, which are stored if the user trusts it.
     """
 
     kind: Literal["unknown", "trusted", "changed", "unpinned", "unpinnable"]
-    pieces: Mapping[str, Piece] = field(default_factory=dict)
+    files: Mapping[str, TrustedFile] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
     problem: str = ""
 
@@ -95,36 +95,36 @@ class TrustStore:
     def path(self) -> Path:
         return self.state_dir / FILE_NAME
 
-    def look(self, root: Path) -> Standing:
+    def look(self, root: Path) -> TrustStatus:
         """Return the current trust status of `root` itself (not of its parents)."""
         row = self._row(root)
         try:
-            pieces = pieces_of(root, self.state_dir)
-        except Unpinnable as problem:
-            return Standing("unknown" if row is None else "unpinnable", problem=str(problem))
+            files = files_to_pin(root, self.state_dir)
+        except TooLargeToPin as problem:
+            return TrustStatus("unknown" if row is None else "unpinnable", problem=str(problem))
         if row is None:
-            return Standing("unknown", pieces)
-        pinned = read_pieces(row.get("pieces"))
+            return TrustStatus("unknown", files)
+        pinned = files_from_json(row.get("pieces"))
         if pinned is None:
             # Without files to pin there is nothing to ask about either.
-            return Standing("unpinned" if pieces else "trusted", pieces)
-        changes = changes_between(pinned, pieces)
-        return Standing("changed" if changes else "trusted", pieces, changes)
+            return TrustStatus("unpinned" if files else "trusted", files)
+        changes = changes_between(pinned, files)
+        return TrustStatus("changed" if changes else "trusted", files, changes)
 
     def is_trusted(self, root: Path) -> bool:
         """Return whether the user trusted this folder itself and its pinned files are unchanged."""
         return self.look(root).is_trusted
 
-    def remember(self, root: Path, pieces: Mapping[str, Piece] | None = None) -> None:
+    def remember(self, root: Path, files: Mapping[str, TrustedFile] | None = None) -> None:
         """Trust this folder from now on with these files, by default the current ones.
 
-        Raise `OSError` if that cannot be stored, and `Unpinnable` if the files exceed a limit.
+        Raise `OSError` if that cannot be stored, and `TooLargeToPin` if the files exceed a limit.
         """
         identity = _identity(root)
         if identity is None:
             raise FileNotFoundError(2, os.strerror(2), str(root))
-        kept = pieces_of(root, self.state_dir) if pieces is None else pieces
-        self._write([*self._others(identity), {**identity, "pieces": stored_pieces(kept)}])
+        kept = files_to_pin(root, self.state_dir) if files is None else files
+        self._write([*self._others(identity), {**identity, "pieces": files_to_json(kept)}])
 
     def forget(self, root: Path) -> bool:
         """Revoke trust in this path, even if the folder was replaced; return whether there was any. Raise `OSError`."""
@@ -146,20 +146,20 @@ class TrustStore:
         Only for a folder whose files are pinned, and only for files that matched their pins before.
         """
         names = {name for name in (_inside(root, target) for target in targets) if name}
-        before = self.look(root) if names else Standing("unknown")
+        before = self.look(root) if names else TrustStatus("unknown")
         yield
         if before.kind not in ("trusted", "changed"):
             return
         eligible = names - {change.name for change in before.changes}
         row = self._row(root)
-        pinned = None if row is None else read_pieces(row.get("pieces"))
+        pinned = None if row is None else files_from_json(row.get("pieces"))
         try:
-            now = pieces_of(root, self.state_dir)
-            kept = {name: piece for name, piece in (pinned or {}).items() if name not in eligible}
-            kept |= {name: piece for name, piece in now.items() if name in eligible}
+            now = files_to_pin(root, self.state_dir)
+            kept = {name: file for name, file in (pinned or {}).items() if name not in eligible}
+            kept |= {name: file for name, file in now.items() if name in eligible}
             if kept != pinned and eligible:
                 self.remember(root, kept)
-        except (OSError, Unpinnable):
+        except (OSError, TooLargeToPin):
             return  # qcode asks about it at the next start
 
     def _row(self, root: Path) -> JsonObject | None:
@@ -198,15 +198,15 @@ def _inside(root: Path, target: str) -> str:
     return path.relative_to(root.resolve()).as_posix() if path.is_relative_to(folder) else ""
 
 
-def changes_between(before: Mapping[str, Piece], now: Mapping[str, Piece]) -> tuple[Change, ...]:
+def changes_between(before: Mapping[str, TrustedFile], now: Mapping[str, TrustedFile]) -> tuple[Change, ...]:
     """Return the changed, new and deleted files in the order of their names."""
     names = sorted({*before, *now})
     changes = (Change(name, before.get(name), now.get(name)) for name in names)
     return tuple(change for change in changes if _hash(change.before) != _hash(change.now))
 
 
-def _hash(piece: Piece | None) -> str:
-    return "" if piece is None else piece.hash
+def _hash(file: TrustedFile | None) -> str:
+    return "" if file is None else file.hash
 
 
 def _lines(text: str) -> list[str]:
@@ -231,19 +231,19 @@ _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TrustedFile:
     """A pinned file: the hash of its whole content, and its text to compare later, empty if it is too long."""
 
     hash: str
     text: str
 
 
-class Unpinnable(Exception):  # noqa: N818  # a state of the folder, not a failure
+class TooLargeToPin(Exception):  # noqa: N818  # a state of the folder, not a failure
     """The files of a folder exceed a limit. The text says which, in one line."""
 
 
-def pieces_of(root: Path, own: Path) -> dict[str, Piece]:
-    """Return the files to pin of the project at `root` by their path in it; raise `Unpinnable`.
+def files_to_pin(root: Path, own: Path) -> dict[str, TrustedFile]:
+    """Return the files to pin of the project at `root` by their path in it; raise `TooLargeToPin`.
 
     A `.qcode` that contains `own`, the state folder of qcode, belongs to the user and has none. Names that begin with a
     dot or end with `~` are left out, because qcode never reads them.
@@ -251,35 +251,35 @@ def pieces_of(root: Path, own: Path) -> dict[str, Piece]:
     folder = root / PROJECT_FOLDER
     if _real(own).is_relative_to(_real(folder)):
         return {}
-    found: dict[str, Piece] = {}
+    found: dict[str, TrustedFile] = {}
     room = _ALL_TEXTS
     for path in _files(folder, _real(root)):
         name = path.relative_to(root).as_posix()
         if len(found) == MAX_PINNED_FILES:
-            raise Unpinnable(f"{PROJECT_FOLDER} holds more than {MAX_PINNED_FILES:,} files")
-        piece = _piece(name, path, root)
-        if len(piece.text) > min(room, _MAX_TEXT):
-            piece = Piece(piece.hash, "")
-        room -= len(piece.text)
-        found[name] = piece
+            raise TooLargeToPin(f"{PROJECT_FOLDER} holds more than {MAX_PINNED_FILES:,} files")
+        file = _read_file(name, path, root)
+        if len(file.text) > min(room, _MAX_TEXT):
+            file = TrustedFile(file.hash, "")
+        room -= len(file.text)
+        found[name] = file
     return found
 
 
-def stored_pieces(pieces: Mapping[str, Piece]) -> JsonObject:
+def files_to_json(files: Mapping[str, TrustedFile]) -> JsonObject:
     """Return files as JSON for a state file."""
-    return {name: {"hash": piece.hash, "text": piece.text} for name, piece in pieces.items()}
+    return {name: {"hash": file.hash, "text": file.text} for name, file in files.items()}
 
 
-def read_pieces(value: Json) -> dict[str, Piece] | None:
-    """Read the result of `stored_pieces`; return None for anything else."""
+def files_from_json(value: Json) -> dict[str, TrustedFile] | None:
+    """Read the result of `files_to_json`; return None for anything else."""
     if not isinstance(value, dict):
         return None
-    found: dict[str, Piece] = {}
+    found: dict[str, TrustedFile] = {}
     for name, row in value.items():
         mark, text = (row.get("hash"), row.get("text")) if isinstance(row, dict) else (None, None)
         if not isinstance(mark, str) or not isinstance(text, str):
             return None
-        found[name] = Piece(mark, text)
+        found[name] = TrustedFile(mark, text)
     return found
 
 
@@ -298,7 +298,7 @@ def _files(folder: Path, root: Path) -> Iterator[Path]:
             real = _real(path)
             if real.is_relative_to(root) and real not in seen:
                 if depth == _MAX_DEPTH:
-                    raise Unpinnable(f"{PROJECT_FOLDER} is more than {_MAX_DEPTH} folders deep")
+                    raise TooLargeToPin(f"{PROJECT_FOLDER} is more than {_MAX_DEPTH} folders deep")
                 seen.add(real)
                 pending.append((path, depth + 1))
 
@@ -323,18 +323,18 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _piece(name: str, path: Path, root: Path) -> Piece:
+def _read_file(name: str, path: Path, root: Path) -> TrustedFile:
     data = _read(name, path)
     if data is None:
-        return Piece("unreadable", "[cannot be read]")
+        return TrustedFile("unreadable", "[cannot be read]")
     if name == SETTINGS:
         data = _settings(data)
     import hashlib  # loads OpenSSL, which a folder without files to pin does not need
 
     digest = hashlib.sha256(data).hexdigest()
     if not _real(path).is_relative_to(_real(root)):
-        return Piece(digest, "[leads out of the project]")
-    return Piece(digest, data.decode("utf-8", "replace"))
+        return TrustedFile(digest, "[leads out of the project]")
+    return TrustedFile(digest, data.decode("utf-8", "replace"))
 
 
 def _read(name: str, path: Path) -> bytes | None:
@@ -350,7 +350,7 @@ def _read(name: str, path: Path) -> bytes | None:
         except OSError:
             return None
     if len(data) > MAX_FILE_BYTES:
-        raise Unpinnable(f"{name} is larger than {MAX_FILE_BYTES // 1024:,} KiB")
+        raise TooLargeToPin(f"{name} is larger than {MAX_FILE_BYTES // 1024:,} KiB")
     return data
 
 
@@ -381,7 +381,7 @@ _OTHERS = (
 )
 
 
-def brought(folder: Path, root: Path, standing: Standing) -> Iterator[tuple[str, str]]:
+def brought(folder: Path, root: Path, status: TrustStatus) -> Iterator[tuple[str, str]]:
     """Yield the name and the kind of each file that a trusted run would use, from the root down to the folder."""
     real = folder.resolve()
     places = [place for place in (real, *real.parents) if place == root or root in place.parents]
@@ -390,13 +390,13 @@ def brought(folder: Path, root: Path, standing: Standing) -> Iterator[tuple[str,
             is_used_here = name in NAMES or place == root
             if is_used_here and os.path.lexists(place / name):
                 yield visible(str((place / name).relative_to(root))), what
-    names = list(standing.pieces)
+    names = list(status.files)
     for name in names[:_MAX_LISTED]:
         yield visible(name), "settings of the project" if name == SETTINGS else _kind_of(name)
     if len(names) > _MAX_LISTED:
         yield "...", f"and {len(names) - _MAX_LISTED:,} more files in .qcode"
-    if standing.problem:
-        yield ".qcode", f"{standing.problem}: trust in it cannot be kept"
+    if status.problem:
+        yield ".qcode", f"{status.problem}: trust in it cannot be kept"
 
 
 def _kind_of(name: str) -> str:
@@ -404,30 +404,30 @@ def _kind_of(name: str) -> str:
     return f"one of its {parts[1]}" if len(parts) > 2 else "a file for qcode"
 
 
-def remember(root: Path, state_dir: Path, pieces: Mapping[str, Piece] | None = None) -> str:
+def remember(root: Path, state_dir: Path, files: Mapping[str, TrustedFile] | None = None) -> str:
     """Trust the project at `root` from now on; return a line for the user if that cannot be stored."""
     store = TrustStore(state_dir)
     try:
-        store.remember(root, pieces)
+        store.remember(root, files)
     except OSError as error:
         return f"the answer cannot be kept and holds for this run only: {store.path}: {error.strerror}"
-    except Unpinnable as problem:
+    except TooLargeToPin as problem:
         return f"the answer cannot be kept and holds for this run only: {problem}"
     return ""
 
 
-def why_restricted(standing: Standing) -> str:
+def why_restricted(status: TrustStatus) -> str:
     """Return in one line why a folder is no longer trusted, empty if it never was."""
-    if standing.kind == "changed":
-        names = ", ".join(visible(change.name) for change in standing.changes[:5])
-        more = f" and {len(standing.changes) - 5} more" if len(standing.changes) > 5 else ""
+    if status.kind == "changed":
+        names = ", ".join(visible(change.name) for change in status.changes[:5])
+        more = f" and {len(status.changes) - 5} more" if len(status.changes) > 5 else ""
         return f"what this folder brings is not what you trusted ({names}{more}), so it is restricted"
-    if standing.kind == "unpinned":
+    if status.kind == "unpinned":
         return (
             "this folder was trusted before qcode kept what a folder brings, so it is restricted until you look at it"
         )
-    if standing.kind == "unpinnable":
-        return f"{standing.problem}: that cannot be kept, so this folder is restricted unless --trust is given"
+    if status.kind == "unpinnable":
+        return f"{status.problem}: that cannot be kept, so this folder is restricted unless --trust is given"
     return ""
 
 
@@ -445,7 +445,7 @@ class TrustService:
         self._state_dir = state_dir
         self._is_trusted = is_trusted
         self._trust_folder = trust_folder
-        self._shown: Standing | None = None
+        self._shown: TrustStatus | None = None
 
     @property
     def is_trusted(self) -> bool:
@@ -465,32 +465,32 @@ class TrustService:
 
     def accept(self) -> str:
         """Trust the folder, or first show its changes; return the message for the user."""
-        standing = TrustStore(self._state_dir).look(self._root)
-        if standing.kind in ("changed", "unpinned") and standing != self._shown:
-            self._shown = standing
-            return f"{_difference(standing)}\n\n/trust once more trusts it as shown, from the next start on."
+        status = TrustStore(self._state_dir).look(self._root)
+        if status.kind in ("changed", "unpinned") and status != self._shown:
+            self._shown = status
+            return f"{_difference(status)}\n\n/trust once more trusts it as shown, from the next start on."
         is_new = not self._is_trusted()
-        if not is_new and standing.is_trusted:
-            return f"This folder is trusted{_with(standing)}. A change of that is asked about."
+        if not is_new and status.is_trusted:
+            return f"This folder is trusted{_with(status)}. A change of that is asked about."
         if is_new:
             self._trust_folder()
-        complaint = standing.problem or remember(self._root, self._state_dir, standing.pieces)
+        complaint = status.problem or remember(self._root, self._state_dir, status.files)
         if complaint:
             return complaint
         return (
-            f"This folder is trusted now{_with(standing)}: your rules and modes hold, its instructions from the next "
+            f"This folder is trusted now{_with(status)}: your rules and modes hold, its instructions from the next "
             "turn on. What else it brings is read from the next start on."
         )
 
 
-def _difference(standing: Standing) -> str:
-    if standing.kind == "changed":
-        return f"What this folder brings is not what you trusted:\n\n{standing.differences()}"
-    names = "\n".join(f"  {visible(name)}" for name in standing.pieces)
+def _difference(status: TrustStatus) -> str:
+    if status.kind == "changed":
+        return f"What this folder brings is not what you trusted:\n\n{status.differences()}"
+    names = "\n".join(f"  {visible(name)}" for name in status.files)
     return f"You trusted this folder before qcode kept what a folder brings. It brings:\n\n{names}"
 
 
-def _with(standing: Standing) -> str:
-    names = [visible(name) for name in standing.pieces]
+def _with(status: TrustStatus) -> str:
+    names = [visible(name) for name in status.files]
     more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
     return f", with {', '.join(names[:_MAX_NAMES])}{more}" if names else ""

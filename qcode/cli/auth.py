@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from qcode.agent.crash import keep_out
-from qcode.agent.keys.connect import Checked, Row, check, login_lines, read_key, row_of, rows_of, store
+from qcode.agent.keys.connect import CredentialRow, KeyCheck, check, login_lines, read_key, row_of, rows_of, store
 from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
 from qcode.agent.models.selection import address_of, known_specs, needs_key
 from qcode.cli.arguments import CommandLineError, parse_subcommand
@@ -35,7 +35,7 @@ _TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class AuthContext:
     """The settings and keys that each command works with."""
 
     settings: Settings
@@ -57,16 +57,18 @@ def run_auth(rest: Sequence[str], paths: ConfigPaths, settings: Settings) -> int
         hint = "; the key goes to standard input, never on the command line" if command == "login" and words[1:] else ""
         raise CommandLineError(USAGE + hint)
     is_attended = os.isatty(0) and os.isatty(1)
-    desk = Desk(settings, _keys(paths, is_attended=is_attended), is_attended)
+    context = AuthContext(settings, _keys(paths, is_attended=is_attended), is_attended)
     name = words[0] if words else None
     try:
         match command:
             case "login":
-                return _login(desk, _spec(desk, name, "login"), is_checked="no_check" not in given)
+                return _login(context, _spec(context, name, "login"), is_checked="no_check" not in given)
             case "logout":
-                return _logout(desk, _spec(desk, name, "logout"))
+                return _logout(context, _spec(context, name, "logout"))
             case _:
-                return _status(desk, _spec(desk, name, "status") if name is not None else None, is_json=bool(given))
+                return _status(
+                    context, _spec(context, name, "status") if name is not None else None, is_json=bool(given)
+                )
     except Left:
         return LEFT
 
@@ -79,10 +81,10 @@ def _keys(paths: ConfigPaths, *, is_attended: bool) -> Keys:
     return Keys(os.environ, partial(key_store, paths.state_dir, os.environ, patience_s=patience_s, on_wait=on_wait))
 
 
-def _spec(desk: Desk, name: str | None, command: str) -> ProviderSpec:
-    specs = desk.specs
+def _spec(context: AuthContext, name: str | None, command: str) -> ProviderSpec:
+    specs = context.specs
     if name is None:
-        name = _asked_provider(desk, command)
+        name = _asked_provider(context, command)
     if name in specs:
         return specs[name]
     # An unknown name may be a key in the wrong place.
@@ -92,14 +94,14 @@ def _spec(desk: Desk, name: str | None, command: str) -> ProviderSpec:
     raise UsageError(f"there is no provider{shown}{hint}")
 
 
-def _asked_provider(desk: Desk, command: str) -> str:
+def _asked_provider(context: AuthContext, command: str) -> str:
     """Ask which provider is meant, if a user is at the terminal."""
-    names = [name for name, spec in desk.specs.items() if registry.takes_key(spec)]
+    names = [name for name, spec in context.specs.items() if registry.takes_key(spec)]
     if command == "logout":
-        names = sorted(desk.keys.stored_names())
+        names = sorted(context.keys.stored_names())
         if not names:
             raise UsageError("no key is stored")
-    if not desk.is_attended:
+    if not context.is_attended:
         raise CommandLineError(f"name the provider: qcode auth {command} PROVIDER; there are {', '.join(names)}")
     rows = "".join(f"  {number:>2}  {name}\n" for number, name in enumerate(names, start=1))
     answer = ask(f"{rows}Which provider? Number or name: ")
@@ -107,23 +109,23 @@ def _asked_provider(desk: Desk, command: str) -> str:
     return names[int(answer) - 1] if is_number else answer
 
 
-def _login(desk: Desk, spec: ProviderSpec, *, is_checked: bool) -> int:
+def _login(context: AuthContext, spec: ProviderSpec, *, is_checked: bool) -> int:
     _refuse_without_key(spec)
-    address, _ = address_of(spec, desk.settings, desk.keys.env)
-    is_needed = needs_key(spec, desk.settings, desk.keys.env)
+    address, _ = address_of(spec, context.settings, context.keys.env)
+    is_needed = needs_key(spec, context.settings, context.keys.env)
     key = _given_key(spec, address, is_needed=is_needed)
     if not key:
         put(f"{spec.name} needs no key; nothing was stored\n")
         return 0
     keep_out(key)
-    checked = asyncio.run(check(desk.settings, desk.keys, spec, key)) if is_checked else Checked("unknown")
+    checked = asyncio.run(check(context.settings, context.keys, spec, key)) if is_checked else KeyCheck("unknown")
     if checked.verdict == "refused":
         raise QcodeError(
             f"{checked.note}; nothing was stored (--no-check stores it all the same)", ExitCode.NO_CREDENTIAL
         )
-    stored = store(desk.keys, spec, key)
+    stored = store(context.keys, spec, key)
     is_accepted = checked.verdict == "accepted"
-    put("\n".join((*login_lines(desk.keys, spec, stored, checked.note, is_accepted=is_accepted), "")))
+    put("\n".join((*login_lines(context.keys, spec, stored, checked.note, is_accepted=is_accepted), "")))
     return 0
 
 
@@ -172,35 +174,37 @@ def _decoded(line: bytes) -> str:
     return line.decode("utf-8", "replace")
 
 
-def _logout(desk: Desk, spec: ProviderSpec) -> int:
+def _logout(context: AuthContext, spec: ProviderSpec) -> int:
     name = registry.key_name(spec)
-    if desk.keys.store is None:
+    if context.keys.store is None:
         raise CredentialError("keys cannot be stored here")
     try:
-        places = desk.keys.store.remove(name)
+        places = context.keys.store.remove(name)
     except KeyringError as error:
         raise QcodeError(f"the key of {name} could not be removed: the keyring {error}") from None
     where = " and ".join("the keyring" if place == "keyring" else "the file of keys" for place in places)
     lines = [f"removed the key of {name} from {where}" if places else f"no key of {name} was stored"]
-    left = registry.credential_of(spec, desk.keys.env)
+    left = registry.credential_of(spec, context.keys.env)
     if left:
         lines.append(f"{left} is still set and supplies a credential")
     put("\n".join((*lines, "")))
     return 0
 
 
-def _status(desk: Desk, spec: ProviderSpec | None, *, is_json: bool) -> int:
-    rows = [row_of(spec, desk.settings, desk.keys)] if spec is not None else rows_of(desk.settings, desk.keys)
-    for complaint in desk.keys.complaints:
+def _status(context: AuthContext, spec: ProviderSpec | None, *, is_json: bool) -> int:
+    rows = (
+        [row_of(spec, context.settings, context.keys)] if spec is not None else rows_of(context.settings, context.keys)
+    )
+    for complaint in context.keys.complaints:
         say(complaint)
     put(_as_json(rows) if is_json else _as_text(rows))
     return 41 if spec is not None and not rows[0].is_ready else 0
 
 
-def _as_json(rows: Sequence[Row]) -> str:
+def _as_json(rows: Sequence[CredentialRow]) -> str:
     return json.dumps([row.as_json() for row in rows], indent=1) + "\n"
 
 
-def _as_text(rows: Sequence[Row]) -> str:
+def _as_text(rows: Sequence[CredentialRow]) -> str:
     width = max(len(row.provider) for row in rows)
     return "".join(f"{row.provider:<{width}}  {row.text}\n" for row in rows)

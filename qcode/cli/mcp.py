@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping, Sequence
 
 from qcode.agent.context.project import find_project_root
-from qcode.agent.mcp.identity import Place
+from qcode.agent.mcp.identity import ServerContext
 from qcode.agent.mcp.pins import Pins, detail_of
 from qcode.agent.mcp.spec import ServerError, ServerSpec, named_servers
 from qcode.agent.options import Options
-from qcode.agent.trust import Piece, TrustStore
+from qcode.agent.trust import TrustedFile, TrustStore
 from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.terminal import put, say, working_folder
 from qcode.config.load import load
@@ -32,17 +32,17 @@ def run_mcp(rest: Sequence[str]) -> int:
             pass
         case _:
             raise CommandLineError(_USE)
-    specs, pins, place = _servers(options)
+    specs, pins, context = _servers(options)
     if not wanted:
-        put("".join(f"{line}\n" for line in _rows(specs, pins, place)) or "no tool servers are set\n")
+        put("".join(f"{line}\n" for line in _rows(specs, pins, context)) or "no tool servers are set\n")
         return 0
     spec = _named(specs, wanted)
-    files = _files(spec, place)
+    files = _files(spec, context)
     put(f"{_detail(spec, pins, files)}\n")
     return _approve(spec, pins, files) if words[0] == "approve" else 0
 
 
-def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, Place]:
+def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, ServerContext]:
     folder = working_folder(options.cwd)
     root = find_project_root(folder)
     paths = ConfigPaths.from_env(os.environ)
@@ -53,26 +53,26 @@ def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, Place]:
         say(complaint)
     if not trusts:
         say("this folder is not trusted: servers of the project are left out, and none is started (--trust trusts it)")
-    return named.specs, Pins(paths.state_dir), Place(folder, os.environ, roots=(root,))
+    return named.specs, Pins(paths.state_dir), ServerContext(folder, os.environ, roots=(root,))
 
 
-def _files(spec: ServerSpec, place: Place) -> Mapping[str, Piece]:
+def _files(spec: ServerSpec, context: ServerContext) -> Mapping[str, TrustedFile]:
     """Return the files that a server would start; empty if its configuration cannot be expanded."""
     try:
-        return place.files_of(spec)
+        return context.files_of(spec)
     except ServerError:
         return {}
 
 
-def _rows(specs: Sequence[ServerSpec], pins: Pins, place: Place) -> list[str]:
+def _rows(specs: Sequence[ServerSpec], pins: Pins, context: ServerContext) -> list[str]:
     width = max((len(spec.name) for spec in specs), default=0)
-    states = {spec.name: _state(spec, pins, _files(spec, place)) for spec in specs}
+    states = {spec.name: _state(spec, pins, _files(spec, context)) for spec in specs}
     return [
         f"{spec.name:<{width}}  {states[spec.name]}  {visible(spec.what)}  ({visible(spec.origin)})" for spec in specs
     ]
 
 
-def _state(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> str:
+def _state(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> str:
     if not spec.config.enabled:
         return "off"
     if not pins.is_approved(spec, files):
@@ -92,7 +92,7 @@ def _named(specs: Sequence[ServerSpec], wanted: str) -> ServerSpec:
     return names[wanted]
 
 
-def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> str:
+def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> str:
     """Return all details of a server, with invisible characters made visible."""
     parts = [detail_of(spec, pins, files), f"state:    {_state(spec, pins, files)}"]
     tools = pins.tools(spec)
@@ -102,7 +102,7 @@ def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> str:
     return "\n\n".join(parts)
 
 
-def _approve(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> int:
+def _approve(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> int:
     try:
         if not pins.is_approved(spec, files):
             pins.approve(spec, files)

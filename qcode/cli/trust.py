@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from qcode.agent.context.project import find_project_root
-from qcode.agent.trust import Standing, TrustStore, brought, remember, why_restricted
+from qcode.agent.trust import TrustStatus, TrustStore, brought, remember, why_restricted
 from qcode.cli.arguments import CommandLineError
 from qcode.cli.terminal import Left, ask, put, say, working_folder
 from qcode.protocol.errors import QcodeError, UsageError
@@ -89,29 +89,29 @@ def run_trust(rest: Sequence[str], state_dir: Path) -> int:
             raise CommandLineError(_USE)
 
 
-def _shown(folder: Path, root: Path, standing: Standing) -> Iterator[str]:
-    yield f"{visible(str(root))}: {_STATES[standing.kind]}"
-    found = list(brought(folder, root, standing))
+def _shown(folder: Path, root: Path, status: TrustStatus) -> Iterator[str]:
+    yield f"{visible(str(root))}: {_STATES[status.kind]}"
+    found = list(brought(folder, root, status))
     if not found:
         yield "it brings nothing that a trusted run would use"
     else:
         yield "it brings:"
         width = max(len(name) for name, _ in found)
         yield from (f"  {name:<{width}}  {what}" for name, what in found)
-    if standing.changes:
+    if status.changes:
         yield "what changed since it was trusted:"
-        yield indented(standing.differences())
+        yield indented(status.differences())
 
 
 def _accept(store: TrustStore) -> int:
     folder = working_folder(None)
     root = find_project_root(folder)
-    standing = store.look(root)
-    put("".join(f"{line}\n" for line in _shown(folder, root, standing)))
-    if standing.is_trusted:
+    status = store.look(root)
+    put("".join(f"{line}\n" for line in _shown(folder, root, status)))
+    if status.is_trusted:
         return 0
-    if standing.problem:
-        raise QcodeError(f"trust cannot be kept: {standing.problem}")
+    if status.problem:
+        raise QcodeError(f"trust cannot be kept: {status.problem}")
     if not os.isatty(0):
         raise UsageError("only a person at a terminal can accept it; --trust trusts a folder for one run")
     try:
@@ -121,7 +121,7 @@ def _accept(store: TrustStore) -> int:
     if answer not in ("y", "yes"):
         put("nothing is changed\n")
         return 0
-    complaint = remember(root, store.state_dir, standing.pieces)
+    complaint = remember(root, store.state_dir, status.files)
     if complaint:
         raise QcodeError(complaint)
     put("trusted\n")
@@ -141,15 +141,15 @@ def is_trusted(folder: Path, root: Path, state_dir: Path, *, by_flag: bool, is_a
     """Return whether the project at `root` is trusted; ask if `is_attended`. Raise `Left` if the user quits."""
     if by_flag:
         return True
-    standing = TrustStore(state_dir).look(root)
-    if standing.is_trusted or not is_attended:
-        return standing.is_trusted
-    text = _text(folder, root, standing)
+    status = TrustStore(state_dir).look(root)
+    if status.is_trusted or not is_attended:
+        return status.is_trusted
+    text = _text(folder, root, status)
     if not text:
         return False
     answer = _answer(text)
     if answer == "1":
-        complaint = remember(root, state_dir, standing.pieces) if not standing.problem else standing.problem
+        complaint = remember(root, state_dir, status.files) if not status.problem else status.problem
         if complaint:
             say(complaint)
     return answer in ("1", "2")
@@ -165,17 +165,17 @@ def note_for_pipes(root: Path, state_dir: Path, arguments: Sequence[str]) -> str
     return f"{why}. qcode trust shows it. To trust it for one run: {again}"
 
 
-def _text(folder: Path, root: Path, standing: Standing) -> str:
+def _text(folder: Path, root: Path, status: TrustStatus) -> str:
     """Return the question; empty if there is nothing to ask."""
     shown = visible(str(root))
-    if standing.kind == "changed":
-        return _CHANGE.format(folder=shown, changes=indented(standing.differences()))
-    found = list(brought(folder, root, standing))
+    if status.kind == "changed":
+        return _CHANGE.format(folder=shown, changes=indented(status.differences()))
+    found = list(brought(folder, root, status))
     if not found:
         return ""
     width = max(20, *(len(name) for name, _ in found))
     brings = "\n".join(f"  {name:<{width}} {what}" for name, what in found)
-    heading = _UNPINNED if standing.kind == "unpinned" else _UNKNOWN
+    heading = _UNPINNED if status.kind == "unpinned" else _UNKNOWN
     return _QUESTION.format(heading=heading, folder=shown, brings=brings)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.trust import MAX_FILE_BYTES, TrustStore, Unpinnable
+from qcode.agent.trust import MAX_FILE_BYTES, TooLargeToPin, TrustStore
 
 
 @pytest.fixture
@@ -133,17 +133,17 @@ def test_a_folder_that_brings_something_else_is_not_trusted_until_that_is_accept
     put(root, ".qcode/config.toml", 'model = "demo/demo"\n[tools]\nsandbox = "required"\n')
     put(root, ".qcode/agents/new.md", "You are new.\n")
     (root / ".qcode/commands/gone.toml").unlink()
-    standing = store.look(root)
-    assert standing.kind == "changed"
-    assert [change.name for change in standing.changes] == [
+    status = store.look(root)
+    assert status.kind == "changed"
+    assert [change.name for change in status.changes] == [
         ".qcode/agents/new.md",
         ".qcode/commands/gone.toml",
         ".qcode/config.toml",
     ]
-    shown = standing.differences()
+    shown = status.differences()
     for line in ("+You are new.", ".qcode/commands/gone.toml is gone", '+tools.sandbox = "required"'):
         assert line in shown.split("\n")
-    store.remember(root, standing.pieces)
+    store.remember(root, status.files)
     assert store.is_trusted(root)
 
 
@@ -151,7 +151,7 @@ def test_what_changed_after_it_was_shown_is_not_what_was_accepted(store: TrustSt
     put(root, ".qcode/config.toml", 'model = "a/b"\n')
     shown = store.look(root)
     put(root, ".qcode/config.toml", 'model = "c/d"\n')
-    store.remember(root, shown.pieces)
+    store.remember(root, shown.files)
     assert store.look(root).kind == "changed"
 
 
@@ -211,10 +211,10 @@ def test_what_cannot_be_read_as_a_file_is_no_way_to_wait_or_to_hide(store: Trust
 def test_more_than_can_be_kept_is_never_taken_for_trusted(store: TrustStore, root: Path) -> None:
     store.remember(root)
     put(root, ".qcode/commands/large.toml", "x" * (MAX_FILE_BYTES + 1))
-    standing = store.look(root)
-    assert standing.kind == "unpinnable"
-    assert "large.toml is larger than" in standing.problem
-    with pytest.raises(Unpinnable):
+    status = store.look(root)
+    assert status.kind == "unpinnable"
+    assert "large.toml is larger than" in status.problem
+    with pytest.raises(TooLargeToPin):
         store.remember(root)
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from qcode.agent.keys.connect import Checked, check_key
+from qcode.agent.keys.connect import KeyCheck, check_key
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers.connection import Timeouts
 from qcode.providers.registry import PROVIDERS, connect
@@ -15,7 +15,7 @@ from tests.fakes.server import PROTOCOLS, FakeServer, ProtocolName
 KEY = "sk-canary-0123456789abcdef"
 
 
-def checked(protocol: str, address: str, key: str = KEY, key_path: str = "", limit_s: float = 15.0) -> Checked:
+def checked(protocol: str, address: str, key: str = KEY, key_path: str = "", limit_s: float = 15.0) -> KeyCheck:
     provider = connect(PROVIDERS[protocol], base_url=address, api_key=key, timeouts=Timeouts(connect=1.0))
     return asyncio.run(check_key(provider, key_path, limit_s))
 
@@ -23,7 +23,7 @@ def checked(protocol: str, address: str, key: str = KEY, key_path: str = "", lim
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_key_the_host_takes_is_accepted_and_the_models_come_with_it(protocol: ProtocolName) -> None:
     with FakeServer(protocol, [], api_key=KEY) as server:
-        assert checked(protocol, server.base_url) == Checked("accepted", models=("fake-1", "fake-2"))
+        assert checked(protocol, server.base_url) == KeyCheck("accepted", models=("fake-1", "fake-2"))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -32,9 +32,12 @@ async def wait_for_idle(min_sleep: float = 0, max_sleep: float = 1) -> None:
 
 
 def paint() -> None:
-    """Do now what the screen would do with its next frame, as `Pilot.pause` does at its end."""
+    """Do now what would be done with the next frame: resize, and repaint as `Pilot.pause` does at its end."""
     with suppress(LookupError):
-        for screen in active_app.get().screen_stack[-1:]:
+        app = active_app.get()
+        if app._resize_event is not None:
+            app._check_resize()
+        for screen in app.screen_stack[-1:]:
             assert isinstance(screen, Screen)
             screen._on_timer_update()
 

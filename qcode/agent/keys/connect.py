@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from qcode.agent.choices import Choices
 from qcode.agent.crash import keep_out
 from qcode.agent.keys.keys import Keys
-from qcode.agent.keys.store import Place, Stored
+from qcode.agent.keys.store import Place, StoredKey
 from qcode.agent.models.selection import Selection, address_of, default_of, known_specs, needs_key, source_words
 from qcode.agent.options import RunContext
 from qcode.config.settings import Settings
@@ -33,7 +33,7 @@ Source: TypeAlias = Literal["environment", "keyring", "file", "config", "aws", "
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CredentialRow:
     """The credential of a provider. `name` is the variable, setting or command of the source.
 
     `shadowed` is the place of a stored key that this source overrides.
@@ -72,32 +72,32 @@ class Row:
         return {**row, "ready": self.is_ready}
 
 
-def rows_of(settings: Settings, keys: Keys) -> list[Row]:
+def rows_of(settings: Settings, keys: Keys) -> list[CredentialRow]:
     """Return a row for every provider except the demo, those of the configuration last."""
     return [row_of(spec, settings, keys) for name, spec in known_specs(settings).items() if name != "demo"]
 
 
-def row_of(spec: ProviderSpec, settings: Settings, keys: Keys) -> Row:
+def row_of(spec: ProviderSpec, settings: Settings, keys: Keys) -> CredentialRow:
     """Return the row of one provider. A key in the keyring is read, to know that it exists."""
     variable = registry.credential_of(spec, keys.env)
     stored = keys.place_of(spec)
     if variable:
         is_chain = spec.protocol == "bedrock" and variable not in spec.key_variables
-        return Row(spec.name, "aws" if is_chain else "environment", variable, stored)
+        return CredentialRow(spec.name, "aws" if is_chain else "environment", variable, stored)
     if stored is not None and keys.key_of(spec)[0]:
-        return Row(spec.name, stored, registry.login_command(spec))
+        return CredentialRow(spec.name, stored, registry.login_command(spec))
     if spec.protocol == "bedrock":
-        return Row(
+        return CredentialRow(
             spec.name, "none", how="set AWS_PROFILE or AWS_ACCESS_KEY_ID; credentials are those of the AWS chain"
         )
     if spec.headers:
         where = settings.origin(f"providers.{spec.name}.headers")
-        return Row(spec.name, "config", str(where))
+        return CredentialRow(spec.name, "config", str(where))
     if not needs_key(spec, settings, keys.env):
-        return Row(spec.name, "not needed")
+        return CredentialRow(spec.name, "not needed")
     variables = " or ".join(spec.key_variables)
     way = f"set {variables}, or {registry.login_command(spec)}" if variables else registry.login_command(spec)
-    return Row(spec.name, "none", how=way)
+    return CredentialRow(spec.name, "none", how=way)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ _TAKEN = (ErrorKind.QUOTA, ErrorKind.RATE_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class KeyCheck:
     """The result of a check. `unknown`: the host could not be reached, or gave no clear answer.
 
     `models` are the names it listed. `note` is one line without the key, empty if the key is valid.
@@ -245,7 +245,7 @@ class Checked:
     models: tuple[str, ...] = ()
 
 
-async def check_key(provider: Provider, key_path: str = "", limit_s: float = LIMIT_S) -> Checked:
+async def check_key(provider: Provider, key_path: str = "", limit_s: float = LIMIT_S) -> KeyCheck:
     """Check the key of `provider` within `limit_s` seconds, and close the provider. Raises only if cancelled.
 
     `key_path`: see `ProviderSpec`.
@@ -254,33 +254,33 @@ async def check_key(provider: Provider, key_path: str = "", limit_s: float = LIM
         async with asyncio.timeout(limit_s):
             if key_path and isinstance(provider, OpenAISdkProvider):
                 await provider.check_path(key_path)
-            return Checked("accepted", models=await provider.model_names())
+            return KeyCheck("accepted", models=await provider.model_names())
     except TimeoutError:
-        return Checked("unknown", f"{provider.name} did not answer within {limit_s:g} s")
+        return KeyCheck("unknown", f"{provider.name} did not answer within {limit_s:g} s")
     except ProviderError as error:
         return _of_error(error)
     except (AttributeError, TypeError, ValueError):
         # The SDK failed on an unexpected response body, which says nothing about the key.
-        return Checked("unknown", f"{provider.name} gave an answer that is no list of models")
+        return KeyCheck("unknown", f"{provider.name} gave an answer that is no list of models")
     finally:
         await provider.close()
 
 
-def _of_error(error: ProviderError) -> Checked:
+def _of_error(error: ProviderError) -> KeyCheck:
     if error.kind in (ErrorKind.AUTH, ErrorKind.NO_CREDENTIAL):
         # The key may be valid but restricted to other requests.
         if error.status == 403 and _LACKS_SCOPE.search(error.message):
-            return Checked("accepted", "the key may not list models; that is no hindrance")
-        return Checked("refused", error.message)
+            return KeyCheck("accepted", "the key may not list models; that is no hindrance")
+        return KeyCheck("refused", error.message)
     if error.kind in _TAKEN:
-        return Checked("accepted", error.message)
-    return Checked("unknown", error.message)
+        return KeyCheck("accepted", error.message)
+    return KeyCheck("unknown", error.message)
 
 
 _CONNECT_S = 5.0
 
 
-def login_lines(keys: Keys, spec: ProviderSpec, stored: Stored, note: str, *, is_accepted: bool) -> tuple[str, ...]:
+def login_lines(keys: Keys, spec: ProviderSpec, stored: StoredKey, note: str, *, is_accepted: bool) -> tuple[str, ...]:
     """Return the messages about a stored key: whether it is valid, where it is, what overrides it."""
     unchecked = "the key could not be checked" if note else "the key was not checked"
     first = f"{spec.name} accepted the key" if is_accepted else unchecked
@@ -294,7 +294,7 @@ def login_lines(keys: Keys, spec: ProviderSpec, stored: Stored, note: str, *, is
     return tuple(lines)
 
 
-async def check(settings: Settings, keys: Keys, spec: ProviderSpec, key: Secret | None) -> Checked:
+async def check(settings: Settings, keys: Keys, spec: ProviderSpec, key: Secret | None) -> KeyCheck:
     """Check `key` with the host of `spec`; None checks the current credential, if the host needs one."""
     address, source = address_of(spec, settings, keys.env)
     value, key_source = (key.reveal(), "") if key is not None else keys.key_of(spec)
@@ -304,11 +304,11 @@ async def check(settings: Settings, keys: Keys, spec: ProviderSpec, key: Secret 
             spec, base_url=address, api_key=value, key_source=key_source, timeouts=timeouts, base_url_source=source
         )
     except ProviderError as error:
-        return Checked("refused", error.message)
+        return KeyCheck("refused", error.message)
     return await check_key(provider, spec.key_path)
 
 
-def store(keys: Keys, spec: ProviderSpec, key: Secret) -> Stored:
+def store(keys: Keys, spec: ProviderSpec, key: Secret) -> StoredKey:
     """Store the key; raise `CredentialError` if neither the keyring nor the file works."""
     if keys.store is None:
         raise CredentialError("keys cannot be stored here")

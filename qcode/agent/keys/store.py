@@ -29,7 +29,7 @@ Place: TypeAlias = Literal["keyring", "file"]
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredKey:
     """The place of a stored key. `where` is the keyring or the file; `why_no_keyring` completes "the keyring ..."."""
 
     place: Place
@@ -76,7 +76,7 @@ class KeyStore:
         """Add `key` to the known keys before it is stored."""
         self._note(key)
 
-    def put(self, name: str, key: Secret) -> Stored:
+    def put(self, name: str, key: Secret) -> StoredKey:
         """Store or replace a key; raise `CredentialError` if neither the keyring nor the file works."""
         self._note(key)
         reason = ""
@@ -89,10 +89,10 @@ class KeyStore:
             rows[name] = key if reason else None
         self._read[name] = key
         if not reason:
-            return Stored("keyring", title)
+            return StoredKey("keyring", title)
         if was_in_keyring:
             self._forget_in_keyring(name)
-        return Stored("file", str(self.file.path), reason)
+        return StoredKey("file", str(self.file.path), reason)
 
     def remove(self, name: str) -> tuple[Place, ...]:
         """Delete the key everywhere; return where it was. Raise `KeyringError` if it is still in the keyring."""

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qcode import __version__
-from qcode.agent.mcp.identity import NotApprovedError, Place
+from qcode.agent.mcp.identity import NotApprovedError, ServerContext
 from qcode.agent.mcp.spec import ServerError, ServerSpec
-from qcode.agent.mcp.tools import Listed
-from qcode.agent.mcp.transports import Log, Program, program_path, reaching, running
+from qcode.agent.mcp.tools import ListedTool
+from qcode.agent.mcp.transports import Log, Program, connect_http, connect_stdio, program_path
 from qcode.config.settings import McpServer
 from qcode.providers.sdk import quiet
 from qcode.text.clean import single_spaced
@@ -44,15 +44,15 @@ class Connection:
     def __init__(
         self,
         spec: ServerSpec,
-        place: Place,
-        on_listed: Callable[[list[Listed]], None],
+        context: ServerContext,
+        on_listed: Callable[[list[ListedTool]], None],
         on_lost: Callable[[str], None],
         admit: Callable[[], Awaitable[None]],
     ) -> None:
         self.log = Log()
         self._admit = admit
         self._spec = spec
-        self._place = place
+        self._context = context
         self._on_listed = on_listed
         self._on_lost = on_lost
         self._session: ClientSession | None = None
@@ -138,13 +138,13 @@ class Connection:
         """Connect and yield a session after its tools were listed."""
         self._lost.clear()
         self._changed.clear()
-        config = self._spec.expanded(self._place.env)
+        config = self._spec.expanded(self._context.env)
         await self._admit()
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(config.startup_timeout_s):
                     streams = await stack.enter_async_context(self._transport(config))
-                    session = await stack.enter_async_context(_session(streams, self._place.cwd, self._changed.set))
+                    session = await stack.enter_async_context(_session(streams, self._context.cwd, self._changed.set))
                     await _agree(session, probes=not is_second)
                     listed = await _list(session)
             except TimeoutError:
@@ -156,12 +156,12 @@ class Connection:
 
     def _transport(self, config: McpServer) -> Any:  # noqa: ANN401  # an async context manager of streams, both ways
         if config.url is not None:
-            return reaching(config, self.log)
+            return connect_http(config, self.log)
         assert config.command is not None
-        env = {**passed_on(self._place.env), **config.env}
-        path = program_path(config.command, self._place.cwd, env["PATH"])
-        program = Program((path, *config.args), self._place.cwd, env)
-        return running(program, self.log, self._place.groups, self._lost.set)
+        env = {**passed_on(self._context.env), **config.env}
+        path = program_path(config.command, self._context.cwd, env["PATH"])
+        program = Program((path, *config.args), self._context.cwd, env)
+        return connect_stdio(program, self.log, self._context.groups, self._lost.set)
 
     async def _serve(self, session: ClientSession) -> None:
         """List the tools again whenever the server reports a change; return when the connection is lost."""
@@ -267,17 +267,17 @@ async def _agree(session: ClientSession, *, probes: bool) -> None:
         await session.discover()  # the server had accepted the first request, with a delay
 
 
-async def _list(session: ClientSession) -> list[Listed]:
+async def _list(session: ClientSession) -> list[ListedTool]:
     import mcp_types as types
 
     capabilities = session.server_capabilities
     if capabilities is None or capabilities.tools is None:
         return []
-    found: list[Listed] = []
+    found: list[ListedTool] = []
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
         page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
-        found += [Listed(tool.name, tool.description or "", tool.input_schema) for tool in page.tools]
+        found += [ListedTool(tool.name, tool.description or "", tool.input_schema) for tool in page.tools]
         if not page.next_cursor or page.next_cursor == cursor or len(found) >= _MAX_LISTED:
             break
         cursor = page.next_cursor

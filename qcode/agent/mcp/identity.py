@@ -18,13 +18,13 @@ from pathlib import Path
 
 from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.agent.mcp.transports import program_path
-from qcode.agent.trust import Piece
+from qcode.agent.trust import TrustedFile
 from qcode.config.settings import McpServer
 from qcode.tools.processes import passed_on
 from qcode.values import dataclass
 
 NOT_FOUND = "not found"
-UNPINNABLE = "too large"
+TOO_LARGE = "too large"
 """The hash of a folder that is too large to read: it equals no hash, so the user is asked at each start."""
 
 _MAX_TEXT = 32 * 1024
@@ -58,7 +58,7 @@ _SEPARATORS = re.compile(r"[\s=:,;'\"]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerContext:
     """The folder and environment of servers. `groups` holds the running process groups.
 
     `roots` are further folders in which the model can change files.
@@ -69,7 +69,7 @@ class Place:
     groups: set[int] = field(default_factory=set)
     roots: tuple[Path, ...] = ()
 
-    def files_of(self, spec: ServerSpec) -> dict[str, Piece]:
+    def files_of(self, spec: ServerSpec) -> dict[str, TrustedFile]:
         """Return the files that a server would start now; raise `ServerError`. Blocking."""
         return files_of(spec.expanded(self.env), self.cwd, self.env, (self.cwd, *self.roots))
 
@@ -77,12 +77,12 @@ class Place:
 class NotApprovedError(Exception):
     """A server may not be started: the user has not approved the current contents of its files."""
 
-    def __init__(self, files: Mapping[str, Piece]) -> None:
+    def __init__(self, files: Mapping[str, TrustedFile]) -> None:
         super().__init__("the files that it starts are not approved")
         self.files = files
 
 
-def files_of(config: McpServer, cwd: Path, env: Mapping[str, str], roots: Sequence[Path]) -> dict[str, Piece]:
+def files_of(config: McpServer, cwd: Path, env: Mapping[str, str], roots: Sequence[Path]) -> dict[str, TrustedFile]:
     """Return the files that a server starts, by their display name: the program, and files below `roots`.
 
     `config` has its variables filled in; `env` is the environment of qcode, `cwd` the folder of the server. The program
@@ -92,24 +92,26 @@ def files_of(config: McpServer, cwd: Path, env: Mapping[str, str], roots: Sequen
     if config.command is None:
         return {}
     inherited = {**passed_on(env), **config.env}
-    look = _Look(cwd, tuple(dict.fromkeys(Path(os.path.realpath(root)) for root in roots)), inherited["PATH"])
+    collector = _FileCollector(
+        cwd, tuple(dict.fromkeys(Path(os.path.realpath(root)) for root in roots)), inherited["PATH"]
+    )
     try:
         program = program_path(config.command, cwd, inherited["PATH"])
     except ServerError:
-        return {f"program {config.command}": Piece(NOT_FOUND, "")} if config.is_from_project else {}
-    look.add_program(config.command, cwd / program, is_any=config.is_from_project)
+        return {f"program {config.command}": TrustedFile(NOT_FOUND, "")} if config.is_from_project else {}
+    collector.add_program(config.command, cwd / program, is_any=config.is_from_project)
     for place, argument in enumerate(config.args):
-        look.add_argument(argument, has_data=place > 0)
+        collector.add_argument(argument, has_data=place > 0)
     for file in _TASKS.get(Path(program).name, ()):
-        look.add_argument(file)
+        collector.add_argument(file)
     for package in _packages(Path(program).name, config.args):
-        look.add_package(package)
+        collector.add_package(package)
     for module in _modules(config.args):
-        look.add_module(module, (cwd, *(cwd / one for one in config.env.get("PYTHONPATH", "").split(":") if one)))
+        collector.add_module(module, (cwd, *(cwd / one for one in config.env.get("PYTHONPATH", "").split(":") if one)))
     for name in _LOADING:
         if name in config.env:
-            look.add_argument(config.env[name])
-    return look.found
+            collector.add_argument(config.env[name])
+    return collector.found
 
 
 def _packages(program: str, args: Sequence[str]) -> Iterator[str]:
@@ -146,11 +148,11 @@ def _modules(args: Sequence[str]) -> Iterator[str]:
             yield module
 
 
-class _Look:
+class _FileCollector:
     """Collects files. `found` has each once, by its display path; contents are read through links."""
 
     def __init__(self, cwd: Path, roots: tuple[Path, ...], search_path: str) -> None:
-        self.found: dict[str, Piece] = {}
+        self.found: dict[str, TrustedFile] = {}
         self._cwd = cwd
         self._roots = roots
         self._search_path = search_path
@@ -231,21 +233,21 @@ class _Look:
         return str(spelled.relative_to(self._cwd)) if spelled.is_relative_to(self._cwd) else str(spelled)
 
 
-def _read(path: Path, *, has_text: bool) -> Piece:
+def _read(path: Path, *, has_text: bool) -> TrustedFile:
     """Return the hash of a file, with its text to compare later if it is short and may be shown."""
     digest, head = hashlib.sha256(), b""
     try:
         handle = os.open(path, _OPEN)
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                return Piece(NOT_FOUND, "")
+                return TrustedFile(NOT_FOUND, "")
             while chunk := file.read(_CHUNK):
                 digest.update(chunk)
                 head = head if len(head) > _MAX_TEXT else head + chunk[: _MAX_TEXT + 1]
     except OSError:
-        return Piece(NOT_FOUND, "")
+        return TrustedFile(NOT_FOUND, "")
     is_text = has_text and len(head) <= _MAX_TEXT and b"\0" not in head
-    return Piece(digest.hexdigest(), head.decode("utf-8", "replace") if is_text else "")
+    return TrustedFile(digest.hexdigest(), head.decode("utf-8", "replace") if is_text else "")
 
 
 def _is_database(path: Path) -> bool:
@@ -256,7 +258,7 @@ def _is_database(path: Path) -> bool:
         return False
 
 
-def _read_tree(folder: Path) -> Piece:
+def _read_tree(folder: Path) -> TrustedFile:
     """Return the hash of the names and contents of all files below a folder, without installed packages."""
     digest, count, size = hashlib.sha256(), 0, 0
     for current, folders, names in os.walk(folder):
@@ -267,7 +269,7 @@ def _read_tree(folder: Path) -> Piece:
             with suppress(OSError):
                 size += path.stat().st_size
             if count > _MAX_FILES or size > _MAX_TREE_BYTES:
-                return Piece(UNPINNABLE, "")
-            piece = _read(Path(os.path.realpath(path)), has_text=False)
-            digest.update(f"{path.relative_to(folder)}\0{piece.hash}\n".encode("utf-8", "surrogateescape"))
-    return Piece(digest.hexdigest(), "")
+                return TrustedFile(TOO_LARGE, "")
+            file = _read(Path(os.path.realpath(path)), has_text=False)
+            digest.update(f"{path.relative_to(folder)}\0{file.hash}\n".encode("utf-8", "surrogateescape"))
+    return TrustedFile(digest.hexdigest(), "")

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from qcode.agent.mcp.identity import NOT_FOUND, UNPINNABLE
+from qcode.agent.mcp.identity import NOT_FOUND, TOO_LARGE
 from qcode.agent.mcp.spec import ServerSpec, digest
-from qcode.agent.mcp.tools import Offered
+from qcode.agent.mcp.tools import CheckedTool
 from qcode.agent.trust import Change as FileChange
-from qcode.agent.trust import Piece, changes_between, read_pieces, stored_pieces
+from qcode.agent.trust import TrustedFile, changes_between, files_from_json, files_to_json
 from qcode.config import state_file
 from qcode.text.clean import visible, visible_rows
 from qcode.text.json import Json, JsonObject
@@ -59,7 +59,7 @@ class Pins:
     def __init__(self, state_dir: Path) -> None:
         self.path = state_dir / FILE_NAME
 
-    def is_approved(self, spec: ServerSpec, files: Mapping[str, Piece] | None = None) -> bool:
+    def is_approved(self, spec: ServerSpec, files: Mapping[str, TrustedFile] | None = None) -> bool:
         """Return whether exactly this server may run: this configuration, with these contents of its files.
 
         If `files` is None, only the configuration is compared. A server in the user's configuration needs no approval,
@@ -72,22 +72,22 @@ class Pins:
         known = self.files(spec)
         if known is None:
             return not spec.is_from_project or not files
-        return not changes_between(known, files) and all(piece.hash != UNPINNABLE for piece in files.values())
+        return not changes_between(known, files) and all(file.hash != TOO_LARGE for file in files.values())
 
     def was_approved(self, spec: ServerSpec) -> bool:
         """Return whether a server of this name was approved, even with another configuration."""
         return "approved" in self._entry(spec.key)
 
-    def approve(self, spec: ServerSpec, files: Mapping[str, Piece] | None = None) -> None:
+    def approve(self, spec: ServerSpec, files: Mapping[str, TrustedFile] | None = None) -> None:
         """Approve exactly this server with these files. Raise `OSError` if that cannot be stored."""
-        self._change(spec.key, {"approved": spec.fingerprint, "files": stored_pieces(files or {})})
+        self._change(spec.key, {"approved": spec.fingerprint, "files": files_to_json(files or {})})
 
-    def files(self, spec: ServerSpec) -> dict[str, Piece] | None:
+    def files(self, spec: ServerSpec) -> dict[str, TrustedFile] | None:
         """Return the files that were approved with exactly this server, None if none were recorded."""
         entry = self._entry(spec.key)
-        return read_pieces(entry.get("files")) if entry.get("approved") == spec.fingerprint else None
+        return files_from_json(entry.get("files")) if entry.get("approved") == spec.fingerprint else None
 
-    def changed_files(self, spec: ServerSpec, files: Mapping[str, Piece]) -> tuple[FileChange, ...]:
+    def changed_files(self, spec: ServerSpec, files: Mapping[str, TrustedFile]) -> tuple[FileChange, ...]:
         """Return the files that differ from the approved ones; empty without approved files."""
         known = self.files(spec)
         return () if known is None else changes_between(known, files)
@@ -130,7 +130,7 @@ class Pins:
         state_file.save_json(self.path, {"version": _VERSION, "servers": servers})
 
 
-def detail_of(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> str:
+def detail_of(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> str:
     """Return everything that an approval covers: the configuration of a server, its files, and their changes.
 
     Arguments of the user's configuration may be keys and are hidden; a project's file has no key of the user.
@@ -139,17 +139,17 @@ def detail_of(spec: ServerSpec, pins: Pins, files: Mapping[str, Piece]) -> str:
         spec.detail() if spec.is_from_project else f"file:     {visible(spec.origin)}\nwhat:     {visible(spec.what)}"
     ]
     changes = pins.changed_files(spec, files)
-    rows += [f"starts:   {visible(name)}{_state(piece)}" for name, piece in sorted(files.items())]
+    rows += [f"starts:   {visible(name)}{_state(file)}" for name, file in sorted(files.items())]
     return "\n".join([*rows, *(f"\n{change.shown()}" for change in changes)])
 
 
-def _state(piece: Piece) -> str:
-    if piece.hash == UNPINNABLE:
+def _state(file: TrustedFile) -> str:
+    if file.hash == TOO_LARGE:
         return " (too large to compare: it is asked about at each start)"
-    return " (not found)" if piece.hash == NOT_FOUND else ""
+    return " (not found)" if file.hash == NOT_FOUND else ""
 
 
-def pin_of(tool: Offered) -> Pin:
+def pin_of(tool: CheckedTool) -> Pin:
     """Return the pin of a tool."""
     import json
 
@@ -157,7 +157,7 @@ def pin_of(tool: Offered) -> Pin:
     return Pin(tool.hash, f"{tool.spec.description}\n{shown}")
 
 
-def changes_of(known: Mapping[str, Pin], tools: Sequence[Offered]) -> tuple[Change, ...]:
+def changes_of(known: Mapping[str, Pin], tools: Sequence[CheckedTool]) -> tuple[Change, ...]:
     """Return the tools that differ from their pins."""
     found = ((tool.spec.name, pin_of(tool)) for tool in tools if not tool.problem)
     return tuple(
@@ -166,11 +166,11 @@ def changes_of(known: Mapping[str, Pin], tools: Sequence[Offered]) -> tuple[Chan
 
 
 def key_of(
-    spec: ServerSpec, what: str, changes: Sequence[Change] = (), files: Mapping[str, Piece] | None = None
+    spec: ServerSpec, what: str, changes: Sequence[Change] = (), files: Mapping[str, TrustedFile] | None = None
 ) -> str:
     """Return the id of an approval, which differs if any detail of it does."""
     tools = [[change.tool, change.now.hash] for change in changes]
-    started = sorted((name, piece.hash) for name, piece in (files or {}).items())
+    started = sorted((name, file.hash) for name, file in (files or {}).items())
     return digest([what, spec.key, spec.fingerprint, tools, started])
 
 

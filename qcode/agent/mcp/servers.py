@@ -16,11 +16,20 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode.agent.mcp.connection import MAX_REASON, Connection
-from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, Place
+from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, ServerContext
 from qcode.agent.mcp.pins import Change, Pins, changes_of, detail_of, key_of, pin_of
 from qcode.agent.mcp.spec import ServerError, ServerSpec
-from qcode.agent.mcp.tools import MAX_TOOLS, Listed, Offered, bounded_text, offered, outcome_of, shown_name, split_name
-from qcode.agent.trust import Piece
+from qcode.agent.mcp.tools import (
+    MAX_TOOLS,
+    CheckedTool,
+    ListedTool,
+    bounded_text,
+    offered,
+    outcome_of,
+    shown_name,
+    split_name,
+)
+from qcode.agent.trust import TrustedFile
 from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, misfit
 from qcode.protocol.events import Level, Notice
 from qcode.protocol.tools import ToolOutcome, ToolSpec
@@ -76,11 +85,11 @@ class _Server:
     spec: ServerSpec
     state: ServerState
     problem: str = ""
-    tools: tuple[Offered, ...] = ()
+    tools: tuple[CheckedTool, ...] = ()
     changes: tuple[Change, ...] = ()
     is_refused: bool = False
-    files: Mapping[str, Piece] = field(default_factory=dict)
-    admitted: Mapping[str, Piece] | None = None
+    files: Mapping[str, TrustedFile] = field(default_factory=dict)
+    admitted: Mapping[str, TrustedFile] | None = None
     connection: Connection | None = None
     task: asyncio.Task[None] | None = None
 
@@ -96,14 +105,14 @@ class Servers:
         self,
         specs: Sequence[ServerSpec],
         pins: Pins,
-        place: Place,
+        context: ServerContext,
         *,
         is_trusted: bool,
         complaints: Sequence[str] = (),
     ) -> None:
         self._servers = {spec.name: _Server(spec, "starting" if spec.config.enabled else "off") for spec in specs}
         self._pins = pins
-        self._place = place
+        self._context = context
         self._is_trusted = is_trusted
         self._is_attended = False
         self._notices = [Notice("warning", single_spaced(text, MAX_REASON)) for text in complaints]
@@ -252,10 +261,10 @@ class Servers:
 
     def kill(self) -> None:
         """Kill all running processes at once, for a program that exits now."""
-        for group in tuple(self._place.groups):
+        for group in tuple(self._context.groups):
             with suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
-            self._place.groups.discard(group)
+            self._context.groups.discard(group)
 
     # Starting a server
 
@@ -273,15 +282,15 @@ class Servers:
 
     async def _admit(self, server: _Server) -> None:
         """Raise `NotApprovedError` unless the user approved the server with the current contents of its files."""
-        files = await asyncio.to_thread(self._place.files_of, server.spec)
-        if self._pins.is_approved(server.spec) and any(piece.hash == NOT_FOUND for piece in files.values()):
+        files = await asyncio.to_thread(self._context.files_of, server.spec)
+        if self._pins.is_approved(server.spec) and any(file.hash == NOT_FOUND for file in files.values()):
             return  # the program is missing, so nothing starts, and an error tells the user
         if not self._pins.is_approved(server.spec, files) and files != server.admitted:
             raise NotApprovedError(files)
         if files and self._pins.files(server.spec) is None:
             self._keep(lambda: self._pins.approve(server.spec, files))
 
-    def _wait_for_approval(self, server: _Server, files: Mapping[str, Piece]) -> None:
+    def _wait_for_approval(self, server: _Server, files: Mapping[str, TrustedFile]) -> None:
         spec = server.spec
         server.state, server.problem, server.tools, server.changes = "waiting", "", (), ()
         server.files, server.is_refused = files, False
@@ -296,7 +305,7 @@ class Servers:
     def _launch(self, server: _Server) -> None:
         server.state, server.problem, server.tools, server.changes = "starting", "", (), ()
 
-        def listed(tools: list[Listed]) -> None:
+        def listed(tools: list[ListedTool]) -> None:
             if server.connection is connection:
                 self._take_tools(server, tools)
 
@@ -306,7 +315,7 @@ class Servers:
                 self._notice("warning", f"{server.spec.name} ended and is started again: {why}")
                 self._changed()
 
-        connection = Connection(server.spec, self._place, listed, lost, lambda: self._admit(server))
+        connection = Connection(server.spec, self._context, listed, lost, lambda: self._admit(server))
         server.connection = connection
         server.task = task = asyncio.get_running_loop().create_task(connection.run())
         task.add_done_callback(lambda ended: self._take_end(server, ended))
@@ -324,7 +333,7 @@ class Servers:
         self._notice("warning", f"{server.spec.name} failed: {server.problem}{how}")
         self._changed()
 
-    def _take_tools(self, server: _Server, listed: list[Listed]) -> None:
+    def _take_tools(self, server: _Server, listed: list[ListedTool]) -> None:
         spec = server.spec
         server.tools = offered(spec.name, listed, spec.config.tools)
         before, known = server.changes, self._pins.tools(spec)
@@ -356,7 +365,7 @@ class Servers:
         except OSError as error:
             self._notice("warning", f"approvals hold for this session only: {self._pins.path}: {error.strerror}")
 
-    def _offered(self) -> list[tuple[_Server, Offered]]:
+    def _offered(self) -> list[tuple[_Server, CheckedTool]]:
         return [
             (server, tool)
             for server in self._servers.values()
@@ -365,7 +374,7 @@ class Servers:
             if not tool.problem and all(change.tool != tool.spec.name for change in server.changes)
         ]
 
-    def _find(self, name: str) -> tuple[_Server, Offered] | None:
+    def _find(self, name: str) -> tuple[_Server, CheckedTool] | None:
         return next((found for found in self._offered()[:MAX_TOOLS] if found[1].spec.name == name), None)
 
     def _status(self, server: _Server) -> ServerStatus:

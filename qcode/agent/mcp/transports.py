@@ -58,7 +58,7 @@ def program_path(command: str, cwd: Path, search_path: str) -> str:
 
 
 @asynccontextmanager
-async def running(
+async def connect_stdio(
     program: Program, log: Log, groups: set[int], on_end: Callable[[], None]
 ) -> AsyncIterator[TransportStreams]:
     """Start the program and yield the streams of a session; `on_end` is called at the end of its output.
@@ -206,14 +206,14 @@ _IS_EVENTS = "text/event-stream"
 
 
 @asynccontextmanager
-async def reaching(config: McpServer, log: Log) -> AsyncIterator[TransportStreams]:
+async def connect_http(config: McpServer, log: Log) -> AsyncIterator[TransportStreams]:
     """Yield the streams of a session; nothing is sent yet. Raise `ServerError` for an invalid address."""
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
     assert config.url is not None
     _check(config)
-    watch = _Watch(log)
+    watch = _ResponseGuard(log)
     hooks: dict[str, list[Callable[..., Any]]] = {"request": [_hurry_endings], "response": [watch.see]}
     # Identity: the size of a compressed response after unpacking cannot be limited here.
     headers = {**config.headers, "Accept-Encoding": "identity"}
@@ -243,7 +243,7 @@ async def _hurry_endings(request: httpx2.Request) -> None:
         request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), _ENDING_S)
 
 
-class _Watch:
+class _ResponseGuard:
     """Records error statuses, which the transport does not report in detail, and limits the size of responses."""
 
     def __init__(self, log: Log) -> None:

@@ -157,7 +157,7 @@ def tools_heading(tools: Sequence[OfferedTool]) -> str:
 def tools_text(tools: Sequence[OfferedTool]) -> str:
     """Return every tool in two lines."""
     rows = [
-        f"{one_line(tool.name)}: {tool.standing} ({tool.origin}, {tokens_text(tool.tokens)} tokens)\n"
+        f"{one_line(tool.name)}: {tool.effect} ({tool.origin}, {tokens_text(tool.tokens)} tokens)\n"
         f"  {first_sentence(tool.description)}"
         for tool in tools
     ]
@@ -167,7 +167,7 @@ def tools_text(tools: Sequence[OfferedTool]) -> str:
 def tool_text(tool: OfferedTool) -> str:
     """Return all about one tool."""
     lines = [
-        f"{tool.standing} · {tool.origin} · {tokens_text(tool.tokens)} tokens with each request",
+        f"{tool.effect} · {tool.origin} · {tokens_text(tool.tokens)} tokens with each request",
         "",
         one_line(tool.description, 4_000),
         *(["", "It is given"] if tool.parameters else []),

@@ -126,7 +126,7 @@ class ToolPicker(Picker):
     def __init__(self, tools: Sequence[OfferedTool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
         rows = [
-            Row(tool.name, one_line(tool.name), f"{tool.standing} · {tokens_text(tool.tokens)} tokens · {tool.origin}")
+            Row(tool.name, one_line(tool.name), f"{tool.effect} · {tokens_text(tool.tokens)} tokens · {tool.origin}")
             for tool in tools
         ]
         super().__init__(tools_heading(tools), rows, empty="The model is offered no tools.")

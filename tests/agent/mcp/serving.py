@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from qcode.agent.mcp.identity import Place
+from qcode.agent.mcp.identity import ServerContext
 from qcode.agent.mcp.pins import Pins
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.spec import ServerSpec
@@ -61,7 +61,7 @@ class Bench:
         return ServerSpec(name, replace(config, **changes), "own", "config.toml:1")
 
     def servers(self, *specs: ServerSpec, env: Mapping[str, str] | None = None, **options: Any) -> Servers:
-        place = Place(self.work, {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "canary", **(env or {})})
+        place = ServerContext(self.work, {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "canary", **(env or {})})
         return Servers(specs, self.pins, place, **{"is_trusted": True, **options})
 
     def begun(self) -> int:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.mcp.identity import NOT_FOUND, UNPINNABLE, files_of
-from qcode.agent.trust import Piece
+from qcode.agent.mcp.identity import NOT_FOUND, TOO_LARGE, files_of
+from qcode.agent.trust import TrustedFile
 from qcode.config.settings import McpServer
 
 FILES = {
@@ -56,7 +56,7 @@ class Work:
 
     def files(
         self, command: str, *args: str, env: Mapping[str, str] | None = None, is_from_project: bool = True
-    ) -> dict[str, Piece]:
+    ) -> dict[str, TrustedFile]:
         config = McpServer(command, args, env or {}, is_from_project=is_from_project)
         return files_of(config, self.work, {"PATH": str(self.bin)}, (self.work,))
 
@@ -207,9 +207,9 @@ def test_a_module_is_found_where_pythonpath_says(work: Work) -> None:
 
 
 def test_a_missing_program_and_a_huge_folder_say_so(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert work.files("nothing") == {"program nothing": Piece(NOT_FOUND, "")}
+    assert work.files("nothing") == {"program nothing": TrustedFile(NOT_FOUND, "")}
     monkeypatch.setattr("qcode.agent.mcp.identity._MAX_FILES", 1)
-    assert work.files("node", "local")["local/"].hash == UNPINNABLE
+    assert work.files("node", "local")["local/"].hash == TOO_LARGE
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.mcp.identity import Place
+from qcode.agent.mcp.identity import ServerContext
 from qcode.agent.mcp.pins import Pins
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.spec import ServerSpec
@@ -60,8 +60,8 @@ def test_a_change_by_a_command_is_asked_about_at_the_next_start(
 ) -> None:
     command = f"sed -i s/go/stop/ {COMMAND}"
     play(ground, [Attempt("runs", "shell", {"command": command})], mode, says_yes=lambda asked: True)
-    standing = TrustStore(tmp_path / "state").look(ground.work)
-    assert [change.name for change in standing.changes] == [COMMAND]
+    status = TrustStore(tmp_path / "state").look(ground.work)
+    assert [change.name for change in status.changes] == [COMMAND]
 
 
 SCRIPT = "import runpy\n\nrunpy.run_module('tests.fakes.tool_server', run_name='__main__')\n"
@@ -78,7 +78,9 @@ def start(ground: Ground, spec: ServerSpec, *, says_yes: bool) -> str:
     """Start the server as a session does, and return how it stands once nothing starts any more."""
 
     async def body() -> str:
-        servers = Servers([spec], Pins(ground.base.parent / "state"), Place(ground.work, os.environ), is_trusted=True)
+        servers = Servers(
+            [spec], Pins(ground.base.parent / "state"), ServerContext(ground.work, os.environ), is_trusted=True
+        )
         async with open_servers(servers):
             for approval in servers.approvals() if says_yes else ():
                 servers.answer(approval.id, Allow())
